@@ -56,6 +56,7 @@ pub struct Job {
     slurm: Option<&'static str>,
     mpich: bool,
     slots: Vec<u32>,
+    racks: Vec<u32>,
     by: String,
     tcp: bool,
     watch: Option<Watch>,
@@ -84,6 +85,7 @@ impl Job {
             slurm: None,
             mpich: false,
             slots: Vec::new(),
+            racks: Vec::new(),
             by: "slot".to_owned(),
             tcp: false,
             watch: None,
@@ -214,6 +216,12 @@ impl Job {
         self
     }
 
+    /// UNDERSTUDY_DOMAIN: in which rack each host is.
+    pub fn racks(mut self, racks: &[u32]) -> Job {
+        self.racks = racks.to_owned();
+        self
+    }
+
     /// With another order of the ranks on the hosts (`--map-by`).
     pub fn map_by(mut self, by: &str) -> Job {
         self.by = by.to_owned();
@@ -315,6 +323,13 @@ impl Job {
         }
         let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let hosts = (!self.slots.is_empty()).then(|| Hosts::new(&self.slots).expect("there can be hosts"));
+        if let Some(hosts) = hosts.as_ref().filter(|_| !self.racks.is_empty()) {
+            let file = root.path().join("racks");
+            let line = |(host, rack): (usize, &u32)| format!("{} rack{rack}\n", hosts.name(host));
+            let lines: String = self.racks.iter().enumerate().map(line).collect();
+            std::fs::write(&file, lines).expect("the directory is writable");
+            self = self.env("UNDERSTUDY_DOMAIN", &file.to_string_lossy());
+        }
         let slurm = hosts
             .as_ref()
             .zip(self.slurm)

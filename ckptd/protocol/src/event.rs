@@ -7,6 +7,10 @@ use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Node(pub u32);
 
+/// Nodes that fail as a whole, a rack, say (UNDERSTUDY_DOMAIN).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Domain(pub u32);
+
 /// How a process has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
@@ -85,6 +89,8 @@ pub enum Event {
     Gone(Guardian),
     /// Before the guardian comes: a process that it has started for another manager. If that has ended, this is told when all guardians have come.
     Known(ProcessNumber, Guardian, Known),
+    /// A node belongs to a domain; one of which this is never said is a domain of its own.
+    Belongs(Node, Domain),
     /// A node is lost, with all that was there.
     Lost(Node),
     /// A process uses MPI: its program does, or the next one of its script.

@@ -2,10 +2,12 @@
 
 mod again;
 mod deaths;
+mod domains;
 mod end;
 mod heirs;
 mod ranks;
 
+use self::domains::Domains;
 use crate::member::Member;
 use crate::{Action, Event, Generation, Guardian, Known, Node, ProcessNumber, Said, Worker};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +53,7 @@ pub struct Job {
     absent: BTreeSet<Guardian>,
     /// Where each is, or was.
     nodes: BTreeMap<Guardian, Node>,
+    domains: Domains,
     /// What another manager has known, until all guardians have come.
     known: BTreeMap<ProcessNumber, (Guardian, Known)>,
     /// There has been another manager.
@@ -106,6 +109,7 @@ impl Job {
             guardians: BTreeSet::new(),
             absent: BTreeSet::new(),
             nodes: BTreeMap::new(),
+            domains: Domains::default(),
             known: BTreeMap::new(),
             is_again: false,
             members: BTreeMap::new(),
@@ -155,6 +159,7 @@ impl Job {
             Event::Came(guardian, node) => self.came(guardian, node),
             Event::Gone(guardian) => self.gone(&[guardian]),
             Event::Known(number, at, known) => drop(self.known.insert(number, (at, known))),
+            Event::Belongs(node, domain) => self.domains.add(node, domain),
             Event::Lost(node) => self.lost(node),
             Event::Called(number) => self.called(number),
             Event::Said(number, said) => self.hear(number, said),
@@ -239,7 +244,8 @@ impl Job {
         self.start(number, home);
     }
 
-    /// Starts a process at this guardian or, if that has gone or has one, at the least busy one: of its node, if any is left there.
+    /// Starts a process at this guardian or, if that has gone or has one, at the least busy one: of its node, if any is left
+    /// there, or of a domain of which nothing has been lost.
     fn start(&mut self, number: ProcessNumber, home: Guardian) {
         let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
         let at = match self.guardians.contains(&home) && load(&home) == 0 {
@@ -248,7 +254,8 @@ impl Job {
                 let is_near = |it: &Guardian| self.nodes.get(it) == self.nodes.get(&home);
                 let must_be_near = self.guardians.iter().any(is_near);
                 let fit = self.guardians.iter().copied().filter(|it| is_near(it) || !must_be_near);
-                fit.min_by_key(|it| (load(it), *it != home, *it))
+                let has_failed = |it: &Guardian| self.domains.have_failed_around(self.nodes[it]);
+                fit.min_by_key(|it| (has_failed(it), load(it), *it != home, *it))
             }
         };
         let Some(at) = at else { return };

@@ -22,6 +22,6 @@ mod event;
 mod job;
 mod member;
 
-pub use event::{Action, Ending, Event, Known, Node, Said};
+pub use event::{Action, Domain, Ending, Event, Known, Node, Said};
 pub use job::{Job, LOST};
 pub use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};

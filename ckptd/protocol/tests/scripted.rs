@@ -1,7 +1,9 @@
 //! The protocol with events in a given order.
 
 use std::time::Duration;
-use understudy_protocol::{Action, Ending, Event, Generation, Guardian, Job, LOST, Node, ProcessNumber, Said, Worker};
+use understudy_protocol::{
+    Action, Domain, Ending, Event, Generation, Guardian, Job, LOST, Node, ProcessNumber, Said, Worker,
+};
 
 #[test]
 fn a_hundred_thousand_processes_cost_little() {
@@ -154,6 +156,40 @@ fn a_spare_of_the_same_node_comes_first() {
     let mut job = begun();
     ranks_after(&mut job, 3, &[0, 1, 2], &[]);
     assert_eq!(ranks_after(&mut job, 5, &[0, 1, 2], &[]), [0, 1, 2, 4]);
+}
+
+/// Begins a job whose processes are on these nodes; those of even numbers are one rack, and the others another one.
+fn begun_in_racks(workers: u32, nodes: &[u32]) -> Job {
+    let mut job = Job::new(workers, nodes.len() as u32 - workers);
+    let mut each = |event: &dyn Fn(u32) -> Event| {
+        (0..nodes.len() as u32).for_each(|it| drop(job.handle(Duration::ZERO, event(it))));
+    };
+    each(&|it| Event::Belongs(Node(nodes[it as usize]), Domain(nodes[it as usize] % 2)));
+    each(&|it| Event::Came(Guardian(it), Node(nodes[it as usize])));
+    each(&|it| Event::Said(ProcessNumber(it), Said::Ready(Generation(0))));
+    each(&|it| Event::Said(ProcessNumber(it), Said::Running(Generation(0))));
+    job
+}
+
+#[test]
+fn what_is_left_of_a_domain_that_has_lost_a_node_is_used_last() {
+    let mut job = begun_in_racks(3, &[0, 1, 1, 2, 3]);
+    job.handle(Duration::ZERO, Event::Lost(Node(0)));
+    let ready = |it| Event::Said(ProcessNumber(it), Said::Ready(Generation(1)));
+    let told: Vec<Action> = [1, 2]
+        .into_iter()
+        .flat_map(|it| job.handle(Duration::ZERO, ready(it)))
+        .collect();
+    let begins =
+        |action: &Action| matches!(action, Action::Begin { ranks, .. } if *ranks == [4, 1, 2].map(ProcessNumber));
+    assert!(told.iter().any(begins), "{told:?}");
+    // The other spare is better than none.
+    assert_eq!(ranks_after(&mut job, 1, &[4, 2], &[]), [4, 3, 2]);
+    // Without spares a new process is started outside of that domain.
+    let mut job = begun_in_racks(3, &[0, 2, 1]);
+    let told = job.handle(Duration::ZERO, Event::Lost(Node(0)));
+    let starts = |action: &Action| matches!(action, Action::Start { at: Guardian(2), .. });
+    assert!(told.iter().any(starts), "{told:?}");
 }
 
 #[test]

@@ -9,11 +9,12 @@ use super::node::Node;
 use super::pipe::{Messages, put};
 use super::talk::Order;
 use crate::line::Listener;
+use crate::settings::Config;
 use rustix::event::{PollFd, PollFlags};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use understudy_protocol::LOST;
 
@@ -52,7 +53,7 @@ pub fn manage(listener: Listener, directory: &Path, has_duty: bool) -> Result<i3
 
 /// All of the job is on this node.
 fn lead_alone(node: &mut Node) -> Result<i32, Error> {
-    let mut leader = Leader::new(node.host());
+    let mut leader = Leader::new(node.host(), file_of_domains());
     while !(node.is_deserted() && leader.is_deserted()) {
         node.wait(leader.limit(), Vec::new());
         node.attend();
@@ -60,6 +61,11 @@ fn lead_alone(node: &mut Node) -> Result<i32, Error> {
         exchange(&mut leader, node, &mut |_, _| {});
     }
     Ok(leader.status())
+}
+
+/// The file of UNDERSTUDY_DOMAIN; where the settings are wrong, the guardians say so.
+fn file_of_domains() -> Option<PathBuf> {
+    Config::read(|name| std::env::var(name).ok()).ok()?.domains
 }
 
 /// Until neither has anything to tell the other; what other nodes are to do is handed on.
@@ -83,7 +89,7 @@ fn exchange(leader: &mut Leader, node: &mut Node, others: &mut dyn FnMut(u32, Or
 fn lead(node: &mut Node, hub: io::Result<Hub>, others: &[String], mut starter: Messages<File>) -> Result<i32, Error> {
     let what = || Error::system("a socket for other nodes");
     let mut hub = hub.map_err(what())?;
-    let mut leader = Leader::new(node.host());
+    let mut leader = Leader::new(node.host(), file_of_domains());
     let tell = |message| put(&mut io::stdout(), &message).map_err(Error::system("standard output"));
     tell(FromLeader::Port(hub.port().map_err(what())?))?;
     while !(node.is_deserted() && leader.is_deserted()) {

@@ -3,9 +3,11 @@
 use super::exchange::Exchange;
 use super::talk::{Beginning, Order, Report};
 use crate::line::{Ended, ToGuardian, ToManager};
+use crate::settings::domains::of_host;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use understudy_protocol::{Action, Ending, Event, Generation, Guardian, Job, LOST, Node, ProcessNumber, Said};
+use understudy_protocol::{Action, Domain, Ending, Event, Generation, Guardian, Job, LOST, Node, ProcessNumber, Said};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The leader's own node.
@@ -22,6 +24,8 @@ pub struct Leader {
     began: Instant,
     /// The name of each node's host.
     hosts: BTreeMap<u32, String>,
+    /// The file of UNDERSTUDY_DOMAIN, and the names of the domains, by number.
+    domains: (Option<PathBuf>, Vec<String>),
     lost: BTreeSet<u32>,
     /// The node of each living guardian, by rank, and of each process, by number.
     guardians: BTreeMap<Guardian, u32>,
@@ -33,9 +37,10 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// The leader on this host.
-    pub fn new(host: &str) -> Leader {
+    /// The leader on this host; the domains of hosts are in a file, or each is one of its own.
+    pub fn new(host: &str, domains: Option<PathBuf>) -> Leader {
         Leader {
+            domains: (domains, Vec::new()),
             job: None,
             began: Instant::now(),
             hosts: BTreeMap::from([(OWN, host.to_owned())]),
@@ -135,7 +140,12 @@ impl Leader {
                 self.processes.insert(number, node);
                 self.happen(Event::Known(number, rank, known));
             }
-            Report::Told { rank } => self.happen(Event::Came(rank, Node(node))),
+            Report::Told { rank } => {
+                if let Some(domain) = self.domain_of(node) {
+                    self.happen(Event::Belongs(Node(node), domain));
+                }
+                self.happen(Event::Came(rank, Node(node)));
+            }
             Report::Gone { rank } => {
                 self.guardians.remove(&rank);
                 self.happen(Event::Gone(rank));
@@ -155,6 +165,18 @@ impl Leader {
             }
             Report::Answer { id, bytes } => self.orders.extend(self.exchange.answer(id, bytes)),
         }
+    }
+
+    /// Unless the file does not list the node's host. Who cannot read the file is told by the ranks.
+    fn domain_of(&mut self, node: u32) -> Option<Domain> {
+        let (file, names) = &mut self.domains;
+        let name = of_host(file.as_ref()?, self.hosts.get(&node)?).ok()??;
+        let known = names.iter().position(|other| *other == name);
+        let number = known.unwrap_or_else(|| {
+            names.push(name);
+            names.len() - 1
+        });
+        Some(Domain(number as u32))
     }
 
     /// The job cannot go on.

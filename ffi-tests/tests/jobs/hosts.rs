@@ -197,6 +197,25 @@ fn a_host_may_be_lost() {
     outcome.check(outcome.own_lines().iter().any(told), "the user is not told");
 }
 
+/// The second and the third host are a rack: what is left of that is used last.
+#[test]
+fn a_spare_of_another_domain_takes_the_part_of_a_worker_whose_host_is_lost() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let case = programs::short_heat2d();
+    let job = || case.job().workers(3).spares(2).hosts(&[2, 1, 1, 1]);
+    let undisturbed = native(job());
+    for (racks, spare) in [(&[][..], 3), (&[0, 1, 1, 2], 4)] {
+        let job = job().launched_by(Launcher::Ckptd).racks(racks);
+        let outcome = job.lose_host(Trigger::Lines(15), 1).run();
+        println!("{:?}", outcome.own_lines());
+        assert_good(&outcome, &undisturbed, &case, &[2]);
+        let told = |line: &&str| line.contains(&format!("rank {spare}"));
+        outcome.check(outcome.own_lines().iter().any(told), "another spare has taken the part");
+    }
+}
+
 /// Nobody would see how the job ends, so it does.
 #[test]
 fn a_launcher_that_is_killed_leaves_nothing_on_any_host() {

@@ -61,6 +61,7 @@ impl Job {
 
     /// What its processes have handed over is lost as well.
     pub(super) fn lost(&mut self, node: Node) {
+        self.domains.lose(node);
         let nodes = &self.nodes;
         let is_there = |at: &Guardian| nodes.get(at) == Some(&node);
         let members = &mut self.members;

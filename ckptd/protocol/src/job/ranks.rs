@@ -27,6 +27,7 @@ impl Job {
         let (mut ranks, mut spares): (Vec<ProcessNumber>, Vec<ProcessNumber>) =
             self.living.iter().partition(|it| has_played(it));
         spares.retain(is_ready);
+        spares.sort_by_key(|spare| self.domains.have_failed_around(self.node_of(*spare)));
         for preference in self.preferences() {
             let is_it = |spare: &ProcessNumber| match preference {
                 Preference::On(node) => self.node_of(*spare) == node,
@@ -57,14 +58,16 @@ impl Job {
         ranks.copied().collect()
     }
 
-    /// Who can inherit, who is wished, and neighbours of the dead, who can read what those have left on their node.
+    /// Who can inherit, who is wished, and neighbours of the dead, who can read what those have left on their node;
+    /// these not where more of the domain has been lost.
     fn preferences(&self) -> impl Iterator<Item = Preference> {
         let heirs = self.legacies.values().map(|&from| Preference::On(self.node_of(from)));
         let wished = self.question.wishes.iter().map(|&it| Preference::This(it));
         let dead = self.members.iter().filter(|(_, it)| it.has_played && !it.lives());
         let dead = dead.filter(|(number, _)| !self.legacies.values().any(|from| from == *number));
-        let neighbours = dead.map(|(&number, _)| Preference::On(self.node_of(number)));
-        heirs.chain(wished).chain(neighbours)
+        let nodes = dead.map(|(&number, _)| self.node_of(number));
+        let neighbours = nodes.filter(|node| !self.domains.have_failed_around(*node));
+        heirs.chain(wished).chain(neighbours.map(Preference::On))
     }
 
     fn node_of(&self, number: ProcessNumber) -> Node {
