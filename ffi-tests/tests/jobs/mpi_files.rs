@@ -2,7 +2,7 @@
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, is_thorough, place};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,11 +79,19 @@ fn two_die_one_after_the_other() {
     outcome.assert_taken_over(&[1, 2]);
 }
 
+fn two_of_mpich(program: Option<PathBuf>, name: &str) {
+    let Some(program) = program else { return };
+    let make = || job(&program).workers(2).limit(Duration::from_secs(40)).of_mpich();
+    killed(make, 2, if is_thorough() { 4 } else { 1 }, name);
+}
+
 #[test]
 fn a_worker_of_mpich_dies() {
-    let Some(program) = place::mpich_program("mpi_files") else {
-        return;
-    };
-    let make = || job(&program).workers(2).limit(Duration::from_secs(40)).of_mpich();
-    killed(make, 2, if is_thorough() { 4 } else { 1 }, "mpi_files of MPICH");
+    two_of_mpich(place::mpich_program("mpi_files"), "mpi_files of MPICH");
+}
+
+/// Modes, and where offsets count from, are other numbers there than in Open MPI and MPICH.
+#[test]
+fn a_worker_of_the_standard_abi_dies() {
+    two_of_mpich(place::standard_program("mpi_files"), "mpi_files of the standard ABI");
 }

@@ -34,7 +34,7 @@ pub use generated::{Domain, MPICH, Pointer, STANDARD};
 
 /// Generated from the call table: a function for each procedure.
 mod edges {
-    use super::arguments::{Handles, Integers, Statuses, Text, Way, number, pointer, sum_of, value};
+    use super::arguments::{Handles, Integers, Statuses, Text, Way, displacement, number, pointer, sum_of, value};
     use super::special::{contents, copy_status};
     use super::{Domain, Edge, Pointer};
     use crate::real_types::HandleKind;
@@ -96,7 +96,7 @@ pub struct Abi {
     /// Predefined handles.
     pub handles: &'static [Predefined],
     /// By domain: values in Open MPI and here.
-    pub values: [&'static [(c_int, c_int)]; 17],
+    pub values: [&'static [(c_int, c_int)]; 20],
     /// By kind of pointer: values in Open MPI and here.
     pub pointers: [&'static [(isize, Value)]; 4],
     /// Lengths of texts: name, length in Open MPI, length here.
@@ -115,7 +115,7 @@ impl Abi {
     /// The integer here of Open MPI's.
     pub fn foreign(&self, domain: Domain, value: c_int) -> c_int {
         let pairs = self.values[domain as usize];
-        if domain == Domain::Assert {
+        if matches!(domain, Domain::Assert | Domain::FileMode) {
             return bits(pairs.iter().copied(), value);
         }
         match (pairs.iter().find(|pair| pair.0 == value), domain) {
@@ -130,7 +130,7 @@ impl Abi {
     /// Open MPI's integer of that here.
     pub fn canonical(&self, domain: Domain, value: c_int) -> c_int {
         let pairs = self.values[domain as usize];
-        if domain == Domain::Assert {
+        if matches!(domain, Domain::Assert | Domain::FileMode) {
             return bits(pairs.iter().map(|&(ours, theirs)| (theirs, ours)), value);
         }
         match (pairs.iter().find(|pair| pair.1 == value), domain) {
@@ -299,6 +299,10 @@ mod tests {
             }
             let assert = |bits| abi.canonical(Domain::Assert, abi.foreign(Domain::Assert, bits));
             assert!((0..32).all(|bits| assert(bits) == bits), "{}", abi.name);
+            let mode = |bits| abi.canonical(Domain::FileMode, abi.foreign(Domain::FileMode, bits));
+            assert!((0..512).all(|bits| mode(bits) == bits), "{}", abi.name);
+            let whence = |value| abi.canonical(Domain::Whence, abi.foreign(Domain::Whence, value));
+            assert!([600, 602, 604].iter().all(|&value| whence(value) == value));
             let keys = [1000, 1001, 5000].map(|key| abi.foreign(Domain::Keyval, key));
             assert_eq!(keys.map(|key| abi.canonical(Domain::Keyval, key)), [1000, 1001, 5000]);
         }

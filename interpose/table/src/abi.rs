@@ -5,7 +5,7 @@ use crate::parse::rows;
 use std::fmt::Write;
 
 /// Kinds of parameters whose values differ between ABIs, and what the generated enum calls them.
-const DOMAINS: [(&str, &str); 17] = [
+const DOMAINS: [(&str, &str); 20] = [
     ("Rank", "Rank"),
     ("Tag", "Tag"),
     ("Keyval", "Keyval"),
@@ -21,6 +21,9 @@ const DOMAINS: [(&str, &str); 17] = [
     ("ErrorCode", "ErrorCode"),
     ("LockType", "LockType"),
     ("Assert", "Assert"),
+    ("FileMode", "FileMode"),
+    ("Whence", "Whence"),
+    ("Displacement", "Displacement"),
     // Values of attributes of windows.
     ("WinFlavor", "WinFlavor"),
     ("WinModel", "WinModel"),

@@ -120,6 +120,7 @@ fn translation(procedure: &Procedure, parameter: &Parameter) -> Translation {
             }
             Some(_) => Translation::None,
         },
+        ParamKind::Displacement => Translation::Value(format!("displacement::<E>({name})")),
         kind => match domain(kind.name()) {
             None => Translation::None,
             Some(domain) if is_pointer => {

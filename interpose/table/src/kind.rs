@@ -87,6 +87,12 @@ named! {
         LockType = "LockType",
         /// What a program asserts of an epoch of a window, as bits.
         Assert = "Assert",
+        /// How a file is opened, as bits.
+        FileMode = "FileMode",
+        /// Where an offset in a file counts from.
+        Whence = "Whence",
+        /// Where a view begins, or the constant that says where the shared pointer is.
+        Displacement = "Displacement",
         /// How alike two communicators or groups are.
         Comparison = "Comparison",
         /// Kind of a virtual topology.

@@ -60,6 +60,15 @@ pub fn value<E: Edge>(domain: Domain, value: c_int) -> c_int {
     }
 }
 
+/// The displacement of a file's view for the callee: it may be a constant, which is negative.
+#[inline]
+pub(super) fn displacement<E: Edge>(bytes: i64) -> i64 {
+    match c_int::try_from(bytes) {
+        Ok(constant) if constant < 0 => value::<E>(Domain::Displacement, constant).into(),
+        _ => bytes,
+    }
+}
+
 /// A pointer for the callee: it may be a constant.
 #[inline]
 pub fn pointer<E: Edge>(kind: Pointer, pointer: *mut u8) -> *mut u8 {
