@@ -31,6 +31,7 @@ mod new_phase;
 mod older;
 mod other_users;
 mod plugins;
+mod ports;
 mod profilers;
 mod promise;
 mod recompute;

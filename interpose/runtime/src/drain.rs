@@ -17,7 +17,7 @@ use crate::objects::objects;
 use crate::recovery::Runtime;
 use crate::rehearsal::again;
 use crate::requests::{self, EMPTY, Kind};
-use crate::{completion, copies, early, exposure, journal, own_messages, recovery, user, world};
+use crate::{completion, copies, early, exposure, journal, own_messages, recovery, rendezvous, user, world};
 use std::collections::HashSet;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
@@ -176,6 +176,7 @@ pub fn drain(rt: &Runtime, in_flight: &[u64]) -> Result<(), Rewound> {
         let receives = requests::active(rt, |kind| matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_)));
         completion::test_all(rt, receives)?;
         recovery::check_own(rt, exposure::hear_all(rt), NO_BOOKMARKS)?;
+        recovery::check_own(rt, rendezvous::hear(rt), NO_BOOKMARKS)?;
         for comm in program_comms(rt) {
             take_unexpected(rt, comm)?;
         }

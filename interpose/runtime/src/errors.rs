@@ -19,6 +19,8 @@ pub const ERR_COMM: c_int = 5;
 pub const ERR_RANK: c_int = 6;
 /// `MPI_ERR_REQUEST`
 pub const ERR_REQUEST: c_int = 7;
+/// `MPI_ERR_ROOT`
+pub const ERR_ROOT: c_int = 8;
 /// `MPI_ERR_OP`
 pub const ERR_OP: c_int = 10;
 /// `MPI_ERR_ARG`
@@ -63,6 +65,12 @@ pub const ERR_QUOTA: c_int = 44;
 pub const ERR_READ_ONLY: c_int = 45;
 /// `MPI_ERR_RMA_SYNC`
 pub const ERR_RMA_SYNC: c_int = 47;
+/// `MPI_ERR_NAME`
+pub const ERR_NAME: c_int = 38;
+/// `MPI_ERR_PORT`
+pub const ERR_PORT: c_int = 43;
+/// `MPI_ERR_SERVICE`
+pub const ERR_SERVICE: c_int = 48;
 /// `MPI_ERR_UNSUPPORTED_DATAREP`
 pub const ERR_UNSUPPORTED_DATAREP: c_int = 51;
 /// `MPI_ERR_WIN`

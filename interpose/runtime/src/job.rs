@@ -12,7 +12,7 @@ use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World, get, is_first_worker, is_protected, worker, workers_of};
 use crate::{
     arch, checkpoint, copies, cut, disk, ending, events, fault, journal, objects, protection, recovery, rehearsal,
-    renewal, requests, spare, sys, told, traffic, user,
+    rendezvous, renewal, requests, spare, sys, told, traffic, user,
 };
 use ckptd::events::{EndHow, Kind};
 use ckptd::settings::{Config, Scheme};
@@ -87,6 +87,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     }
     let is_restart = open_disk(rt);
     objects::comm::init(rt, workers, worker_count, worker).unwrap_or_else(|error| ending::failed_in_init(rt, error));
+    rendezvous::show_again(rt, worker).unwrap_or_else(|error| ending::failed_in_init(rt, error));
     requests::init(rt, worker_count);
     traffic::init(rt, worker_count);
     match is_restart {

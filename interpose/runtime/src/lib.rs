@@ -60,6 +60,7 @@ pub mod recompute;
 pub mod recovery;
 pub mod redundancy;
 pub mod rehearsal;
+pub mod rendezvous;
 pub mod renewal;
 pub mod requests;
 pub mod rounds;

@@ -7,6 +7,7 @@
 pub mod attribute;
 pub mod comm;
 pub mod datatype;
+pub mod dynamic;
 pub mod errhandler;
 pub mod file;
 pub mod group;
@@ -44,6 +45,7 @@ runtime! {
             tool: tool::Tool::NONE,
             windows: Slots::NONE,
             sessions: Slots::NONE,
+            dynamic: dynamic::Dynamic::NONE,
             world_model: session::WorldModel::NotYet,
         }),
         /// What no recipe has of communicators.
@@ -90,6 +92,8 @@ pub struct Objects {
     pub windows: Slots<window::Window>,
     /// Sessions.
     pub sessions: Slots<session::Session>,
+    /// Ports and published names.
+    pub dynamic: dynamic::Dynamic,
     /// What has become of `MPI_Init` and `MPI_Finalize`.
     pub world_model: session::WorldModel,
 }

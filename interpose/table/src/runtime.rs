@@ -117,12 +117,7 @@ fn may_wait(procedure: &Procedure) -> bool {
         "MPI_Win_create_dynamic",
         "MPI_Win_free",
     ];
-    let classes = [
-        Class::CommConstructor,
-        Class::Session,
-        Class::Dynamic,
-        Class::PersistentCollective,
-    ];
+    let classes = [Class::CommConstructor, Class::Session, Class::PersistentCollective];
     classes.contains(&procedure.class) || OTHERS.contains(&procedure.name.as_str())
 }
 

@@ -190,6 +190,11 @@ fn name_predefined(rt: &Runtime) {
     }
 }
 
+/// A communicator of all workers that the program does not know.
+pub fn bridge(rt: &Runtime) -> Option<RealComm> {
+    rt.comm.state.borrow().bridge
+}
+
 fn make_bridge(rt: &Runtime, world: RealComm) -> mpi::Result<()> {
     let mut bridge = null_real(rt);
     // SAFETY: a communicator of all workers, who all call this.

@@ -10,7 +10,7 @@ use crate::arch::Frame;
 use crate::objects::{comm, window};
 use crate::recovery::Runtime;
 use crate::world::{self, Part};
-use crate::{copies, daemon, disk, events, objects, own_messages, rehearsal, renewal, user};
+use crate::{copies, daemon, disk, events, objects, own_messages, rehearsal, rendezvous, renewal, user};
 use ckptd::events::RecoveryStage;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
@@ -158,6 +158,7 @@ fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Load
     comm::drop_reals(rt);
     comm::rebuild(rt, world::get(rt).workers, copies::epoch(rt))?;
     window::rebuild(rt)?;
+    rendezvous::show_again(rt, me)?;
     report.stage(rt, RecoveryStage::Rebuild);
     fetch::make_again(rt, &plan.remakes, me)?;
     drop(expected);

@@ -7,7 +7,7 @@ use crate::arch::Rewound;
 use crate::ending::{fail, failed_in_init, undone};
 use crate::objects::{comm, window};
 use crate::recovery::Runtime;
-use crate::{arch, copies, disk, events, sys, user, world};
+use crate::{arch, copies, disk, events, rendezvous, sys, user, world};
 use ckptd::events::Kind;
 use ckptd::relay::RankStage;
 use std::time::Instant;
@@ -67,6 +67,7 @@ fn make_copies(rt: &Runtime) -> mpi::Result<()> {
     comm::drop_reals(rt);
     comm::rebuild(rt, world::get(rt).workers, copies::epoch(rt))?;
     window::rebuild(rt)?;
+    rendezvous::show_again(rt, world::worker(rt))?;
     fetch::make_all(rt, world::worker(rt))?;
     world::private(rt).barrier()
 }

@@ -1,0 +1,208 @@
+/*
+ * Connections between processes of a job (MPI 4.1, 11.8): ports, names, accept and connect.
+ *
+ * Names of ports differ from run to run, so they are not said.
+ */
+#include "check.h"
+
+static char kept[MPI_MAX_PORT_NAME];
+/* How often one that is late has a look. */
+static int looks;
+
+static int class_of(int code)
+{
+    int class = -1;
+    MPI_Error_class(code, &class);
+    return class;
+}
+
+/* Both groups tell each other who they are, and part. */
+static void talk(const char *what, MPI_Comm inter)
+{
+    int here, there, own, mine[2] = {rank, round_}, theirs[2 * 16];
+    MPI_Comm_size(inter, &here);
+    MPI_Comm_remote_size(inter, &there);
+    MPI_Comm_rank(inter, &own);
+    MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
+    MPI_Allgather(mine, 2, MPI_INT, theirs, 2, MPI_INT, inter);
+    int sum = 0;
+    for (int i = 0; i < there; i++)
+        sum = sum * 10 + theirs[2 * i] + theirs[2 * i + 1];
+    say("%s: rank %d of %d, with %d: %d", what, own, here, there, sum);
+}
+
+/* The order in which several connect is not said. */
+static void talk_of(int is_said, MPI_Comm inter)
+{
+    int mine = 100 * round_ + rank, theirs = -1;
+    MPI_Sendrecv(&mine, 1, MPI_INT, 0, 9, &theirs, 1, MPI_INT, 0, 9, inter, MPI_STATUS_IGNORE);
+    MUST(theirs / 100 == round_);
+    if (is_said || rank != 0)
+        say("connected to %d", theirs);
+    MPI_Comm_free(&inter);
+}
+
+/* A port of the last rank serves all others in turn; one of them comes late. */
+static void in_turn(void)
+{
+    MPI_Comm inter;
+    int last = size - 1;
+    if (rank == last) {
+        char port[MPI_MAX_PORT_NAME];
+        CHECK(MPI_Open_port(MPI_INFO_NULL, port) == MPI_SUCCESS);
+        CHECK(MPI_Publish_name("turn", MPI_INFO_NULL, port) == MPI_SUCCESS);
+        CHECK(class_of(MPI_Publish_name("turn", MPI_INFO_NULL, port)) == MPI_ERR_SERVICE);
+        meet();
+        int sum = 0;
+        for (int i = 0; i < last; i++) {
+            int who = -1;
+            MUST(MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter) == MPI_SUCCESS);
+            MPI_Recv(&who, 1, MPI_INT, 0, 3, inter, MPI_STATUS_IGNORE);
+            MPI_Send(&who, 1, MPI_INT, 0, 4, inter);
+            sum += who;
+            MPI_Comm_disconnect(&inter);
+        }
+        say("served %d", sum);
+        CHECK(MPI_Unpublish_name("turn", MPI_INFO_NULL, port) == MPI_SUCCESS);
+        CHECK(class_of(MPI_Unpublish_name("turn", MPI_INFO_NULL, port)) == MPI_ERR_SERVICE);
+        CHECK(MPI_Close_port(port) == MPI_SUCCESS);
+        memcpy(kept, port, sizeof kept);
+        meet();
+    } else {
+        char port[MPI_MAX_PORT_NAME];
+        int who = rank * 7 + round_, back = -1;
+        meet();
+        CHECK(MPI_Lookup_name("turn", MPI_INFO_NULL, port) == MPI_SUCCESS);
+        if (rank == 0)
+            usleep(1000 * pause_ms);
+        MUST(MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter) == MPI_SUCCESS);
+        MPI_Send(&who, 1, MPI_INT, 0, 3, inter);
+        MPI_Recv(&back, 1, MPI_INT, 0, 4, inter, MPI_STATUS_IGNORE);
+        CHECK(back == who);
+        MPI_Comm_disconnect(&inter);
+        meet();
+        CHECK(class_of(MPI_Lookup_name("turn", MPI_INFO_NULL, port)) == MPI_ERR_NAME);
+    }
+    meet();
+    MPI_Bcast(kept, sizeof kept, MPI_CHAR, last, MPI_COMM_WORLD);
+    /* Closed, or none at all. */
+    CHECK(class_of(MPI_Comm_connect(kept, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter)) == MPI_ERR_PORT);
+    CHECK(class_of(MPI_Comm_connect("nowhere", MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter)) == MPI_ERR_PORT);
+    CHECK(class_of(MPI_Comm_accept(kept, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter)) == MPI_ERR_PORT);
+    CHECK(class_of(MPI_Lookup_name("nobody", MPI_INFO_NULL, kept)) == MPI_ERR_NAME);
+    meet();
+}
+
+/* The job in two halves; the connection stays while others are made. */
+static void halves(void)
+{
+    static MPI_Comm inter = MPI_COMM_NULL;
+    MPI_Comm half, both;
+    char port[MPI_MAX_PORT_NAME] = "";
+    int side = rank >= size / 2, root = side ? 0 : size / 2 - 1, sum;
+    MPI_Comm_split(MPI_COMM_WORLD, side, 0, &half);
+    MPI_Comm_set_errhandler(half, MPI_ERRORS_RETURN);
+    if (rank == size / 2 - 1) {
+        MPI_Open_port(MPI_INFO_NULL, port);
+        MPI_Send(port, sizeof port, MPI_CHAR, size / 2, 5, MPI_COMM_WORLD);
+    }
+    if (rank == size / 2)
+        MPI_Recv(port, sizeof port, MPI_CHAR, size / 2 - 1, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (inter != MPI_COMM_NULL) {
+        talk("before", inter);
+        MPI_Comm_free(&inter);
+    }
+    meet();
+    if (side && rank == size / 2)
+        usleep(2000 * pause_ms);
+    if (side)
+        MUST(MPI_Comm_connect(port, MPI_INFO_NULL, root, half, &inter) == MPI_SUCCESS);
+    else
+        MUST(MPI_Comm_accept(port, MPI_INFO_NULL, root, half, &inter) == MPI_SUCCESS);
+    meet();
+    talk("halves", inter);
+    MPI_Intercomm_merge(inter, side, &both);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, both);
+    say("together %d", sum);
+    MPI_Comm_free(&both);
+    /* An error of the root is one of all its side. */
+    if (side)
+        CHECK(class_of(MPI_Comm_connect("nowhere", MPI_INFO_NULL, root, half, &both)) == MPI_ERR_PORT);
+    if (rank == size / 2 - 1)
+        MPI_Close_port(port);
+    MPI_Comm_free(&half);
+    meet();
+}
+
+/* A port that is closed while somebody knocks. */
+static void closed(void)
+{
+    MPI_Comm inter;
+    char port[MPI_MAX_PORT_NAME] = "";
+    if (rank == 0)
+        MPI_Open_port(MPI_INFO_NULL, port);
+    MPI_Bcast(port, sizeof port, MPI_CHAR, 0, MPI_COMM_WORLD);
+    if (rank == 1)
+        CHECK(class_of(MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter)) == MPI_ERR_PORT);
+    if (rank == 0) {
+        usleep(1000 * pause_ms);
+        CHECK(MPI_Close_port(port) == MPI_SUCCESS);
+        CHECK(class_of(MPI_Close_port(port)) == MPI_ERR_PORT);
+    }
+    meet();
+}
+
+/* One is late, and the others wait for it, not in a collective: to be accepted, to accept, and for a message. */
+static void late(void)
+{
+    MPI_Comm inter;
+    char port[MPI_MAX_PORT_NAME] = "";
+    int flag, one = round_;
+    if (rank == 0)
+        MPI_Open_port(MPI_INFO_NULL, port);
+    MPI_Bcast(port, sizeof port, MPI_CHAR, 0, MPI_COMM_WORLD);
+    for (int late = 0; late < 2; late++) {
+        if (rank == late)
+            for (int i = 0; i < looks; i++) {
+                MPI_Iprobe(MPI_ANY_SOURCE, 77, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+                usleep(1000);
+            }
+        if (rank == 0) {
+            for (int i = 1; i < (late ? 2 : size); i++) {
+                MUST(MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter) == MPI_SUCCESS);
+                talk_of(late, inter);
+            }
+        } else if (late == 0 || rank == 1) {
+            MUST(MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter) == MPI_SUCCESS);
+            talk_of(late, inter);
+            for (int i = 2; late && i < size; i++)
+                MPI_Send(&one, 1, MPI_INT, i, 6, MPI_COMM_WORLD);
+        } else {
+            MPI_Recv(&one, 1, MPI_INT, 1, 6, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            say("told %d", one);
+        }
+        meet();
+    }
+    if (rank == 0)
+        MPI_Close_port(port);
+}
+
+static void content(void)
+{
+    if (looks > 0)
+        late();
+    in_turn();
+    halves();
+    closed();
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    looks = argc > 3 ? atoi(argv[3]) : 0;
+    run_rounds(argc, argv, content);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,74 @@
+//! Ports, names, and connections between processes of a job.
+//!
+//! What MPI libraries answer for a port that is not there differs, and so do their name servers: the program says what it expects, and runs
+//! with deaths are compared with one without under the layer.
+
+use ffi_tests::{Job, Outcome, Verdicts, few, place};
+use std::path::Path;
+use std::time::Duration;
+
+const ARGUMENTS: [&str; 2] = ["6", "4"];
+
+fn job(program: &Path) -> Job {
+    Job::new(program, &ARGUMENTS).interval("5calls")
+}
+
+fn undisturbed(job: Job) -> Outcome {
+    let outcome = job.run();
+    outcome.assert_success();
+    let text = String::from_utf8_lossy(&outcome.stdout);
+    outcome.check(
+        text.contains("together") && !text.contains("FAILED"),
+        "the program does not like an answer",
+    );
+    outcome.assert_nothing_left();
+    outcome
+}
+
+fn assert_same(outcome: &Outcome, undisturbed: &Outcome, rank: u32) {
+    outcome.assert_success();
+    outcome.assert_like(undisturbed, &[]);
+    outcome.assert_taken_over(&[rank]);
+    outcome.assert_nothing_left();
+}
+
+/// Both sides of a connection, between and in the calls that make it.
+#[test]
+fn a_worker_dies_whose_program_connects() {
+    let make = || job(&place::test_program("ports"));
+    let expected = undisturbed(make());
+    let mut verdicts = Verdicts::default();
+    let epochs = [(1, 2), (3, 3), (2, 4), (0, 5), (1, 3), (3, 6), (0, 2), (2, 7)];
+    for (rank, epoch) in few(epochs, 3) {
+        let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
+        let outcome = make().fault(&fault).run();
+        verdicts.judge(&fault, || assert_same(&outcome, &expected, rank));
+    }
+    verdicts.assert_all_good();
+}
+
+/// There is nothing but calls that wait to connect, a probe and a receive where cuts could fall.
+#[test]
+fn a_cut_falls_while_workers_wait_to_connect() {
+    let arguments = ["3", "2", "120"];
+    let make = || Job::new(place::test_program("ports"), &arguments).interval("8ms");
+    let expected = undisturbed(make());
+    let mut verdicts = Verdicts::default();
+    for (rank, epoch) in few([(0, 6), (1, 9), (2, 7), (1, 5), (0, 11), (3, 8)], 3) {
+        let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
+        let outcome = make().fault(&fault).run();
+        verdicts.judge(&fault, || assert_same(&outcome, &expected, rank));
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_worker_of_mpich_dies() {
+    let Some(program) = place::mpich_program("ports") else {
+        return;
+    };
+    let make = || job(&program).workers(2).limit(Duration::from_secs(40)).of_mpich();
+    let expected = undisturbed(make());
+    let outcome = make().fault("kill rank=1 at=cut.end epoch=4").run();
+    assert_same(&outcome, &expected, 1);
+}

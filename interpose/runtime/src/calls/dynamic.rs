@@ -1,0 +1,432 @@
+//! Ports, names, and connections between processes of the job (MPI 4.1, 11.8).
+//!
+//! Roots find each other by [`crate::rendezvous`]; then both sides are the two groups of an `MPI_Intercomm_create`. A cut may fall as long as
+//! a process waits: it takes nothing of what it has heard before it goes on to make the communicator.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use super::arguments::outcome;
+use super::comm::{construct_by_some, may_construct};
+use crate::arch::Rewound;
+use crate::attention::{self, SEVERAL};
+use crate::calls::runtime;
+use crate::errors::*;
+use crate::generated::{Proc, real};
+use crate::handles::{VirtComm, VirtInfo, real_comm};
+use crate::objects::comm;
+use crate::objects::dynamic::{self, Board, Word};
+use crate::raise::{raise, unsupported};
+use crate::recovery::Runtime;
+use crate::{cut, recovery, rendezvous, told, world};
+use std::ffi::{CStr, c_char, c_int};
+use std::fmt::Write;
+use std::io;
+use std::time::{Duration, Instant};
+use understudy_numbers::Worker;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What it means if processes that connect cannot tell each other.
+const NO_WORD: &str = "processes that connect cannot tell each other";
+/// Tag of the leaders' messages; see [`comm::bridge`].
+const TAG: c_int = 19;
+/// What the names of ports begin with.
+const PREFIX: &str = "understudy:";
+/// So many looks follow each other without a pause; then there is one between two.
+const QUICK_LOOKS: u32 = 1000;
+const PAUSE: Duration = Duration::from_micros(50);
+/// How often who waits for a welcome looks whether the port is there still.
+const BOARD_INTERVAL: Duration = Duration::from_millis(5);
+
+type Outcome<T> = Result<T, c_int>;
+
+fn unreadable(why: &io::Error) -> c_int {
+    log::error!("what the workers show each other of their ports cannot be read or written: {why}");
+    ERR_INTERN
+}
+
+/// Only where boards reach everybody.
+fn may_show(rt: &Runtime, procedure: Proc) -> Outcome<()> {
+    if rendezvous::reaches_all(rt) {
+        return Ok(());
+    }
+    log::error!("{}: the workers of the job are on several nodes", procedure.name());
+    Err(ERR_UNSUPPORTED_OPERATION)
+}
+
+/// The owner of a port, and its number.
+fn port_of(name: *const c_char) -> Option<(Worker, u64)> {
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: a C string of the program.
+    let name = unsafe { CStr::from_ptr(name) }.to_str().ok()?;
+    let (worker, number) = name.strip_prefix(PREFIX)?.split_once(':')?;
+    Some((Worker(worker.parse().ok()?), u64::from_str_radix(number, 16).ok()?))
+}
+
+/// Writes a text with its 0. The program has room for `MPI_MAX_PORT_NAME`.
+unsafe fn put_text(place: *mut c_char, text: &[u8]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        place.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
+        place.add(text.len()).write(0);
+    }
+}
+
+/// Changes the board, and undoes that if it cannot be shown.
+fn change(rt: &Runtime, change: impl FnOnce(&mut Board)) -> Outcome<()> {
+    let before = dynamic::get(rt).board.clone();
+    change(&mut dynamic::get_mut(rt).board);
+    rendezvous::show(rt, world::worker(rt)).map_err(|why| {
+        dynamic::get_mut(rt).board = before;
+        unreadable(&why)
+    })
+}
+
+fn finish(rt: &Runtime, procedure: Proc, outcome: Outcome<()>) -> c_int {
+    match outcome {
+        Ok(()) => SUCCESS,
+        Err(rc) => raise(rt, procedure, rc, None),
+    }
+}
+
+pub unsafe extern "C" fn MPI_Open_port(_info: VirtInfo, port_name: *mut c_char) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Open_port;
+    if let Err(rc) = may_show(rt, procedure) {
+        return raise(rt, procedure, rc, None);
+    }
+    if port_name.is_null() {
+        return raise(rt, procedure, ERR_ARG, None);
+    }
+    // Ports of another job are other numbers.
+    let number = dynamic::get_mut(rt).number(xxh3_64(told::job().as_bytes()));
+    let opened = change(rt, |board| {
+        board.ports.insert(number);
+    });
+    if opened.is_ok() {
+        let mut name = String::new();
+        let _ = write!(name, "{PREFIX}{}:{number:x}", world::worker(rt).0);
+        // SAFETY: the program's place for it.
+        unsafe { put_text(port_name, name.as_bytes()) };
+    }
+    finish(rt, procedure, opened)
+}
+
+pub unsafe extern "C" fn MPI_Close_port(port_name: *const c_char) -> c_int {
+    let rt = runtime();
+    let me = world::worker(rt);
+    let closed = match port_of(port_name) {
+        Some((owner, number)) if owner == me && dynamic::get_mut(rt).close(number) => change(rt, |_| {}),
+        _ => Err(ERR_PORT),
+    };
+    finish(rt, Proc::MPI_Close_port, closed)
+}
+
+/// The name of a service.
+fn service(name: *const c_char) -> Outcome<Vec<u8>> {
+    if name.is_null() {
+        return Err(ERR_ARG);
+    }
+    // SAFETY: a C string of the program.
+    Ok(unsafe { CStr::from_ptr(name) }.to_bytes().to_vec())
+}
+
+/// The port of a service that any worker of the job has published.
+fn find(rt: &Runtime, service: &[u8]) -> Outcome<Option<Vec<u8>>> {
+    for worker in Worker::all(world::get(rt).worker_count) {
+        let mut board = rendezvous::look(worker).map_err(|why| unreadable(&why))?;
+        if let Some(port) = board.names.remove(service) {
+            return Ok(Some(port));
+        }
+    }
+    Ok(None)
+}
+
+pub unsafe extern "C" fn MPI_Publish_name(
+    service_name: *const c_char,
+    _info: VirtInfo,
+    port_name: *const c_char,
+) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Publish_name;
+    if let Err(rc) = may_show(rt, procedure) {
+        return raise(rt, procedure, rc, None);
+    }
+    let published = (|| {
+        let (name, port) = (service(service_name)?, service(port_name)?);
+        match find(rt, &name)? {
+            Some(_) => Err(ERR_SERVICE),
+            None => change(rt, |board| {
+                board.names.insert(name, port);
+            }),
+        }
+    })();
+    finish(rt, procedure, published)
+}
+
+pub unsafe extern "C" fn MPI_Unpublish_name(
+    service_name: *const c_char,
+    _info: VirtInfo,
+    _port_name: *const c_char,
+) -> c_int {
+    let rt = runtime();
+    let taken_back = service(service_name).and_then(|name| {
+        if !dynamic::get(rt).board.names.contains_key(&name) {
+            return Err(ERR_SERVICE);
+        }
+        change(rt, |board| {
+            board.names.remove(&name);
+        })
+    });
+    finish(rt, Proc::MPI_Unpublish_name, taken_back)
+}
+
+pub unsafe extern "C" fn MPI_Lookup_name(
+    service_name: *const c_char,
+    _info: VirtInfo,
+    port_name: *mut c_char,
+) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Lookup_name;
+    if let Err(rc) = may_show(rt, procedure) {
+        return raise(rt, procedure, rc, None);
+    }
+    if port_name.is_null() {
+        return raise(rt, procedure, ERR_ARG, None);
+    }
+    let found = service(service_name).and_then(|name| find(rt, &name)?.ok_or(ERR_NAME));
+    let found = found.map(|port| {
+        // SAFETY: the program's place for it; the name of a port that fits there has been published.
+        unsafe { put_text(port_name, &port) };
+    });
+    finish(rt, procedure, found)
+}
+
+/// What a call waits for.
+struct Waiting {
+    looks: u32,
+}
+
+impl Waiting {
+    /// One more look at what has come: a cut may be taken.
+    fn look(&mut self, rt: &Runtime) -> Result<(), Rewound> {
+        cut::meanwhile(rt)?;
+        recovery::check_own(rt, rendezvous::hear(rt), NO_WORD)?;
+        self.looks = self.looks.saturating_add(1);
+        if self.looks > QUICK_LOOKS {
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Until such a word is there. It stays there: set back to a cut in here, the call begins anew.
+    fn for_word(rt: &Runtime, is_it: impl Fn(&Word) -> bool) -> Result<(), Rewound> {
+        let mut waiting = Waiting { looks: 0 };
+        while !dynamic::get(rt).has(&is_it) {
+            waiting.look(rt)?;
+        }
+        // From here on nothing can be left half-way.
+        cut::hold(rt)
+    }
+}
+
+fn say(rt: &Runtime, to: Worker, word: Word) -> Result<(), Rewound> {
+    recovery::check_own(rt, rendezvous::tell(rt, to, word), NO_WORD)
+}
+
+/// One side of a connection.
+struct Side {
+    comm: VirtComm,
+    uid: u64,
+    members: Vec<Worker>,
+    rank: c_int,
+    root: c_int,
+}
+
+impl Side {
+    fn new(rt: &Runtime, comm: VirtComm, root: c_int, newcomm: *mut VirtComm) -> Outcome<Side> {
+        may_construct(rt, comm, newcomm)?;
+        let recipe = comm::get(rt, comm).ok_or(ERR_COMM)?;
+        let (rank, size) = comm::rank_and_size(rt, comm).ok_or(ERR_COMM)?;
+        match &recipe.remote {
+            Some(_) => Err(ERR_COMM),
+            None if !(0..size).contains(&root) => Err(ERR_ROOT),
+            None => Ok(Side {
+                comm,
+                uid: recipe.uid,
+                members: recipe.members.clone(),
+                rank,
+                root,
+            }),
+        }
+    }
+
+    /// Tells the other members, by the root.
+    fn go(&self, rt: &Runtime, outcome: Outcome<Worker>) -> Result<(), Rewound> {
+        let others = self.members.iter().enumerate();
+        for (_, &member) in others.filter(|(rank, _)| *rank != self.root as usize) {
+            let comm = self.uid;
+            say(rt, member, Word::Go { comm, outcome })?;
+        }
+        Ok(())
+    }
+
+    /// The other side's root: what this side's has found.
+    fn find(
+        &self,
+        rt: &Runtime,
+        root: impl FnOnce() -> Result<Outcome<Worker>, Rewound>,
+    ) -> Result<Outcome<Worker>, Rewound> {
+        cut::here(rt)?;
+        if self.rank == self.root {
+            let outcome = root()?;
+            self.go(rt, outcome)?;
+            return Ok(outcome);
+        }
+        let is_it = |word: &Word| matches!(word, Word::Go { comm, .. } if *comm == self.uid);
+        Waiting::for_word(rt, is_it)?;
+        Ok(match dynamic::get_mut(rt).take(is_it) {
+            Some((_, Word::Go { outcome, .. })) => outcome,
+            _ => Err(ERR_INTERN),
+        })
+    }
+}
+
+/// Accepts the first that knocks.
+fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Outcome<Worker>, Rewound> {
+    let me = world::worker(rt);
+    let Some((owner, number)) = port else {
+        return Ok(Err(ERR_PORT));
+    };
+    if owner != me || !dynamic::get(rt).board.ports.contains(&number) {
+        return Ok(Err(ERR_PORT));
+    }
+    let is_it = |word: &Word| matches!(word, Word::Knock { port, .. } if *port == number);
+    Waiting::for_word(rt, is_it)?;
+    let Some((from, Word::Knock { attempt, .. })) = dynamic::get_mut(rt).take(is_it) else {
+        return Ok(Err(ERR_INTERN));
+    };
+    if let Err(rc) = change(rt, |board| {
+        board.welcomed.insert(from.0, attempt);
+    }) {
+        return Ok(Err(rc));
+    }
+    say(rt, from, Word::Welcome { attempt })?;
+    Ok(Ok(from))
+}
+
+/// Knocks, and waits for the welcome as long as the port is open.
+fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Outcome<Worker>, Rewound> {
+    let me = world::worker(rt);
+    let Some((owner, number)) = port.filter(|port| port.0.index() < world::get(rt).players.len()) else {
+        return Ok(Err(ERR_PORT));
+    };
+    if owner == me {
+        if dynamic::get(rt).board.ports.contains(&number) {
+            log::error!("MPI_Comm_connect: a process cannot connect to its own port under protection");
+        }
+        return Ok(Err(ERR_PORT));
+    }
+    // Whether an attempt of this process may still have an answer.
+    let is_open = |attempt: u64| match rendezvous::look(owner) {
+        Ok(board) => {
+            Ok(board.ports.contains(&number) || board.welcomed.get(&me.0).is_some_and(|last| *last >= attempt))
+        }
+        Err(why) => Err(unreadable(&why)),
+    };
+    let waits = dynamic::get(rt).waits;
+    let attempt = match waits {
+        Some(attempt) => attempt,
+        None => {
+            match is_open(u64::MAX) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Err(ERR_PORT)),
+                Err(rc) => return Ok(Err(rc)),
+            }
+            let attempt = dynamic::get(rt).last_attempt + 1;
+            say(rt, owner, Word::Knock { port: number, attempt })?;
+            let mut state = dynamic::get_mut(rt);
+            (state.last_attempt, state.waits) = (attempt, Some(attempt));
+            attempt
+        }
+    };
+    let welcome = Word::Welcome { attempt };
+    let (mut waiting, mut next) = (Waiting { looks: 0 }, Instant::now() + BOARD_INTERVAL);
+    while !dynamic::get(rt).has(|word| *word == welcome) {
+        waiting.look(rt)?;
+        if Instant::now() >= next {
+            next = Instant::now() + BOARD_INTERVAL;
+            let refused = match is_open(attempt) {
+                Ok(true) => continue,
+                Ok(false) => ERR_PORT,
+                Err(rc) => rc,
+            };
+            dynamic::get_mut(rt).waits = None;
+            return Ok(Err(refused));
+        }
+    }
+    cut::hold(rt)?;
+    let mut state = dynamic::get_mut(rt);
+    state.take(|word| *word == welcome);
+    state.waits = None;
+    Ok(Ok(owner))
+}
+
+/// Ends the call of one side.
+unsafe fn join(
+    rt: &Runtime,
+    procedure: Proc,
+    (port_name, root): (*const c_char, c_int),
+    (comm, newcomm): (VirtComm, *mut VirtComm),
+) -> c_int {
+    if attention::is_multiple() && attention::is(SEVERAL) {
+        log::error!(
+            "{}: several threads call MPI (MPI_THREAD_MULTIPLE), which might wait for each other",
+            procedure.name()
+        );
+        return unsupported(rt, procedure);
+    }
+    let side = match Side::new(rt, comm, root, newcomm) {
+        Ok(side) => side,
+        Err(rc) => return raise(rt, procedure, rc, Some(comm)),
+    };
+    let found = side.find(rt, || match (may_show(rt, procedure), procedure) {
+        (Err(rc), _) => Ok(Err(rc)),
+        (_, Proc::MPI_Comm_accept) => accept(rt, port_of(port_name)),
+        _ => connect(rt, port_of(port_name)),
+    });
+    let other = match outcome!(found) {
+        Ok(other) => other,
+        Err(rc) => return raise(rt, procedure, rc, Some(comm)),
+    };
+    let local = real_comm(rt, side.comm);
+    let bridge = comm::bridge(rt).unwrap_or(local);
+    // SAFETY: communicators of ours, and the rank of the other side's root in the bridge.
+    construct_by_some!(rt, procedure, comm, newcomm, |new| unsafe {
+        real::PMPI_Intercomm_create(local, root, bridge, other.0 as c_int, TAG, new)
+    })
+}
+
+pub unsafe extern "C" fn MPI_Comm_accept(
+    port_name: *const c_char,
+    _info: VirtInfo,
+    root: c_int,
+    comm: VirtComm,
+    newcomm: *mut VirtComm,
+) -> c_int {
+    let rt = runtime();
+    // SAFETY: the program's arguments are handed on.
+    unsafe { join(rt, Proc::MPI_Comm_accept, (port_name, root), (comm, newcomm)) }
+}
+
+pub unsafe extern "C" fn MPI_Comm_connect(
+    port_name: *const c_char,
+    _info: VirtInfo,
+    root: c_int,
+    comm: VirtComm,
+    newcomm: *mut VirtComm,
+) -> c_int {
+    let rt = runtime();
+    // SAFETY: the program's arguments are handed on.
+    unsafe { join(rt, Proc::MPI_Comm_connect, (port_name, root), (comm, newcomm)) }
+}

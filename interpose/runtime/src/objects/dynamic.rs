@@ -1,0 +1,150 @@
+//! Ports and published names (MPI 4.1, 11.8), and what processes have told each other to connect.
+//!
+//! All of it rolls back with the program. A port has a number, which its process never gives again.
+
+use crate::objects::{Runtime, objects, objects_mut};
+use std::cell::{Ref, RefMut};
+use std::collections::{BTreeMap, BTreeSet};
+use understudy_numbers::Worker;
+
+/// What a process tells another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Word {
+    /// To the owner of a port: somebody wants to connect, with the number of the attempt.
+    Knock {
+        /// The port.
+        port: u64,
+        /// The attempt.
+        attempt: u64,
+    },
+    /// The answer to an attempt: the owner of the port accepts.
+    Welcome {
+        /// The attempt.
+        attempt: u64,
+    },
+    /// The root tells the other members of its communicator.
+    Go {
+        /// The communicator's `uid`.
+        comm: u64,
+        /// Rank of the other side's root, or an error.
+        outcome: Result<Worker, i32>,
+    },
+}
+
+/// What the other processes of a node are to know of a worker at any time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Board {
+    /// Its open ports.
+    pub ports: BTreeSet<u64>,
+    /// Names that it has published, and the ports.
+    pub names: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// By worker: the last attempt that it has welcomed.
+    pub welcomed: BTreeMap<u32, u64>,
+}
+
+/// The ports of this process, and what it has heard.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Dynamic {
+    /// What the others may look at.
+    pub board: Board,
+    /// The number of the port that was opened last.
+    last_port: u32,
+    /// The number of the last attempt to connect.
+    pub last_attempt: u64,
+    /// The attempt that has been told to the port's owner and is not answered.
+    pub waits: Option<u64>,
+    /// What has come and is not used, in its order, with whom it is from.
+    heard: Vec<(Worker, Word)>,
+}
+
+impl Dynamic {
+    /// At the start of the program.
+    pub const NONE: Dynamic = Dynamic {
+        board: Board {
+            ports: BTreeSet::new(),
+            names: BTreeMap::new(),
+            welcomed: BTreeMap::new(),
+        },
+        last_port: 0,
+        last_attempt: 0,
+        waits: None,
+        heard: Vec::new(),
+    };
+
+    /// Notes what has come. Who knocks at a port that has been closed finds that out from the board.
+    pub fn hear(&mut self, from: Worker, word: Word) {
+        if !matches!(word, Word::Knock { port, .. } if !self.board.ports.contains(&port)) {
+            self.heard.push((from, word));
+        }
+    }
+
+    /// Whether there is such a word.
+    pub fn has(&self, is_it: impl Fn(&Word) -> bool) -> bool {
+        self.heard.iter().any(|(_, word)| is_it(word))
+    }
+
+    /// The first such word.
+    pub fn take(&mut self, is_it: impl Fn(&Word) -> bool) -> Option<(Worker, Word)> {
+        let at = self.heard.iter().position(|(_, word)| is_it(word))?;
+        Some(self.heard.remove(at))
+    }
+
+    /// A number for the next port, half of which tells the job.
+    pub fn number(&mut self, job: u64) -> u64 {
+        self.last_port += 1;
+        (job << 32) | u64::from(self.last_port)
+    }
+
+    /// Whether the port was open.
+    pub fn close(&mut self, number: u64) -> bool {
+        self.heard
+            .retain(|(_, word)| !matches!(word, Word::Knock { port, .. } if *port == number));
+        self.board.ports.remove(&number)
+    }
+}
+
+/// Those of this process.
+pub fn get(rt: &Runtime) -> Ref<'_, Dynamic> {
+    Ref::map(objects(rt), |all| &all.dynamic)
+}
+
+/// The same, to be changed.
+pub fn get_mut(rt: &Runtime) -> RefMut<'_, Dynamic> {
+    RefMut::map(objects_mut(rt), |all| &mut all.dynamic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn knock(port: u64, attempt: u64) -> Word {
+        Word::Knock { port, attempt }
+    }
+
+    #[test]
+    fn words_are_taken_in_their_order() {
+        let mut state = Dynamic::NONE;
+        let port = state.number(7);
+        state.board.ports.insert(port);
+        state.hear(Worker(3), knock(port, 1));
+        state.hear(Worker(2), Word::Welcome { attempt: 5 });
+        state.hear(Worker(1), knock(port, 7));
+        let at_it = |word: &Word| matches!(word, Word::Knock { .. });
+        assert_eq!(state.take(at_it), Some((Worker(3), knock(port, 1))));
+        assert_eq!(state.take(at_it), Some((Worker(1), knock(port, 7))));
+        assert_eq!(state.take(at_it), None);
+        assert!(state.has(|word| *word == Word::Welcome { attempt: 5 }));
+    }
+
+    #[test]
+    fn a_closed_port_is_not_knocked_at_and_its_number_does_not_come_again() {
+        let mut state = Dynamic::NONE;
+        let first = state.number(7);
+        state.board.ports.insert(first);
+        state.hear(Worker(1), knock(first, 1));
+        assert!(state.close(first) && !state.close(first));
+        state.hear(Worker(2), knock(first, 1));
+        assert!(!state.has(|_| true));
+        assert!(![first, state.number(8)].contains(&state.number(7)));
+    }
+}
