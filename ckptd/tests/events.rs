@@ -41,6 +41,7 @@ fn every_kind() -> Vec<Kind> {
             epoch,
             to: ProcessNumber(1),
             bytes: 49152,
+            alike: 7,
             ns: 5,
         },
         Kind::Received {

@@ -73,6 +73,7 @@ fn job(dir: &Path) {
                 epoch,
                 to: ProcessNumber(1 - rank as u32),
                 bytes: 3072,
+                alike: 2,
                 ns: 1500,
             },
         );

@@ -185,6 +185,8 @@ pub enum Kind {
         epoch: Epoch,
         to: ProcessNumber,
         bytes: u64,
+        /// Pages that were not sent, since the buddy has them itself.
+        alike: u64,
         ns: u64,
     },
     /// A buddy's capture arrived here.

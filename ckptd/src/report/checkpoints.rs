@@ -41,6 +41,8 @@ pub struct Checkpoints {
     pub scan_ns: Summary,
     pub copy_ns: Summary,
     pub ship_bytes: Summary,
+    /// Pages that were left out of it, since the holder has them itself.
+    pub alike_pages: Summary,
     pub ship_ns: Summary,
     pub received_bytes: Summary,
     /// From cut to commit.
@@ -68,8 +70,11 @@ impl Checkpoints {
                     it.scan_ns.add(*rank, scan_ns);
                     it.copy_ns.add(*rank, copy_ns);
                 }
-                Kind::Ship { bytes, ns, .. } => {
+                Kind::Ship { bytes, alike, ns, .. } => {
                     it.ship_bytes.add(*rank, bytes);
+                    if alike > 0 {
+                        it.alike_pages.add(*rank, alike);
+                    }
                     it.ship_ns.add(*rank, ns);
                 }
                 Kind::Received { bytes, .. } => it.received_bytes.add(*rank, bytes),

@@ -121,9 +121,14 @@ fn what(kind: &Kind) -> String {
             epoch,
             to,
             bytes: count,
+            alike,
             ns,
         } => {
-            format!("shipped {epoch} to rank {to}: {} in {}", bytes(*count), time(*ns))
+            let shipped = format!("shipped {epoch} to rank {to}: {} in {}", bytes(*count), time(*ns));
+            match alike {
+                0 => shipped,
+                _ => format!("{shipped}, without {alike} pages that it has itself"),
+            }
         }
         Kind::Received {
             epoch,
@@ -369,6 +374,9 @@ fn checkpoints(out: &mut String, it: &Checkpoints) {
     summary(out, "scan", &it.scan_ns, time);
     summary(out, "copy", &it.copy_ns, time);
     summary(out, "shipped", &it.ship_bytes, bytes);
+    summary(out, "left out", &it.alike_pages, |pages| {
+        count(pages as usize, "page", "pages")
+    });
     summary(out, "ship", &it.ship_ns, time);
     summary(out, "cut to commit", &it.commit_ns, time);
 }

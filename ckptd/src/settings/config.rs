@@ -5,8 +5,8 @@
 
 use super::fault::{self, Fault};
 use super::values::{
-    Choice, Interval, LogLimit, Rehearse, Rule, Scheme, Static, init_end, interval, log_limit, new_phase, number,
-    rehearse, scheme, switch, tracking,
+    Choice, Interval, LogLimit, Rehearse, Rule, Scheme, SharedPages, Static, init_end, interval, log_limit, new_phase,
+    number, rehearse, scheme, shared_pages, switch, tracking,
 };
 use super::{SECRET, SETTINGS, Setting, domains};
 use crate::client::Address;
@@ -22,6 +22,8 @@ pub struct Config {
     pub buddy_offset: Option<u32>,
     /// How workers are protected.
     pub scheme: Scheme,
+    /// Whether pages that a holder has itself are left out of its copies.
+    pub shared_pages: SharedPages,
     /// File that says which hosts fail together; `None`: each node is by itself.
     pub domains: Option<PathBuf>,
     /// When to take checkpoints.
@@ -83,6 +85,10 @@ const VALUES: &[(&str, Parse)] = &[
     }),
     ("UNDERSTUDY_COPIES", |config, text| {
         config.scheme = scheme(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_SHARED_PAGES", |config, text| {
+        config.shared_pages = shared_pages(text)?;
         Ok(())
     }),
     ("UNDERSTUDY_BUDDY_OFFSET", |config, text| {
@@ -212,6 +218,7 @@ impl Config {
             spares: 1,
             buddy_offset: None,
             scheme: Scheme::Copies(1),
+            shared_pages: SharedPages::Auto,
             domains: None,
             interval: Interval::Time(Duration::from_secs(10)),
             anywhere: true,
@@ -260,6 +267,12 @@ impl Config {
         if let (Some(way), false) = (config.static_data.exclusive(), config.scheme.is_whole_copies()) {
             return Err(format!(
                 "UNDERSTUDY_STATIC={way} goes with whole copies only, not with UNDERSTUDY_COPIES={}; leave one of the two out",
+                config.scheme
+            ));
+        }
+        if config.shared_pages == SharedPages::Always && !config.scheme.is_whole_copies() {
+            return Err(format!(
+                "UNDERSTUDY_SHARED_PAGES=1 goes with whole copies only, not with UNDERSTUDY_COPIES={}; leave one of the two out",
                 config.scheme
             ));
         }

@@ -49,6 +49,24 @@ fn schemes_are_copies_or_parity() {
 }
 
 #[test]
+fn pages_are_shared_in_whole_copies_only() {
+    let shared = |text| read("UNDERSTUDY_SHARED_PAGES", text).map(|config| config.shared_pages);
+    assert_eq!(shared("auto"), Ok(SharedPages::Auto));
+    assert_eq!(shared("1"), Ok(SharedPages::Always));
+    assert_eq!(shared("0"), Ok(SharedPages::Never));
+    assert!(shared("some").is_err_and(|why| why.contains("UNDERSTUDY_SHARED_PAGES")));
+    let with_parity = |shared: &'static str| {
+        Config::read(move |name| match name {
+            "UNDERSTUDY_COPIES" => Some("xor:4".to_owned()),
+            "UNDERSTUDY_SHARED_PAGES" => Some(shared.to_owned()),
+            _ => None,
+        })
+    };
+    assert!(with_parity("1").is_err_and(|why| why.contains("UNDERSTUDY_SHARED_PAGES=1")));
+    assert!(with_parity("auto").is_ok());
+}
+
+#[test]
 fn the_end_of_the_phase_has_a_rule() {
     let rule = |text| read("UNDERSTUDY_INIT_END", text).map(|config| config.init_end);
     assert_eq!(rule("auto"), Ok(Rule::Auto));

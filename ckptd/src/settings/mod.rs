@@ -11,7 +11,7 @@ mod values;
 
 pub use config::Config;
 pub use unknown::{Unknown, unknown};
-pub use values::{Choice, Interval, LogLimit, Rehearse, Rule, Scheme, Static};
+pub use values::{Choice, Interval, LogLimit, Rehearse, Rule, Scheme, SharedPages, Static};
 
 /// How `understudy run` takes a setting. Its option is the variable's name without the prefix, in lower case: `UNDERSTUDY_DISK_EVERY`
 /// is `--disk-every`.
@@ -67,6 +67,12 @@ pub const SETTINGS: &[Setting] = &[
         default: "1",
         meaning: "how each worker's memory is kept by others: `1` or `2` whole copies (with 2 any two nodes may be lost at once, for twice the memory and traffic of copies), or `xor:G`, parity over groups of G workers (one of each group may be lost at a time, for 1/(G - 1) of the memory)",
         form: Form::Value("1|2|xor:G"),
+    },
+    Setting {
+        variable: "UNDERSTUDY_SHARED_PAGES",
+        default: "auto",
+        meaning: "whether pages of a copy that its holder has itself, at the same address with the same content (tables that all ranks have read), are left out: neither sent nor kept twice. `auto`: where a sample, every sixteenth checkpoint, finds a tenth of them; `1`: always asked; `0`: never. Not with parity",
+        form: Form::Value("auto|0|1"),
     },
     Setting {
         variable: "UNDERSTUDY_BUDDY_OFFSET",

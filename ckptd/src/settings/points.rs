@@ -26,6 +26,8 @@ points! {
     "capture.begin": "nothing has been copied";
     "capture.end": "the changed pages and the state are copied";
     "ship.begin": "the transfers to the buddy and from the partner have been started";
+    "ask.begin": "the buddy has been asked which pages it has itself; none is on its way";
+    "ask.end": "the partner's question is here, and not answered";
     "ship.half": "the partner's header is there, its pages are not";
     "ship.end": "the own copy is at the buddy, the partner's is whole";
     "whole.begin": "the partner's copy is whole, of which no process knows yet, nor who inherits from this one";

@@ -51,6 +51,18 @@ pub enum Choice {
     Compare,
 }
 
+/// Whether pages of a copy that its holder has itself are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SharedPages {
+    /// Where a sample finds enough of them.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
 /// When a cut is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interval {
@@ -245,6 +257,15 @@ pub(super) fn tracking(text: &str) -> Result<Choice, String> {
         "pagemap" => Ok(Choice::PagemapScan),
         "compare" => Ok(Choice::Compare),
         _ => Err(format!("`{text}` is none of `auto`, `pagemap`, `compare`")),
+    }
+}
+
+pub(super) fn shared_pages(text: &str) -> Result<SharedPages, String> {
+    match text {
+        "auto" => Ok(SharedPages::Auto),
+        "1" => Ok(SharedPages::Always),
+        "0" => Ok(SharedPages::Never),
+        _ => Err(format!("`{text}` is none of `auto`, `0`, `1`")),
     }
 }
 

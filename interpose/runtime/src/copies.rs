@@ -4,6 +4,7 @@
 //! pending is committed or given up, whichever all workers agree on.
 
 mod copy;
+mod habit;
 mod hands;
 mod legacy;
 pub mod parity;
@@ -12,6 +13,7 @@ mod received;
 mod records;
 mod saved;
 mod script;
+mod sharing;
 mod transfer;
 
 use crate::arch::Frame;
@@ -30,6 +32,7 @@ use crate::rounds::Numbers;
 use crate::{disk, events, fault, journal, sys, told, traffic, user, world};
 use ckptd::events::Kind;
 pub use copy::{Copy, State};
+use habit::Habit;
 use hands::Hands;
 pub use legacy::{Inherited, look as look_for_legacy, welcome_of_predecessor};
 use legacy::{Kept, Legacy};
@@ -37,6 +40,7 @@ pub use pending::Capture;
 use pending::Pending;
 pub use saved::{Saved, decode};
 pub use script::{Base, Replay, Script, Way, sums_of};
+pub use sharing::share;
 use std::cell::RefMut;
 use std::time::Instant;
 pub use transfer::{Payload, Transfer};
@@ -63,6 +67,8 @@ pub struct Keep {
     /// Its partners', by layer.
     pub partners: Vec<Copy>,
     helper: Helper,
+    /// What is known of the holders' own pages, by layer.
+    habits: Vec<Habit>,
     legacy: Option<Legacy>,
     /// How many epochs, one after the other, have used far less memory than is there.
     frugal: u32,
@@ -93,6 +99,7 @@ impl Keep {
             own: &self.own,
             partners: &self.partners,
             helper: &self.helper,
+            habits: &mut self.habits,
             legacy: self.legacy.as_mut(),
         };
         (&mut self.pending, hands)
@@ -117,12 +124,13 @@ pub fn keep(rt: &Runtime) -> RefMut<'_, Keep> {
                 sys::chain(&why)
             );
         }
-        let kept = 0..world::get(rt).redundancy.kept();
+        let layers = world::get(rt).redundancy.kept();
         Keep {
             store,
             tracker: selected.tracker,
             own: Copy::default(),
-            partners: kept.map(|_| Copy::default()).collect(),
+            partners: (0..layers).map(|_| Copy::default()).collect(),
+            habits: vec![Habit::default(); layers],
             helper: Helper::new().unwrap_or_else(|error| fail(rt, "no thread for checksums", &error)),
             legacy,
             frugal: 0,

@@ -9,6 +9,7 @@
 //! * [`store`] is the arena the page copies live in;
 //! * [`epoch`] maps pages to copies, and [`wire`] cuts those copies into messages;
 //! * [`sums`] are the checksums that every copy of a page carries, [`absent`] those of pages without a copy;
+//! * [`alike`] finds pages that another worker has, too;
 //! * [`parity`] is what is kept in place of whole copies, [`helper`] the thread that makes it;
 //! * [`prefault`] makes memory present ahead of a copy into it;
 //! * [`opened`] gives access to pages that the program has protected;
@@ -18,6 +19,7 @@
 //! heap to lie outside the user side.
 
 pub mod absent;
+pub mod alike;
 pub mod capture;
 pub mod epoch;
 pub mod helper;

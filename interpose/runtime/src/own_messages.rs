@@ -40,6 +40,8 @@ pub mod tag {
     pub const STATIC: c_int = 11;
     /// The same for the process that gets a copy.
     pub const OFFER: c_int = 12;
+    /// Which pages of a copy its holder has itself.
+    pub const ANSWER: c_int = 9;
     /// All look for a cut wherever they are.
     pub const GATHER: c_int = 13;
     /// All stand still.

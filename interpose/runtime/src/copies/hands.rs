@@ -1,7 +1,9 @@
 //! What a checkpoint under way may use of this process's copies.
 
 use super::copy::Copy;
+use super::habit::Habit;
 use super::legacy::Legacy;
+
 use crate::image::helper::Helper;
 use crate::image::store::PageStore;
 
@@ -15,6 +17,8 @@ pub struct Hands<'a> {
     pub partners: &'a [Copy],
     /// Makes checksums and parity.
     pub helper: &'a Helper,
+    /// What is known of the holders' own pages, by layer.
+    pub habits: &'a mut [Habit],
     /// What outlives this process.
     pub legacy: Option<&'a mut Legacy>,
 }

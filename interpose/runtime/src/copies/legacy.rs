@@ -111,7 +111,7 @@ impl Kept<'_> {
         copies.any(|copy| copy.script.is_some() || !copy.image.absent().is_empty())
     }
 
-    /// The slots of all pages.
+    /// The slots of all pages; those of pages that own and partners' copies share come more than once.
     fn extents(self) -> Vec<Extent> {
         let copies = std::iter::once(self.own).chain(self.partners);
         let runs = copies.flat_map(|copy| copy.image.runs());
@@ -137,6 +137,15 @@ fn extents(slots: &[PageRun]) -> Vec<Extent> {
 fn release_others(of: Kept, others: Kept, store: &mut PageStore) {
     let only = runs::subtract(&slots(&of.extents()), &slots(&others.extents()));
     store.release(extents(&only));
+}
+
+/// Tells the store which slots several of the copies that are kept refer to.
+fn count_shares(keep: &mut Keep) {
+    let kept = Kept {
+        own: &keep.own,
+        partners: &keep.partners,
+    };
+    keep.store.count_shares(kept.extents());
 }
 
 /// Room for pages, which outlives this process if somebody is there to keep it.
@@ -258,6 +267,8 @@ impl Legacy {
             own: &keep.own,
             partners: &keep.partners,
         };
+        // What only one of the two epochs has is released once below, however many of its copies have it.
+        keep.store.count_shares([]);
         if own.image.epoch() == agreed {
             legacy.commit(&mut keep.store);
             release_others(before, later, &mut keep.store);
@@ -266,6 +277,7 @@ impl Legacy {
             legacy.withdraw(&mut keep.store);
             release_others(later, before, &mut keep.store);
         }
+        count_shares(keep);
     }
 }
 
@@ -352,6 +364,7 @@ fn take_over(estate: Estate, keep: &mut Keep) -> Option<Inherited> {
         whole: inherited.as_ref().map(|(own, _)| own.image.epoch()),
     };
     keep.store = store;
+    count_shares(keep);
     keep.legacy = Some(Legacy {
         files,
         records,

@@ -6,6 +6,7 @@ use super::hands::Hands;
 use super::legacy::Kept;
 use super::parity::{self, Description};
 use super::received::Received;
+use super::sharing::{self, Inquiries};
 use super::transfer::Transfer;
 use crate::copies::Runtime;
 use crate::ending::fail;
@@ -52,6 +53,8 @@ pub struct Pending {
     preparing: Option<Task>,
     /// With parity, what the delta changes in it, by layer.
     changes: Vec<Delta>,
+    /// What the holders are asked before pages are sent to them.
+    inquiries: Inquiries,
     /// To the holder and from the partner of each layer.
     transfers: Vec<Transfer>,
     /// What the partners have sent, when it is whole, and its length by layer.
@@ -77,6 +80,7 @@ impl Pending {
     pub fn begin(rt: &Runtime, captured: Capture, transfers: Vec<Transfer>, hands: Hands) -> Pending {
         let Capture { delta, state, began } = captured;
         let mut pending = Pending {
+            inquiries: Inquiries::due(rt, &delta, hands.habits),
             epoch: delta.epoch(),
             delta,
             state,
@@ -110,21 +114,27 @@ impl Pending {
         pending
     }
 
-    /// Starts to send whole copies, whose checksums follow. With parity, nothing can be sent yet.
+    /// Starts to send whole copies, whose checksums follow, where the holder is asked nothing. With parity, nothing can be sent yet.
     pub fn ship_copies(&mut self, rt: &Runtime, store: &PageStore) -> mpi::Result<()> {
         if world::get(rt).redundancy.is_parity() {
             return Ok(());
         }
-        for transfer in &mut self.transfers {
-            let outgoing = self.delta.outgoing(store, SendOptions::default());
-            transfer.give(outgoing, self.state.clone());
+        for (layer, transfer) in self.transfers.iter_mut().enumerate() {
+            if self.inquiries.is_over(layer) {
+                let outgoing = self.delta.outgoing(Vec::new(), store, SendOptions::default());
+                transfer.give(outgoing, self.state.clone());
+            } else {
+                transfer.withhold();
+            }
         }
         self.ship(rt)
     }
 
     fn ship(&mut self, rt: &Runtime) -> mpi::Result<()> {
-        for (transfer, (to, _)) in self.transfers.iter_mut().zip(buddies(rt)) {
-            transfer.ship(world::private(rt), to)?;
+        for ((layer, transfer), (to, _)) in self.transfers.iter_mut().enumerate().zip(buddies(rt)) {
+            if self.inquiries.is_over(layer) {
+                transfer.ship(world::private(rt), to)?;
+            }
         }
         fault::point("ship.begin", self.epoch);
         Ok(())
@@ -134,8 +144,10 @@ impl Pending {
     fn prepared(&mut self, rt: &Runtime, sums: &[u64], hands: &mut Hands) -> mpi::Result<()> {
         hands.store.note_sums(self.delta.runs(), sums);
         if !world::get(rt).redundancy.is_parity() {
-            let give = |transfer: &mut Transfer| transfer.give_sums(sums.to_vec());
-            return self.transfers.iter_mut().map(give).fold(Ok(()), both);
+            let sent = self.transfers.iter_mut().enumerate();
+            let sent = sent.filter(|(layer, _)| self.inquiries.is_over(*layer));
+            let give = |(_, transfer): (usize, &mut Transfer)| transfer.give_sums(sums.to_vec());
+            return sent.map(give).fold(Ok(()), both);
         }
         let description = Description::after(&self.delta, &hands.own.image, &self.state, hands.store).encode();
         for (layer, (transfer, changes)) in self.transfers.iter_mut().zip(&self.changes).enumerate() {
@@ -164,6 +176,11 @@ impl Pending {
         }
         for transfer in &mut self.transfers {
             transfer.poll(rt, hands.store)?;
+        }
+        if self.preparing.is_none() {
+            sharing::answer(&mut self.transfers, &self.delta, &mut hands)?;
+            let captured = (&self.delta, &self.state);
+            self.inquiries.advance(rt, &mut self.transfers, captured, &mut hands)?;
         }
         let is_whole = self.transfers.iter().all(Transfer::is_whole);
         if self.received.is_none() && self.preparing.is_none() && is_whole {
@@ -214,7 +231,8 @@ impl Pending {
         if self.shipped.is_none() {
             self.shipped = Some(self.began.elapsed());
             let sent: Vec<u64> = self.transfers.iter().map(Transfer::bytes).collect();
-            tell_shipped(rt, self.epoch, self.began, &sent, lengths);
+            let alike: Vec<u64> = (0..sent.len()).map(|layer| self.inquiries.alike(layer)).collect();
+            tell_shipped(rt, self.epoch, self.began, (&sent, &alike), lengths);
         }
         Ok(met)
     }
@@ -226,7 +244,8 @@ impl Pending {
 
     /// Bytes a nanosecond at which the pages went out; `None` before they have.
     pub fn rate(&self) -> Option<f64> {
-        let bytes = self.delta.page_count() * PAGE_SIZE as u64;
+        let sent = self.delta.page_count() - self.inquiries.alike(0);
+        let bytes = sent * PAGE_SIZE as u64;
         self.shipped.map(|took| bytes as f64 / took.as_nanos().max(1) as f64)
     }
 
@@ -236,6 +255,7 @@ impl Pending {
             let sums = helper.end(task);
             store.note_sums(self.delta.runs(), &sums);
         }
+        self.inquiries.end(helper);
         self.transfers.into_iter().for_each(|transfer| transfer.give_up(store));
         self.changes.into_iter().for_each(|changes| changes.free(store));
         Remains {
@@ -246,14 +266,15 @@ impl Pending {
     }
 }
 
-fn tell_shipped(rt: &Runtime, epoch: Epoch, began: Instant, sent: &[u64], received: &[u64]) {
+fn tell_shipped(rt: &Runtime, epoch: Epoch, began: Instant, (sent, alike): (&[u64], &[u64]), received: &[u64]) {
     let player = |worker: Worker| world::get(rt).players[worker.index()];
     let (of, ns) = (epoch, events::nanoseconds(began));
-    for (((to, from), &sent), &received) in buddies(rt).zip(sent).zip(received) {
+    for ((((to, from), &sent), &alike), &received) in buddies(rt).zip(sent).zip(alike).zip(received) {
         events::emit(Kind::Ship {
             epoch: of,
             to: player(to),
             bytes: sent,
+            alike,
             ns,
         });
         events::emit(Kind::Received {

@@ -3,11 +3,17 @@
 //! The head is one message of at most [`HEAD_BYTES`], for which the receiver is ready before it comes: the lengths and
 //! checksums, and header and state themselves if they fit. What does not fit follows in messages of its own. The pages'
 //! checksums may still be in the making when the pages are sent.
+//!
+//! Before all that, the receiver may be asked which of the pages it has itself: the question comes as a head of its own, and the
+//! answer leaves the receiver waiting for the next head.
 #![allow(unsafe_code)]
+
+mod asking;
 
 use super::copy::{Copy, State};
 use crate::copies::Runtime;
-use crate::image::epoch::{Image, SlotRun};
+use crate::image::alike::Wanted;
+use crate::image::epoch::SlotRun;
 use crate::image::store::PageStore;
 use crate::image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
 use crate::own_messages::{self, Peer, tag};
@@ -23,6 +29,9 @@ use xxhash_rust::xxh3::xxh3_64;
 const HEAD_BYTES: usize = 32 << 10;
 /// What a head begins with: the lengths of header and state, and their checksums.
 const LENGTHS: usize = 4 * size_of::<u64>();
+
+/// What a head has in place of the length of a state if a question follows.
+const QUESTION: u64 = u64::MAX;
 
 /// A received copy: a delta or a whole image, and the encoded state.
 pub struct Payload {
@@ -85,6 +94,10 @@ enum Step {
     Head,
     /// Header and state follow it.
     Long,
+    /// A question follows it.
+    Question,
+    /// It was a question, which this process has to answer.
+    Asked,
     /// The pages and their checksums.
     Pages,
     /// Everything has been received.
@@ -109,24 +122,35 @@ pub struct Transfer {
     comm: RealComm,
     from: Worker,
     step: Step,
+    /// Whether what is to be sent waits for an answer.
+    is_withheld: bool,
+    /// Questions and answers that may still be on their way.
+    said: Vec<Vec<u8>>,
+    their_answer: Vec<u8>,
+    awaited: Vec<RealRequest>,
+    question: Option<Wanted>,
+    /// What the last answer said that this process has, with references to these slots.
+    alike: Vec<SlotRun>,
 }
 
-/// The head for this header and this state.
-fn head(header: &[u8], state: &State) -> Vec<u8> {
-    let (header_bytes, state_bytes) = (header.len(), state.bytes.len());
-    let mut head = Vec::with_capacity(LENGTHS + header_bytes + state_bytes);
-    for number in [header_bytes as u64, state_bytes as u64, xxh3_64(header), state.sum] {
-        head.extend(number.to_ne_bytes());
-    }
-    if fits(header_bytes, state_bytes) {
+/// A head with these numbers, followed by what fits.
+fn head(numbers: [u64; 4], header: &[u8], state: &[u8]) -> Vec<u8> {
+    let mut head = Vec::with_capacity(LENGTHS + header.len() + state.len());
+    numbers.iter().for_each(|number| head.extend(number.to_ne_bytes()));
+    if fits(header.len(), state.len()) {
         head.extend(header);
-        head.extend(&state.bytes);
+        head.extend(state);
     }
     head
 }
 
 fn fits(header: usize, state: usize) -> bool {
     header + state <= HEAD_BYTES - LENGTHS
+}
+
+/// So many bytes of a head that follow what it begins with.
+fn after_lengths(head: &[u8], length: usize) -> Vec<u8> {
+    head[LENGTHS..LENGTHS + length].to_vec()
 }
 
 /// What a head begins with.
@@ -142,6 +166,7 @@ impl Transfer {
             base: None,
             runs: vec![],
             dropped: vec![],
+            yours: vec![],
             chunks: vec![],
         };
         Transfer {
@@ -164,6 +189,12 @@ impl Transfer {
             comm: RealComm(std::ptr::null_mut()),
             from: Worker::default(),
             step: Step::Whole,
+            is_withheld: false,
+            said: Vec::new(),
+            their_answer: Vec::new(),
+            awaited: Vec::new(),
+            question: None,
+            alike: Vec::new(),
         }
     }
 
@@ -180,7 +211,9 @@ impl Transfer {
     /// These pages and this state are to be sent; the pages' checksums are given later.
     pub fn give(&mut self, outgoing: Outgoing, state: State) {
         self.header = outgoing.header.encode();
-        self.head = head(&self.header, &state);
+        let lengths = [self.header.len() as u64, state.bytes.len() as u64];
+        let numbers = [lengths[0], lengths[1], xxh3_64(&self.header), state.sum];
+        self.head = head(numbers, &self.header, &state.bytes);
         (self.outgoing, self.state) = (outgoing, state.bytes);
     }
 
@@ -235,7 +268,7 @@ impl Transfer {
 
     /// Starts to send: everything at once.
     pub fn ship(&mut self, comm: RealComm, to: Worker) -> mpi::Result<()> {
-        self.comm = comm;
+        (self.comm, self.is_withheld) = (comm, false);
         let (header, state) = (self.header.as_ptr().cast(), self.state.as_ptr().cast());
         // After the first error nothing more is started: the peer is gone.
         self.send(self.head.as_ptr().cast(), self.head.len(), to, tag::HEAD)?;
@@ -259,7 +292,7 @@ impl Transfer {
 
     /// Goes as far as it can; an error if something failed.
     pub fn poll(&mut self, rt: &Runtime, store: &mut PageStore) -> mpi::Result<()> {
-        while self.step != Step::Whole {
+        while !matches!(self.step, Step::Whole | Step::Asked) {
             if !own_messages::test(&mut self.receives)? {
                 return Ok(());
             }
@@ -267,6 +300,7 @@ impl Transfer {
         }
         if own_messages::test(&mut self.sends)? {
             self.sends.clear();
+            self.said.clear();
         }
         Ok(())
     }
@@ -276,12 +310,14 @@ impl Transfer {
         match self.step {
             Step::Head => {
                 let [header, state, _, state_sum] = numbers(&self.their_head);
+                if state == QUESTION {
+                    return self.receive_question(rt, header as usize);
+                }
                 let (header, state) = (header as usize, state as usize);
                 self.their_state.sum = state_sum;
                 if fits(header, state) {
-                    let header_end = LENGTHS + header;
-                    self.their_header = self.their_head[LENGTHS..header_end].to_vec();
-                    self.their_state.bytes = self.their_head[header_end..header_end + state].to_vec();
+                    self.their_header = after_lengths(&self.their_head, header + state);
+                    self.their_state.bytes = self.their_header.split_off(header);
                     return self.receive_pages(rt, store);
                 }
                 self.step = Step::Long;
@@ -293,8 +329,9 @@ impl Transfer {
                 self.receive(header_to, header, tag::HEADER)?;
                 self.receive(state_to, state, tag::STATE)
             }
+            Step::Question => self.hear(rt),
             Step::Long => self.receive_pages(rt, store),
-            Step::Pages | Step::Whole => {
+            Step::Pages | Step::Whole | Step::Asked => {
                 self.step = Step::Whole;
                 Ok(())
             }
@@ -305,7 +342,7 @@ impl Transfer {
         self.step = Step::Pages;
         let mut incoming = self
             .their_header()
-            .and_then(|header| Image::receive(header, store))
+            .and_then(|header| Incoming::expect(header, take(&mut self.alike), store))
             .unwrap_or_else(|error| crate::ending::fail(rt, "the partner's copy cannot be received", &error));
         let chunks: Vec<_> = incoming.chunks().to_vec();
         let (sums, length) = (incoming.sums().as_mut_ptr().cast(), size_of_val(incoming.sums()));
@@ -321,10 +358,15 @@ impl Transfer {
     }
 
     fn their_header(&self) -> Result<Header, WireError> {
-        if xxh3_64(&self.their_header) != numbers(&self.their_head)[2] {
-            return Err(WireError::Inconsistent("a wrong checksum"));
-        }
+        self.check_header()?;
         Header::decode(&self.their_header)
+    }
+
+    fn check_header(&self) -> Result<(), WireError> {
+        match xxh3_64(&self.their_header) == numbers(&self.their_head)[2] {
+            true => Ok(()),
+            false => Err(WireError::Inconsistent("a wrong checksum")),
+        }
     }
 
     /// The length of what is sent.
@@ -345,7 +387,7 @@ impl Transfer {
 
     /// Whether everything has ended.
     pub fn is_done(&self) -> bool {
-        self.is_whole() && self.sends.is_empty() && self.sums_for.is_none()
+        self.is_whole() && self.sends.is_empty() && self.sums_for.is_none() && !self.is_withheld
     }
 
     /// What was received, when it is whole.
@@ -364,7 +406,8 @@ impl Transfer {
         if let Some(incoming) = self.incoming.take() {
             incoming.cancel(store);
         }
-        (self.step, self.sums_for) = (Step::Whole, None);
+        store.release(take(&mut self.alike).into_iter().map(SlotRun::extent));
+        (self.step, self.sums_for, self.is_withheld) = (Step::Whole, None, false);
         self.sends.clear();
     }
 }
@@ -382,6 +425,7 @@ impl Drop for Transfer {
             &mut self.their_state.bytes,
         ]
         .map(take);
-        own_messages::keep((sent, take(&mut self.sums), received, self.incoming.take()));
+        let asked = (take(&mut self.said), take(&mut self.their_answer));
+        own_messages::keep((sent, take(&mut self.sums), received, self.incoming.take(), asked));
     }
 }

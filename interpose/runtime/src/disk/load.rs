@@ -59,9 +59,10 @@ fn room(decoder: &Decoder<File>, key: Key, store: &mut PageStore) -> Result<Inco
         base: None,
         runs: decoder.head.runs.clone(),
         dropped: vec![],
+        yours: vec![],
         chunks,
     };
-    Image::receive(header, store).map_err(|error| Damage::Memory(error.to_string()))
+    Incoming::expect(header, Vec::new(), store).map_err(|error| Damage::Memory(error.to_string()))
 }
 
 fn fill(mut decoder: Decoder<File>, incoming: &Incoming) -> Result<(), Damage> {

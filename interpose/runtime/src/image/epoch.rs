@@ -27,14 +27,14 @@ impl SlotRun {
     }
 
     /// The part for pages `start..end`, which must lie inside.
-    fn part(self, start: u64, end: u64) -> Self {
+    pub(super) fn part(self, start: u64, end: u64) -> Self {
         Self {
             pages: PageRun::between(start, end),
             slot: Slot(self.slot.0 + (start - self.pages.start.0)),
         }
     }
 
-    fn continues(self, before: Self) -> bool {
+    pub(super) fn continues(self, before: Self) -> bool {
         before.pages.end() == self.pages.start.0 && before.slot.0 + before.pages.pages == self.slot.0
     }
 }
@@ -118,22 +118,11 @@ impl Image {
 
     /// What is kept of the given pages (sorted).
     pub fn slots_of(&self, pages: &[PageRun]) -> Vec<SlotRun> {
-        let mut out = Vec::new();
-        let (mut i, mut j) = (0, 0);
-        while i < self.runs.len() && j < pages.len() {
-            let (run, page) = (self.runs[i], pages[j]);
-            let start = run.pages.start.0.max(page.start.0);
-            let end = run.pages.end().min(page.end());
-            if start < end {
-                out.push(run.part(start, end));
-            }
-            if run.pages.end() <= page.end() {
-                i += 1;
-            } else {
-                j += 1;
-            }
-        }
-        out
+        parts_of(&self.runs, pages)
+    }
+
+    pub(super) fn set_runs(&mut self, runs: Vec<SlotRun>) {
+        self.runs = runs;
     }
 
     /// Commits a delta: the slots it supersedes go back to the store.
@@ -300,7 +289,7 @@ pub(super) fn lay_out(pages: &[PageRun], extents: &[Extent]) -> Vec<SlotRun> {
     out
 }
 
-fn pages_of(list: &[SlotRun]) -> Vec<PageRun> {
+pub(super) fn pages_of(list: &[SlotRun]) -> Vec<PageRun> {
     let mut out = Vec::with_capacity(list.len());
     for run in list {
         runs::push(&mut out, run.pages);
@@ -308,8 +297,32 @@ fn pages_of(list: &[SlotRun]) -> Vec<PageRun> {
     out
 }
 
+/// The parts of sorted runs that hold these pages (sorted).
+pub(super) fn parts_of(list: &[SlotRun], pages: &[PageRun]) -> Vec<SlotRun> {
+    // One page of many is found without a look at all before it.
+    let first = pages
+        .first()
+        .map_or(0, |first| list.partition_point(|run| run.pages.end() <= first.start.0));
+    let mut out = Vec::new();
+    let (mut i, mut j) = (first, 0);
+    while i < list.len() && j < pages.len() {
+        let (run, page) = (list[i], pages[j]);
+        let start = run.pages.start.0.max(page.start.0);
+        let end = run.pages.end().min(page.end());
+        if start < end {
+            out.push(run.part(start, end));
+        }
+        if run.pages.end() <= page.end() {
+            i += 1;
+        } else {
+            j += 1;
+        }
+    }
+    out
+}
+
 /// Merges two sorted lists of different pages.
-fn merge(a: &[SlotRun], b: &[SlotRun]) -> Vec<SlotRun> {
+pub(super) fn merge(a: &[SlotRun], b: &[SlotRun]) -> Vec<SlotRun> {
     let mut out: Vec<SlotRun> = Vec::with_capacity(a.len() + b.len());
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     loop {

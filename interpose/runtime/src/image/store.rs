@@ -1,18 +1,20 @@
 //! The arena the page copies live in: which slots are used, free, or held back.
 //!
-//! Slots that somebody still reads (`pins`), or that what is known of a dead process's copies ([`PageStore::protect`])
+//! Slots that another copy refers to as well (`shares`), that somebody still reads (`pins`), or that what is known of a dead process's copies ([`PageStore::protect`])
 //! would lead to, are not handed out again, even if they are released. The memory is in [`arena`].
 
 #![allow(unsafe_code)]
 
 mod arena;
 mod pins;
+mod shares;
 
 use super::PAGE_SIZE;
 use super::runs::AddrRange;
 use arena::Arena;
 pub use arena::{Files, Front, SUMS_AT};
 use pins::Pins;
+use shares::Shares;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -103,6 +105,7 @@ pub struct PageStore {
     peak: u64,
     /// First slot → length. Neighbours are always joined, and nothing free touches `top`.
     free: BTreeMap<u64, u64>,
+    shares: Shares,
     pins: Pins,
     protected: Pins,
 }
@@ -147,6 +150,7 @@ impl PageStore {
             live: 0,
             peak: 0,
             free: BTreeMap::new(),
+            shares: Shares::default(),
             pins: Pins::default(),
             protected: Pins::default(),
         }
@@ -247,15 +251,31 @@ impl PageStore {
         Ok(out)
     }
 
-    /// Returns slots to the free list.
+    /// Takes a reference off these slots; those that had no other return to the free list.
     pub fn release(&mut self, extents: impl IntoIterator<Item = Extent>) {
         for extent in extents {
-            for unpinned in self.pins.hold_back(extent) {
-                for Extent { first, len } in self.protected.hold_back(unpinned) {
-                    self.release_one(first.0, len);
-                }
+            for unshared in self.shares.take_off(extent) {
+                self.release_last(unshared);
             }
         }
+    }
+
+    fn release_last(&mut self, extent: Extent) {
+        for unpinned in self.pins.hold_back(extent) {
+            for Extent { first, len } in self.protected.hold_back(unpinned) {
+                self.release_one(first.0, len);
+            }
+        }
+    }
+
+    /// One more copy refers to these slots, which are allocated: each reference has a release of its own.
+    pub fn share(&mut self, extents: impl IntoIterator<Item = Extent>) {
+        extents.into_iter().for_each(|extent| self.shares.add(extent));
+    }
+
+    /// Counts the references to all slots anew: these, and no others. Without any, one release frees a slot.
+    pub fn count_shares(&mut self, references: impl IntoIterator<Item = Extent>) {
+        self.shares = Shares::count(references);
     }
 
     /// Keeps these slots, which are allocated, as they are until [`PageStore::unpin`], even if they are released.
@@ -267,13 +287,13 @@ impl PageStore {
     /// Ends [`PageStore::pin`]: slots that were released since become free.
     pub fn unpin(&mut self) {
         let held = std::mem::take(&mut self.pins).held();
-        self.release(held);
+        held.into_iter().for_each(|extent| self.release_last(extent));
     }
 
     /// Keeps these slots as they are until the next call, even if they are released; those of the last call no longer.
     pub fn protect(&mut self, extents: impl IntoIterator<Item = Extent>) {
         let held = std::mem::replace(&mut self.protected, Pins::new(extents)).held();
-        self.release(held);
+        held.into_iter().for_each(|extent| self.release_last(extent));
     }
 
     /// Touches the memory the next `alloc(n)` will use, outside of the pause.

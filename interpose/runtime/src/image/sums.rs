@@ -11,11 +11,18 @@ use super::PAGE_SIZE;
 use super::epoch::SlotRun;
 use super::runs::PageIndex;
 use super::store::{PageStore, Slot};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 /// The checksum of a page. It is that of its place, too: a page put in another one's place is as bad as a damaged one.
 pub fn of_page(page: PageIndex, content: &[u8]) -> u64 {
     xxh3_64(content) ^ page.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// A sum by which equal pages of two processes are told, whatever their numbers: 128 bits, of which nobody expects to see two
+/// different pages with the same. The lower half comes first.
+pub fn identity(content: &[u8]) -> [u64; 2] {
+    let sum = xxh3_128(content);
+    [sum as u64, (sum >> 64) as u64]
 }
 
 /// Consecutive pages, and where a copy of them is.
@@ -50,6 +57,11 @@ fn sums_of(pieces: &[Piece]) -> Vec<u64> {
     contents.map(|(page, content)| of_page(page, content)).collect()
 }
 
+fn identities_of(pieces: &[Piece]) -> Vec<u64> {
+    let contents = pieces.iter().flat_map(Piece::contents);
+    contents.flat_map(|(_, content)| identity(content)).collect()
+}
+
 fn slots(run: &SlotRun) -> impl Iterator<Item = Slot> {
     (run.slot.0..run.slot.0 + run.pages.pages).map(Slot)
 }
@@ -58,6 +70,12 @@ impl PageStore {
     /// The checksums of these pages' copies, one after the other.
     pub fn sums(&self, runs: &[SlotRun]) -> Vec<u64> {
         runs.iter().flat_map(slots).map(|slot| self.sum(slot)).collect()
+    }
+
+    /// The identities of these pages, two words for each, as their copies are now.
+    pub fn identities(&self, runs: &[SlotRun]) -> Vec<u64> {
+        let pieces: Vec<Piece> = runs.iter().map(|run| Piece::of(run, self)).collect();
+        identities_of(&pieces)
     }
 
     /// Notes checksums that came with copies.
@@ -95,4 +113,10 @@ impl PageStore {
 pub fn work(runs: &[SlotRun], store: &PageStore) -> impl FnOnce() -> Vec<u64> + Send + use<> {
     let pieces: Vec<Piece> = runs.iter().map(|run| Piece::of(run, store)).collect();
     move || sums_of(&pieces)
+}
+
+/// The work of [`PageStore::identities`], as [`work`].
+pub fn identify(runs: &[SlotRun], store: &PageStore) -> impl FnOnce() -> Vec<u64> + Send + use<> {
+    let pieces: Vec<Piece> = runs.iter().map(|run| Piece::of(run, store)).collect();
+    move || identities_of(&pieces)
 }

@@ -1,5 +1,6 @@
 //! Tests on memory of this process, in ranges of their own, so that they can run in parallel.
 
+mod alike;
 mod cycles;
 mod kernel_facts;
 mod parity;

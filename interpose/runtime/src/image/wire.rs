@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::epoch::{Delta, Image, SlotRun, lay_out};
+use super::epoch::{Delta, Image, SlotRun, lay_out, pages_of, parts_of};
 use super::runs::{self, PageRun};
 use super::store::{Extent, PageStore, StoreError};
 use bincode::{Decode, Encode};
@@ -27,6 +27,8 @@ pub struct Header {
     pub runs: Vec<PageRun>,
     /// Pages that lost their content, sorted.
     pub dropped: Vec<PageRun>,
+    /// Pages that are not sent, since the receiver has said that it has them itself ([`super::alike`]), sorted.
+    pub yours: Vec<PageRun>,
     /// Length of each chunk in pages.
     pub chunks: Vec<u32>,
 }
@@ -122,12 +124,12 @@ impl Header {
     }
 
     fn check(&self) -> Result<(), WireError> {
-        let mut sorted = self.runs.clone();
+        let mut sorted = [&self.runs[..], &self.yours].concat();
         sorted.sort_unstable();
         let bad = |run: &PageRun| run.pages == 0 || run.start.0.checked_add(run.pages).is_none();
         let overlap = |list: &[PageRun]| list.windows(2).any(|w| w[0].end() > w[1].start.0);
         let of_chunks: u64 = self.chunks.iter().map(|&pages| u64::from(pages)).sum();
-        let why = if self.runs.iter().chain(&self.dropped).any(bad) {
+        let why = if self.runs.iter().chain(&self.yours).chain(&self.dropped).any(bad) {
             "an impossible run"
         } else if overlap(&sorted) {
             "a page is sent twice"
@@ -143,24 +145,18 @@ impl Header {
 }
 
 impl Delta {
-    /// The delta as a message.
-    pub fn outgoing(&self, store: &PageStore, options: SendOptions) -> Outgoing {
+    /// The delta as a message, without the pages (sorted) that the receiver has itself.
+    pub fn outgoing(&self, yours: Vec<PageRun>, store: &PageStore, options: SendOptions) -> Outgoing {
+        let sent = parts_of(&self.runs, &runs::subtract(&self.pages(), &yours));
         let header = Header {
             epoch: self.epoch,
             base: Some(self.base),
             runs: Vec::new(),
             dropped: self.dropped.clone(),
+            yours,
             chunks: Vec::new(),
         };
-        fill(header, &self.runs, store, options)
-    }
-
-    /// Room for a delta that is about to arrive.
-    ///
-    /// # Errors
-    /// When the header is inconsistent or there is no room.
-    pub fn receive(header: Header, store: &mut PageStore) -> Result<Incoming, WireError> {
-        Incoming::new(header, store)
+        fill(header, &sent, store, options)
     }
 }
 
@@ -172,19 +168,12 @@ impl Image {
             base: None,
             runs: Vec::new(),
             dropped: Vec::new(),
+            yours: Vec::new(),
             chunks: Vec::new(),
         };
         let mut runs = self.runs().to_vec();
         runs.sort_unstable_by_key(|run| run.slot);
         fill(header, &runs, store, options)
-    }
-
-    /// Room for an image that is about to arrive.
-    ///
-    /// # Errors
-    /// When the header is inconsistent or there is no room.
-    pub fn receive(header: Header, store: &mut PageStore) -> Result<Incoming, WireError> {
-        Incoming::new(header, store)
     }
 }
 
@@ -196,6 +185,7 @@ impl Outgoing {
             base,
             runs: Vec::new(),
             dropped: Vec::new(),
+            yours: Vec::new(),
             chunks: Vec::new(),
         };
         runs.sort_unstable_by_key(|run| run.slot);
@@ -240,12 +230,24 @@ pub struct Incoming {
     chunks: Vec<ChunkMut>,
     /// As the header lists them.
     runs: Vec<SlotRun>,
+    /// Those that are not sent, in slots of the receiver's own image.
+    alike: Vec<SlotRun>,
     sums: Vec<u64>,
 }
 
 impl Incoming {
-    fn new(header: Header, store: &mut PageStore) -> Result<Self, WireError> {
+    /// Room for an image or a delta that is about to arrive. `alike` has the slots of the pages that are not sent, each with a
+    /// reference of its own ([`PageStore::share`]).
+    ///
+    /// # Errors
+    /// When the header is inconsistent, it leaves out other pages, or there is no room.
+    pub fn expect(header: Header, alike: Vec<SlotRun>, store: &mut PageStore) -> Result<Self, WireError> {
         header.check()?;
+        if header.yours != pages_of(&alike) {
+            return Err(WireError::Inconsistent(
+                "it leaves out other pages than the receiver has",
+            ));
+        }
         let parts: Vec<u64> = header.chunks.iter().map(|&n| u64::from(n)).collect();
         let extents = store.alloc_parts(&parts).map_err(WireError::Allocate)?;
         let runs = lay_out(&header.runs, &extents);
@@ -259,6 +261,7 @@ impl Incoming {
             header,
             chunks,
             runs,
+            alike,
             sums,
         })
     }
@@ -287,7 +290,7 @@ impl Incoming {
 
     /// Gives the room back, for example when the sender died.
     pub fn cancel(self, store: &mut PageStore) {
-        store.release(self.runs.into_iter().map(SlotRun::extent));
+        store.release(self.runs.into_iter().chain(self.alike).map(SlotRun::extent));
     }
 
     /// The received delta, once every chunk and the checksums have arrived.
@@ -336,7 +339,7 @@ impl Incoming {
     /// What was received, by page, with the checksums noted.
     fn kept(&self, store: &mut PageStore) -> Vec<SlotRun> {
         store.note_sums(&self.runs, &self.sums);
-        let mut runs = self.runs.clone();
+        let mut runs = [&self.runs[..], &self.alike].concat();
         runs.sort_unstable_by_key(|run| run.pages);
         runs
     }

@@ -210,6 +210,7 @@ pub fn make_again(rt: &Runtime, remakes: &[Remake], me: Worker) -> mpi::Result<(
             if let Some(offer) = offer {
                 offer.note_in(copy);
             }
+            copies::share(rt, keep, remake.layer);
             note_layers(rt, 1 << remake.layer);
         }
     }

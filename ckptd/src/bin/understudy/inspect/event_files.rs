@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 pub struct Copied {
     pub checkpoints: u64,
     pub bytes: u64,
+    /// Pages that were left out, since the other one has them itself.
+    pub alike: u64,
 }
 
 /// A pair of ranks.
@@ -91,10 +93,11 @@ impl EventFiles {
         let mut pairs: BTreeMap<(ProcessNumber, ProcessNumber), Copied> = BTreeMap::new();
         for event in job.events {
             match event.kind {
-                Kind::Ship { to, bytes, .. } => {
+                Kind::Ship { to, bytes, alike, .. } => {
                     let copied = pairs.entry((event.rank, to)).or_default();
                     copied.checkpoints += 1;
                     copied.bytes += bytes;
+                    copied.alike += alike;
                 }
                 Kind::Rehearsal { worker, journal, .. } | Kind::Thinned { worker, journal, .. } => {
                     self.journals.insert(worker, journal);
@@ -128,9 +131,13 @@ impl EventFiles {
             );
         }
         for Pair { from, to, copied } in &self.copies {
+            let left_out = match copied.alike {
+                0 => String::new(),
+                pages => format!(", without {pages} pages that it has itself"),
+            };
             let _ = writeln!(
                 out,
-                "  copies of rank {from} to rank {to}: {} in {} checkpoints",
+                "  copies of rank {from} to rank {to}: {} in {} checkpoints{left_out}",
                 bytes(copied.bytes),
                 copied.checkpoints
             );

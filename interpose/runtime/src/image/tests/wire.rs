@@ -26,9 +26,9 @@ pub fn transfer(from: &Outgoing, store: &PageStore, into: &mut Incoming) {
 }
 
 pub fn send_delta(delta: &Delta, from: &PageStore, to: &mut PageStore) -> Delta {
-    let outgoing = delta.outgoing(from, options());
+    let outgoing = delta.outgoing(Vec::new(), from, options());
     let header = Header::decode(&outgoing.header.encode()).unwrap();
-    let mut incoming = Delta::receive(header, to).unwrap();
+    let mut incoming = Incoming::expect(header, Vec::new(), to).unwrap();
     transfer(&outgoing, from, &mut incoming);
     incoming.into_delta(to).unwrap()
 }
@@ -36,7 +36,7 @@ pub fn send_delta(delta: &Delta, from: &PageStore, to: &mut PageStore) -> Delta 
 pub fn send_image(image: &Image, from: &PageStore, to: &mut PageStore) -> Image {
     let outgoing = image.outgoing(from, options());
     let header = Header::decode(&outgoing.header.encode()).unwrap();
-    let mut incoming = Image::receive(header, to).unwrap();
+    let mut incoming = Incoming::expect(header, Vec::new(), to).unwrap();
     transfer(&outgoing, from, &mut incoming);
     incoming.into_image(to).unwrap()
 }
@@ -88,10 +88,10 @@ fn damage_and_nonsense_are_refused() {
     user.fill(0, 16, 1);
     let mut rank = Rank::new(Choice::Compare);
     let delta = rank.capture(&user);
-    let outgoing = delta.outgoing(&rank.store, options());
+    let outgoing = delta.outgoing(Vec::new(), &rank.store, options());
     let mut to = new_store(1 << 16);
 
-    let mut incoming = Delta::receive(outgoing.header.clone(), &mut to).unwrap();
+    let mut incoming = Incoming::expect(outgoing.header.clone(), Vec::new(), &mut to).unwrap();
     transfer(&outgoing, &rank.store, &mut incoming);
     // SAFETY: an allocated slot.
     unsafe { *incoming.chunks()[1].ptr ^= 1 };
@@ -101,7 +101,7 @@ fn damage_and_nonsense_are_refused() {
     assert_eq!(to.damaged(damaged.runs()).map(|page| page.0), first_of_second);
     damaged.free(&mut to);
 
-    let mut incoming = Delta::receive(outgoing.header.clone(), &mut to).unwrap();
+    let mut incoming = Incoming::expect(outgoing.header.clone(), Vec::new(), &mut to).unwrap();
     transfer(&outgoing, &rank.store, &mut incoming);
     assert!(incoming.into_image(&mut to).is_err());
 
@@ -110,7 +110,7 @@ fn damage_and_nonsense_are_refused() {
     assert!(Header::decode(&header.encode()).is_err());
     let mut header = outgoing.header.clone();
     header.runs.push(header.runs[0]);
-    assert!(Delta::receive(header, &mut to).is_err());
+    assert!(Incoming::expect(header, Vec::new(), &mut to).is_err());
     let bytes = outgoing.header.encode();
     assert!(Header::decode(&bytes[..bytes.len() - 1]).is_err());
     assert_eq!(to.live(), 0, "nothing refused keeps its room");

@@ -1,0 +1,175 @@
+//! Pages that two workers have alike: programs hold tables that all have read, vectors that all have gathered.
+//!
+//! A page is taken for that of another worker if it has the same number, the same checksum, and the same [`identity`]: the
+//! holder of a copy looks for that in its own image of the same epoch, and its copy refers to the slot that it finds.
+
+#![allow(unsafe_code)]
+
+use super::PAGE_SIZE;
+use super::epoch::{Image, SlotRun, merge, pages_of};
+use super::runs::{self, PageRun};
+use super::store::{PageStore, Slot};
+use super::sums::identity;
+use super::wire::WireError;
+use bincode::config::standard;
+use bincode::{Decode, Encode};
+
+/// Pages of one worker, as another one is asked for them.
+#[derive(Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Wanted {
+    /// Sorted.
+    pages: Vec<PageRun>,
+    /// The checksum of each.
+    sums: Vec<u64>,
+    /// The identity of each, in two words.
+    identities: Vec<u64>,
+}
+
+impl Wanted {
+    /// These pages, whose checksums are noted; `identities` has two words for each.
+    pub fn new(runs: &[SlotRun], identities: Vec<u64>, store: &PageStore) -> Wanted {
+        Wanted {
+            pages: pages_of(runs),
+            sums: store.sums(runs),
+            identities,
+        }
+    }
+
+    /// The question as bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        bincode::encode_to_vec(self, standard()).expect("encoding into memory does not fail")
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When the bytes are no consistent question.
+    pub fn decode(bytes: &[u8]) -> Result<Wanted, WireError> {
+        let (wanted, used): (Wanted, usize) =
+            bincode::decode_from_slice(bytes, standard()).map_err(WireError::Decode)?;
+        let count = wanted.page_count() as usize;
+        let adds_up = wanted.sums.len() == count && wanted.identities.len() == 2 * count && used == bytes.len();
+        match adds_up && runs::is_list(&wanted.pages) {
+            true => Ok(wanted),
+            false => Err(WireError::Inconsistent("a question does not add up")),
+        }
+    }
+
+    /// Which they are.
+    pub fn pages(&self) -> &[PageRun] {
+        &self.pages
+    }
+
+    /// How many.
+    pub fn page_count(&self) -> u64 {
+        runs::total(&self.pages)
+    }
+
+    /// Where an image has them, with the same content.
+    pub fn found_in(&self, image: &Image, store: &PageStore) -> Vec<SlotRun> {
+        let mut found = Vec::new();
+        let mut at = 0;
+        for asked in &self.pages {
+            for held in image.slots_of(&[*asked]) {
+                let first = at + (held.pages.start.0 - asked.start.0) as usize;
+                for (index, one) in (first..).zip(singly(held)) {
+                    let expected = &self.identities[2 * index..2 * index + 2];
+                    if store.sum(one.slot) == self.sums[index] && identity(page(one.slot, store)) == *expected {
+                        push(&mut found, one);
+                    }
+                }
+            }
+            at += asked.pages as usize;
+        }
+        found
+    }
+
+    /// A bit for each page that is wanted: whether it has been found.
+    pub fn answer(&self, found: &[SlotRun]) -> Vec<u8> {
+        let mut bits = vec![0; answer_bytes(&self.pages)];
+        let found = pages_of(found);
+        let mut at = 0;
+        for asked in &self.pages {
+            for part in runs::within(&found, *asked) {
+                let first = at + (part.start.0 - asked.start.0);
+                (first..first + part.pages).for_each(|bit| bits[bit as usize / 8] |= 1 << (bit % 8));
+            }
+            at += asked.pages;
+        }
+        bits
+    }
+}
+
+/// How long an answer is for so many pages, in bytes.
+pub fn answer_bytes(asked: &[PageRun]) -> usize {
+    runs::total(asked).div_ceil(8) as usize
+}
+
+/// The pages that an answer says were found, sorted.
+pub fn found(asked: &[PageRun], answer: &[u8]) -> Vec<PageRun> {
+    let mut found = Vec::new();
+    let pages = asked.iter().flat_map(|run| run.start.0..run.end());
+    for (bit, page) in pages.enumerate() {
+        if answer.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1) {
+            runs::push(&mut found, PageRun::between(page, page + 1));
+        }
+    }
+    found
+}
+
+/// At most so many of these pages, spread evenly.
+pub fn sample(runs: &[SlotRun], most: u64) -> Vec<SlotRun> {
+    let count: u64 = runs.iter().map(|run| run.pages.pages).sum();
+    let step = count.div_ceil(most).max(1);
+    let (mut next, mut passed) = (0, 0);
+    let mut chosen = Vec::new();
+    for run in runs {
+        while next < passed + run.pages.pages {
+            let page = run.pages.start.0 + next - passed;
+            push(&mut chosen, run.part(page, page + 1));
+            next += step;
+        }
+        passed += run.pages.pages;
+    }
+    chosen
+}
+
+impl Image {
+    /// Refers to the slots of another image for pages that are the same there, byte by byte, and gives its own back. How many there are.
+    pub fn refer_to(&mut self, other: &Image, store: &mut PageStore) -> u64 {
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        for held in other.slots_of(&pages_of(self.runs())) {
+            for mine in self.slots_of(&[held.pages]).into_iter().flat_map(singly) {
+                let theirs = held.part(mine.pages.start.0, mine.pages.end());
+                let is_same = || page(mine.slot, store) == page(theirs.slot, store);
+                if mine.slot != theirs.slot && store.sum(mine.slot) == store.sum(theirs.slot) && is_same() {
+                    push(&mut own, mine);
+                    push(&mut others, theirs);
+                }
+            }
+        }
+        let pages = pages_of(&own);
+        store.share(others.iter().map(|run| run.extent()));
+        store.release(own.into_iter().map(SlotRun::extent));
+        let rest = runs::subtract(&pages_of(self.runs()), &pages);
+        self.set_runs(merge(&self.slots_of(&rest), &others));
+        runs::total(&pages)
+    }
+}
+
+/// Its pages, one by one.
+fn singly(run: SlotRun) -> impl Iterator<Item = SlotRun> {
+    (run.pages.start.0..run.pages.end()).map(move |page| run.part(page, page + 1))
+}
+
+fn push(list: &mut Vec<SlotRun>, run: SlotRun) {
+    match list.last_mut() {
+        Some(last) if run.continues(*last) => last.pages.pages += run.pages.pages,
+        _ => list.push(run),
+    }
+}
+
+fn page(slot: Slot, store: &PageStore) -> &[u8] {
+    // SAFETY: an allocated slot, which nobody writes from when it is filled until it is freed; the store is borrowed meanwhile.
+    unsafe { std::slice::from_raw_parts(store.ptr(slot), PAGE_SIZE) }
+}

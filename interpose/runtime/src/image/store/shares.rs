@@ -1,0 +1,94 @@
+//! Slots that more than one copy refers to: each but the last release of one only takes a reference off.
+
+use super::{Extent, Slot};
+
+/// How many references a slot has beyond one.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    /// By slot, up to the highest that was ever shared.
+    further: Vec<u8>,
+}
+
+impl Shares {
+    /// Those of copies that refer to these slots; none of them is counted yet.
+    pub(super) fn count(references: impl IntoIterator<Item = Extent>) -> Self {
+        let mut counts = Self::default();
+        references.into_iter().for_each(|extent| counts.add(extent));
+        // Each slot has been counted once too often.
+        counts
+            .further
+            .iter_mut()
+            .for_each(|count| *count = count.saturating_sub(1));
+        if counts.further.iter().all(|&count| count == 0) {
+            counts.further.clear();
+        }
+        counts
+    }
+
+    /// One more copy refers to these slots.
+    pub(super) fn add(&mut self, extent: Extent) {
+        let (first, end) = (extent.first.0 as usize, (extent.first.0 + extent.len) as usize);
+        if self.further.len() < end {
+            self.further.resize(end, 0);
+        }
+        for count in &mut self.further[first..end] {
+            *count = count.checked_add(1).expect("a worker keeps few copies");
+        }
+    }
+
+    /// Takes a reference off; returns the parts to which it was the only one.
+    pub(super) fn take_off(&mut self, extent: Extent) -> Vec<Extent> {
+        let end = extent.first.0 + extent.len;
+        let counted = end.min(self.further.len() as u64);
+        let mut last: Vec<Extent> = Vec::new();
+        let mut push = |first: u64, len: u64| match last.last_mut() {
+            Some(before) if before.first.0 + before.len == first => before.len += len,
+            _ => last.push(Extent {
+                first: Slot(first),
+                len,
+            }),
+        };
+        for slot in extent.first.0..counted {
+            match &mut self.further[slot as usize] {
+                0 => push(slot, 1),
+                count => *count -= 1,
+            }
+        }
+        let rest = extent.first.0.max(counted);
+        if rest < end {
+            push(rest, end - rest);
+        }
+        last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent(first: u64, len: u64) -> Extent {
+        Extent {
+            first: Slot(first),
+            len,
+        }
+    }
+
+    #[test]
+    fn only_the_last_release_is_one() {
+        let mut shares = Shares::default();
+        assert_eq!(shares.take_off(extent(3, 4)), [extent(3, 4)]);
+        shares.add(extent(10, 5));
+        shares.add(extent(12, 1));
+        assert_eq!(shares.take_off(extent(8, 10)), [extent(8, 2), extent(15, 3)]);
+        assert_eq!(shares.take_off(extent(8, 10)), [extent(8, 4), extent(13, 5)]);
+        assert_eq!(shares.take_off(extent(12, 1)), [extent(12, 1)]);
+    }
+
+    #[test]
+    fn references_can_be_counted_anew() {
+        let mut shares = Shares::count([extent(0, 8), extent(20, 4), extent(6, 4), extent(7, 1)]);
+        assert_eq!(shares.take_off(extent(0, 24)), [extent(0, 6), extent(8, 16)]);
+        assert_eq!(shares.take_off(extent(6, 2)), [extent(6, 1)]);
+        assert!(Shares::count([extent(0, 8), extent(8, 2)]).further.is_empty());
+    }
+}
