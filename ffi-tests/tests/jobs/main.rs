@@ -43,6 +43,7 @@ mod replay;
 mod replenish;
 mod report;
 mod sessions;
+mod shared_pages;
 mod static_modes;
 mod sweep;
 mod symbols;
