@@ -23,11 +23,9 @@ pub enum Kind {
 
 impl Kind {
     /// By the start of its soname.
-    const NAMES: [(&'static str, Kind); 5] = [
+    const NAMES: [(&'static str, Kind); 3] = [
         ("libmpi.so.40", Kind::OpenMpi),
         ("libmpi.so.12", Kind::Mpich),
-        ("libmpich.so.12", Kind::Mpich),
-        ("libmpi_cray.so.12", Kind::Mpich),
         ("libmpi_abi.so.1", Kind::Standard),
     ];
 

@@ -114,6 +114,55 @@ fn a_container_that_forbids_personality_is_refused() {
 }
 
 /// Ranks that map the same file could not be rolled back one by one; with a file each they can.
+/// Debian's MPICH, say, of which a library with its name is enough here.
+#[test]
+fn a_program_of_another_mpi_library_is_not_protected() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let place = |name: &str| directory.path().join(name);
+    let compile = |arguments: &[&std::ffi::OsStr], code: &str| {
+        let source = place("code.c");
+        std::fs::write(&source, code).expect("there is room");
+        let compiler = Command::new("gcc").arg("-o").args(arguments).arg(&source).status();
+        assert!(compiler.expect("gcc is there").success());
+    };
+    let library = place("libmpich.so.12");
+    compile(
+        &[
+            library.as_ref(),
+            "-shared".as_ref(),
+            "-Wl,-soname,libmpich.so.12".as_ref(),
+        ],
+        "int MPI_Init(int *c, char ***v) { return 0; }",
+    );
+    let program = place("program");
+    let path = format!("-Wl,-rpath,{}", directory.path().display());
+    compile(
+        &[
+            program.as_ref(),
+            "-Wl,--no-as-needed".as_ref(),
+            path.as_ref(),
+            library.as_ref(),
+        ],
+        "#include <stdio.h>\nint MPI_Init(int *, char ***);\nint main(void) { MPI_Init(0, 0); puts(\"over\"); }",
+    );
+    let job = |require| {
+        Job::new(&program, &[])
+            .workers(1)
+            .spares(1)
+            .env("UNDERSTUDY_REQUIRE", require)
+    };
+    let words = ["the program's MPI library is none", "libmpi.so.12"];
+    if place::launcher() != Launcher::Ckptd {
+        let unprotected = job("0").run();
+        unprotected.assert_success();
+        unprotected.assert_told(&words);
+        unprotected.check(unprotected.stdout == b"over\nover\n", "another output");
+    }
+    let stopped = job("1").run();
+    assert_stopped(&stopped);
+    stopped.assert_told(&words);
+}
+
 #[test]
 fn ranks_that_share_memory_are_not_protected() {
     let sharing = |whose: &str| Job::new(place::test_program("sharing"), &[whose]).interval("5calls");

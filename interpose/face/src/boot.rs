@@ -68,8 +68,11 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
         if uses_other_mpi {
             guard::find_a_face(&program, list);
         }
-        if uses_other_mpi || !launched || environ::is_on(list, b"UNDERSTUDY_DISABLE=") {
+        if !launched || environ::is_on(list, b"UNDERSTUDY_DISABLE=") {
             program.run_without_us(None);
+        }
+        if uses_other_mpi {
+            program.refuse(None, format_args!("the program's MPI library is none that the layer stands in for, which are libmpi.so.40 (Open MPI), libmpi.so.12 and libmpi_abi.so.1 (MPICH); link it with one of these"));
         }
         first(&program)
     }

@@ -26,15 +26,15 @@ pub const NOT_FOUND: &str = if cfg!(feature = "standard") {
     "libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH"
 };
 
-/// The faces, and the libraries that each stands in for.
-const FACES: [(&[u8], &[&[u8]]); 3] = [
-    (b"/libunderstudy.so", &[b"libmpi.so.40"]),
-    (
-        b"/libunderstudy_mpich.so",
-        &[b"libmpi.so.12", b"libmpich.so.12", b"libmpi_cray.so.12"],
-    ),
-    (b"/libunderstudy_standard.so", &[b"libmpi_abi.so.1"]),
+/// The faces, and the library that each stands in for.
+const FACES: [(&[u8], &[u8]); 3] = [
+    (b"/libunderstudy.so", b"libmpi.so.40"),
+    (b"/libunderstudy_mpich.so", b"libmpi.so.12"),
+    (b"/libunderstudy_standard.so", b"libmpi_abi.so.1"),
 ];
+
+/// What the names of MPI libraries begin with; those that no face stands in for are Debian's MPICH and Cray's.
+const LIBRARIES: [&[u8]; 4] = [b"libmpi.so", b"libmpi_abi.so", b"libmpich.so", b"libmpi_cray.so"];
 
 /// The public head of glibc's `struct link_map`.
 #[repr(C)]
@@ -151,14 +151,13 @@ impl LinkMap {
 
     /// Whether it is, by soname, an MPI library.
     pub fn is_mpi(&self) -> bool {
-        self.strings(DT_SONAME).any(|name| {
-            name.starts_with(b"libmpi.so") || name.starts_with(b"libmpich.so") || name.starts_with(b"libmpi_abi.so")
-        })
+        self.strings(DT_SONAME)
+            .any(|name| LIBRARIES.iter().any(|start| name.starts_with(start)))
     }
 
     /// The file beside this library that can stand in for this MPI library, if there is one.
     pub fn face(&self) -> Option<&'static [u8]> {
-        let is_for = |(_, sonames): &&(_, &[&[u8]])| self.strings(DT_SONAME).any(|name| sonames.contains(&name));
+        let is_for = |(_, soname): &&(_, &[u8])| self.strings(DT_SONAME).any(|name| name == *soname);
         FACES.iter().find(is_for).map(|&(file, _)| file)
     }
 }
