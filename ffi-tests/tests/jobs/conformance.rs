@@ -90,6 +90,19 @@ programs! {
     locks_that_know_their_owner: "locks";
 }
 
+/// Survivors go back to before they had set handlers, and their timers go on until they are stopped.
+#[test]
+fn no_signal_comes_from_a_timer_of_after_the_checkpoint() {
+    let undisturbed = native(job("process"));
+    for worker in 0..WORKERS {
+        let fault = format!("kill rank={worker} at=call:60");
+        let outcome = job("process").interval("off").fault(&fault).run();
+        outcome.assert_success();
+        outcome.assert_like(&undisturbed, &[]);
+        outcome.assert_replaced(&[worker]);
+    }
+}
+
 /// The understudy goes back to the epoch that it has loaded, in which the locks are the dead process's.
 #[test]
 #[ignore = "a variant: make test-all"]

@@ -241,6 +241,9 @@ impl State {
         input::restore(rt, &self.input, own)?;
         let is_mains = self.threads.is_mains();
         tls::restore(&self.thread_locals)?;
+        // What they signal after the cut may have no handler in the image.
+        timers::stop();
+        process::stop_timers();
         signals::restore(&self.signals, is_mains);
         files::restore(rt, &self.files)?;
         output::restore(rt, &self.output, own);

@@ -100,6 +100,15 @@ impl Saved {
     }
 }
 
+/// Stops the timers of setitimer(2), until [`restore`].
+pub fn stop_timers() {
+    let never: Timer = [0; 4];
+    for which in TIMERS {
+        // SAFETY: setitimer(2) with a valid value.
+        unsafe { libc::syscall(libc::SYS_setitimer, which, never.as_ptr(), std::ptr::null::<u8>()) };
+    }
+}
+
 /// Sets them where they differ; the signal stack only if this is the thread that has made the cut (`is_callers`).
 pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
     // The signal stack of the dead process had room for these registers; this one's may have none.

@@ -89,12 +89,21 @@ impl Saved {
     }
 }
 
-/// Sets them. Handlers of the runtime side stay this process's own. The signal mask is this thread's only if `is_callers`, the one
+const DEFAULT: u64 = 0;
+/// A pending signal is discarded when its action becomes this one (signal(7)).
+const IGNORE: Action = [1, 0, 0, 0];
+
+/// Sets them. A signal for a handler that the program had not set yet at the cut is forgotten: its default action could end the process.
+///
+/// Handlers of the runtime side stay this process's own. The signal mask is this thread's only if `is_callers`, the one
 /// that has made the cut.
 pub fn restore(saved: &Saved, is_callers: bool) {
     keep_out(&saved.actions);
     for (signal, before) in (1..=SIGNALS).zip(&saved.actions) {
         if action(signal, None) != *before && !belongs_to_runtime(before) {
+            if before[0] == DEFAULT {
+                action(signal, Some(&IGNORE));
+            }
             action(signal, Some(before));
         }
     }

@@ -303,6 +303,23 @@ impl Timer {
     }
 }
 
+/// Stops all timers, until [`restore`].
+pub fn stop() {
+    for kind in list() {
+        let never = [0i64; 4];
+        // SAFETY: timer_settime(2) of a timer of the program.
+        unsafe {
+            libc::syscall(
+                libc::SYS_timer_settime,
+                kind.number,
+                0,
+                never.as_ptr(),
+                std::ptr::null::<u8>(),
+            )
+        };
+    }
+}
+
 /// Makes the timers those of the cut, with the time that was left of each. `changed` has all threads, which stand still.
 pub fn restore(rt: &Runtime, saved: &Saved, changed: &[Change]) -> Result<(), UserError> {
     if let Some((place, helper)) = saved.helper {
