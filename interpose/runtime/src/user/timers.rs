@@ -306,18 +306,15 @@ impl Timer {
 /// Stops all timers, until [`restore`].
 pub fn stop() {
     for kind in list() {
-        let never = [0i64; 4];
-        // SAFETY: timer_settime(2) of a timer of the program.
-        unsafe {
-            libc::syscall(
-                libc::SYS_timer_settime,
-                kind.number,
-                0,
-                never.as_ptr(),
-                std::ptr::null::<u8>(),
-            )
-        };
+        set(&kind, &[0; 4]);
     }
+}
+
+/// Sets a timer; whether that was possible.
+fn set(kind: &Kind, time: &Time) -> bool {
+    let old = std::ptr::null::<u8>();
+    // SAFETY: timer_settime(2) of a timer of the program, with a valid value.
+    unsafe { libc::syscall(libc::SYS_timer_settime, kind.number, 0, time.as_ptr(), old) == 0 }
 }
 
 /// Makes the timers those of the cut, with the time that was left of each. `changed` has all threads, which stand still.
@@ -345,17 +342,7 @@ fn make_all(saved: &[Timer], changed: &[Change]) -> Result<(), UserError> {
         if !exist.contains(kind) {
             create(kind)?;
         }
-        // SAFETY: timer_settime(2) with a value that was read before.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_timer_settime,
-                kind.number,
-                0,
-                time.as_ptr(),
-                std::ptr::null::<u8>(),
-            )
-        };
-        if result != 0 {
+        if !set(kind, time) {
             return Err(failed(kind.number, "cannot be set again"));
         }
     }
