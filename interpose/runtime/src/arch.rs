@@ -6,6 +6,7 @@ pub mod turn;
 mod x86_64;
 
 pub use guard::{escape_from, guarded, interrupted_at};
+use std::ffi::c_void;
 pub(crate) use x86_64::{
     AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, LEAVE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP,
     RECORD, RECOVER, TOP, WAIT, divert_to,
@@ -15,6 +16,36 @@ pub use x86_64::{
     innermost_slot, is_recording, is_rewound, leave_callbacks, leave_user, on_stack_of, rewind, run_user, set_handler,
     set_recording, stay, top_frame, undivert, wait_mark, will_block, without_mpi,
 };
+
+type OfSix = extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64;
+
+/// A call with six arguments.
+#[repr(C)]
+struct Six {
+    function: OfSix,
+    arguments: [u64; 6],
+}
+
+/// Runs on the program's stack.
+extern "C" fn call_six(six: &Six) -> u64 {
+    let [a, b, c, d, e, f] = six.arguments;
+    (six.function)(a, b, c, d, e, f)
+}
+
+/// The same as [`call_user`] with one argument more.
+///
+/// # Safety
+/// As [`call_user`]; `function` must take (up to) these six arguments.
+#[allow(unsafe_code)]
+pub unsafe fn call_user_with_six(function: *const c_void, arguments: [u64; 6]) -> u64 {
+    // SAFETY: the caller's promise; the argument is valid until the call returns.
+    unsafe {
+        let function = std::mem::transmute::<*const c_void, OfSix>(function);
+        let six = Six { function, arguments };
+        let call: extern "C" fn(&Six) -> u64 = call_six;
+        call_user(call as *const c_void, &raw const six as u64, 0, 0, 0, 0)
+    }
+}
 
 /// Calls a callback that the program has given: a function, or a [closure](understudy_abi::CLOSURE).
 ///
@@ -29,5 +60,5 @@ pub unsafe fn call_back(callback: u64, [a, b, c, d]: [u64; 4]) -> u64 {
         false => (unsafe { *(block as *const u64) }, block),
     };
     // SAFETY: the caller's promise.
-    unsafe { call_user(function as *const std::ffi::c_void, a, b, c, d, context) }
+    unsafe { call_user(function as *const c_void, a, b, c, d, context) }
 }

@@ -4,7 +4,7 @@
 use crate::errors::ERR_ARG;
 use crate::handles::{VirtComm, VirtDatatype};
 use crate::requests::Envelope;
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use understudy_mpi::real_types::Status;
 
 /// Writes a status unless the program ignores it.
@@ -33,6 +33,18 @@ pub unsafe fn put<T>(to: *mut T, value: T) -> Result<(), c_int> {
     // SAFETY: the caller's promise.
     unsafe { to.write(value) };
     Ok(())
+}
+
+/// Writes a text with a 0 at its end.
+///
+/// # Safety
+/// `to` has room for both.
+pub unsafe fn put_text(to: *mut c_char, text: &[u8]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        to.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
+        to.add(text.len()).write(0);
+    }
 }
 
 /// The outcome of what a handler does: it returns at once when the program was rewound.

@@ -4,7 +4,7 @@
 //! a process waits: it takes nothing of what it has heard before it goes on to make the communicator.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::arguments::outcome;
+use super::arguments::{outcome, put_text};
 use super::comm::{construct_by_some, may_construct};
 use crate::arch::Rewound;
 use crate::attention::{self, SEVERAL};
@@ -18,7 +18,6 @@ use crate::raise::{raise, unsupported};
 use crate::recovery::Runtime;
 use crate::{cut, recovery, rendezvous, told, world};
 use std::ffi::{CStr, c_char, c_int};
-use std::fmt::Write;
 use std::io;
 use std::time::{Duration, Instant};
 use understudy_numbers::Worker;
@@ -63,15 +62,6 @@ fn port_of(name: *const c_char) -> Option<(Worker, u64)> {
     Some((Worker(worker.parse().ok()?), u64::from_str_radix(number, 16).ok()?))
 }
 
-/// Writes a text with its 0. The program has room for `MPI_MAX_PORT_NAME`.
-unsafe fn put_text(place: *mut c_char, text: &[u8]) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        place.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
-        place.add(text.len()).write(0);
-    }
-}
-
 /// Changes the board, and undoes that if it cannot be shown.
 fn change(rt: &Runtime, change: impl FnOnce(&mut Board)) -> Outcome<()> {
     let before = dynamic::get(rt).board.clone();
@@ -92,23 +82,20 @@ fn finish(rt: &Runtime, procedure: Proc, outcome: Outcome<()>) -> c_int {
 pub unsafe extern "C" fn MPI_Open_port(_info: VirtInfo, port_name: *mut c_char) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Open_port;
-    if let Err(rc) = may_show(rt, procedure) {
-        return raise(rt, procedure, rc, None);
-    }
-    if port_name.is_null() {
-        return raise(rt, procedure, ERR_ARG, None);
-    }
-    // Ports of another job are other numbers.
-    let number = dynamic::get_mut(rt).number(xxh3_64(told::job().as_bytes()));
-    let opened = change(rt, |board| {
-        board.ports.insert(number);
-    });
-    if opened.is_ok() {
-        let mut name = String::new();
-        let _ = write!(name, "{PREFIX}{}:{number:x}", world::worker(rt).0);
-        // SAFETY: the program's place for it.
+    let opened = may_show(rt, procedure).and_then(|()| {
+        if port_name.is_null() {
+            return Err(ERR_ARG);
+        }
+        // Ports of another job are other numbers.
+        let number = dynamic::get_mut(rt).number(xxh3_64(told::job().as_bytes()));
+        change(rt, |board| {
+            board.ports.insert(number);
+        })?;
+        let name = format!("{PREFIX}{}:{number:x}", world::worker(rt).0);
+        // SAFETY: the program's place for it, of MPI_MAX_PORT_NAME characters.
         unsafe { put_text(port_name, name.as_bytes()) };
-    }
+        Ok(())
+    });
     finish(rt, procedure, opened)
 }
 
@@ -149,10 +136,7 @@ pub unsafe extern "C" fn MPI_Publish_name(
 ) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Publish_name;
-    if let Err(rc) = may_show(rt, procedure) {
-        return raise(rt, procedure, rc, None);
-    }
-    let published = (|| {
+    let published = may_show(rt, procedure).and_then(|()| {
         let (name, port) = (service(service_name)?, service(port_name)?);
         match find(rt, &name)? {
             Some(_) => Err(ERR_SERVICE),
@@ -160,7 +144,7 @@ pub unsafe extern "C" fn MPI_Publish_name(
                 board.names.insert(name, port);
             }),
         }
-    })();
+    });
     finish(rt, procedure, published)
 }
 
@@ -188,16 +172,14 @@ pub unsafe extern "C" fn MPI_Lookup_name(
 ) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Lookup_name;
-    if let Err(rc) = may_show(rt, procedure) {
-        return raise(rt, procedure, rc, None);
-    }
-    if port_name.is_null() {
-        return raise(rt, procedure, ERR_ARG, None);
-    }
-    let found = service(service_name).and_then(|name| find(rt, &name)?.ok_or(ERR_NAME));
-    let found = found.map(|port| {
+    let found = may_show(rt, procedure).and_then(|()| {
+        if port_name.is_null() {
+            return Err(ERR_ARG);
+        }
+        let port = find(rt, &service(service_name)?)?.ok_or(ERR_NAME)?;
         // SAFETY: the program's place for it; the name of a port that fits there has been published.
         unsafe { put_text(port_name, &port) };
+        Ok(())
     });
     finish(rt, procedure, found)
 }

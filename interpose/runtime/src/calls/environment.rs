@@ -1,7 +1,7 @@
 //! Start and end (MPI 4.1, chapter 11) and what belongs to neither.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::arguments::outcome;
+use super::arguments::{outcome, put_text};
 use super::collaboration;
 use crate::arch::{Rewound, turn};
 use crate::calls::runtime;
@@ -218,8 +218,7 @@ pub unsafe extern "C" fn MPI_Get_library_version(version: *mut c_char, resultlen
     let (text, length) = library::version();
     // SAFETY: the program's arguments; it has room for MPI_MAX_LIBRARY_VERSION_STRING characters, which this text fits.
     unsafe {
-        version.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
-        version.add(text.len()).write(0);
+        put_text(version, text.as_bytes());
         resultlen.write(length);
     }
     SUCCESS

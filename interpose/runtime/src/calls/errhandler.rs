@@ -1,6 +1,7 @@
 //! Error handlers, error classes and codes (MPI 4.1, 9.3 to 9.5).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use super::arguments::put_text;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_FILE, ERR_WIN, SUCCESS};
 use crate::generated::callbacks::{CommErrhandlerFn, FileErrhandlerFn, WinErrhandlerFn};
@@ -303,8 +304,7 @@ pub unsafe extern "C" fn MPI_Error_string(errorcode: c_int, string: *mut c_char,
         }
         // SAFETY: the program's array of MPI_MAX_ERROR_STRING characters; a text is shorter.
         unsafe {
-            string.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
-            string.add(text.len()).write(0);
+            put_text(string, &text);
             *resultlen = text.len() as c_int;
         }
         return SUCCESS;

@@ -1,7 +1,7 @@
 //! Sessions (MPI 4.1, 11.3), beside `MPI_Init` or without it, and communicators of groups (7.4.2, 7.6.2).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::arguments::put;
+use super::arguments::{put, put_text};
 use super::environment;
 use crate::attempt;
 use crate::calls::runtime;
@@ -146,9 +146,7 @@ pub unsafe extern "C" fn MPI_Session_get_nth_pset(
                 return Err(ERR_ARG);
             }
             if room > 0 {
-                let count = bytes.len().min(room - 1);
-                pset_name.copy_from_nonoverlapping(bytes.as_ptr().cast(), count);
-                pset_name.add(count).write(0);
+                put_text(pset_name, &bytes[..bytes.len().min(room - 1)]);
             }
             put(len, bytes.len() as c_int + 1)
         }

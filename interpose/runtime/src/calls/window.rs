@@ -3,7 +3,7 @@
 //! Operations on them (12.3) are generated, as they only need their handles translated.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::arguments::outcome;
+use super::arguments::{outcome, put_text};
 use crate::arch::{Rewound, call_user};
 use crate::attempt;
 use crate::calls::runtime;
@@ -402,8 +402,7 @@ pub unsafe extern "C" fn MPI_Win_get_name(win: VirtWin, win_name: *mut c_char, r
     }
     // SAFETY: the program's array of MPI_MAX_OBJECT_NAME characters; a name is shorter.
     unsafe {
-        win_name.copy_from_nonoverlapping(name.as_ptr().cast(), name.len());
-        win_name.add(name.len()).write(0);
+        put_text(win_name, &name);
         *resultlen = name.len() as c_int;
     }
     SUCCESS

@@ -6,7 +6,7 @@
 use super::extent::{handle, size_of};
 use super::{Failure, Result, class, finish};
 use crate::abi;
-use crate::arch::call_user;
+use crate::arch::{call_user, call_user_with_six};
 use crate::calls::runtime;
 use crate::errors::*;
 use crate::generated::callbacks::{DatarepConversionFn, DatarepExtentFn};
@@ -303,31 +303,6 @@ pub(super) struct Conversion {
     items: Items,
 }
 
-/// `int convert(userbuf, datatype, count, filebuf, position, extra_state)`
-type ConvertFn = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64) -> c_int;
-
-/// The arguments of a conversion function: one more than [`call_user`] passes on.
-#[repr(C)]
-struct Converting {
-    function: ConvertFn,
-    arguments: [u64; 6],
-}
-
-/// Runs on the program's stack.
-///
-/// # Safety
-/// The argument must be valid, and its function one of the program.
-unsafe extern "C" fn call_convert(converting: *const Converting) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let Converting {
-            function,
-            arguments: [user, datatype, count, file, position, extra],
-        } = converting.read();
-        function(user, datatype, count, file, position, extra)
-    }
-}
-
 impl Conversion {
     /// For reading, or for writing; `None`: data are in the file as in memory.
     pub(super) fn new(rt: &Runtime, number: u32, datatype: VirtDatatype, is_read: bool) -> Result<Option<Conversion>> {
@@ -373,20 +348,14 @@ impl Conversion {
 
     /// Converts the items of `filebuf` from the elements at `userbuf`, or to them.
     pub(super) fn run(&self, userbuf: *mut c_void, filebuf: *mut u8, bytes: u64) -> Result<()> {
-        // SAFETY: a conversion function of the program.
-        let function = unsafe { std::mem::transmute::<*const c_void, ConvertFn>(self.function as *const c_void) };
         let items = self.items.in_bytes(bytes)[0];
         let mut position = 0;
         while position < items {
             let count = MOST_ITEMS.min(items - position);
             let file = filebuf as u64 + self.items.place(position);
             let arguments = [userbuf as u64, self.datatype, count, file, position, self.extra_state];
-            let converting = Converting { function, arguments };
-            // SAFETY: a handler called by the program runs; the argument is valid until the call returns.
-            let rc = unsafe {
-                let function: unsafe extern "C" fn(*const Converting) -> c_int = call_convert;
-                call_user(function as *const c_void, &raw const converting as u64, 0, 0, 0, 0) as c_int
-            };
+            // SAFETY: a conversion function of the program, with the arguments that the standard says; a handler called by the program runs.
+            let rc = unsafe { call_user_with_six(self.function as *const c_void, arguments) as c_int };
             if rc != SUCCESS {
                 return Err(class(ERR_CONVERSION));
             }

@@ -6,6 +6,7 @@ use super::hints::add_hints;
 use super::places::{layout_of, make_layout};
 use super::representation::map_of;
 use super::{Failure, Result, agree, class, comm_of, finish, first_does, known, library, put, shared, together};
+use crate::calls::arguments::put_text;
 use crate::calls::runtime;
 use crate::errors::*;
 use crate::generated::{Proc, real};
@@ -167,8 +168,7 @@ pub unsafe extern "C" fn MPI_File_get_view(
             if datarep.is_null() {
                 return Err(class(ERR_ARG));
             }
-            datarep.copy_from_nonoverlapping(name.as_ptr().cast(), name.len());
-            datarep.add(name.len()).write(0);
+            put_text(datarep, &name);
         }
         Ok(())
     };
