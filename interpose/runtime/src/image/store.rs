@@ -31,6 +31,21 @@ pub struct Extent {
     pub len: u64,
 }
 
+impl Extent {
+    /// Up to the slot `end`, without it.
+    fn between(first: u64, end: u64) -> Extent {
+        Extent {
+            first: Slot(first),
+            len: end - first,
+        }
+    }
+
+    /// The number of the slot behind the last.
+    fn end(self) -> u64 {
+        self.first.0 + self.len
+    }
+}
+
 /// What an arena is to look like.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreConfig {
@@ -302,7 +317,7 @@ impl PageStore {
     /// As [`PageStore::alloc`], and [`StoreError::Populate`].
     pub fn reserve(&mut self, n: u64) -> Result<(), StoreError> {
         for extent in self.plan(n)? {
-            self.arena.open_up_to(extent.first.0 + extent.len)?;
+            self.arena.open_up_to(extent.end())?;
             self.arena.populate(extent)?;
         }
         Ok(())
@@ -311,9 +326,7 @@ impl PageStore {
     /// The memory that the next `alloc(n)` will use, as far as that can be told; to be made present.
     pub fn upcoming(&mut self, n: u64) -> Vec<AddrRange> {
         let plan = self.plan(n).unwrap_or_default();
-        let opened = plan
-            .iter()
-            .all(|extent| self.arena.open_up_to(extent.first.0 + extent.len).is_ok());
+        let opened = plan.iter().all(|extent| self.arena.open_up_to(extent.end()).is_ok());
         let range = |extent: &Extent| {
             let start = self.ptr(extent.first) as u64;
             AddrRange::new(start, start + extent.len * PAGE_SIZE as u64)

@@ -1,6 +1,6 @@
 //! Slots that somebody still reads: they are not freed before that has ended.
 
-use super::{Extent, Slot};
+use super::Extent;
 
 /// Pinned slots, and those of them that were released.
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub(super) struct Pins {
 
 impl Pins {
     pub(super) fn new(extents: impl IntoIterator<Item = Extent>) -> Self {
-        let range = |extent: Extent| (extent.first.0, extent.first.0 + extent.len);
+        let range = |extent: Extent| (extent.first.0, extent.end());
         let mut ranges: Vec<(u64, u64)> = extents.into_iter().map(range).collect();
         ranges.sort_unstable();
         ranges.dedup_by(|next, before| {
@@ -30,23 +30,19 @@ impl Pins {
 
     /// Keeps the pinned parts of what is released; returns the others.
     pub(super) fn hold_back(&mut self, extent: Extent) -> Vec<Extent> {
-        let piece = |from: u64, to: u64| Extent {
-            first: Slot(from),
-            len: to - from,
-        };
-        let (mut at, end) = (extent.first.0, extent.first.0 + extent.len);
+        let (mut at, end) = (extent.first.0, extent.end());
         let mut others = Vec::new();
         let first = self.ranges.partition_point(|range| range.1 <= at);
         for &(start, stop) in self.ranges[first..].iter().take_while(|range| range.0 < end) {
             if at < start {
-                others.push(piece(at, start));
+                others.push(Extent::between(at, start));
             }
             let (from, to) = (at.max(start), end.min(stop));
-            self.held.push(piece(from, to));
+            self.held.push(Extent::between(from, to));
             at = to;
         }
         if at < end {
-            others.push(piece(at, end));
+            others.push(Extent::between(at, end));
         }
         others
     }
@@ -62,10 +58,7 @@ mod tests {
     use super::*;
 
     fn extent(first: u64, len: u64) -> Extent {
-        Extent {
-            first: Slot(first),
-            len,
-        }
+        Extent::between(first, first + len)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Slots that more than one copy refers to: each but the last release of one only takes a reference off.
 
-use super::{Extent, Slot};
+use super::Extent;
 
 /// How many references a slot has beyond one.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl Shares {
 
     /// One more copy refers to these slots.
     pub(super) fn add(&mut self, extent: Extent) {
-        let (first, end) = (extent.first.0 as usize, (extent.first.0 + extent.len) as usize);
+        let (first, end) = (extent.first.0 as usize, extent.end() as usize);
         if self.further.len() < end {
             self.further.resize(end, 0);
         }
@@ -38,25 +38,22 @@ impl Shares {
 
     /// Takes a reference off; returns the parts to which it was the only one.
     pub(super) fn take_off(&mut self, extent: Extent) -> Vec<Extent> {
-        let end = extent.first.0 + extent.len;
+        let end = extent.end();
         let counted = end.min(self.further.len() as u64);
         let mut last: Vec<Extent> = Vec::new();
-        let mut push = |first: u64, len: u64| match last.last_mut() {
-            Some(before) if before.first.0 + before.len == first => before.len += len,
-            _ => last.push(Extent {
-                first: Slot(first),
-                len,
-            }),
+        let mut push = |first: u64, to: u64| match last.last_mut() {
+            Some(before) if before.end() == first => before.len += to - first,
+            _ => last.push(Extent::between(first, to)),
         };
         for slot in extent.first.0..counted {
             match &mut self.further[slot as usize] {
-                0 => push(slot, 1),
+                0 => push(slot, slot + 1),
                 count => *count -= 1,
             }
         }
         let rest = extent.first.0.max(counted);
         if rest < end {
-            push(rest, end - rest);
+            push(rest, end);
         }
         last
     }
@@ -67,10 +64,7 @@ mod tests {
     use super::*;
 
     fn extent(first: u64, len: u64) -> Extent {
-        Extent {
-            first: Slot(first),
-            len,
-        }
+        Extent::between(first, first + len)
     }
 
     #[test]
