@@ -24,8 +24,11 @@ pub struct Leader {
     began: Instant,
     /// The name of each node's host.
     hosts: BTreeMap<u32, String>,
-    /// The file of UNDERSTUDY_DOMAIN, and the names of the domains, by number.
-    domains: (Option<PathBuf>, Vec<String>),
+    /// The file of UNDERSTUDY_DOMAIN, and the names of the domains that nodes with guardians belong to, by number.
+    file_of_domains: Option<PathBuf>,
+    domains: Vec<String>,
+    /// Nodes of which the domain has been looked up.
+    placed: BTreeSet<u32>,
     lost: BTreeSet<u32>,
     /// The node of each living guardian, by rank, and of each process, by number.
     guardians: BTreeMap<Guardian, u32>,
@@ -38,9 +41,11 @@ pub struct Leader {
 
 impl Leader {
     /// The leader on this host; the domains of hosts are in a file, or each is one of its own.
-    pub fn new(host: &str, domains: Option<PathBuf>) -> Leader {
+    pub fn new(host: &str, file_of_domains: Option<PathBuf>) -> Leader {
         Leader {
-            domains: (domains, Vec::new()),
+            file_of_domains,
+            domains: Vec::new(),
+            placed: BTreeSet::new(),
             job: None,
             began: Instant::now(),
             hosts: BTreeMap::from([(OWN, host.to_owned())]),
@@ -141,7 +146,9 @@ impl Leader {
                 self.happen(Event::Known(number, rank, known));
             }
             Report::Told { rank } => {
-                if let Some(domain) = self.domain_of(node) {
+                if self.placed.insert(node)
+                    && let Some(domain) = self.domain_of(node)
+                {
                     self.happen(Event::Belongs(Node(node), domain));
                 }
                 self.happen(Event::Came(rank, Node(node)));
@@ -169,12 +176,11 @@ impl Leader {
 
     /// Unless the file does not list the node's host. Who cannot read the file is told by the ranks.
     fn domain_of(&mut self, node: u32) -> Option<Domain> {
-        let (file, names) = &mut self.domains;
-        let name = of_host(file.as_ref()?, self.hosts.get(&node)?).ok()??;
-        let known = names.iter().position(|other| *other == name);
+        let name = of_host(self.file_of_domains.as_ref()?, self.hosts.get(&node)?).ok()??;
+        let known = self.domains.iter().position(|other| *other == name);
         let number = known.unwrap_or_else(|| {
-            names.push(name);
-            names.len() - 1
+            self.domains.push(name);
+            self.domains.len() - 1
         });
         Some(Domain(number as u32))
     }
