@@ -209,7 +209,6 @@ fn a_spare_of_another_domain_takes_the_part_of_a_worker_whose_host_is_lost() {
     for (racks, spare) in [(&[][..], 3), (&[0, 1, 1, 2], 4)] {
         let job = job().launched_by(Launcher::Ckptd).racks(racks);
         let outcome = job.lose_host(Trigger::Lines(15), 1).run();
-        println!("{:?}", outcome.own_lines());
         assert_good(&outcome, &undisturbed, &case, &[2]);
         let told = |line: &&str| line.contains(&format!("rank {spare}"));
         outcome.check(outcome.own_lines().iter().any(told), "another spare has taken the part");

@@ -76,7 +76,7 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> m
     let from = plan.source(me).map_or(own, |holder| plan.players[holder.index()]);
     log::warn!("the copy of worker {me} at rank {from} is not used: {}", damaged.0);
     let mut copies = vec![Refused { worker: me, at: own }, Refused { worker: me, at: from }];
-    copies.extend(damaged_at(rt, me).map(|worker| Refused { worker, at: own }));
+    copies.extend(damaged_at(rt, me).into_iter().map(|worker| Refused { worker, at: own }));
     let mut found = rt.heritage.borrow_mut();
     for copy in copies {
         if !found.refused.contains(&copy) {
@@ -88,13 +88,13 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> m
 }
 
 /// The workers whose copies, kept by this one, are damaged: with pages that its own copy shares with them, for example.
-fn damaged_at(rt: &Runtime, me: Worker) -> impl Iterator<Item = Worker> {
+fn damaged_at(rt: &Runtime, me: Worker) -> Vec<Worker> {
     let (keep, redundancy) = (copies::keep(rt), &world::get(rt).redundancy);
     let partners = redundancy.partners_of(me).zip(&keep.partners);
     // The checksums of parity are with its description.
     let partners =
         partners.filter(|(_, copy)| !redundancy.is_parity() && keep.store.damaged(copy.image.runs()).is_some());
-    partners.map(|(worker, _)| worker).collect::<Vec<_>>().into_iter()
+    partners.map(|(worker, _)| worker).collect()
 }
 
 /// This process has a new copy of its own.

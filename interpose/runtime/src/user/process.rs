@@ -102,11 +102,12 @@ impl Saved {
 
 /// Stops the timers of setitimer(2), until [`restore`].
 pub fn stop_timers() {
-    let never: Timer = [0; 4];
-    for which in TIMERS {
-        // SAFETY: setitimer(2) with a valid value.
-        unsafe { libc::syscall(libc::SYS_setitimer, which, never.as_ptr(), std::ptr::null::<u8>()) };
-    }
+    TIMERS.into_iter().for_each(|which| set_timer(which, &[0; 4]));
+}
+
+fn set_timer(which: i64, value: &Timer) {
+    // SAFETY: setitimer(2) with a valid value.
+    unsafe { libc::syscall(libc::SYS_setitimer, which, value.as_ptr(), std::ptr::null::<u8>()) };
 }
 
 /// Sets them where they differ; the signal stack only if this is the thread that has made the cut (`is_callers`).
@@ -115,8 +116,7 @@ pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
     ask_for(saved.features)?;
     for (which, value) in TIMERS.into_iter().zip(&saved.timers) {
         if *value != timer(which) {
-            // SAFETY: setitimer(2) with a value that was read before.
-            unsafe { libc::syscall(libc::SYS_setitimer, which, value.as_ptr(), std::ptr::null::<u8>()) };
+            set_timer(which, value);
         }
     }
     for (which, &soft) in (0..LIMITS).zip(&saved.limits) {

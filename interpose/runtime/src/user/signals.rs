@@ -20,6 +20,11 @@ pub struct Saved {
 }
 
 const SIGNALS: i64 = 64;
+/// What an action has in place of a handler: the default, and nothing at all.
+const SIG_DFL: u64 = 0;
+const SIG_IGN: u64 = 1;
+/// A pending signal is discarded when its action becomes this one (signal(7)).
+const IGNORE: Action = [SIG_IGN, 0, 0, 0];
 
 /// Asks for and, if `new` is given, sets what a signal does, past libc, which keeps two signals to itself.
 pub fn action(signal: i64, new: Option<&Action>) -> Action {
@@ -49,7 +54,6 @@ fn actions() -> Vec<Action> {
 
 /// Handlers of the program are not to run while a thread is in the runtime, except for signals that are let through.
 fn keep_out(actions: &[Action]) {
-    const SIG_IGN: u64 = 1;
     let is_handled = |(number, action): (usize, &Action)| {
         action[0] > SIG_IGN && !belongs_to_runtime(action) && LET_THROUGH >> number & 1 == 0
     };
@@ -89,10 +93,6 @@ impl Saved {
     }
 }
 
-const DEFAULT: u64 = 0;
-/// A pending signal is discarded when its action becomes this one (signal(7)).
-const IGNORE: Action = [1, 0, 0, 0];
-
 /// Sets them. A signal for a handler that the program had not set yet at the cut is forgotten: its default action could end the process.
 ///
 /// Handlers of the runtime side stay this process's own. The signal mask is this thread's only if `is_callers`, the one
@@ -101,7 +101,7 @@ pub fn restore(saved: &Saved, is_callers: bool) {
     keep_out(&saved.actions);
     for (signal, before) in (1..=SIGNALS).zip(&saved.actions) {
         if action(signal, None) != *before && !belongs_to_runtime(before) {
-            if before[0] == DEFAULT {
+            if before[0] == SIG_DFL {
                 action(signal, Some(&IGNORE));
             }
             action(signal, Some(before));
