@@ -197,26 +197,53 @@ pub fn standard_program(name: &str) -> Option<PathBuf> {
     compiled_by_mpich("mpicc_abi", &source)
 }
 
-/// One of the example programs in C, compiled as the Makefile there does, but by MPICH's compiler.
+/// One of the example programs, made by their Makefile with MPICH's compilers.
 ///
 /// # Panics
 /// If it cannot be compiled.
 pub fn mpich_example(name: &str) -> Option<PathBuf> {
-    compiled_by_mpich("mpicc", &workspace().join(format!("c-examples/{name}.c")))
+    has_mpich().then(|| {
+        let program = of_mpich().join(name);
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = Command::new("make")
+            .args(["--silent", "-C"])
+            .arg(workspace().join("c-examples"))
+            .arg(format!("OUT={}", of_mpich().display()))
+            .arg(format!("CC={}", mpich().join("mpicc").display()))
+            .arg(format!("CXX={}", mpich().join("mpicxx").display()))
+            .arg(&program)
+            .status();
+        assert!(made.expect("there is a make").success(), "{name} cannot be made");
+        program
+    })
+}
+
+/// Where what MPICH's compilers make lies.
+fn of_mpich() -> &'static Path {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    DIRECTORY.get_or_init(lasting_directory)
+}
+
+/// Whether `make setup` could install it; said, if not.
+fn has_mpich() -> bool {
+    let is_there = mpich().join("mpicc").is_file();
+    if !is_there {
+        skip("there is no MPICH in .env/mpich (make setup)");
+    }
+    is_there
 }
 
 fn compiled_by_mpich(compiler: &str, source: &Path) -> Option<PathBuf> {
-    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    if !has_mpich() {
+        return None;
+    }
     let name = format!(
         "{}-{compiler}",
         source.file_stem().expect("a source has a name").display()
     );
     let compiler = mpich().join(compiler);
-    if !compiler.is_file() {
-        skip("there is no MPICH in .env/mpich (make setup)");
-        return None;
-    }
-    let program = DIRECTORY.get_or_init(lasting_directory).join(name);
+    let program = of_mpich().join(name);
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if !program.is_file() {

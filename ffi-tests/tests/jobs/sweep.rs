@@ -9,9 +9,13 @@ use ffi_tests::thin::rebuilt;
 use ffi_tests::{Job, Outcome, place};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::time::Duration;
 
+/// Of MPI libraries whose calls wait in the kernel.
 const WORKERS: u32 = 4;
+/// MPICH's calls spin: more workers than processors take seconds for each run.
+const WORKERS_OF_MPICH: u32 = 2;
 
 /// What became of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -69,6 +73,7 @@ type Counts = (u64, Vec<(String, u64)>);
 /// A program as it is run in a sweep.
 struct Swept {
     case: Case,
+    workers: u32,
     spares: u32,
     /// Static data are rebuilt, and faults that are always there see to it that copies are thin at [`THIN_EPOCH`].
     replays: bool,
@@ -83,8 +88,17 @@ impl Swept {
     fn plain(case: Case, make: fn() -> Job) -> Swept {
         Swept {
             case: Case { make, ..case },
+            workers: WORKERS,
             spares: 1,
             replays: false,
+        }
+    }
+
+    /// Of a program of MPICH's, by [`WORKERS_OF_MPICH`].
+    fn of_mpich(case: Case, make: fn() -> Job) -> Swept {
+        Swept {
+            workers: WORKERS_OF_MPICH,
+            ..Swept::plain(case, make)
         }
     }
 
@@ -97,7 +111,8 @@ impl Swept {
     }
 
     fn job(&self, fault: &str) -> Job {
-        let job = self.case.job().spares(self.spares).limit(Duration::from_secs(40));
+        let job = self.case.job().workers(self.workers).spares(self.spares);
+        let job = job.limit(Duration::from_secs(40));
         if !self.replays {
             return job.fault(fault);
         }
@@ -119,7 +134,7 @@ impl Swept {
             });
             passed.unwrap_or_default()
         };
-        (0..WORKERS).map(counted).collect()
+        (0..self.workers).map(counted).collect()
     }
 }
 
@@ -141,6 +156,7 @@ const AT_THE_END: &str = "finalize.agreed";
 /// and `calls_per_worker` calls, or every single one.
 fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fault> {
     let mut found = Vec::new();
+    let workers = counts.len() as u64;
     for (worker, (calls, points)) in (0..).zip(counts) {
         let kill = |at: &str| format!("kill rank={worker} at={at}");
         for (place, times) in points.iter().filter(|(_, times)| *times > 0) {
@@ -165,7 +181,7 @@ fn faults(counts: &[Counts], calls_per_worker: Option<u64>, late: u64) -> Vec<Fa
         }
         let stride = calls_per_worker.map_or(1, |wanted| (calls / wanted).max(1));
         // Another phase for each worker, so that together they see more kinds of calls.
-        let mut call = 1 + u64::from(worker) * stride / u64::from(WORKERS);
+        let mut call = 1 + u64::from(worker) * stride / workers;
         while call <= *calls {
             found.push(Fault {
                 place: "calls".into(),
@@ -230,7 +246,7 @@ fn chosen(swept: &Swept, in_full: bool) -> Vec<Fault> {
     let mut places: Vec<String> = faults.iter().map(|fault| fault.place.clone()).collect();
     places.sort();
     places.dedup();
-    let turn = |place: &str| places.iter().position(|known| known == place).unwrap_or(0) as u32 % WORKERS;
+    let turn = |place: &str| places.iter().position(|known| known == place).unwrap_or(0) as u32 % swept.workers;
     faults.retain(|fault| {
         fault.place == "calls" || fault.place.starts_with("rehearse") || fault.worker == turn(&fault.place)
     });
@@ -241,7 +257,7 @@ fn chosen(swept: &Swept, in_full: bool) -> Vec<Fault> {
 fn sweep(swept: &Swept) {
     let in_full = std::env::var_os("FFI_TESTS_SWEEP").is_some();
     let case = &swept.case;
-    let undisturbed = native(case.job());
+    let undisturbed = native(case.job().workers(swept.workers));
     let faults = chosen(swept, in_full);
     let mut table: BTreeMap<(String, u32), BTreeMap<Fate, u32>> = BTreeMap::new();
     let (mut wrong, mut pages) = (Vec::new(), 0);
@@ -262,7 +278,7 @@ fn sweep(swept: &Swept) {
         if fate == Fate::Wrong {
             wrong.push(format!("{}\n{}", fault.text, outcome.describe()));
         }
-        pages += (0..WORKERS + swept.spares)
+        pages += (0..swept.workers + swept.spares)
             .map(|rank| rebuilt(&outcome, rank))
             .sum::<u64>();
         *table
@@ -271,7 +287,7 @@ fn sweep(swept: &Swept) {
             .entry(fate)
             .or_default() += 1;
     }
-    print_table(case, &table);
+    print_table(swept, &table);
     let missed = table.values().filter_map(|row| row.get(&Fate::NotMet)).sum::<u32>();
     assert!(
         wrong.is_empty(),
@@ -288,8 +304,8 @@ fn sweep(swept: &Swept) {
     assert!(pages > 0 || !swept.replays, "nothing was rebuilt in any run");
 }
 
-fn print_table(case: &Case, table: &BTreeMap<(String, u32), BTreeMap<Fate, u32>>) {
-    println!("{}: survived / named loss / fault not met / wrong", case.name);
+fn print_table(swept: &Swept, table: &BTreeMap<(String, u32), BTreeMap<Fate, u32>>) {
+    println!("{}: survived / named loss / fault not met / wrong", swept.case.name);
     let mut places: Vec<&String> = table.keys().map(|(place, _)| place).collect();
     places.dedup();
     for place in places {
@@ -299,20 +315,28 @@ fn print_table(case: &Case, table: &BTreeMap<(String, u32), BTreeMap<Fate, u32>>
             let fates = [Fate::Survived, Fate::Named, Fate::NotMet, Fate::Wrong];
             fates.map(|fate| count(fate).to_string()).join("/")
         };
-        let cells: Vec<String> = (0..WORKERS).map(cell).collect();
+        let cells: Vec<String> = (0..swept.workers).map(cell).collect();
         println!("  {place:16} {}", cells.join("   "));
     }
 }
 
 fn short_heat2d() -> Job {
+    heat2d_of(place::example("heat2d"))
+}
+
+fn heat2d_of(program: PathBuf) -> Job {
     let output = ["heat.field", "--print-every", "5", "--log", "heat.log"];
     let arguments = [&["60", "60", "30"], &output[..]].concat();
-    Job::new(place::example("heat2d"), &arguments).interval("7calls")
+    Job::new(program, &arguments).interval("7calls")
 }
 
 fn short_cg() -> Job {
+    cg_of(place::example("cg"))
+}
+
+fn cg_of(program: PathBuf) -> Job {
     let arguments = ["12", "12", "2", "cg.solution", "--max-iterations", "30"];
-    Job::new(place::example("cg"), &arguments).interval("9calls")
+    Job::new(program, &arguments).interval("9calls")
 }
 
 fn short_sem() -> Job {
@@ -336,6 +360,32 @@ fn lammps_survives_a_death_at_any_call() {
     if let Some(case) = programs::lammps() {
         sweep(&Swept::plain(case, programs::short_lammps));
     }
+}
+
+/// Compiled by MPICH's compiler: another ABI, another library, another process manager's protocol.
+fn of_mpich(name: &'static str, program: Option<PathBuf>, case: Case, make: fn() -> Job) {
+    if program.is_some() {
+        sweep(&Swept::of_mpich(Case { name, ..case }, make));
+    }
+}
+
+#[test]
+#[ignore = "long: make sweep"]
+fn heat2d_of_mpich_survives_a_death_at_any_call() {
+    let make = || heat2d_of(place::mpich_example("heat2d").expect("it is compiled")).of_mpich();
+    of_mpich(
+        "heat2d of MPICH",
+        place::mpich_example("heat2d"),
+        programs::heat2d(),
+        make,
+    );
+}
+
+#[test]
+#[ignore = "long: make sweep"]
+fn cg_of_mpich_survives_a_death_at_any_call() {
+    let make = || cg_of(place::mpich_example("cg").expect("it is compiled")).of_mpich();
+    of_mpich("cg of MPICH", place::mpich_example("cg"), programs::cg(), make);
 }
 
 #[test]
