@@ -4,6 +4,10 @@
  * Names of ports differ from run to run, so they are not said.
  */
 #include "check.h"
+#include "../../interpose/include/understudy.h"
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 static char kept[MPI_MAX_PORT_NAME];
 /* How often one that is late has a look. */
@@ -187,10 +191,52 @@ static void late(void)
         MPI_Close_port(port);
 }
 
+/* The ends of a socket become two groups. No checkpoint is taken while it is open: another process would not have it. */
+static void joined(void)
+{
+    MPI_Comm inter;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    MPI_Pcontrol(UNDERSTUDY_HOLD);
+    meet();
+    if (rank < 2) {
+        int end = socket(AF_INET, SOCK_STREAM, 0);
+        if (rank == 0) {
+            int listening = end;
+            MUST(bind(listening, (struct sockaddr *)&address, length) == 0 && listen(listening, 1) == 0);
+            MUST(getsockname(listening, (struct sockaddr *)&address, &length) == 0);
+            MPI_Send(&address, sizeof address, MPI_BYTE, 1, 8, MPI_COMM_WORLD);
+            end = accept(listening, NULL, NULL);
+            close(listening);
+        } else {
+            MPI_Recv(&address, sizeof address, MPI_BYTE, 0, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MUST(connect(end, (struct sockaddr *)&address, length) == 0);
+        }
+        for (int again = 0; again < 2; again++) {
+            if (rank == again)
+                usleep(1000 * pause_ms);
+            MUST(MPI_Comm_join(end, &inter) == MPI_SUCCESS);
+            if (again == 0)
+                MPI_Comm_disconnect(&inter);
+        }
+        close(end);
+    } else {
+        CHECK(class_of(MPI_Comm_join(0, &inter)) == MPI_ERR_ARG);
+    }
+    MPI_Pcontrol(UNDERSTUDY_RELEASE);
+    meet();
+    if (rank < 2) {
+        talk("joined", inter);
+        MPI_Comm_free(&inter);
+    }
+    meet();
+}
+
 static void content(void)
 {
     if (looks > 0)
         late();
+    joined();
     in_turn();
     halves();
     closed();

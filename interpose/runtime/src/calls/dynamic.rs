@@ -1,6 +1,6 @@
 //! Ports, names, and connections between processes of the job (MPI 4.1, 11.8).
 //!
-//! Roots find each other by [`crate::rendezvous`]; then both sides are the two groups of an `MPI_Intercomm_create`. A cut may fall as long as
+//! Roots find each other by [`crate::rendezvous`], those of `MPI_Comm_join` by the addresses of their socket, to which nothing is written; then both sides are the two groups of an `MPI_Intercomm_create`. A cut may fall as long as
 //! a process waits: it takes nothing of what it has heard before it goes on to make the communicator.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
@@ -16,9 +16,12 @@ use crate::objects::comm;
 use crate::objects::dynamic::{self, Board, Word};
 use crate::raise::{raise, unsupported};
 use crate::recovery::Runtime;
-use crate::{cut, recovery, rendezvous, told, world};
+use crate::{cut, recovery, rendezvous, sys, told, world};
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
+use std::mem::ManuallyDrop;
+use std::net::TcpStream;
+use std::os::fd::FromRawFd;
 use std::time::{Duration, Instant};
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
@@ -34,6 +37,8 @@ const QUICK_LOOKS: u32 = 1000;
 const PAUSE: Duration = Duration::from_micros(50);
 /// How often who waits for a welcome looks whether the port is there still.
 const BOARD_INTERVAL: Duration = Duration::from_millis(5);
+/// After this time a process that waits for the other end of a socket says so.
+const LONG_WAIT: Duration = Duration::from_secs(10);
 
 type Outcome<T> = Result<T, c_int>;
 
@@ -354,12 +359,79 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Outcome<Worker>,
     Ok(Ok(owner))
 }
 
-/// Ends the call of one side.
-unsafe fn join(
+/// The only worker besides this one that has opened this port: the process at the other end of a socket.
+fn other_end(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
+    let me = world::worker(rt);
+    let (mut waiting, began) = (Waiting { looks: 0 }, Instant::now());
+    let (mut next, mut told) = (began, false);
+    loop {
+        if Instant::now() >= next {
+            next = Instant::now() + BOARD_INTERVAL;
+            for other in Worker::all(world::get(rt).worker_count).filter(|other| *other != me) {
+                match rendezvous::look(other) {
+                    Ok(board) if board.ports.contains(&port) => return Ok(Ok(other)),
+                    Ok(_) => {}
+                    Err(why) => return Ok(Err(unreadable(&why))),
+                }
+            }
+            if !told && began.elapsed() > LONG_WAIT {
+                told = true;
+                sys::say(format_args!(
+                    "MPI_Comm_join has waited for {} s for the process at the other end of its socket, which must be a worker of this \
+                     job and call MPI_Comm_join, too",
+                    LONG_WAIT.as_secs()
+                ));
+            }
+        }
+        waiting.look(rt)?;
+    }
+}
+
+/// Both ends of a socket open the same port for the time of the call; then the lower worker accepts the other one.
+fn join_by(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
+    let me = world::worker(rt);
+    let opened = change(rt, |board| {
+        board.ports.insert(port);
+    });
+    let found = match opened {
+        Ok(()) => other_end(rt, port)?,
+        Err(rc) => Err(rc),
+    };
+    let found = match found {
+        Ok(other) if me < other => accept(rt, Some((me, port)))?,
+        Ok(other) => connect(rt, Some((other, port)))?,
+        Err(rc) => Err(rc),
+    };
+    // Neither end leaves the call before the other one has come here: so the next call with this socket finds no old port.
+    dynamic::get_mut(rt).close(port);
+    Ok(found.and_then(|other| change(rt, |_| {}).map(|()| other)))
+}
+
+/// The number of the port that both ends of a connected socket open.
+fn port_of_socket(fd: c_int) -> Outcome<u64> {
+    if fd < 0 {
+        return Err(ERR_ARG);
+    }
+    // SAFETY: a descriptor of the program, which stays open and the program's.
+    let socket = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(fd) });
+    let ends = socket.local_addr().and_then(|local| Ok([local, socket.peer_addr()?]));
+    let mut ends = ends.map_err(|why| {
+        log::error!("MPI_Comm_join: descriptor {fd} is not a connected TCP socket: {why}");
+        ERR_ARG
+    })?;
+    // A socket for both versions of the Internet Protocol sees addresses of version 4 as some of version 6.
+    ends.iter_mut().for_each(|end| end.set_ip(end.ip().to_canonical()));
+    ends.sort();
+    Ok(xxh3_64(format!("{} {ends:?}", told::job()).as_bytes()))
+}
+
+/// Makes the communicator of one side, whose root finds the other one by `find`.
+unsafe fn construct(
     rt: &Runtime,
     procedure: Proc,
-    (port_name, root): (*const c_char, c_int),
+    root: c_int,
     (comm, newcomm): (VirtComm, *mut VirtComm),
+    find: impl FnOnce() -> Result<Outcome<Worker>, Rewound>,
 ) -> c_int {
     if attention::is_multiple() && attention::is(SEVERAL) {
         log::error!(
@@ -372,10 +444,9 @@ unsafe fn join(
         Ok(side) => side,
         Err(rc) => return raise(rt, procedure, rc, Some(comm)),
     };
-    let found = side.find(rt, || match (may_show(rt, procedure), procedure) {
-        (Err(rc), _) => Ok(Err(rc)),
-        (_, Proc::MPI_Comm_accept) => accept(rt, port_of(port_name)),
-        _ => connect(rt, port_of(port_name)),
+    let found = side.find(rt, || match may_show(rt, procedure) {
+        Ok(()) => find(),
+        Err(rc) => Ok(Err(rc)),
     });
     let other = match outcome!(found) {
         Ok(other) => other,
@@ -397,8 +468,9 @@ pub unsafe extern "C" fn MPI_Comm_accept(
     newcomm: *mut VirtComm,
 ) -> c_int {
     let rt = runtime();
+    let find = || accept(rt, port_of(port_name));
     // SAFETY: the program's arguments are handed on.
-    unsafe { join(rt, Proc::MPI_Comm_accept, (port_name, root), (comm, newcomm)) }
+    unsafe { construct(rt, Proc::MPI_Comm_accept, root, (comm, newcomm), find) }
 }
 
 pub unsafe extern "C" fn MPI_Comm_connect(
@@ -409,6 +481,18 @@ pub unsafe extern "C" fn MPI_Comm_connect(
     newcomm: *mut VirtComm,
 ) -> c_int {
     let rt = runtime();
+    let find = || connect(rt, port_of(port_name));
     // SAFETY: the program's arguments are handed on.
-    unsafe { join(rt, Proc::MPI_Comm_connect, (port_name, root), (comm, newcomm)) }
+    unsafe { construct(rt, Proc::MPI_Comm_connect, root, (comm, newcomm), find) }
+}
+
+pub unsafe extern "C" fn MPI_Comm_join(fd: c_int, intercomm: *mut VirtComm) -> c_int {
+    let rt = runtime();
+    let find = || match port_of_socket(fd) {
+        Ok(port) => join_by(rt, port),
+        Err(rc) => Ok(Err(rc)),
+    };
+    let own = comm::self_handle(rt);
+    // SAFETY: the program's arguments are handed on.
+    unsafe { construct(rt, Proc::MPI_Comm_join, 0, (own, intercomm), find) }
 }
