@@ -7,8 +7,8 @@ Jobs without and with the layer alternate; what is printed are medians over the
 repetitions, and ratios of figures from the same repetition, so that a machine
 that is slow at times slows both sides. `best` is the ratio of the best figures
 of both sides: nearer to what an idle machine would show. Nothing here passes or
-fails; the aims stand beside the figures. Sections: calls, turns, pause, threads,
-recovery, start, idle. Called by `make bench`, which puts MPI on the PATH.
+fails; the aims stand beside the figures. Sections: calls, remote, turns, pause,
+threads, recovery, start, idle. Called by `make bench`, which puts MPI on the PATH.
 """
 
 import os
@@ -47,31 +47,57 @@ LOCAL = ("comm_rank", "type_size", "initialized")
 LOCAL_AIM_NS = 5
 
 
-def calls(bench, arguments):
+# The same of `remote`. Rates are those whose aim is below 1.
+ON_WINDOWS = {f"{operation}_{where}".rstrip("_"): (f"{size} {operation.capitalize()} and flush, memory of {whose}", aim)
+              for whose, place in (("the program", ""), ("MPI_Win_allocate", "allocated"))
+              for operation in ("put", "get", "accumulate")
+              for size, where, aim in (("8-byte", place, 1.05), ("1 MiB", f"{place}_large".lstrip("_"), 0.95))}
+REMOTE = ON_WINDOWS | {
+    "fence": ("8-byte Puts both ways and fence", 1.05),
+    "post_start": ("8-byte Puts both ways, post, start, complete, wait", 1.05),
+    "file_write": ("1 MiB File_write_at by each", 0.95),
+    "file_read": ("1 MiB File_read_at by each", 0.95),
+    "file_write_all": ("1 MiB File_write_at_all by each", 0.95),
+    "file_read_all": ("1 MiB File_read_at_all by each", 0.95),
+}
+
+
+def both_sides(bench, arguments, program, rounds):
+    """Figures of `program` without and with the layer, by repetition, as a function of their name."""
     sides = {False: [], True: []}
     for _ in range(arguments.repetitions):
         for layer in sides:
-            printed = bench.run("calls", 100, layer=layer, **({"INTERVAL": "10s"} if layer else {}))
+            printed = bench.run(program, rounds, layer=layer, **({"INTERVAL": "10s"} if layer else {}))
             sides[layer].append({name: float(value) for name, value in printed})
-    table = Table("Calls, on two ranks", "what", "without", "with", "ratio", "best", "aim")
+    return lambda name: ([run[name] for run in sides[layer]] for layer in (False, True))
 
-    def both(name):
-        return ([run[name] for run in sides[layer]] for layer in (False, True))
 
-    for name, (title, aim) in MESSAGES.items():
+def compare(table, both, rows):
+    for name, (title, aim) in rows.items():
         without, with_layer = both(name)
         ratio = median(b / a for a, b in zip(without, with_layer))
-        rate = name.endswith("bandwidth")
+        rate = aim is not None and aim < 1
         best = max(with_layer) / max(without) if rate else min(with_layer) / min(without)
         show = (lambda value: f"{value / MIB / 1024:.2f} GiB/s") if rate else duration
         table.row(title, show(median(without)), show(median(with_layer)), f"{ratio:.3f}", f"{best:.3f}",
                   verdict(ratio, aim, not rate) if aim else "")
+
+
+def calls(bench, arguments):
+    both = both_sides(bench, arguments, "calls", 100)
+    table = Table("Calls, on two ranks", "what", "without", "with", "ratio", "best", "aim")
+    compare(table, both, MESSAGES)
     for name in LOCAL:
         without, with_layer = both(name)
         more = median(b - a for a, b in zip(without, with_layer))
         title = f"MPI_{name.capitalize()}"
         table.row(title, duration(median(without)), duration(median(with_layer)), f"{more * 1e9:+.1f} ns",
                   f"{(min(with_layer) - min(without)) * 1e9:+.1f} ns", verdict(more * 1e9, LOCAL_AIM_NS))
+
+
+def remote(bench, arguments):
+    table = Table("Windows and files, on two ranks", "what", "without", "with", "ratio", "best", "aim")
+    compare(table, both_sides(bench, arguments, "remote", 20), REMOTE)
 
 
 # By whom MPI is called, and how much more that may cost than in a program that has not asked for it.
@@ -301,7 +327,7 @@ def idle(bench, arguments):
     table.row("an idle spare's share of a core", "", f"{median(shares) * 100:.2f} %", "")
 
 
-SECTIONS = {"calls": calls, "turns": turns, "pause": pause, "threads": threads, "recovery": recovery, "start": start, "idle": idle}
+SECTIONS = {"calls": calls, "remote": remote, "turns": turns, "pause": pause, "threads": threads, "recovery": recovery, "start": start, "idle": idle}
 
 if __name__ == "__main__":
     main("Measures what understudy costs.", SECTIONS, needed="calls")

@@ -3,22 +3,17 @@
  *
  *   mpirun -n 2 calls [ROUNDS [FIGURE...]]
  *
- * Rank 0 prints one line for each figure, `name value`, the best of ROUNDS
- * rounds, which are so short that some of them are not disturbed by others on
- * the machine. A figure is seconds for one message, exchange, collective or
- * call, or bytes per second. Those whose names begin with `self_` are of
- * messages to oneself, in processor time: no waiting, only the work.
+ * A figure is seconds for one message, exchange, collective or call, or bytes
+ * per second. Those whose names begin with `self_` are of messages to oneself,
+ * in processor time: no waiting, only the work.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <mpi.h>
+#include "figures.h"
 
 enum { TAG = 1, SMALL = 8, LARGE = 1 << 20, WINDOW = 8, RATE_WINDOW = 64, NEIGHBOURS = 26 };
-
-typedef double (*figure)(int rank);
 
 static char *buffer, *second;
 
@@ -295,22 +290,9 @@ static double type_size(int rank)
     return (MPI_Wtime() - start) / COUNT;
 }
 
-/* Whether the command line asks for this one, or for all. */
-static int is_wanted(const char *name, int argc, char **argv)
-{
-    int found = argc <= 2;
-    for (int i = 2; i < argc; i++)
-        found |= strcmp(argv[i], name) == 0;
-    return found;
-}
-
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        figure run;
-        int is_rate;
-    } figures[] = {
+    static const figure figures[] = {
         {"latency", latency, 0},
         {"message", message, 0},
         {"exchange", exchange, 0},
@@ -331,33 +313,14 @@ int main(int argc, char **argv)
         {"initialized", initialized, 0},
         {"type_size", type_size, 0},
     };
-    int rounds = argc > 1 ? atoi(argv[1]) : 100;
-    int rank, size;
 
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (size != 2 || rounds < 1) {
-        fprintf(stderr, "calls: needs two ranks, and at least one round\n");
-        MPI_Abort(MPI_COMM_WORLD, 2);
-    }
     buffer = malloc((size_t)WINDOW * LARGE);
     if (buffer == NULL)
         MPI_Abort(MPI_COMM_WORLD, 1);
     memset(buffer, 0, (size_t)WINDOW * LARGE);
     second = buffer + (size_t)WINDOW / 2 * LARGE;
-    for (size_t f = 0; f < sizeof figures / sizeof figures[0]; f++) {
-        if (!is_wanted(figures[f].name, argc, argv))
-            continue;
-        double best = figures[f].run(rank);
-        for (int r = 1; r < rounds; r++) {
-            double figure = figures[f].run(rank);
-            if (figures[f].is_rate ? figure > best : figure < best)
-                best = figure;
-        }
-        if (rank == 0)
-            printf("%s %.6e\n", figures[f].name, best);
-    }
+    print_figures(figures, sizeof figures / sizeof figures[0], argc, argv);
     free(buffer);
     MPI_Finalize();
     return 0;
