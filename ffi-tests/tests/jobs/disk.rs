@@ -15,12 +15,12 @@ const WORKERS: u32 = 4;
 const REFUSED: i32 = 78;
 
 /// With so many checkpoints, on a machine of any speed, that some are on disk long before the end.
-fn job(case: &Case) -> Job {
+pub fn job(case: &Case) -> Job {
     let interval = if case.name == "cg" { "8calls" } else { "60calls" };
     case.job().disk().interval(interval).limit(Duration::from_secs(30))
 }
 
-fn restarted(case: &Case) -> Job {
+pub fn restarted(case: &Case) -> Job {
     job(case).env("UNDERSTUDY_RESTART", "1")
 }
 
@@ -30,7 +30,7 @@ const fn on_disk(epoch: u64) -> Trigger {
 }
 
 /// All ranks killed at once, when some epochs are on disk.
-fn killed(job: Job, epoch: u64) -> Outcome {
+pub fn killed(job: Job, epoch: u64) -> Outcome {
     let outcome = job.killed_as_a_whole(on_disk(epoch), Scope::Job).run();
     assert_killed(&outcome);
     outcome
@@ -80,7 +80,7 @@ fn joined(before: &[u8], next: &Outcome) -> Vec<u8> {
 
 /// The restarted job has come to its end, and all is as if nobody had been killed.
 #[track_caller]
-fn assert_as_undisturbed(case: &Case, before: &[u8], mut last: Outcome) {
+pub fn assert_as_undisturbed(case: &Case, before: &[u8], mut last: Outcome) {
     last.assert_success();
     last.stdout = joined(before, &last);
     last.assert_like(&native(case.job()), case.files);

@@ -1,5 +1,6 @@
 //! Ranks on several hosts, which namespaces stand for: the same bytes undisturbed and whoever dies, and nothing is left on any host.
 
+use crate::disk;
 use ffi_tests::daemon::{self, spares_chosen};
 use ffi_tests::hosts::Hosts;
 use ffi_tests::programs::{self, Case};
@@ -363,4 +364,25 @@ fn workers_that_share_memory_are_replaced_on_their_host() {
         outcome.assert_taken_over(&[1, 0]);
         outcome.assert_nothing_left();
     }
+}
+
+/// Put and Get of those who are on one host are loads and stores, those of others messages.
+#[test]
+fn workers_with_a_window_may_part() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let windows = || Job::new(place::test_program("windows"), &["60", "8"]);
+    let case = Case {
+        name: "windows",
+        make: windows,
+        files: &[],
+        ..programs::heat2d()
+    };
+    let mut first = disk::killed(disk::job(&case).interval("7calls"), 3);
+    let last = disk::restarted(&case)
+        .interval("7calls")
+        .hosts(&[2, 3])
+        .run_after(&mut first);
+    disk::assert_as_undisturbed(&case, &first.stdout, last);
 }

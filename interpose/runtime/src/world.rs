@@ -116,6 +116,11 @@ pub fn own_comm(rt: &Runtime) -> RealComm {
     with(rt, |world| world.own)
 }
 
+/// Whether all processes that have been in a generation are on one node.
+pub fn is_on_one_node(rt: &Runtime) -> bool {
+    with(rt, |world| world.nodes.windows(2).all(|two| two[0] == two[1]))
+}
+
 /// The worker that this process plays, which is no newcomer.
 pub fn worker(rt: &Runtime) -> Worker {
     match with(rt, |world| world.part) {

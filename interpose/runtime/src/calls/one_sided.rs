@@ -1,4 +1,6 @@
-//! Operations on windows with requests (MPI 4.1, 12.3.5).
+//! Operations on windows (MPI 4.1, 12.3): Put and Get where this process has the target's memory mapped, and those with requests.
+//!
+//! Others are generated, as they only need their handles translated.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
 use crate::attempt;
@@ -6,11 +8,12 @@ use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_WIN, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtOp, VirtRequest, VirtWin, real_datatype, real_op, real_win};
-use crate::objects::window;
+use crate::objects::{datatype, window};
 use crate::raise::{finish_win, raise};
 use crate::recovery::Runtime;
 use crate::requests::{self, Kind, State};
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{Ordering, fence};
 use understudy_mpi::real_types::RealRequest;
 
 /// Starts an operation and puts its request on record. Where no cut is taken before it has ended, it need not be made again.
@@ -37,6 +40,116 @@ unsafe fn start(
         unsafe { request.write(requests::add(rt, comm, Kind::OneSided, State::Active, new)) };
     }
     finish_win(rt, procedure, rc, win)
+}
+
+/// Bytes of elements that lie in memory without gaps.
+fn bytes_of(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<u64> {
+    if !datatype::is_predefined(rt, datatype) {
+        return None;
+    }
+    let (mut size, mut bound, mut extent) = (0, 0, 0);
+    let real = real_datatype(rt, datatype);
+    // SAFETY: local queries of a datatype.
+    let codes = unsafe {
+        [
+            real::PMPI_Type_size(real, &mut size),
+            real::PMPI_Type_get_extent(real, &mut bound, &mut extent),
+        ]
+    };
+    let is_plain = codes == [SUCCESS; 2] && extent == size as isize;
+    is_plain
+        .then(|| Some(u64::try_from(count).ok()? * size as u64))
+        .flatten()
+}
+
+/// Where the memory of a target is for a load or store by this process itself, and its bytes. The library is asked for all else:
+/// datatypes that the program has made, targets elsewhere, and what is an error.
+fn mapped(
+    rt: &Runtime,
+    win: VirtWin,
+    (rank, disp): (c_int, isize),
+    here: (c_int, VirtDatatype),
+    there: (c_int, VirtDatatype),
+) -> Option<(*mut u8, usize)> {
+    let window = window::get(rt, win).filter(|window| window.region.is_mapped())?;
+    let bytes = bytes_of(rt, here.0, here.1)?;
+    if here != there && bytes_of(rt, there.0, there.1)? != bytes {
+        return None;
+    }
+    let at = window.open_memory(rt, rank, disp, bytes)?;
+    Some((at as *mut u8, bytes as usize))
+}
+
+pub unsafe extern "C" fn MPI_Put(
+    origin_addr: *const c_void,
+    origin_count: c_int,
+    origin_datatype: VirtDatatype,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: c_int,
+    target_datatype: VirtDatatype,
+    win: VirtWin,
+) -> c_int {
+    let rt = runtime();
+    let (here, there) = ((origin_count, origin_datatype), (target_count, target_datatype));
+    if let Some((to, bytes)) = mapped(rt, win, (target_rank, target_disp), here, there) {
+        // SAFETY: the program's buffer; memory of the window, inside of it.
+        unsafe { to.copy_from(origin_addr.cast(), bytes) };
+        fence(Ordering::Release);
+        return SUCCESS;
+    }
+    let (from, to) = (real_datatype(rt, origin_datatype), real_datatype(rt, target_datatype));
+    // SAFETY: the program's arguments are handed on.
+    let rc = attempt!(rt, unsafe {
+        let win = real_win(rt, win);
+        real::PMPI_Put(
+            origin_addr,
+            origin_count,
+            from,
+            target_rank,
+            target_disp,
+            target_count,
+            to,
+            win,
+        )
+    });
+    finish_win(rt, Proc::MPI_Put, rc, win)
+}
+
+pub unsafe extern "C" fn MPI_Get(
+    origin_addr: *mut c_void,
+    origin_count: c_int,
+    origin_datatype: VirtDatatype,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: c_int,
+    target_datatype: VirtDatatype,
+    win: VirtWin,
+) -> c_int {
+    let rt = runtime();
+    let (here, there) = ((origin_count, origin_datatype), (target_count, target_datatype));
+    if let Some((from, bytes)) = mapped(rt, win, (target_rank, target_disp), here, there) {
+        fence(Ordering::Acquire);
+        // SAFETY: the program's buffer; memory of the window, inside of it.
+        unsafe { origin_addr.cast::<u8>().copy_from(from, bytes) };
+        return SUCCESS;
+    }
+    let (to, from) = (real_datatype(rt, origin_datatype), real_datatype(rt, target_datatype));
+    // SAFETY: the program's arguments are handed on.
+    let rc = attempt!(rt, unsafe {
+        let win = real_win(rt, win);
+        real::PMPI_Get(
+            origin_addr,
+            origin_count,
+            to,
+            target_rank,
+            target_disp,
+            target_count,
+            from,
+            win,
+        )
+    });
+    finish_win(rt, Proc::MPI_Get, rc, win)
 }
 
 pub unsafe extern "C" fn MPI_Rput(

@@ -1,6 +1,6 @@
 //! Windows (MPI 4.1, 12.2): their making and end, and what is asked about them.
 //!
-//! Operations on them (12.3) are generated, as they only need their handles translated.
+//! Operations on them (12.3) are in `one_sided`, or generated, as most only need their handles translated.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::{outcome, put_text};
@@ -38,17 +38,16 @@ fn free(block: u64) {
     unsafe { call_user(user_symbol("free") as *const c_void, block, 0, 0, 0, 0) };
 }
 
-/// A window without memory, or with so many bytes of its own.
-fn blank(rt: &Runtime, comm: VirtComm, flavor: Flavor, bytes: Option<isize>) -> Window {
-    let block = bytes.map_or(0, |bytes| zeros(bytes.max(0) as u64 + ALIGNMENT));
+/// A window without memory.
+fn blank(rt: &Runtime, comm: VirtComm, flavor: Flavor) -> Window {
     Window {
         comm: comm::index(rt, comm).unwrap_or(comm::SELF),
         flavor,
-        base: block.next_multiple_of(ALIGNMENT),
+        base: 0,
         size: 0,
         disp_unit: 1,
         cells: zeros(size_of::<Cells>() as u64),
-        block,
+        block: 0,
         region: Region::default(),
         attached: Vec::new(),
         info: Vec::new(),
@@ -70,12 +69,11 @@ fn give_back(rt: &Runtime, window: &Window) {
     free(window.block);
 }
 
-/// Makes a window with a communicator of its own; `bytes` of memory, if the program has none for it. `constructor` fills in the rest.
+/// Makes a window with a communicator of its own. `constructor` fills in the rest.
 fn make(
     rt: &Runtime,
     comm: VirtComm,
     flavor: Flavor,
-    bytes: Option<isize>,
     info: VirtInfo,
     constructor: impl FnOnce(&mut Window, RealComm, RealInfo, &mut RealWin) -> c_int,
 ) -> Result<Result<VirtWin, c_int>, Rewound> {
@@ -95,11 +93,10 @@ fn make(
     };
     traffic::forget_recent(rt);
     let own = create::register(rt, own, comm);
-    let mut window = blank(rt, own, flavor, bytes);
+    let mut window = blank(rt, own, flavor);
     window.no_locks = hints.no_locks.take();
-    let is_there = window.cells != 0 && (bytes.is_none() || window.block != 0);
     let mut new = RealWin(std::ptr::null_mut());
-    let rc = match gather::all_say(real_comm(rt, own), is_there) {
+    let rc = match gather::all_say(real_comm(rt, own), window.cells != 0) {
         Ok(true) => constructor(&mut window, real_comm(rt, own), hints.real, &mut new),
         Ok(false) => ERR_NO_MEM,
         Err(error) => error.code(),
@@ -153,7 +150,7 @@ pub unsafe extern "C" fn MPI_Win_create(
         Proc::MPI_Win_create,
         comm,
         win,
-        make(rt, comm, Flavor::Create, None, info, |window, own, hints, new| {
+        make(rt, comm, Flavor::Create, info, |window, own, hints, new| {
             (window.base, window.size, window.disp_unit) = (base as u64, size as i64, disp_unit);
             // SAFETY: the program's memory; the real library checks the rest.
             unsafe { real::PMPI_Win_create(base, size, disp_unit, hints, own, new) }
@@ -162,7 +159,32 @@ pub unsafe extern "C" fn MPI_Win_create(
     SUCCESS
 }
 
-/// The memory is the program's, as that of `MPI_Alloc_mem`.
+/// Memory for a window of `MPI_Win_allocate`: shared by the members, or the program's, as that of `MPI_Alloc_mem`. Collective.
+fn allocate(rt: &Runtime, window: &mut Window, own: RealComm) -> Result<(), c_int> {
+    let segment = Segment {
+        size: window.size,
+        disp_unit: window.disp_unit,
+        is_apart: true,
+    };
+    match shared::allocate_if_plenty(rt, window.comm, own, segment) {
+        Ok(Some(region)) => {
+            let rank = own.rank().map_err(|error| error.code())?;
+            window.base = region.segment(rank.0 as usize).map_or(0, |(at, _)| at);
+            window.region = region;
+            return Ok(());
+        }
+        Ok(None) | Err(ERR_NO_MEM) => {}
+        Err(rc) => return Err(rc),
+    }
+    window.block = zeros(window.size.max(0) as u64 + ALIGNMENT);
+    window.base = window.block.next_multiple_of(ALIGNMENT);
+    match gather::all_say(own, window.block != 0) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(ERR_NO_MEM),
+        Err(error) => Err(error.code()),
+    }
+}
+
 pub unsafe extern "C" fn MPI_Win_allocate(
     size: isize,
     disp_unit: c_int,
@@ -177,22 +199,18 @@ pub unsafe extern "C" fn MPI_Win_allocate(
         Proc::MPI_Win_allocate,
         comm,
         win,
-        make(
-            rt,
-            comm,
-            Flavor::Allocate,
-            Some(size),
-            info,
-            |window, own, hints, new| {
-                (window.size, window.disp_unit) = (size as i64, disp_unit);
-                let base = window.base as *mut c_void;
-                // SAFETY: so many bytes of the program's memory; its place for the address.
-                unsafe {
-                    baseptr.cast::<*mut c_void>().write_unaligned(base);
-                    real::PMPI_Win_create(base, size, disp_unit, hints, own, new)
-                }
+        make(rt, comm, Flavor::Allocate, info, |window, own, hints, new| {
+            (window.size, window.disp_unit) = (size as i64, disp_unit);
+            if let Err(rc) = allocate(rt, window, own) {
+                return rc;
             }
-        )
+            let base = window.base as *mut c_void;
+            // SAFETY: so many bytes of the program's memory; its place for the address.
+            unsafe {
+                baseptr.cast::<*mut c_void>().write_unaligned(base);
+                real::PMPI_Win_create(base, size, disp_unit, hints, own, new)
+            }
+        })
     );
     SUCCESS
 }
@@ -219,7 +237,7 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
         Proc::MPI_Win_allocate_shared,
         comm,
         win,
-        make(rt, comm, Flavor::Shared, None, info, |window, own, hints, new| {
+        make(rt, comm, Flavor::Shared, info, |window, own, hints, new| {
             (window.size, window.disp_unit) = (size as i64, disp_unit);
             match shared::allocate(rt, window.comm, own, segment) {
                 Ok(region) => window.region = region,
@@ -245,7 +263,7 @@ pub unsafe extern "C" fn MPI_Win_create_dynamic(info: VirtInfo, comm: VirtComm, 
         Proc::MPI_Win_create_dynamic,
         comm,
         win,
-        make(rt, comm, Flavor::Dynamic, None, info, |_, own, hints, new| {
+        make(rt, comm, Flavor::Dynamic, info, |_, own, hints, new| {
             // SAFETY: the real library checks its arguments.
             unsafe { real::PMPI_Win_create_dynamic(hints, own, new) }
         })

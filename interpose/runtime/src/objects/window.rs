@@ -1,8 +1,8 @@
 //! Windows (MPI 4.1, chapter 12): recipes, and which epochs are open.
 //!
 //! Each window has a communicator of its own in the table, which the program does not know: that tells the members, is made
-//! again like any other, and its `uid` says in which order windows are made again. The memory of MPI_Win_allocate is the
-//! program's, so it is in the image.
+//! again like any other, and its `uid` says in which order windows are made again. Memory that members share is the layer's; all
+//! other is the program's.
 #![allow(unsafe_code)]
 
 mod epochs;
@@ -62,9 +62,9 @@ pub struct Window {
     pub disp_unit: i32,
     /// Address of [`Cells`] on the user side, which malloc(3) has given.
     pub cells: u64,
-    /// What malloc(3) has given for the memory of MPI_Win_allocate; or 0.
+    /// What malloc(3) has given for the memory of MPI_Win_allocate, if that is not shared; or 0.
     pub block: u64,
-    /// The memory of MPI_Win_allocate_shared.
+    /// Memory that the members share.
     pub region: Region,
     /// Memory that is attached to a dynamic window: address and bytes, in the order of attaching.
     pub attached: Vec<(u64, i64)>,
@@ -95,6 +95,20 @@ pub struct Cells {
 pub fn null_handle(rt: &Runtime) -> VirtWin {
     static NULL: Predefined = Predefined::new("ompi_mpi_win_null");
     VirtWin(NULL.get(rt))
+}
+
+impl Window {
+    /// Where `bytes` of a member's part begin at this displacement, if this process shares them and an epoch is open in which it may load
+    /// and store there.
+    pub fn open_memory(&self, rt: &Runtime, rank: c_int, disp: isize, bytes: u64) -> Option<u64> {
+        let member = usize::try_from(rank).ok()?;
+        let (base, segment) = self.region.segment(member)?;
+        let at = u64::try_from(disp)
+            .ok()?
+            .checked_mul(u64::try_from(segment.disp_unit).ok()?)?;
+        let is_inside = at.checked_add(bytes)? <= u64::try_from(segment.size).ok()?;
+        (is_inside && self.epochs.admit(rank) && self.region.reaches(rt, member)).then_some(base + at)
+    }
 }
 
 /// The program's handle of the window with this index.

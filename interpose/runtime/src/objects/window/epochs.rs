@@ -37,6 +37,12 @@ impl Epochs {
         self.targets.is_some() || self.origins.is_some()
     }
 
+    /// Whether this process may access a member's part.
+    pub fn admit(&self, rank: c_int) -> bool {
+        let is_target = || self.targets.as_ref().is_some_and(|targets| targets.contains(&rank));
+        self.is_fenced || self.all.is_some() || self.locks.contains_key(&rank) || is_target()
+    }
+
     /// Whether an epoch is open that excludes one between fences.
     fn is_held(&self) -> bool {
         self.all.is_some() || !self.locks.is_empty() || self.are_general()

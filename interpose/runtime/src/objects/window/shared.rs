@@ -1,10 +1,12 @@
-//! Memory of MPI_Win_allocate_shared (MPI 4.1, 12.2.3): segments of all members, at addresses of each process's own.
+//! Memory of MPI_Win_allocate_shared and, on one node, of MPI_Win_allocate (MPI 4.1, 12.2): segments of all members, at addresses of each
+//! process's own.
 //!
 //! The library has no part in it: a survivor's mapping must last longer than a generation of MPI, and its addresses must not change. Each
 //! page is in the image of one member ([`Part`]). Nobody writes while another one captures its part or puts that back: all stand
 //! still at a cut until all members have captured, and restore only when all are in the recovery.
 #![allow(unsafe_code)]
 
+use super::{Flavor, Window};
 use crate::errors::ERR_NO_MEM;
 use crate::image::PAGE_SIZE;
 use crate::image::shared::{self, Part};
@@ -23,6 +25,8 @@ use understudy_numbers::{ProcessNumber, Worker};
 /// `MPI_ERR_RMA_SHARED`
 const ERR_RMA_SHARED: c_int = 71;
 const PAGE: u64 = PAGE_SIZE as u64;
+/// One part in so many of the memory that is left for files may become a window's that needs none.
+const SHARE: u64 = 4;
 
 /// What a member has asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -87,6 +91,20 @@ impl Region {
             .map(part)
             .zip(bounds)
             .filter(|(_, bytes)| !bytes.is_empty())
+    }
+
+    /// Whether the members have it.
+    pub fn is_mapped(&self) -> bool {
+        !self.owners.is_empty()
+    }
+
+    /// Whether this process and that member are on one node: then both have the same file mapped.
+    pub fn reaches(&self, rt: &Runtime, member: usize) -> bool {
+        let world = world::get(rt);
+        let node = |owner: Worker| world.nodes[world.players[owner.index()].index()];
+        self.owners
+            .get(member)
+            .is_some_and(|&owner| node(owner) == node(world::worker(rt)))
     }
 
     fn own_part(&self) -> Option<(Part, Range<u64>)> {
@@ -154,7 +172,7 @@ impl Region {
     /// # Errors
     /// That of a real procedure.
     pub fn release(&self, real: RealComm) -> mpi::Result<()> {
-        if self.owners.is_empty() {
+        if !self.is_mapped() {
             return Ok(());
         }
         self.unmap();
@@ -165,6 +183,31 @@ impl Region {
         }
         Ok(())
     }
+}
+
+/// Whether a window of so many bytes takes but a small part of the memory for files.
+fn is_plenty(bytes: u64) -> bool {
+    // SAFETY: statvfs(3) of a path, into a place of this frame.
+    unsafe {
+        let mut found: libc::statvfs = std::mem::zeroed();
+        let path = std::ffi::CString::new(MEMORY).unwrap_or_default();
+        libc::statvfs(path.as_ptr(), &mut found) == 0 && found.f_bavail.saturating_mul(found.f_frsize) / SHARE >= bytes
+    }
+}
+
+/// The memory of a window of `MPI_Win_allocate`, if members can share it as well as not: they are on one node, and there is plenty.
+/// Collective over its members.
+///
+/// # Errors
+/// `MPI_ERR_NO_MEM`, or that of a real procedure.
+pub fn allocate_if_plenty(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Result<Option<Region>, c_int> {
+    let code = |error: mpi::Error| error.code();
+    let sizes = gather::everybodys(real, &segment.size).map_err(code)?;
+    let bytes = sizes.iter().map(|&size| size.max(0) as u64).sum();
+    if gather::all_say(real, world::is_on_one_node(rt) && is_plenty(bytes)).map_err(code)? {
+        return allocate(rt, own, real, segment).map(Some);
+    }
+    Ok(None)
 }
 
 /// The memory of a window, whose communicator has `real` and the index `own`. Collective over its members.
@@ -196,7 +239,7 @@ pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Res
     }
     for error in [made, mapped].into_iter().filter_map(Result::err) {
         log::warn!(
-            "{} bytes of memory for MPI_Win_allocate_shared cannot be had: {error}; it lies in {MEMORY}, which may be too small (mount -o remount,size=…)",
+            "{} bytes of memory that is shared by a window cannot be had: {error}; it lies in {MEMORY}, which may be too small (mount -o remount,size=…)",
             region.length()
         );
     }
@@ -211,15 +254,17 @@ pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Res
 )]
 pub struct Apart;
 
-/// Whether workers that share memory are on one node each time, where these processes play them.
+/// Whether workers that have asked for shared memory are on one node each time, where these processes play them. Those of other windows
+/// may part: who is not reached ([`Region::reaches`]) is reached by the library.
 ///
 /// # Errors
 /// If not.
 pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), Apart> {
     let all = objects(rt);
-    let mut regions = all.windows.iter().map(|(_, window)| &window.region);
-    regions
-        .all(|region| region.is_on_one_node(rt, players))
+    let shared = |window: &Window| window.flavor == Flavor::Shared;
+    let mut windows = all.windows.iter().map(|(_, window)| window);
+    windows
+        .all(|window| !shared(window) || window.region.is_on_one_node(rt, players))
         .then_some(())
         .ok_or(Apart)
 }
