@@ -188,7 +188,7 @@ bench-journal: build ## print how long journals are, how fast they are replayed,
 	@$(IN_ENV) $(MAKE) -s -C c-examples OUT='$(CURDIR)/build/examples'
 	@$(IN_ENV) python3 c-examples/bench/journal.py
 
-bench-scaling: build ## print how memory, checkpoints and recoveries change with the number of workers (15 minutes)
+bench-scaling: build ## print how memory, checkpoints and recoveries change with the number of workers (4 minutes)
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
 	@$(IN_ENV) python3 c-examples/bench/scaling.py
 
