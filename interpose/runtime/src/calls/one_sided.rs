@@ -80,140 +80,65 @@ fn mapped(
     Some((at as *mut u8, bytes as usize))
 }
 
-pub unsafe extern "C" fn MPI_Put(
-    origin_addr: *const c_void,
-    origin_count: c_int,
-    origin_datatype: VirtDatatype,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: c_int,
-    target_datatype: VirtDatatype,
-    win: VirtWin,
-) -> c_int {
-    let rt = runtime();
-    let (here, there) = ((origin_count, origin_datatype), (target_count, target_datatype));
-    if let Some((to, bytes)) = mapped(rt, win, (target_rank, target_disp), here, there) {
-        // SAFETY: the program's buffer; memory of the window, inside of it.
-        unsafe { to.copy_from(origin_addr.cast(), bytes) };
-        fence(Ordering::Release);
-        return SUCCESS;
-    }
-    let (from, to) = (real_datatype(rt, origin_datatype), real_datatype(rt, target_datatype));
-    // SAFETY: the program's arguments are handed on.
-    let rc = attempt!(rt, unsafe {
-        let win = real_win(rt, win);
-        real::PMPI_Put(
-            origin_addr,
-            origin_count,
-            from,
-            target_rank,
-            target_disp,
-            target_count,
-            to,
-            win,
-        )
-    });
-    finish_win(rt, Proc::MPI_Put, rc, win)
+/// # Safety
+/// The program's buffer; memory of the window, inside of it.
+unsafe fn store(origin: *const c_void, target: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { target.copy_from(origin.cast(), bytes) };
+    fence(Ordering::Release);
 }
 
-pub unsafe extern "C" fn MPI_Get(
-    origin_addr: *mut c_void,
-    origin_count: c_int,
-    origin_datatype: VirtDatatype,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: c_int,
-    target_datatype: VirtDatatype,
-    win: VirtWin,
-) -> c_int {
-    let rt = runtime();
-    let (here, there) = ((origin_count, origin_datatype), (target_count, target_datatype));
-    if let Some((from, bytes)) = mapped(rt, win, (target_rank, target_disp), here, there) {
-        fence(Ordering::Acquire);
-        // SAFETY: the program's buffer; memory of the window, inside of it.
-        unsafe { origin_addr.cast::<u8>().copy_from(from, bytes) };
-        return SUCCESS;
-    }
-    let (to, from) = (real_datatype(rt, origin_datatype), real_datatype(rt, target_datatype));
-    // SAFETY: the program's arguments are handed on.
-    let rc = attempt!(rt, unsafe {
-        let win = real_win(rt, win);
-        real::PMPI_Get(
-            origin_addr,
-            origin_count,
-            to,
-            target_rank,
-            target_disp,
-            target_count,
-            from,
-            win,
-        )
-    });
-    finish_win(rt, Proc::MPI_Get, rc, win)
+/// # Safety
+/// As of [`store`].
+unsafe fn load(origin: *mut c_void, target: *mut u8, bytes: usize) {
+    fence(Ordering::Acquire);
+    // SAFETY: the caller's promise.
+    unsafe { origin.cast::<u8>().copy_from(target, bytes) };
 }
 
-pub unsafe extern "C" fn MPI_Rput(
-    origin_addr: *const c_void,
-    origin_count: c_int,
-    origin_datatype: VirtDatatype,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: c_int,
-    target_datatype: VirtDatatype,
-    win: VirtWin,
-    request: *mut VirtRequest,
-) -> c_int {
-    let rt = runtime();
-    let (from, to) = (real_datatype(rt, origin_datatype), real_datatype(rt, target_datatype));
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        start(rt, Proc::MPI_Rput, win, request, |new| {
-            let win = real_win(rt, win);
-            real::PMPI_Rput(
-                origin_addr,
-                origin_count,
-                from,
-                target_rank,
-                target_disp,
-                target_count,
-                to,
-                win,
-                new,
-            )
-        })
-    }
+macro_rules! transfers {
+    ($($name:ident, $real:ident, $rname:ident, $rreal:ident, $origin:ty, $copy:ident;)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`")]
+        pub unsafe extern "C" fn $name(
+            origin_addr: $origin, origin_count: c_int, origin_datatype: VirtDatatype, target_rank: c_int, target_disp: isize,
+            target_count: c_int, target_datatype: VirtDatatype, win: VirtWin,
+        ) -> c_int {
+            let rt = $crate::calls::runtime();
+            let (here, there) = ((origin_count, origin_datatype), (target_count, target_datatype));
+            if let Some((memory, bytes)) = mapped(rt, win, (target_rank, target_disp), here, there) {
+                // SAFETY: the program's buffer; memory of the window, inside of it.
+                unsafe { $copy(origin_addr, memory, bytes) };
+                return SUCCESS;
+            }
+            let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
+            // SAFETY: the program's arguments are handed on.
+            let rc = attempt!(rt, unsafe {
+                let win = real_win(rt, win);
+                real::$real(origin_addr, origin_count, here, target_rank, target_disp, target_count, there, win)
+            });
+            finish_win(rt, Proc::$name, rc, win)
+        }
+        #[doc = concat!("`", stringify!($rname), "`")]
+        pub unsafe extern "C" fn $rname(
+            origin_addr: $origin, origin_count: c_int, origin_datatype: VirtDatatype, target_rank: c_int, target_disp: isize,
+            target_count: c_int, target_datatype: VirtDatatype, win: VirtWin, request: *mut VirtRequest,
+        ) -> c_int {
+            let rt = $crate::calls::runtime();
+            let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
+            // SAFETY: the program's arguments are handed on.
+            unsafe {
+                start(rt, Proc::$rname, win, request, |new| {
+                    let win = real_win(rt, win);
+                    real::$rreal(origin_addr, origin_count, here, target_rank, target_disp, target_count, there, win, new)
+                })
+            }
+        }
+    )*};
 }
 
-pub unsafe extern "C" fn MPI_Rget(
-    origin_addr: *mut c_void,
-    origin_count: c_int,
-    origin_datatype: VirtDatatype,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: c_int,
-    target_datatype: VirtDatatype,
-    win: VirtWin,
-    request: *mut VirtRequest,
-) -> c_int {
-    let rt = runtime();
-    let (to, from) = (real_datatype(rt, origin_datatype), real_datatype(rt, target_datatype));
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        start(rt, Proc::MPI_Rget, win, request, |new| {
-            let win = real_win(rt, win);
-            real::PMPI_Rget(
-                origin_addr,
-                origin_count,
-                to,
-                target_rank,
-                target_disp,
-                target_count,
-                from,
-                win,
-                new,
-            )
-        })
-    }
+transfers! {
+    MPI_Put, PMPI_Put, MPI_Rput, PMPI_Rput, *const c_void, store;
+    MPI_Get, PMPI_Get, MPI_Rget, PMPI_Rget, *mut c_void, load;
 }
 
 pub unsafe extern "C" fn MPI_Raccumulate(

@@ -159,6 +159,14 @@ pub unsafe extern "C" fn MPI_Win_create(
     SUCCESS
 }
 
+/// The window has memory that its members share.
+fn share(window: &mut Window, own: RealComm, region: Region) -> Result<(), c_int> {
+    window.region = region;
+    let rank = own.rank().map_err(|error| error.code())?;
+    window.base = window.region.segment(rank.0 as usize).map_or(0, |(at, _)| at);
+    Ok(())
+}
+
 /// Memory for a window of `MPI_Win_allocate`: shared by the members, or the program's, as that of `MPI_Alloc_mem`. Collective.
 fn allocate(rt: &Runtime, window: &mut Window, own: RealComm) -> Result<(), c_int> {
     let segment = Segment {
@@ -167,12 +175,7 @@ fn allocate(rt: &Runtime, window: &mut Window, own: RealComm) -> Result<(), c_in
         is_apart: true,
     };
     match shared::allocate_if_plenty(rt, window.comm, own, segment) {
-        Ok(Some(region)) => {
-            let rank = own.rank().map_err(|error| error.code())?;
-            window.base = region.segment(rank.0 as usize).map_or(0, |(at, _)| at);
-            window.region = region;
-            return Ok(());
-        }
+        Ok(Some(region)) => return share(window, own, region),
         Ok(None) | Err(ERR_NO_MEM) => {}
         Err(rc) => return Err(rc),
     }
@@ -239,12 +242,10 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
         win,
         make(rt, comm, Flavor::Shared, info, |window, own, hints, new| {
             (window.size, window.disp_unit) = (size as i64, disp_unit);
-            match shared::allocate(rt, window.comm, own, segment) {
-                Ok(region) => window.region = region,
-                Err(rc) => return rc,
+            let region = shared::allocate(rt, window.comm, own, segment);
+            if let Err(rc) = region.and_then(|region| share(window, own, region)) {
+                return rc;
             }
-            let rank = comm::rank_and_size(rt, comm).map_or(0, |(rank, _)| rank as usize);
-            window.base = window.region.segment(rank).map_or(0, |(at, _)| at);
             // SAFETY: a communicator; the process's segment; the program's place for the address.
             unsafe {
                 let base = window.base as *mut c_void;

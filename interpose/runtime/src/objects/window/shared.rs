@@ -101,10 +101,11 @@ impl Region {
     /// Whether this process and that member are on one node: then both have the same file mapped.
     pub fn reaches(&self, rt: &Runtime, member: usize) -> bool {
         let world = world::get(rt);
-        let node = |owner: Worker| world.nodes[world.players[owner.index()].index()];
+        let node = |process: ProcessNumber| world.nodes[process.index()];
+        let player = |owner: &Worker| world.players[owner.index()];
         self.owners
             .get(member)
-            .is_some_and(|&owner| node(owner) == node(world::worker(rt)))
+            .is_some_and(|owner| node(player(owner)) == node(world.process))
     }
 
     fn own_part(&self) -> Option<(Part, Range<u64>)> {
