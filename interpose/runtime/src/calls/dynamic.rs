@@ -404,7 +404,8 @@ fn join_by(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
     };
     // Neither end leaves the call before the other one has come here: so the next call with this socket finds no old port.
     dynamic::get_mut(rt).close(port);
-    Ok(found.and_then(|other| change(rt, |_| {}).map(|()| other)))
+    let shown = change(rt, |_| {});
+    Ok(found.and_then(|other| shown.map(|()| other)))
 }
 
 /// The number of the port that both ends of a connected socket open.
