@@ -386,3 +386,27 @@ fn workers_with_a_window_may_part() {
         .run_after(&mut first);
     disk::assert_as_undisturbed(&case, &first.stdout, last);
 }
+
+/// The process manager knows that a restarted job has an epoch to go back to: workers of other hosts are taken out of their library,
+/// which has given up its connections to the dead.
+#[test]
+fn a_restarted_job_may_lose_a_worker() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let case = programs::heat2d();
+    let mut verdicts = Verdicts::default();
+    for worker in [0, 3] {
+        let fault = format!("kill rank={worker} at=call:100");
+        let mut first = disk::killed(disk::job(&case), 3);
+        let last = disk::restarted(&case)
+            .hosts(&[2, 3])
+            .fault(&fault)
+            .run_after(&mut first);
+        verdicts.judge(&fault, || {
+            last.assert_taken_over(&[worker]);
+            disk::assert_as_undisturbed(&case, &first.stdout, last);
+        });
+    }
+    verdicts.assert_all_good();
+}

@@ -7,7 +7,7 @@ use crate::arch::Rewound;
 use crate::ending::{fail, failed_in_init, undone};
 use crate::objects::{comm, window};
 use crate::recovery::Runtime;
-use crate::{arch, copies, disk, events, rendezvous, sys, user, world};
+use crate::{arch, copies, disk, events, rendezvous, renewal, sys, user, world};
 use ckptd::events::Kind;
 use ckptd::relay::RankStage;
 use std::time::Instant;
@@ -40,6 +40,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     if repost(rt).is_err() {
         failed_in_init(rt, mpi::Error::ABANDONED);
     }
+    renewal::is_running();
     rt.resumed_in_init.set(load::is_init(&loaded.frame));
     user::set_stage(RankStage::Running);
     arch::rewind(&loaded.frame);
