@@ -33,6 +33,7 @@ points! {
     "whole.begin": "the partner's copy is whole, of which no process knows yet, nor who inherits from this one";
     "commit.begin": "before this rank says that its partner's copy is whole";
     "commit.end": "the epoch counts in this rank";
+    "accumulate.half": "this rank holds the lock of a window's memory and accumulates there";
     "phase.begin": "the program sets up anew: the epoch that is about to be captured begins another journal";
     "phase.end": "the journal of the initialisation phase is complete; only its worker has it";
     "rehearse.begin": "a holder has a worker's journal, and nobody has begun to replay it";

@@ -73,6 +73,7 @@ programs! {
     the_tool_interface: "tools";
     one_sided_communication: "windows";
     windows_of_shared_memory: "commons";
+    accumulates: "accumulates";
     intercommunicators: "intercommunicators";
     communicators: "communicators";
     communicators_that_some_free_before_others: "parting";
@@ -88,6 +89,17 @@ programs! {
     timers_limits_and_the_signal_stack: "process";
     directories_and_devices: "descriptors";
     locks_that_know_their_owner: "locks";
+}
+
+/// A lock that a worker dies with is nobody's in the next generation.
+#[test]
+fn workers_may_die_in_the_middle_of_an_accumulate() {
+    let undisturbed = native(job("accumulates"));
+    let fault = "kill rank=1 at=accumulate.half epoch=3; kill rank=2 at=accumulate.half epoch=5";
+    let outcome = job("accumulates").fault(fault).spares(2).run();
+    outcome.assert_success();
+    outcome.assert_like(&undisturbed, &[]);
+    outcome.assert_replaced(&[1, 2]);
 }
 
 /// Survivors go back to before they had set handlers, and their timers go on until they are stopped.

@@ -66,7 +66,7 @@ fn persistent_collectives_generalized_requests_and_tools() {
 
 #[test]
 fn windows() {
-    conform(place::mpich_program, &["windows", "commons"]);
+    conform(place::mpich_program, &["windows", "commons", "accumulates"]);
 }
 
 #[test]

@@ -52,7 +52,8 @@ impl RealComm {
 
     /// `MPI_COMM_WORLD`
     pub fn world() -> RealComm {
-        RealComm(object(c"ompi_mpi_comm_world"))
+        static WORLD: OnceLock<RealComm> = OnceLock::new();
+        *WORLD.get_or_init(|| RealComm(object(c"ompi_mpi_comm_world")))
     }
 
     /// `MPI_COMM_SELF`

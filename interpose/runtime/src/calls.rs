@@ -3,6 +3,7 @@
 use crate::cell::Entered;
 use crate::recovery::Runtime;
 
+mod accumulate;
 mod arguments;
 mod attribute;
 mod collaboration;
@@ -35,6 +36,7 @@ mod tool;
 mod topology;
 mod window;
 
+pub use accumulate::*;
 pub use attribute::*;
 pub use collective::*;
 pub use combined::*;

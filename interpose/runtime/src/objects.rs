@@ -25,6 +25,7 @@ pub use slots::Slots;
 use std::cell::{Ref, RefMut};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_int;
+use std::rc::Rc;
 use understudy_mpi::call;
 
 runtime! {
@@ -54,6 +55,8 @@ runtime! {
         reverse: Field<Option<HashMap<usize, u32>>> = Field::new(None),
         /// By index of the file.
         files: Field<BTreeMap<u32, file::Here>> = Field::new(BTreeMap::new()),
+        /// By index of the window: how its memory is reached in this generation.
+        direct: Field<BTreeMap<u32, Rc<window::Direct>>> = Field::new(BTreeMap::new()),
         /// Real handles of the tool interface.
         tools: Field<tool::Reals> = Field::new(tool::Reals::START),
         /// Which function of ours calls which of the program's.

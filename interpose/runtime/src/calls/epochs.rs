@@ -20,6 +20,7 @@ use crate::raise::{finish_win, raise};
 use crate::recovery::Runtime;
 use crate::{attention, cut, recovery};
 use std::ffi::c_int;
+use std::sync::atomic::{Ordering, fence};
 
 /// `MPI_MODE_NOSUCCEED`
 const NO_SUCCEED: c_int = 16;
@@ -121,8 +122,16 @@ macro_rules! flushes {
         pub unsafe extern "C" fn $name($($rank: c_int,)? win: VirtWin) -> c_int {
             let rt = runtime();
             outcome!(cut::here(rt));
+            let rank: Option<c_int> = None $(.or(Some($rank)))?;
+            if window::is_flushed(rt, win, rank) {
+                fence(Ordering::SeqCst);
+                return SUCCESS;
+            }
             // SAFETY: the real library checks its arguments.
             let rc = attempt!(rt, unsafe { real::$real($($rank,)? real_win(rt, win)) });
+            if Proc::$name == Proc::MPI_Win_flush_all && rc == SUCCESS {
+                window::set_busy(rt, win, false);
+            }
             finish_win(rt, Proc::$name, rc, win)
         }
     )*};
@@ -133,7 +142,14 @@ flushes! {
     MPI_Win_flush_all, PMPI_Win_flush_all;
     MPI_Win_flush_local, PMPI_Win_flush_local, rank;
     MPI_Win_flush_local_all, PMPI_Win_flush_local_all;
-    MPI_Win_sync, PMPI_Win_sync;
+}
+
+pub unsafe extern "C" fn MPI_Win_sync(win: VirtWin) -> c_int {
+    let rt = runtime();
+    outcome!(cut::here(rt));
+    // SAFETY: the real library checks its arguments.
+    let rc = attempt!(rt, unsafe { real::PMPI_Win_sync(real_win(rt, win)) });
+    finish_win(rt, Proc::MPI_Win_sync, rc, win)
 }
 
 /// The ranks in the window's group of a group's members.

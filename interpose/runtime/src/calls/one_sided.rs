@@ -4,10 +4,9 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
 use crate::attempt;
-use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_WIN, SUCCESS};
 use crate::generated::{Proc, real};
-use crate::handles::{VirtDatatype, VirtOp, VirtRequest, VirtWin, real_datatype, real_op, real_win};
+use crate::handles::{VirtDatatype, VirtRequest, VirtWin, real_datatype, real_win};
 use crate::objects::{datatype, window};
 use crate::raise::{finish_win, raise};
 use crate::recovery::Runtime;
@@ -20,7 +19,7 @@ use understudy_mpi::real_types::RealRequest;
 ///
 /// # Safety
 /// The program's place for the request, or null.
-unsafe fn start(
+pub(super) unsafe fn start(
     rt: &Runtime,
     procedure: Proc,
     win: VirtWin,
@@ -33,6 +32,7 @@ unsafe fn start(
     if request.is_null() {
         return finish_win(rt, procedure, ERR_ARG, win);
     }
+    window::set_busy(rt, win, true);
     let mut new = RealRequest(std::ptr::null_mut());
     let rc = attempt!(rt, operation(&mut new));
     if rc == SUCCESS {
@@ -76,7 +76,7 @@ fn mapped(
     if here != there && bytes_of(rt, there.0, there.1)? != bytes {
         return None;
     }
-    let at = window.open_memory(rt, rank, disp, bytes)?;
+    let at = window.open_memory(rt, rank, disp, 0, bytes)?;
     Some((at as *mut u8, bytes as usize))
 }
 
@@ -110,6 +110,7 @@ macro_rules! transfers {
                 unsafe { $copy(origin_addr, memory, bytes) };
                 return SUCCESS;
             }
+            window::set_busy(rt, win, true);
             let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
             // SAFETY: the program's arguments are handed on.
             let rc = attempt!(rt, unsafe {
@@ -139,78 +140,4 @@ macro_rules! transfers {
 transfers! {
     MPI_Put, PMPI_Put, MPI_Rput, PMPI_Rput, *const c_void, store;
     MPI_Get, PMPI_Get, MPI_Rget, PMPI_Rget, *mut c_void, load;
-}
-
-pub unsafe extern "C" fn MPI_Raccumulate(
-    origin_addr: *const c_void,
-    origin_count: c_int,
-    origin_datatype: VirtDatatype,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: c_int,
-    target_datatype: VirtDatatype,
-    op: VirtOp,
-    win: VirtWin,
-    request: *mut VirtRequest,
-) -> c_int {
-    let rt = runtime();
-    let (from, to) = (real_datatype(rt, origin_datatype), real_datatype(rt, target_datatype));
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        start(rt, Proc::MPI_Raccumulate, win, request, |new| {
-            let (op, win) = (real_op(rt, op), real_win(rt, win));
-            real::PMPI_Raccumulate(
-                origin_addr,
-                origin_count,
-                from,
-                target_rank,
-                target_disp,
-                target_count,
-                to,
-                op,
-                win,
-                new,
-            )
-        })
-    }
-}
-
-pub unsafe extern "C" fn MPI_Rget_accumulate(
-    origin_addr: *const c_void,
-    origin_count: c_int,
-    origin_datatype: VirtDatatype,
-    result_addr: *mut c_void,
-    result_count: c_int,
-    result_datatype: VirtDatatype,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: c_int,
-    target_datatype: VirtDatatype,
-    op: VirtOp,
-    win: VirtWin,
-    request: *mut VirtRequest,
-) -> c_int {
-    let rt = runtime();
-    let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        start(rt, Proc::MPI_Rget_accumulate, win, request, |new| {
-            let (op, win) = (real_op(rt, op), real_win(rt, win));
-            real::PMPI_Rget_accumulate(
-                origin_addr,
-                origin_count,
-                from,
-                result_addr,
-                result_count,
-                result,
-                target_rank,
-                target_disp,
-                target_count,
-                to,
-                op,
-                win,
-                new,
-            )
-        })
-    }
 }

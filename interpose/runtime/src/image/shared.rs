@@ -23,6 +23,8 @@ static OWN: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// What stands between a worker and a window's number.
 const WINDOW: &str = ".window";
+/// What stands before a window's number in the name of the file of its locks.
+const LOCKS: &str = "locks";
 
 /// One worker's part of a window's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
@@ -56,9 +58,7 @@ impl Part {
     }
 
     fn path(self) -> PathBuf {
-        let mut path = PREFIX.get().cloned().unwrap_or_default().into_os_string();
-        path.push(format!("{}{WINDOW}{:x}", self.owner, self.window));
-        path.into()
+        with_prefix(&format!("{}{WINDOW}{:x}", self.owner, self.window))
     }
 
     /// The file, with at least so many bytes. What of it is new holds zeros.
@@ -81,6 +81,29 @@ impl Part {
     pub fn remove(self) {
         let _ = std::fs::remove_file(self.path());
     }
+}
+
+fn path_of_locks(window: u64) -> PathBuf {
+    with_prefix(&format!("{LOCKS}{window:x}"))
+}
+
+fn with_prefix(name: &str) -> PathBuf {
+    let mut path = PREFIX.get().cloned().unwrap_or_default().into_os_string();
+    path.push(name);
+    path.into()
+}
+
+/// The file of a window's locks, which is in nobody's image. New, it holds zeros.
+///
+/// # Errors
+/// As of [`Part::open`].
+pub fn open_locks(window: u64, bytes: u64) -> io::Result<File> {
+    with_bytes(&path_of_locks(window), libc::O_CREAT, bytes)
+}
+
+/// The window has gone.
+pub fn remove_locks(window: u64) {
+    let _ = std::fs::remove_file(path_of_locks(window));
 }
 
 fn with_bytes(path: &Path, flags: libc::c_int, bytes: u64) -> io::Result<File> {

@@ -7,6 +7,7 @@
 
 mod build;
 pub mod combiner;
+pub mod elements;
 
 use super::lookup::{Predefined, created};
 use super::{objects, objects_mut};

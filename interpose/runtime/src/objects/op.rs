@@ -27,6 +27,8 @@ const ERR_NO_MEM: c_int = 39;
 const TRAMPOLINES: usize = 256;
 
 static NULL: Predefined = Predefined::new("ompi_mpi_op_null");
+static REPLACE: Predefined = Predefined::new("ompi_mpi_op_replace");
+static NO_OP: Predefined = Predefined::new("ompi_mpi_op_no_op");
 
 /// A reduction function of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -149,6 +151,16 @@ static FUNCTIONS: [[Trampoline; 16]; TRAMPOLINES / 16] = sixteen!(0 1 2 3 4 5 6 
 /// `MPI_OP_NULL` as the program knows it.
 pub fn null_handle(rt: &Runtime) -> VirtOp {
     VirtOp(NULL.get(rt))
+}
+
+/// `MPI_REPLACE`
+pub fn replace(rt: &Runtime) -> VirtOp {
+    VirtOp(REPLACE.get(rt))
+}
+
+/// `MPI_NO_OP`
+pub fn no_op(rt: &Runtime) -> VirtOp {
+    VirtOp(NO_OP.get(rt))
 }
 
 /// The index of a created operator that the program has not freed.

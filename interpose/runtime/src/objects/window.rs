@@ -5,6 +5,7 @@
 //! other is the program's.
 #![allow(unsafe_code)]
 
+mod direct;
 mod epochs;
 mod rebuild;
 pub mod shared;
@@ -16,6 +17,7 @@ use crate::abi;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtInfo, VirtWin, real_comm, real_info, real_win};
 use crate::objects::Runtime;
+pub use direct::{Direct, direct, is_flushed, set_busy};
 pub use epochs::{Epochs, meet_again, quiesce};
 pub use rebuild::{drop_reals, rebuild};
 use shared::Region;
@@ -98,16 +100,16 @@ pub fn null_handle(rt: &Runtime) -> VirtWin {
 }
 
 impl Window {
-    /// Where `bytes` of a member's part begin at this displacement, if this process shares them and an epoch is open in which it may load
-    /// and store there.
-    pub fn open_memory(&self, rt: &Runtime, rank: c_int, disp: isize, bytes: u64) -> Option<u64> {
+    /// Where this displacement is in a member's part, if this process shares that and an epoch is open in which it may load and store
+    /// there `bytes` from `first` on, which is counted from the displacement.
+    pub fn open_memory(&self, rt: &Runtime, rank: c_int, disp: isize, first: isize, bytes: u64) -> Option<u64> {
         let member = usize::try_from(rank).ok()?;
         let (base, segment) = self.region.segment(member)?;
-        let at = u64::try_from(disp)
-            .ok()?
-            .checked_mul(u64::try_from(segment.disp_unit).ok()?)?;
-        let is_inside = at.checked_add(bytes)? <= u64::try_from(segment.size).ok()?;
-        (is_inside && self.epochs.admit(rank) && self.region.reaches(rt, member)).then_some(base + at)
+        let at = disp.checked_mul(isize::try_from(segment.disp_unit).ok()?)?;
+        let begin = u64::try_from(at.checked_add(first)?).ok()?;
+        let is_inside = begin.checked_add(bytes)? <= u64::try_from(segment.size).ok()?;
+        (is_inside && self.epochs.admit(rank) && self.region.reaches(rt, member))
+            .then_some(base.wrapping_add_signed(at as i64))
     }
 }
 
@@ -182,6 +184,7 @@ pub fn register(rt: &Runtime, real: RealWin, window: Window) -> VirtWin {
 /// Removes a window whose real one has gone.
 pub fn remove(rt: &Runtime, index: u32) -> Option<Window> {
     handles::set_real(rt, HandleKind::Win, index, std::ptr::null_mut());
+    rt.direct.borrow_mut().remove(&index);
     objects_mut(rt).windows.remove(index)
 }
 

@@ -43,6 +43,11 @@ impl Epochs {
         self.is_fenced || self.all.is_some() || self.locks.contains_key(&rank) || is_target()
     }
 
+    /// Whether a lock is held: on a rank, or on any.
+    pub(super) fn are_passive(&self, rank: Option<c_int>) -> bool {
+        self.all.is_some() || rank.map_or(!self.locks.is_empty(), |rank| self.locks.contains_key(&rank))
+    }
+
     /// Whether an epoch is open that excludes one between fences.
     fn is_held(&self) -> bool {
         self.all.is_some() || !self.locks.is_empty() || self.are_general()

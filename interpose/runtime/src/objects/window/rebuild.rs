@@ -62,6 +62,7 @@ fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
 
 /// Forgets the real windows after a failure: they have gone with the library that has made them.
 pub fn drop_reals(rt: &Runtime) {
+    rt.direct.borrow_mut().clear();
     for (index, _) in objects(rt).windows.iter() {
         handles::set_real(rt, HandleKind::Win, index, std::ptr::null_mut());
     }

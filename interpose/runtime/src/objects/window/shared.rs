@@ -125,8 +125,13 @@ impl Region {
         self.segments.iter().position(|segment| segment.size > 0)
     }
 
+    /// The number of the window in the names of its files.
+    pub fn window(&self) -> u64 {
+        self.window
+    }
+
     /// Whether all members are on one node.
-    fn is_on_one_node(&self, rt: &Runtime, players: &[ProcessNumber]) -> bool {
+    pub fn is_on_one_node(&self, rt: &Runtime, players: &[ProcessNumber]) -> bool {
         let world = world::get(rt);
         let node = |owner: &Worker| world.nodes[players[owner.index()].index()];
         self.owners.windows(2).all(|two| node(&two[0]) == node(&two[1]))
@@ -182,6 +187,7 @@ impl Region {
         if let Some((part, _)) = self.own_part() {
             part.remove();
         }
+        shared::remove_locks(self.window);
         Ok(())
     }
 }

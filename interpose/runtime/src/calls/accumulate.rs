@@ -1,0 +1,335 @@
+//! Accumulates (MPI 4.1, 12.3.4 to 12.3.6): by this process itself where all members of a window share its memory, else by the library.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
+
+use super::one_sided::start;
+use crate::attempt;
+use crate::calls::runtime;
+use crate::errors::{ERR_NO_MEM, SUCCESS};
+use crate::generated::{Proc, real};
+use crate::handles::{VirtDatatype, VirtOp, VirtRequest, VirtWin, real_datatype, real_op, real_win};
+use crate::objects::datatype::elements::{self, Elements, Operand};
+use crate::objects::{op, window};
+use crate::raise::finish_win;
+use crate::recovery::Runtime;
+use crate::{copies, fault};
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use understudy_mpi::call::ABANDONED;
+use understudy_mpi::comm::byte;
+use understudy_mpi::real_types::{PROC_NULL, RealRequest, RealWin};
+
+/// Where an accumulate goes to.
+#[derive(Clone, Copy)]
+struct Target {
+    rank: c_int,
+    disp: isize,
+    count: c_int,
+    datatype: VirtDatatype,
+}
+
+impl Target {
+    fn new(rank: c_int, disp: isize, count: c_int, datatype: VirtDatatype) -> Target {
+        Target {
+            rank,
+            disp,
+            count,
+            datatype,
+        }
+    }
+}
+
+fn operand(at: *const c_void, count: c_int, datatype: VirtDatatype) -> Operand {
+    let at = at.cast_mut();
+    Operand { at, count, datatype }
+}
+
+/// What becomes of the target's elements.
+#[derive(Clone, Copy)]
+enum Way {
+    /// They are combined with the origin's.
+    Combine(VirtOp),
+    /// Where they are equal to this one, they become the origin's.
+    Swap(*const c_void),
+}
+
+/// Makes an accumulate without the library, where it is to be made so: what that has come to.
+fn by_itself(
+    rt: &Runtime,
+    win: VirtWin,
+    origin: Operand,
+    result: Option<Operand>,
+    target: Target,
+    way: Way,
+) -> Option<c_int> {
+    let direct = match window::direct(rt, win) {
+        Ok(direct) => direct.filter(|direct| direct.has_locks())?,
+        Err(_) => return Some(ERR_NO_MEM),
+    };
+    let (elements, memory) = reach(rt, win, target, way)?;
+    let Some(lock) = direct.lock(target.rank as usize) else {
+        return Some(ABANDONED);
+    };
+    fault::point("accumulate.half", copies::epoch(rt));
+    // SAFETY: the program's buffers; memory of the window, inside of it.
+    let done = unsafe {
+        let first = result.map_or(Ok(()), |result| elements.copy(rt, memory, result));
+        first.and_then(|()| match way {
+            Way::Combine(op) if op == op::no_op(rt) => Ok(()),
+            Way::Combine(op) if op != op::replace(rt) => elements.combine(rt, origin, memory, op),
+            Way::Swap(wanted) if !elements.are_equal(wanted, memory.at) => Ok(()),
+            Way::Combine(_) | Way::Swap(_) => elements.copy(rt, origin, memory),
+        })
+    };
+    drop(lock);
+    Some(done.err().unwrap_or(SUCCESS))
+}
+
+/// The target's memory and what it is made of. Nothing for what is an error, or no operation at all: that is for the library to say.
+fn reach(rt: &Runtime, win: VirtWin, target: Target, way: Way) -> Option<(Elements, Operand)> {
+    if matches!(way, Way::Combine(op) if op::index(rt, op).is_some()) {
+        return None;
+    }
+    let elements = Elements::of(rt, target.datatype)?;
+    let (first, bytes) = elements::span(rt, target.count, target.datatype)?;
+    let at = window::get(rt, win)?.open_memory(rt, target.rank, target.disp, first, bytes)?;
+    let memory = Operand {
+        at: at as *mut c_void,
+        count: target.count,
+        datatype: target.datatype,
+    };
+    Some((elements, memory))
+}
+
+/// Ends a procedure without a request: by the process itself, or by the library.
+macro_rules! finish {
+    ($procedure:expr, $rt:expr, $win:expr, $done:expr, |$real:ident| $library:expr) => {{
+        let rc = match $done {
+            Some(rc) => rc,
+            None => {
+                window::set_busy($rt, $win, true);
+                let $real = real_win($rt, $win);
+                // SAFETY: the program's arguments are handed on.
+                unsafe { $library }
+            }
+        };
+        let rc = attempt!($rt, rc);
+        finish_win($rt, $procedure, rc, $win)
+    }};
+}
+
+/// The same with a request: what the process has done itself has ended.
+macro_rules! request {
+    ($procedure:expr, $rt:expr, $win:expr, $request:expr, $done:expr, |$real:ident, $new:ident| $library:expr) => {{
+        let done = $done;
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            start($rt, $procedure, $win, $request, |$new| {
+                let $real = real_win($rt, $win);
+                match done {
+                    Some(SUCCESS) => ended($real, $new),
+                    Some(rc) => rc,
+                    None => $library,
+                }
+            })
+        }
+    }};
+}
+
+/// The request of an operation that has ended.
+fn ended(win: RealWin, request: &mut RealRequest) -> c_int {
+    // SAFETY: no bytes, to nobody.
+    unsafe { real::PMPI_Rput(ptr::null(), 0, byte(), PROC_NULL, 0, 0, byte(), win, request) }
+}
+
+pub unsafe extern "C" fn MPI_Accumulate(
+    origin_addr: *const c_void,
+    origin_count: c_int,
+    origin_datatype: VirtDatatype,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: c_int,
+    target_datatype: VirtDatatype,
+    op: VirtOp,
+    win: VirtWin,
+) -> c_int {
+    let rt = runtime();
+    let origin = operand(origin_addr, origin_count, origin_datatype);
+    let target = Target::new(target_rank, target_disp, target_count, target_datatype);
+    let done = by_itself(rt, win, origin, None, target, Way::Combine(op));
+    let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
+    finish!(Proc::MPI_Accumulate, rt, win, done, |real| {
+        let op = real_op(rt, op);
+        real::PMPI_Accumulate(
+            origin_addr,
+            origin_count,
+            here,
+            target_rank,
+            target_disp,
+            target_count,
+            there,
+            op,
+            real,
+        )
+    })
+}
+
+pub unsafe extern "C" fn MPI_Get_accumulate(
+    origin_addr: *const c_void,
+    origin_count: c_int,
+    origin_datatype: VirtDatatype,
+    result_addr: *mut c_void,
+    result_count: c_int,
+    result_datatype: VirtDatatype,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: c_int,
+    target_datatype: VirtDatatype,
+    op: VirtOp,
+    win: VirtWin,
+) -> c_int {
+    let rt = runtime();
+    let origin = operand(origin_addr, origin_count, origin_datatype);
+    let result = operand(result_addr, result_count, result_datatype);
+    let target = Target::new(target_rank, target_disp, target_count, target_datatype);
+    let done = by_itself(rt, win, origin, Some(result), target, Way::Combine(op));
+    let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
+    finish!(Proc::MPI_Get_accumulate, rt, win, done, |real| {
+        let op = real_op(rt, op);
+        real::PMPI_Get_accumulate(
+            origin_addr,
+            origin_count,
+            from,
+            result_addr,
+            result_count,
+            result,
+            target_rank,
+            target_disp,
+            target_count,
+            to,
+            op,
+            real,
+        )
+    })
+}
+
+pub unsafe extern "C" fn MPI_Fetch_and_op(
+    origin_addr: *const c_void,
+    result_addr: *mut c_void,
+    datatype: VirtDatatype,
+    target_rank: c_int,
+    target_disp: isize,
+    op: VirtOp,
+    win: VirtWin,
+) -> c_int {
+    let rt = runtime();
+    let (origin, result) = (operand(origin_addr, 1, datatype), operand(result_addr, 1, datatype));
+    let target = Target::new(target_rank, target_disp, 1, datatype);
+    let done = by_itself(rt, win, origin, Some(result), target, Way::Combine(op));
+    let datatype = real_datatype(rt, datatype);
+    finish!(Proc::MPI_Fetch_and_op, rt, win, done, |real| {
+        let op = real_op(rt, op);
+        real::PMPI_Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op, real)
+    })
+}
+
+pub unsafe extern "C" fn MPI_Compare_and_swap(
+    origin_addr: *const c_void,
+    compare_addr: *const c_void,
+    result_addr: *mut c_void,
+    datatype: VirtDatatype,
+    target_rank: c_int,
+    target_disp: isize,
+    win: VirtWin,
+) -> c_int {
+    let rt = runtime();
+    let (origin, result) = (operand(origin_addr, 1, datatype), operand(result_addr, 1, datatype));
+    let target = Target::new(target_rank, target_disp, 1, datatype);
+    let done = by_itself(rt, win, origin, Some(result), target, Way::Swap(compare_addr));
+    let datatype = real_datatype(rt, datatype);
+    finish!(Proc::MPI_Compare_and_swap, rt, win, done, |real| {
+        real::PMPI_Compare_and_swap(
+            origin_addr,
+            compare_addr,
+            result_addr,
+            datatype,
+            target_rank,
+            target_disp,
+            real,
+        )
+    })
+}
+
+pub unsafe extern "C" fn MPI_Raccumulate(
+    origin_addr: *const c_void,
+    origin_count: c_int,
+    origin_datatype: VirtDatatype,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: c_int,
+    target_datatype: VirtDatatype,
+    op: VirtOp,
+    win: VirtWin,
+    request: *mut VirtRequest,
+) -> c_int {
+    let rt = runtime();
+    let origin = operand(origin_addr, origin_count, origin_datatype);
+    let target = Target::new(target_rank, target_disp, target_count, target_datatype);
+    let done = by_itself(rt, win, origin, None, target, Way::Combine(op));
+    let [from, to] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
+    request!(Proc::MPI_Raccumulate, rt, win, request, done, |real, new| {
+        let op = real_op(rt, op);
+        real::PMPI_Raccumulate(
+            origin_addr,
+            origin_count,
+            from,
+            target_rank,
+            target_disp,
+            target_count,
+            to,
+            op,
+            real,
+            new,
+        )
+    })
+}
+
+pub unsafe extern "C" fn MPI_Rget_accumulate(
+    origin_addr: *const c_void,
+    origin_count: c_int,
+    origin_datatype: VirtDatatype,
+    result_addr: *mut c_void,
+    result_count: c_int,
+    result_datatype: VirtDatatype,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: c_int,
+    target_datatype: VirtDatatype,
+    op: VirtOp,
+    win: VirtWin,
+    request: *mut VirtRequest,
+) -> c_int {
+    let rt = runtime();
+    let origin = operand(origin_addr, origin_count, origin_datatype);
+    let result = operand(result_addr, result_count, result_datatype);
+    let target = Target::new(target_rank, target_disp, target_count, target_datatype);
+    let done = by_itself(rt, win, origin, Some(result), target, Way::Combine(op));
+    let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
+    request!(Proc::MPI_Rget_accumulate, rt, win, request, done, |real, new| {
+        let op = real_op(rt, op);
+        real::PMPI_Rget_accumulate(
+            origin_addr,
+            origin_count,
+            from,
+            result_addr,
+            result_count,
+            result,
+            target_rank,
+            target_disp,
+            target_count,
+            to,
+            op,
+            real,
+            new,
+        )
+    })
+}
