@@ -51,6 +51,7 @@ pub mod marks;
 pub mod objects;
 pub mod overdue;
 pub mod own_messages;
+mod packed;
 pub mod peers;
 pub mod placement;
 pub mod posting;

@@ -59,7 +59,7 @@ pub struct Base {
     pub state: Vec<u8>,
     /// Pages (sorted) that are not as they were.
     pub pages: Vec<PageRun>,
-    /// One after the other, compressed (LZ4 block format, their size in front).
+    /// One after the other, packed ([`crate::packed`]).
     pub content: Vec<u8>,
 }
 

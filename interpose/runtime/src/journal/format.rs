@@ -1,18 +1,19 @@
 //! The journal as bytes.
 //!
 //! ```text
-//! magic "USTDYJNL", version u32, length of the entries u64, XXH3 of all that follows u64,
-//! entries, compressed (LZ4 block format): { times, number of records, Record … } …, bincode 2 standard configuration
+//! magic "USTDYJNL", version u32, XXH3 of all that follows u64,
+//! entries, packed (`packed`): { times, number of records, Record … } …, bincode 2 standard configuration
 //! ```
 //! An entry is a few calls that were made one after the other, so many times: programs that poll test at several places in
 //! turn. Any change of a type in [`Record`] or [`Outcome`] bumps the version; another one is refused.
 
+use crate::packed;
 use bincode::config::standard;
 use std::collections::VecDeque;
 
 const MAGIC: [u8; 8] = *b"USTDYJNL";
-const VERSION: u32 = 2;
-const HEADER: usize = 28;
+const VERSION: u32 = 3;
+const HEADER: usize = 20;
 
 /// Bytes that a call has written at an address of the user side.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -156,11 +157,10 @@ impl Journal {
     /// The journal as bytes.
     pub fn encode(&mut self) -> Vec<u8> {
         self.flush(|_, _| {});
-        let body = lz4_flex::block::compress(&self.entries);
+        let body = packed::pack(&self.entries);
         let mut out = Vec::with_capacity(HEADER + body.len());
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
-        out.extend((self.entries.len() as u64).to_le_bytes());
         out.extend(xxhash_rust::xxh3::xxh3_64(&body).to_le_bytes());
         out.extend(body);
         out
@@ -169,7 +169,6 @@ impl Journal {
     /// Reads what [`Journal::encode`] has made.
     pub fn decode(bytes: &[u8]) -> Result<Reader, NotAJournal> {
         let (header, body) = bytes.split_at_checked(HEADER).ok_or(NotAJournal::Foreign)?;
-        let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap_or_default());
         if header[..8] != MAGIC {
             return Err(NotAJournal::Foreign);
         }
@@ -177,14 +176,10 @@ impl Journal {
         if version != VERSION {
             return Err(NotAJournal::Version(version));
         }
-        if word(20) != xxhash_rust::xxh3::xxh3_64(body) {
+        if header[12..] != xxhash_rust::xxh3::xxh3_64(body).to_le_bytes() {
             return Err(NotAJournal::Damaged);
         }
-        let length = usize::try_from(word(12)).map_err(|_| NotAJournal::Damaged)?;
-        let entries = lz4_flex::block::decompress(body, length).map_err(|_| NotAJournal::Damaged)?;
-        if entries.len() != length {
-            return Err(NotAJournal::Damaged);
-        }
+        let entries = packed::unpack(body).map_err(|_| NotAJournal::Damaged)?;
         Ok(Reader {
             entries,
             at: 0,

@@ -3,6 +3,7 @@
 //! So a file may come, change, or go once the rehearsal is over. What is too long to be recorded is read again, and must stay
 //! as it was: whether it has is seen at each cut ([`Inputs::changed`]).
 
+use crate::packed;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -168,7 +169,7 @@ impl Asked {
 
     /// Keeps the contents of a file, if there is room; their number.
     pub fn keep(&mut self, content: &[u8]) -> Option<u32> {
-        let kept = lz4_flex::block::compress_prepend_size(content);
+        let kept = packed::pack(content);
         let known = self.inputs.contents.iter().position(|known| *known == kept);
         if known.is_none() {
             self.inputs.take(kept.len() as u64).ok()?;
@@ -179,7 +180,7 @@ impl Asked {
 
     /// Contents with this number.
     pub fn content(&self, number: u32) -> Option<Vec<u8>> {
-        lz4_flex::block::decompress_size_prepended(self.inputs.contents.get(number as usize)?).ok()
+        packed::unpack(self.inputs.contents.get(number as usize)?).ok()
     }
 
     /// Notes a file that is too long; its number.

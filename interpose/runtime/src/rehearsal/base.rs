@@ -9,7 +9,7 @@ use crate::image::runs::{self, PageIndex, PageRun};
 use crate::image::store::PageStore;
 use crate::image::{PAGE_SIZE, remap};
 use crate::rehearsal::Runtime;
-use crate::{copies, journal, user};
+use crate::{copies, journal, packed, user};
 use std::cell::Ref;
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
@@ -34,7 +34,7 @@ pub fn keep<'rt>(rt: &'rt Runtime, epoch: Epoch, script: impl FnOnce() -> Option
         before: before.clone(),
         state: keep.own.state.bytes.clone(),
         pages,
-        content: lz4_flex::block::compress_prepend_size(&content),
+        content: packed::pack(&content),
     };
     rt.base.set(Some(base));
 }
@@ -69,7 +69,7 @@ pub fn lay_over(rt: &Runtime, base: &Base) -> Result<(), String> {
     saved.user.restore_libraries(rt).map_err(|error| error.to_string())?;
     let layout = &saved.user.layout;
     remap::restore_layout(layout, user::State::zones()).map_err(|error| error.to_string())?;
-    let content = lz4_flex::block::decompress_size_prepended(&base.content).map_err(|error| error.to_string())?;
+    let content = packed::unpack(&base.content).map_err(|error| error.to_string())?;
     let memory = own_memory::writable().map_err(|error| error.to_string())?;
     let mut rest = content.as_slice();
     for run in &base.pages {
