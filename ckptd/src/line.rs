@@ -120,6 +120,8 @@ pub struct Page {
     pub manager: AtomicU32,
     /// The main thread takes [`INTERRUPT`] wherever it is; the process's word.
     pub is_interruptible: AtomicU32,
+    /// How often idle spares have died since it called; the manager's word.
+    pub spare_deaths: AtomicU32,
 }
 
 /// Its length in bytes.

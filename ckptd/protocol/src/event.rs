@@ -138,6 +138,8 @@ pub enum Action {
         /// The job begins with it.
         is_first: bool,
     },
+    /// An idle spare has died: all processes are to count that as a failure.
+    CountSpare,
     /// The guardian may have gone.
     Kill { number: ProcessNumber, at: Guardian },
     /// The program is at its end. If that is a good one, all processes are to be told; another program of a script may follow it.

@@ -214,6 +214,7 @@ fn the_death_of_a_spare_disturbs_nobody() {
     let died = job.handle(now, Event::Ended(ProcessNumber(4), Ending::Signal(9)));
     let [
         Action::Say(_),
+        Action::CountSpare,
         Action::Start {
             number: ProcessNumber(6),
             anew: true,

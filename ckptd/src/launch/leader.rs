@@ -216,6 +216,7 @@ impl Leader {
                 log::info!("generation {generation} is to be");
                 self.tell_all(&Order::Announce { generation });
             }
+            Action::CountSpare => self.tell_all(&Order::CountSpare),
             Action::Ask { number, fallen } => {
                 let fallen = fallen.into_iter().take(MOST_NAMED).collect();
                 self.tell_node_of(number, Order::Ask { number, fallen });

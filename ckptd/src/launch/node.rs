@@ -313,6 +313,7 @@ impl Node {
                     self.serve(&library);
                 }
             }
+            Order::CountSpare => self.processes.values().for_each(Process::count_spare_death),
             Order::Ask { number, fallen } => {
                 if let Some(process) = self.processes.get(&number) {
                     process.tell(&ToProcess::Ask { fallen }, &[]);

@@ -159,6 +159,11 @@ impl Process {
         page.has_played.store(1, Ordering::Release);
     }
 
+    /// An idle spare has died.
+    pub fn count_spare_death(&self) {
+        self.shared.page().spare_deaths.fetch_add(1, Ordering::Release);
+    }
+
     /// All workers are at their end.
     pub fn note_end(&self) {
         self.shared.page().has_ended.store(1, Ordering::Release);

@@ -100,6 +100,8 @@ pub enum Order {
     Announce {
         generation: Generation,
     },
+    /// An idle spare has died.
+    CountSpare,
     /// A process is asked which spares should take parts.
     Ask {
         number: ProcessNumber,

@@ -3,7 +3,7 @@
 use ckptd::advice;
 use ckptd::events::Kind;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Outcome, place};
+use ffi_tests::{Job, Kill, Outcome, Trigger, place};
 use std::time::Duration;
 
 fn heat() -> Job {
@@ -64,6 +64,26 @@ fn an_understudy_goes_by_the_same_interval() {
     );
     // One failure beside two that were expected, in little time.
     let (before, after) = (survivor[0][1], understudy[0][1]);
+    outcome.check(
+        after * 10 < before * 9,
+        &format!("nothing was learnt: {before}, {after}"),
+    );
+}
+
+/// A spare's node may as well be a worker's.
+#[test]
+fn the_death_of_an_idle_spare_counts_as_a_failure() {
+    let (spare, at) = (3, Trigger::Commit { rank: 0, epoch: 3 });
+    let outcome = heat()
+        .interval("auto")
+        .env("UNDERSTUDY_MTBF", "3s")
+        .kill(Kill::at(spare, at))
+        .run();
+    outcome.assert_success();
+    outcome.assert_like(&native(heat()), &["heat.field"]);
+    outcome.check(outcome.takeovers().is_empty(), "somebody was replaced");
+    let found = changes(&outcome, 0);
+    let [before, after] = [found.first(), found.last()].map(|change| change.map_or(0, |[_, mtbf, _]| *mtbf));
     outcome.check(
         after * 10 < before * 9,
         &format!("nothing was learnt: {before}, {after}"),

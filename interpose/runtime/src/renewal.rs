@@ -11,7 +11,7 @@ mod components;
 mod talk;
 
 pub use talk::{
-    Inheritance, abort, choose_by, directory, hand_over, is_running, keep_nothing, neighbours, replenish,
+    Inheritance, abort, choose_by, directory, hand_over, is_running, keep_nothing, neighbours, replenish, spare_deaths,
     take_inheritance,
 };
 use understudy_mpi as mpi;

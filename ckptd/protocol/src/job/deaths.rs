@@ -192,6 +192,7 @@ impl Job {
         self.say(format!(
             "spare rank {number} died; the job goes on with {spares} spare(s)"
         ));
+        self.actions.push(Action::CountSpare);
         self.start_missing();
         if self.replenishes {
             self.replenish(1);

@@ -228,7 +228,7 @@ impl World {
             }
             Action::Kill { number, .. } => self.kill(number),
             Action::End { is_good } => self.is_ending |= is_good,
-            Action::Admit { .. } => {}
+            Action::Admit { .. } | Action::CountSpare => {}
             Action::Leave { at, status } => drop(self.statuses.insert(at, status)),
             Action::Say(text) => self.said.push(text),
         }

@@ -293,6 +293,13 @@ pub fn kill_manager() {
     }
 }
 
+/// How often idle spares have died, counted from any number.
+pub fn spare_deaths() -> u32 {
+    LINES
+        .get()
+        .map_or(0, |lines| lines.page.spare_deaths.load(Ordering::Acquire))
+}
+
 /// This process goes on with the program: from now on a death does not lead back to its start.
 pub fn is_running() {
     lines().page.has_run.store(1, Ordering::Release);

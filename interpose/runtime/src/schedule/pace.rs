@@ -54,6 +54,8 @@ pub struct Pace {
     /// What one costs in this process; the last one counts as much as all before it.
     own: Duration,
     failures: Failures,
+    /// Deaths of idle spares that have been counted.
+    spares: u32,
     /// Up to when time was counted for that.
     counted: Option<Instant>,
     /// Where warnings come from, and when it was looked there last.
@@ -72,6 +74,7 @@ impl Pace {
     pub const START: Pace = Pace {
         own: Duration::ZERO,
         failures: Failures::UNKNOWN,
+        spares: 0,
         counted: None,
         warnings: Watch::NEW,
         looked: None,
@@ -85,6 +88,8 @@ impl Pace {
         Pace {
             agreed: None,
             told: Duration::ZERO,
+            // Those that have died with a worker were one failure.
+            spares: renewal::spare_deaths(),
             ..self
         }
     }
@@ -161,6 +166,10 @@ impl Pace {
 
     /// This process's, for the vote.
     pub fn terms(&mut self) -> Terms {
+        let died = renewal::spare_deaths();
+        if std::mem::replace(&mut self.spares, died) != died {
+            self.fail();
+        }
         let mtbf = self.failures().mtbf().as_secs_f64();
         [self.own.as_nanos() as i64, (PER_SECOND / mtbf) as i64]
     }
