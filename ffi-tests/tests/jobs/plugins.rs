@@ -1,6 +1,7 @@
 //! Programs that open libraries while they run: plug-ins with thread-local data, and Python's extension modules.
 
 use ffi_tests::job::Scope;
+use ffi_tests::older::older;
 use ffi_tests::outcome::Outcome;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, place};
@@ -132,6 +133,18 @@ fn an_understudy_goes_back_behind_a_library_that_it_has_opened_itself() {
     outcome.assert_success();
     outcome.assert_same_lines(&undisturbed);
     outcome.check(outcome.takeovers().len() == 2, "not both were replaced");
+}
+
+/// This library opens its components as libraries, for which ld.so has scopes to free at the next close of the program's.
+#[test]
+fn survivors_of_open_mpi_4_go_back_and_close_a_library_again() {
+    let Some(job) = older(opens_plugins()) else { return };
+    let undisturbed = native(older(opens_plugins()).expect("it is there"));
+    // In round 18, with all behind their first close, in round 17, and the last checkpoint before round 15.
+    let outcome = job.fault("kill rank=1 at=call:20").run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&undisturbed);
+    outcome.assert_taken_over(&[1]);
 }
 
 #[test]

@@ -217,8 +217,11 @@ extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {
     block
 }
 
+/// What the runtime side has allocated and the program's side gives up is kept, not released: after a rollback ld.so's data
+/// lead to it again, or have it on the list of scopes to be freed, while the runtime side's heap has not gone back.
 unsafe extern "C" fn ld_free(block: *mut c_void) {
     match owner(block) {
+        Some(1) if side() == 0 => {}
         Some(index) => with_heap(index, |heap| heap.release(block as usize)),
         None if block.is_null() => {}
         None => {
