@@ -44,6 +44,7 @@ mod replenish;
 mod report;
 mod sessions;
 mod shared_pages;
+mod stacks;
 mod static_modes;
 mod sweep;
 mod symbols;

@@ -69,7 +69,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
     let frame: Frame = unsafe { *frame };
     user::begin_section(rt, epoch);
-    let live = user::live_stack(state.main_stack(&frame));
+    let live = user::live_stack(state.main_stack(&frame), &state.layout);
     let scan = Instant::now();
     let at_point = schedule::schedule(rt).at_candidate;
     let left_out = marks::left_out(rt, at_point);

@@ -21,7 +21,7 @@ mod zones;
 
 use crate::arch::Frame;
 use crate::cell::{Door, Field, runtime};
-use crate::image::layout::Layout;
+use crate::image::layout::{Backing, Layout};
 use crate::image::runs::{AddrRange, PageRun};
 use crate::image::vmas::Zones;
 use crate::world;
@@ -218,10 +218,17 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
     })
 }
 
-/// The live part of the main thread's stack, given its stack pointer: what lies above it, with the red zone below.
-pub fn live_stack(rsp: u64) -> AddrRange {
+/// The live part of the main thread's stack, given its stack pointer: what lies above it, with the red zone below. All of the
+/// stack while the thread is on another one, that of a coroutine: where it has left its own is not known.
+pub fn live_stack(rsp: u64, layout: &Layout) -> AddrRange {
     const RED_ZONE: u64 = 128;
-    AddrRange::new((rsp - RED_ZONE) & !4095, crate::told::info().stack_end as u64)
+    let end = crate::told::info().stack_end as u64;
+    let stack = layout.areas().iter().find(|area| area.backing == Backing::Stack);
+    let start = match stack {
+        Some(stack) if !stack.range.contains(rsp) => stack.range.start,
+        _ => (rsp - RED_ZONE) & !4095,
+    };
+    AddrRange::new(start, end)
 }
 
 impl State {
