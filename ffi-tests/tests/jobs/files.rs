@@ -53,3 +53,20 @@ fn files_are_as_if_nobody_had_been_killed_twice() {
     outcome.assert_taken_over(&[1, 2]);
     outcome.assert_nothing_left();
 }
+
+/// Files without a name: those of a dead process are gone, and what a survivor has cut since is, too.
+#[test]
+fn files_without_a_name_come_back() {
+    let scratch = || Job::new(place::test_program("scratch"), &[&STEPS.to_string(), "2000"]).interval("7calls");
+    let undisturbed = native(scratch());
+    for worker in few([2, 0, 1, 3], 1) {
+        let outcome = scratch()
+            .kill(Kill::at(worker, Trigger::Lines(5 + worker as usize * 4)))
+            .run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&undisturbed);
+        assert_same_files(&outcome, &undisturbed);
+        outcome.assert_taken_over(&[worker]);
+        outcome.assert_nothing_left();
+    }
+}

@@ -2,16 +2,22 @@
 //!
 //! At a rollback every regular file gets the size and offset that it had at the cut: what was written since is written
 //! again, at the same places. An understudy opens the files again, without truncating them; directories and devices, too.
+//! Files without a name it makes anew ([`nameless`]).
 //! Pipes and sockets it cannot have; what it lacks is named.
 #![allow(unsafe_code)]
+
+mod nameless;
 
 use super::UserError;
 use crate::cell::Field;
 use crate::shim;
 use crate::user::Runtime;
+use nameless::Nameless;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -23,6 +29,8 @@ pub(super) struct Others {
     inherited: Field<Vec<i32>>,
     /// Files that the layer has open for the program (MPI's files).
     of_layer: Field<Vec<Weak<File>>>,
+    /// It has been said that a file without a name is too long.
+    has_warned: Cell<bool>,
 }
 
 impl Others {
@@ -31,6 +39,7 @@ impl Others {
         Others {
             inherited: Field::new(Vec::new()),
             of_layer: Field::new(Vec::new()),
+            has_warned: Cell::new(false),
         }
     }
 }
@@ -46,6 +55,8 @@ struct Open {
     size: i64,
     /// Another descriptor with the same open file description, if there is a lower one.
     same_as: Option<i32>,
+    /// Its content, if it has no name.
+    nameless: Option<Nameless>,
 }
 
 /// All open files of the user side, by descriptor.
@@ -124,12 +135,39 @@ fn open_file(fd: i32, lower: &[i32]) -> Option<Open> {
             offset: libc::lseek(fd, 0, libc::SEEK_CUR),
             size: stat.st_size,
             same_as: lower.iter().find(is_same).copied(),
+            nameless: None,
         })
     }
 }
 
-/// Looks at all descriptors of the user side.
+/// The state at a cut: all descriptors of the user side, and what is in files without a name.
 pub fn capture(rt: &Runtime) -> Saved {
+    let mut saved = open_now(rt);
+    let mut room = nameless::MOST;
+    for (&fd, file) in &mut saved.files {
+        let is_regular = || stat(fd).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG);
+        if file.same_as.is_some() || !is_regular() || !nameless::is_nameless(fd) {
+            continue;
+        }
+        match Nameless::read(fd, room) {
+            Ok(Some(content)) => {
+                room -= content.len();
+                file.nameless = Some(content);
+            }
+            Ok(None) if rt.files.has_warned.replace(true) => {}
+            Ok(None) => log::warn!(
+                "{} has no name and {} bytes, too many to be kept with each checkpoint; nobody can take this process's part",
+                String::from_utf8_lossy(&file.path),
+                file.size
+            ),
+            Err(error) => log::warn!("{} cannot be read: {error}", String::from_utf8_lossy(&file.path)),
+        }
+    }
+    saved
+}
+
+/// Looks at all descriptors of the user side.
+fn open_now(rt: &Runtime) -> Saved {
     let _held = shim::hold_descriptors();
     let mut saved = Saved::default();
     let mut regular: Vec<i32> = Vec::new();
@@ -161,7 +199,7 @@ pub(super) fn accelerators() -> Vec<String> {
 
 /// The first pipe, socket or the like, which [`restore`] cannot have in another process.
 pub(super) fn not_to_be_opened(rt: &Runtime) -> Option<String> {
-    let first = capture(rt).others.into_values().next();
+    let first = open_now(rt).others.into_values().next();
     first.map(|name| String::from_utf8_lossy(&name).into_owned())
 }
 
@@ -181,7 +219,7 @@ pub fn written(rt: &Runtime) -> Vec<File> {
         .iter()
         .filter_map(|file| file.upgrade()?.try_clone().ok())
         .collect();
-    let saved = capture(rt);
+    let saved = open_now(rt);
     let written = saved
         .files
         .iter()
@@ -207,7 +245,7 @@ fn is_writable(flags: i32) -> bool {
 /// Makes the user side's open files those of the cut.
 pub fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
     let _held = shim::hold_descriptors();
-    let now = capture(rt);
+    let now = open_now(rt);
     for (&fd, _) in now.files.iter().filter(|(fd, _)| !saved.files.contains_key(fd)) {
         // SAFETY: close(2) of a file that was opened after the cut.
         unsafe { libc::close(fd) };
@@ -220,10 +258,15 @@ pub fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
         );
     }
     for (&fd, file) in &saved.files {
+        let is_it = |open: &Open| {
+            file.nameless
+                .as_ref()
+                .map_or(open.path == file.path, |it| it.is_open_at(fd))
+        };
         let same = now
             .files
             .get(&fd)
-            .is_some_and(|open| open.path == file.path && open.same_as == file.same_as && open.flags == file.flags);
+            .is_some_and(|open| is_it(open) && open.same_as == file.same_as && open.flags == file.flags);
         if !same {
             open_again(fd, file)?;
         }
@@ -245,11 +288,18 @@ fn open_again(fd: i32, file: &Open) -> Result<(), UserError> {
                 Ok(())
             };
         }
-        let path = CString::new(file.path.clone()).map_err(|_| failed(file, "has an impossible name"))?;
-        let opened = libc::open(
-            path.as_ptr(),
-            file.flags & !(libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL),
-        );
+        let made = file.nameless.as_ref().map(|_| Nameless::make(file));
+        let path = match made {
+            None => file.path.clone(),
+            Some(Ok(ref made)) => format!("/proc/self/fd/{}", made.as_raw_fd()).into_bytes(),
+            Some(Err(_)) => return Err(failed(file, "cannot be made again")),
+        };
+        let path = CString::new(path).map_err(|_| failed(file, "has an impossible name"))?;
+        let mut not = libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL;
+        if made.is_some() {
+            not |= libc::O_TMPFILE;
+        }
+        let opened = libc::open(path.as_ptr(), file.flags & !not);
         if opened < 0 {
             return Err(failed(file, "cannot be opened again"));
         }
@@ -265,6 +315,11 @@ fn open_again(fd: i32, file: &Open) -> Result<(), UserError> {
 }
 
 fn rewind(fd: i32, file: &Open) -> Result<(), UserError> {
+    if let Some(nameless) = &file.nameless
+        && nameless.fill(fd).is_err()
+    {
+        return Err(failed(file, "cannot be given its content"));
+    }
     let size = stat(fd).map_or(0, |stat| stat.st_size);
     // SAFETY: ftruncate(2) and lseek(2) on the program's file.
     unsafe {
@@ -287,7 +342,6 @@ fn rewind(fd: i32, file: &Open) -> Result<(), UserError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
 
     #[test]
     fn both_ways_find_the_same_descriptors() {
