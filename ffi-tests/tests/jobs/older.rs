@@ -1,6 +1,7 @@
 //! The distribution's older Open MPI (4.1), with its launcher: protected like any other under a plain mpirun.
 
 use ffi_tests::older::older;
+use ffi_tests::place;
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Trigger};
@@ -28,4 +29,18 @@ fn a_worker_of_lammps_dies() {
     if let Some(case) = programs::lammps() {
         survives(&case, &[(1, 30)]);
     }
+}
+
+#[test]
+fn persistent_collectives_have_the_names_of_this_version() {
+    let job = || Job::new(place::test_program("older_names"), &[]).interval("3calls");
+    let Some(undisturbed) = older(job()).map(native) else {
+        return;
+    };
+    undisturbed.assert_success();
+    let kill = Kill::at(1, Trigger::Lines(20));
+    let outcome = older(job()).expect("it is there").kill(kill).run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&undisturbed);
+    outcome.assert_taken_over(&[1]);
 }

@@ -81,7 +81,10 @@ extern "C" fn resolve(slot: u32) -> usize {
     }
     let name = SLOT_NAMES[slot as usize];
     // SAFETY: dlsym(3) on the handle of a library that stays open.
-    let address = unsafe { dlsym(handle, name.as_ptr()) } as usize;
+    let mut address = unsafe { dlsym(handle, name.as_ptr()) } as usize;
+    if address == 0 {
+        address = older(handle, name.to_bytes_with_nul());
+    }
     if address == 0 {
         say(format_args!(
             "the MPI library has no procedure {}; the program needs another version of it",
@@ -91,6 +94,20 @@ extern "C" fn resolve(slot: u32) -> usize {
     }
     REAL[slot as usize].store(address, Ordering::Release);
     address
+}
+
+/// A persistent collective under the name that Open MPI 4 has for it, MPIX_….
+fn older(handle: *mut c_void, name: &[u8]) -> usize {
+    let mut longer = [0u8; 64];
+    match name.strip_prefix(b"MPI_") {
+        Some(rest) if name.ends_with(b"_init\0") && rest.len() + 5 <= longer.len() => {
+            longer[..5].copy_from_slice(b"MPIX_");
+            longer[5..5 + rest.len()].copy_from_slice(rest);
+            // SAFETY: dlsym(3) with a string that ends.
+            unsafe { dlsym(handle, longer.as_ptr().cast()) as usize }
+        }
+        _ => 0,
+    }
 }
 
 /// Opens the real libmpi by its path (by its soname, the loader would give us this library) and lets the program's data

@@ -33,7 +33,7 @@ impl Procedure {
     pub(crate) fn find(&self) {
         let mut found = symbol(self.name);
         if found.is_null() {
-            found = new_name(self.name).map_or(std::ptr::null_mut(), |name| symbol(&name));
+            found = other_name(self.name).map_or(std::ptr::null_mut(), |name| symbol(&name));
         }
         if !found.is_null() {
             self.set(found);
@@ -53,14 +53,21 @@ impl Procedure {
     }
 }
 
-/// The name under which MPI 5.0 has a conversion of handles, which only Fortran's bindings have otherwise.
-fn new_name(name: &CStr) -> Option<CString> {
+/// The name under which MPI 5.0 has a conversion of handles, which only Fortran's bindings have otherwise, or Open MPI 4
+/// a persistent collective.
+fn other_name(name: &CStr) -> Option<CString> {
     let name = name.to_str().ok()?;
-    let new = match name.strip_suffix("_c2f") {
-        Some(kind) => format!("{kind}_toint"),
-        None => format!("{}_fromint", name.strip_suffix("_f2c")?),
+    let other = if let Some(kind) = name.strip_suffix("_c2f") {
+        format!("{kind}_toint")
+    } else if let Some(kind) = name.strip_suffix("_f2c") {
+        format!("{kind}_fromint")
+    } else {
+        format!(
+            "PMPIX_{}",
+            name.strip_prefix("PMPI_").filter(|rest| rest.ends_with("_init"))?
+        )
     };
-    CString::new(new).ok()
+    CString::new(other).ok()
 }
 
 /// Stands in for procedures that the library does not have.

@@ -77,10 +77,12 @@ fn class(procedure: &Procedure) -> usize {
 }
 
 fn thunks(out: &mut String, table: &Table) {
-    let procedures = table
-        .procedures
-        .iter()
-        .map(|procedure| (class(procedure), procedure.exported_names().join(" ")));
+    let procedures = table.procedures.iter().map(|procedure| {
+        (
+            class(procedure),
+            [procedure.exported_names(), procedure.older_names()].concat().join(" "),
+        )
+    });
     let unknown = STACK_WORDS.len() - 1;
     let functions = table.functions.iter().map(|function| (unknown, function.name.clone()));
     let _ = writeln!(out, "\n{ALLOW_NAMES}pub mod thunks {{{THUNKS_MACRO}\nthunks! {{");

@@ -226,6 +226,14 @@ impl Procedure {
         names
     }
 
+    /// The names that Open MPI 4 has for it, from before MPI 4.0 had persistent collectives; its Fortran bindings call them.
+    pub fn older_names(&self) -> Vec<String> {
+        match (self.class, self.name.strip_prefix("MPI_")) {
+            (Class::PersistentCollective, Some(rest)) => vec![format!("MPIX_{rest}"), format!("PMPIX_{rest}")],
+            _ => Vec::new(),
+        }
+    }
+
     /// The window handed in, whose error handler an error belongs to.
     pub fn window(&self) -> Option<&Parameter> {
         self.parameters.iter().find(|parameter| parameter.c_type == "MPI_Win")
