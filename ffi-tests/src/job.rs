@@ -44,6 +44,8 @@ pub struct Job {
     inputs: Vec<(String, String)>,
     /// A library that is preloaded in front of the layer.
     preload: Option<PathBuf>,
+    /// The layer's library, if it is not the one that was built.
+    own_layer: Option<PathBuf>,
     kills: Vec<Kill>,
     end: Option<(Trigger, Scope)>,
     lost: Option<(Trigger, usize)>,
@@ -74,6 +76,7 @@ impl Job {
             variables: Vec::new(),
             inputs: Vec::new(),
             preload: None,
+            own_layer: None,
             kills: Vec::new(),
             end: None,
             lost: None,
@@ -124,6 +127,12 @@ impl Job {
     pub fn env(mut self, name: &str, value: &str) -> Job {
         self.variables.retain(|(other, _)| other != name);
         self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// LD_PRELOAD: the layer from another directory than that of the build.
+    pub fn layer_at(mut self, library: PathBuf) -> Job {
+        self.own_layer = Some(library);
         self
     }
 

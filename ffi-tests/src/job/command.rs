@@ -68,7 +68,7 @@ impl Job {
             command.arg("-x").arg(assignment);
         };
         set(processes::MARK, &mark.into());
-        let layer = self.layer.then(place::layer);
+        let layer = self.layer.then(|| self.layer_path());
         let preloaded: Vec<PathBuf> = self.preload.iter().cloned().chain(layer).collect();
         if !preloaded.is_empty() {
             let list: Vec<&OsStr> = preloaded.iter().map(|library| library.as_os_str()).collect();
@@ -98,13 +98,17 @@ impl Job {
         command
     }
 
+    fn layer_path(&self) -> PathBuf {
+        self.own_layer.clone().unwrap_or_else(place::layer)
+    }
+
     /// The same with Slurm's launcher, which hands its environment on.
     fn under_srun(&self, srun: &Srun, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
         let work = root.join("work");
         let mut command = srun.command(self.workers + self.spares, hosts.map(|hosts| (hosts, &*work)));
         command.arg(&self.program).args(&self.arguments);
         command
-            .env("LD_PRELOAD", place::layer())
+            .env("LD_PRELOAD", self.layer_path())
             .env("UNDERSTUDY_SPARES", self.spares.to_string())
             .env("UNDERSTUDY_LOG_DIR", root.join("events"))
             .env("OMPI_MCA_btl", if hosts.is_some() { "self,sm,tcp" } else { TRANSPORTS })
@@ -131,7 +135,7 @@ impl Job {
         };
         command.args(["-n", &(self.workers + self.spares).to_string()]);
         if self.layer {
-            let layer = ["LD_PRELOAD".into(), place::layer().into_os_string()];
+            let layer = ["LD_PRELOAD".into(), self.layer_path().into_os_string()];
             command.arg("-env").args(layer);
             command
                 .env("UNDERSTUDY_SPARES", self.spares.to_string())
@@ -161,7 +165,7 @@ impl Job {
         }
         command
             .arg("--preload")
-            .arg(place::layer())
+            .arg(self.layer_path())
             .arg("--")
             .arg(&self.program)
             .args(&self.arguments);

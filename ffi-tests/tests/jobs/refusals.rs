@@ -1,8 +1,9 @@
 //! What cannot be protected is told in one clear line; then it runs unprotected, or stops if that was asked for.
 
+use ffi_tests::living::look;
 use ffi_tests::programs::heat2d;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, place};
+use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, place, processes};
 use std::process::Command;
 use std::time::Duration;
 
@@ -193,4 +194,52 @@ fn a_program_with_a_timer_for_a_thread_that_has_ended_is_not_protected() {
     unprotected.assert_told(&["SIGEV_THREAD_ID", "unprotected"]);
     unprotected.assert_success();
     unprotected.assert_same_lines(&native(job()));
+}
+
+/// Flips a bit of the linker's checksum in a library's notes (NT_GNU_BUILD_ID of elf(5)).
+fn rebuilt(library: &[u8]) -> Vec<u8> {
+    const BUILD_ID: &[u8] = b"\x14\0\0\0\x03\0\0\0GNU\0";
+    let note = library.windows(BUILD_ID.len()).position(|window| window == BUILD_ID);
+    let mut other = library.to_vec();
+    other[note.expect("a build id") + BUILD_ID.len()] ^= 1;
+    other
+}
+
+#[test]
+fn another_build_of_the_layer_takes_no_part_in_a_job() {
+    const NAMES: [&str; 4] = [
+        "libunderstudy.so",
+        "libunderstudy_runtime.so",
+        "libunderstudy_shim.so",
+        "ckptd",
+    ];
+    let directory = tempfile::tempdir().expect("a directory");
+    let place_of = |name: &str| directory.path().join(name);
+    for name in NAMES {
+        std::fs::copy(place::product(name), place_of(name)).expect("room");
+    }
+    let [layer, runtime, ..] = NAMES.map(place_of);
+    let job = heat2d().job().spares(0).layer_at(layer).watch(move |first| {
+        let (living, printed) = look(first, "heat2d");
+        if printed < 8 {
+            return false;
+        }
+        // As an installation does: by another file of that name.
+        let new = runtime.with_extension("new");
+        let library = std::fs::read(&runtime).expect("a library");
+        std::fs::write(&new, rebuilt(&library)).expect("room");
+        std::fs::rename(&new, &runtime).expect("the right to do it");
+        assert!(
+            living.values().nth(1).copied().is_some_and(processes::kill),
+            "nobody lived"
+        );
+        true
+    });
+    let outcome = job.run();
+    outcome.check(
+        outcome.status.is_some_and(|status| !status.success()),
+        "the job has not failed",
+    );
+    outcome.assert_told(&["cannot take a part", "another build of understudy was installed"]);
+    outcome.assert_nothing_left();
 }

@@ -11,7 +11,7 @@ use crate::recovery::Runtime;
 use crate::redundancy::Redundancy;
 use crate::schedule::{self, pace::Failures};
 use crate::world::{self, Part, World};
-use crate::{copies, disk, peers, told, user};
+use crate::{copies, disk, ending, peers, sys, told, user};
 use bincode::config::standard;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
@@ -159,14 +159,17 @@ pub fn learn_places<'a>(nodes: &mut Vec<u64>, places: impl Iterator<Item = (Proc
 
 /// A part cannot be taken by a process whose address space differs.
 fn compare(rt: &Runtime, all: RealComm) -> mpi::Result<()> {
-    if let Some(difference) = user::compare_layout(rt, all)? {
-        crate::ending::fail(
-            rt,
-            "a new process cannot take a part",
-            &std::io::Error::other(difference),
-        );
+    let Some(difference) = user::compare_layout(rt, all)? else {
+        return Ok(());
+    };
+    if all.rank()? == Rank(0) {
+        sys::say(format_args!(
+            "a new process cannot take a part: {difference}; the job ends"
+        ));
     }
-    Ok(())
+    // Who ends takes the others with it.
+    all.barrier()?;
+    ending::abort(rt, understudy_abi::exit::UNSAVED)
 }
 
 /// The newcomer's side: the job as it sees it. Nothing is known here that another failure could destroy: the process would

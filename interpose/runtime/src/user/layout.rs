@@ -80,6 +80,10 @@ fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
         "the stack (arguments or environment differ in size)".into(),
         told::info().argv as u64,
     ));
+    list.push((
+        "the layer itself (another build of understudy was installed meanwhile)".into(),
+        tls::own_build(),
+    ));
     list.push(("the thread control block".into(), tls::control_block()));
     list.push(("the stack protector's value".into(), tls::guards()));
     list.push(("the heap's start".into(), heap_start()));

@@ -126,6 +126,21 @@ unsafe extern "C" fn collect(info: *const ModuleInfo, _size: usize, modules: *mu
     0
 }
 
+/// Checksum of what this library was built from.
+pub fn own_build() -> u64 {
+    let here = own_build as *const () as u64;
+    let is_here = |module: &Module| module.ranges.iter().any(|&(start, end)| (start..end).contains(&here));
+    let mut modules: Vec<Module> = Vec::new();
+    // SAFETY: `collect` takes what dl_iterate_phdr(3) passes; the structures' beginnings are the same.
+    unsafe {
+        type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
+        type Own = unsafe extern "C" fn(*const ModuleInfo, usize, *mut c_void) -> c_int;
+        let callback = std::mem::transmute::<Own, Callback>(collect);
+        libc::dl_iterate_phdr(Some(callback), (&raw mut modules).cast());
+    }
+    modules.iter().find(|module| is_here(module)).map_or(0, Module::build)
+}
+
 /// The modules of the user side, in load order.
 pub fn modules() -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
