@@ -315,6 +315,38 @@ pub unsafe extern "C" fn get_hw_resource_info(info: usize) -> c_int {
     unsafe { thunk!(PMPI_Info_create: Create)(info) }
 }
 
+/// `MPI_Abi_get_version` (MPI 5.0, 20.2.1): version and subversion of the standard ABI; -1 for another one.
+pub unsafe extern "C" fn abi_get_version(version: *mut c_int, subversion: *mut c_int) -> c_int {
+    let [major, minor] = match cfg!(feature = "standard") {
+        true => [1, 0],
+        false => [-1; 2],
+    };
+    // SAFETY: the program's places.
+    unsafe {
+        version.write(major);
+        subversion.write(minor);
+    }
+    SUCCESS
+}
+
+/// `MPI_Abi_get_info` (MPI 5.0, 20.2.2): bytes of the integers.
+pub unsafe extern "C" fn abi_get_info(info: *mut u8) -> c_int {
+    type Create = unsafe extern "C" fn(*mut u8) -> c_int;
+    type Set = unsafe extern "C" fn(usize, *const c_char, *const c_char) -> c_int;
+    const KEYS: [&core::ffi::CStr; 3] = [c"mpi_aint_size", c"mpi_count_size", c"mpi_offset_size"];
+    let mut new = 0usize;
+    // SAFETY: the program's place, and thunks of these procedures.
+    unsafe {
+        let rc = thunk!(PMPI_Info_create: Create)(info);
+        if rc != SUCCESS {
+            return rc;
+        }
+        core::ptr::copy_nonoverlapping(info, (&raw mut new).cast(), HANDLE);
+        let codes = KEYS.map(|key| thunk!(PMPI_Info_set: Set)(new, key.as_ptr(), c"8".as_ptr()));
+        codes.into_iter().find(|&rc| rc != SUCCESS).unwrap_or(SUCCESS)
+    }
+}
+
 /// `MPI_T_event_get_num` and `MPI_T_source_get_num` (MPI 4.0, 15.3.8): there are no events.
 pub unsafe extern "C" fn t_event_get_num(number: *mut c_int) -> c_int {
     // SAFETY: the program's place.

@@ -7,18 +7,20 @@ use crate::objects::Runtime;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Fortran's number of the first created object; those of predefined ones are the real library's.
+/// Fortran's number of the first created object; those of predefined ones are the real library's, which are below in Open MPI, …
 const FORTRAN_BASE: c_int = 1_000_000;
+/// … and from here on in MPICH, whose numbers are its handles (`MPI_COMM_NULL` is the least).
+const FORTRAN_END: c_int = 0x400_0000;
 /// Fortran's number of what is no handle, as in the real library.
 const FORTRAN_INVALID: c_int = -1;
 
 /// Fortran's number of a handle; `real` gives it for a predefined one.
 pub(crate) fn to_fortran(kind: HandleKind, handle: *mut c_void, real: impl FnOnce() -> c_int) -> c_int {
     match named(handle) {
-        Named::Created(_) => match created(kind, handle).and_then(|index| c_int::try_from(index).ok()) {
-            Some(index) => FORTRAN_BASE.checked_add(index).unwrap_or(FORTRAN_INVALID),
-            None => FORTRAN_INVALID,
-        },
+        Named::Created(_) => created(kind, handle)
+            .and_then(|index| c_int::try_from(index).ok()?.checked_add(FORTRAN_BASE))
+            .filter(|&number| number < FORTRAN_END)
+            .unwrap_or(FORTRAN_INVALID),
         Named::Predefined(_) => real(),
         Named::Nothing => FORTRAN_INVALID,
     }
@@ -32,7 +34,7 @@ pub(crate) fn from_fortran(
     exists: impl FnOnce(u32) -> bool,
     real: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
-    if number < FORTRAN_BASE {
+    if !(FORTRAN_BASE..FORTRAN_END).contains(&number) {
         return predefined_of(rt, real()).unwrap_or(std::ptr::null_mut());
     }
     let index = (number - FORTRAN_BASE) as u32;
@@ -100,6 +102,14 @@ mod tests {
             handle
         );
         assert!(from_fortran(rt, HandleKind::Op, 1_000_041, |_| false, || unreachable!()).is_null());
+        // MPICH's numbers of predefined handles are greater, and asked for.
+        let mpich = 0x5800_0003;
+        let asked = std::cell::Cell::new(false);
+        let real = || {
+            asked.set(true);
+            std::ptr::null_mut()
+        };
+        assert!(from_fortran(rt, HandleKind::Op, mpich, |_| true, real).is_null() && asked.get());
         assert_eq!(to_fortran(HandleKind::Info, handle, || unreachable!()), -1);
         assert_eq!(to_fortran(HandleKind::Op, std::ptr::null_mut(), || unreachable!()), -1);
     }
