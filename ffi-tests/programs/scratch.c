@@ -1,6 +1,7 @@
 // scratch STEPS PAUSE_US: files that have no name: tmpfile(3), one that is
 // removed while it is open, as Fortran's scratch files are, and one in memory.
 // They grow, are read from their beginning, and now and then cut and written anew.
+// Besides, a file under a new name comes and goes in each step.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <mpi.h>
@@ -21,6 +22,10 @@ int main(int argc, char **argv)
     unlink(name);
     for (int step = 0; step < steps; step++) {
         long sum = step;
+        char other[] = "other.XXXXXX";
+        int descriptor = mkstemp(other);
+        if (descriptor < 0 || close(descriptor) || unlink(other))
+            MPI_Abort(MPI_COMM_WORLD, 2);
         for (int i = 0; i < FILES; i++) {
             fprintf(files[i], "%d\n", step * (i + 1) + rank);
             if (step % 10 == 9) {

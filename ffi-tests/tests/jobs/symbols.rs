@@ -42,6 +42,15 @@ const EXTRA: &[&str] = &[
     "linkat",
     "mkdir",
     "mkdirat",
+    "mkdtemp",
+    "mkostemp",
+    "mkostemp64",
+    "mkostemps",
+    "mkostemps64",
+    "mkstemp",
+    "mkstemp64",
+    "mkstemps",
+    "mkstemps64",
     "mmap",
     "mmap64",
     "open",
@@ -107,6 +116,7 @@ fn expected() -> BTreeMap<String, Option<usize>> {
         if !procedure.has(Flag::NoProfile) {
             names.insert(format!("P{}", procedure.name), None);
         }
+        names.extend(procedure.older_names().into_iter().map(|name| (name, None)));
     }
     names.extend(table.functions.iter().map(|function| (function.name.clone(), None)));
     names.extend(table.data.iter().map(|data| (data.name.clone(), Some(data.size))));

@@ -53,6 +53,7 @@ mod sources;
 mod stack;
 mod stop;
 mod sys;
+mod temporary;
 mod threads;
 mod turns;
 mod zone;

@@ -1,0 +1,104 @@
+//! Files and directories under names that libc makes up: mkstemp(3) and its like.
+//!
+//! libc makes them without calling its own entry points, so that the runtime would not learn of them, and a rollback not remove
+//! them. They are made here, by way of those that tell it.
+#![allow(unsafe_code)]
+
+use crate::files::{mkdir, open};
+use core::ffi::{c_char, c_int, c_void};
+
+const EEXIST: c_int = 17;
+const EINVAL: c_int = 22;
+const O_RDWR: c_int = 0o2;
+const O_CREAT: c_int = 0o100;
+const O_EXCL: c_int = 0o200;
+const O_ACCMODE: c_int = 0o3;
+
+/// What takes the place of the six letters X.
+const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789ab";
+const PLACES: usize = 6;
+/// So often another name is tried.
+const ATTEMPTS: usize = 1000;
+
+unsafe extern "C" {
+    fn __errno_location() -> *mut c_int;
+    fn getrandom(buffer: *mut c_void, length: usize, flags: u32) -> isize;
+    fn strlen(text: *const c_char) -> usize;
+}
+
+/// Fills the places in front of so many letters at the end, until `make` succeeds or fails for another reason than that there is
+/// such a name.
+///
+/// # Safety
+/// The template must be a writable string.
+unsafe fn under_new_name(template: *mut c_char, suffix: c_int, make: impl Fn(*const c_char) -> c_int) -> c_int {
+    // SAFETY: the template's bytes in front of its end; errno of this thread.
+    unsafe {
+        let end = usize::try_from(suffix)
+            .ok()
+            .and_then(|suffix| strlen(template).checked_sub(suffix));
+        let Some(start) = end.and_then(|end| end.checked_sub(PLACES)) else {
+            *__errno_location() = EINVAL;
+            return -1;
+        };
+        let places = core::slice::from_raw_parts_mut(template.cast::<u8>().add(start), PLACES);
+        if places != b"XXXXXX" {
+            *__errno_location() = EINVAL;
+            return -1;
+        }
+        let before = *__errno_location();
+        for _ in 0..ATTEMPTS {
+            let mut random = [0u8; PLACES];
+            getrandom(random.as_mut_ptr().cast(), PLACES, 0);
+            for (place, random) in places.iter_mut().zip(random) {
+                *place = LETTERS[usize::from(random) % LETTERS.len()];
+            }
+            let made = make(template);
+            if made >= 0 {
+                *__errno_location() = before;
+                return made;
+            }
+            if *__errno_location() != EEXIST {
+                return made;
+            }
+        }
+        -1
+    }
+}
+
+macro_rules! temporary_files {
+    ($($name:ident($($argument:ident),*) $suffix:expr, $flags:expr;)*) => {$(
+        /// libc's function of this name.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(template: *mut c_char $(, $argument: c_int)*) -> c_int {
+            let flags = ($flags & !O_ACCMODE) | O_RDWR | O_CREAT | O_EXCL;
+            // SAFETY: handed on to the caller.
+            unsafe { under_new_name(template, $suffix, |path| open(path, flags, 0o600)) }
+        }
+    )*};
+}
+
+temporary_files! {
+    mkstemp() 0, 0;
+    mkstemp64() 0, 0;
+    mkostemp(flags) 0, flags;
+    mkostemp64(flags) 0, flags;
+    mkstemps(suffix) suffix, 0;
+    mkstemps64(suffix) suffix, 0;
+    mkostemps(suffix, flags) suffix, flags;
+    mkostemps64(suffix, flags) suffix, flags;
+}
+
+/// libc's function of this name.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mkdtemp(template: *mut c_char) -> *mut c_char {
+    // SAFETY: handed on to the caller.
+    let made = unsafe { under_new_name(template, 0, |path| mkdir(path, 0o700)) };
+    if made < 0 { core::ptr::null_mut() } else { template }
+}
