@@ -87,6 +87,20 @@ pub fn symbol(name: &CStr) -> *mut c_void {
     find(&LIBRARY, name)
 }
 
+/// Has the library's libc give up what ld.so has told it last (dlerror(3)). It would do so again each time that it is put back,
+/// and ld.so's heap, in which the text is, is not.
+pub(crate) fn forget_error() {
+    let dlerror = symbol(c"dlerror");
+    if !dlerror.is_null() {
+        // SAFETY: dlerror(3) of that libc: the first call tells, the second one releases.
+        unsafe {
+            let dlerror: extern "C" fn() -> *mut c_void = std::mem::transmute(dlerror);
+            dlerror();
+            dlerror();
+        }
+    }
+}
+
 /// The library's file (dladdr(3)); empty if there is no library.
 pub fn file() -> String {
     // SAFETY: plain data, which dladdr fills; names that it gives belong to the open library.

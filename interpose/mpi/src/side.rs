@@ -23,6 +23,7 @@ pub(crate) mod signals;
 mod thread;
 mod threads;
 
+use crate::library;
 use std::time::{Duration, Instant};
 use understudy_abi::{MPI_ZONE_START, ZONE_END};
 
@@ -80,6 +81,7 @@ pub struct Times {
 impl Snapshot {
     /// Notes what there is. To be called by the main thread, with no call of the library under way.
     pub fn take() -> Result<Snapshot, Error> {
+        library::forget_error();
         // The blocks of thread-local data are made first: they are memory, too.
         let thread = thread::Saved::take()?;
         Ok(Snapshot {
