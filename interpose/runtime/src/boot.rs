@@ -320,6 +320,11 @@ fn prefer_simple_mpi() {
     // Open MPI 4's component for RDMA makes no windows on a node without it, or crashes.
     let is_4 = library::version().0.starts_with("Open MPI v4");
     set_default("OMPI_MCA_osc", if is_4 { "pt2pt" } else { "^ucx,portals4" });
+    // They open drivers, with compilers below them, which cannot be closed again; Open MPI asks hwloc for processors only.
+    set_default(
+        "HWLOC_PLUGINS_BLACKLIST",
+        "hwloc_opencl,hwloc_cuda,hwloc_nvml,hwloc_rsmi,hwloc_levelzero,hwloc_gl",
+    );
     // PMIx's shared-memory store wants a fixed address; the hash store does not.
     set_default("PMIX_MCA_gds", "hash");
     // SAFETY: the MPI library has no thread yet.
