@@ -209,16 +209,13 @@ fn is_caller() -> bool {
 unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::ucontext_t) {
     // SAFETY: the kernel's record of this thread.
     let context = unsafe { &mut *context };
-    if !is_over() {
-        return;
-    }
     if FRAME.load(Ordering::Relaxed) == 0 {
         let lead_in = LEAD_IN.load(Ordering::Relaxed);
         if !lead_in.is_null() {
             // SAFETY: set by `lead_in`.
             unsafe { std::mem::transmute::<*mut c_void, LeadIn>(lead_in)(context) };
         }
-    } else if is_caller() {
+    } else if is_over() && is_caller() {
         abandon_at(context);
     }
 }
@@ -226,7 +223,7 @@ unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::u
 /// May change where a thread goes on that is not in the library.
 type LeadIn = fn(&mut libc::ucontext_t);
 
-/// From now on this is called, in the handler of [`INTERRUPT`], if another generation is to be and the library is not being called.
+/// From now on this is called, in the handler of [`INTERRUPT`], if the library is not being called; mostly since another generation is to be.
 pub fn lead_in(function: LeadIn) {
     LEAD_IN.store(function as *mut c_void, Ordering::Relaxed);
 }

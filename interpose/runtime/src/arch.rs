@@ -2,10 +2,12 @@
 
 mod guard;
 pub mod raw;
+mod risk;
 pub mod turn;
 mod x86_64;
 
 pub use guard::{escape_from, guarded, interrupted_at};
+pub use risk::{Stopped, at_risk, is_at_risk, refuse, stop, stop_if_due};
 use std::ffi::c_void;
 pub(crate) use x86_64::{
     AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, LEAVE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP,

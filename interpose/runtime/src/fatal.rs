@@ -12,6 +12,7 @@ use ckptd::relay::{FRAMES, NoteCell};
 use places::Place;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
+use understudy_abi::{ZONE_END, ZONE_START};
 use understudy_mpi::call;
 
 /// Faults that walking a damaged stack may lead to.
@@ -45,6 +46,9 @@ pub unsafe extern "C" fn on_signal(signal: c_int, info: *const c_void, context: 
     if is_of_the_program(info) && call::outlives_fault(context) {
         return false;
     }
+    if is_of_the_program(info) && arch::is_at_risk() && !is_in_zone(context) {
+        return !arch::stop(context, arch::Stopped::Fault);
+    }
     if BUSY.swap(true, Ordering::Relaxed) {
         return !arch::escape_from(context);
     }
@@ -69,6 +73,11 @@ fn is_of_the_program(info: &libc::siginfo_t) -> bool {
     }
     // SAFETY: what was sent has a sender.
     info.si_code > 0 || unsafe { info.si_pid() == libc::getpid() }
+}
+
+/// Whether the stack is one of the runtime's side.
+fn is_in_zone(context: &libc::ucontext_t) -> bool {
+    (ZONE_START..ZONE_END).contains(&(context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize))
 }
 
 fn note_places(note: &NoteCell, from: u64) {

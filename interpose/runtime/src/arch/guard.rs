@@ -37,8 +37,11 @@ pub unsafe extern "C" fn guarded(argument: *mut c_void, function: unsafe extern 
 }
 
 /// The end of a guarded call, from wherever it is.
+///
+/// # Safety
+/// There must be one.
 #[unsafe(naked)]
-unsafe extern "C" fn escaped() {
+pub(super) unsafe extern "C" fn escaped() -> ! {
     naked_asm!(
         "mov rsp, qword ptr [rip + {escape}]",
         "mov qword ptr [rip + {escape}], 0",
@@ -63,6 +66,9 @@ pub fn escape_from(context: &mut libc::ucontext_t) -> bool {
     let registers = &mut context.uc_mcontext.gregs;
     registers[libc::REG_RSP as usize] = stack as i64;
     registers[libc::REG_RIP as usize] = escaped as *const () as i64;
+    // It may have been copying backwards.
+    const DIRECTION: i64 = 1 << 10;
+    registers[libc::REG_EFL as usize] &= !DIRECTION;
     true
 }
 

@@ -13,7 +13,7 @@ use understudy_abi::turn::{Turn, TurnCode, UNCHANGED};
 use understudy_mpi::call;
 
 /// `struct pthread` of the main thread, whose thread-local data these are.
-fn main_block() -> usize {
+pub(super) fn main_block() -> usize {
     let block: usize;
     // SAFETY: glibc's thread control block points to itself at fs:0x10.
     unsafe { std::arch::asm!("mov {}, fs:[0x10]", out(reg) block, options(nostack, readonly, preserves_flags)) };

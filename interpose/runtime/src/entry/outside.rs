@@ -35,10 +35,19 @@ fn is_not_the_programs(address: usize) -> bool {
 
 /// In the handler: lets the main thread call in when that returns, if it is in the program.
 fn lead_in(context: &mut libc::ucontext_t) {
+    if !call::is_over() && !arch::is_at_risk() {
+        return;
+    }
     let can_go_back = world::is_protected() && world::is_playing() && arch::top_frame().is_some();
     let registers = &mut context.uc_mcontext.gregs;
     let [stack, code] = [libc::REG_RSP, libc::REG_RIP].map(|register| registers[register as usize] as usize);
     let is_in_program = !is_not_the_programs(stack) && !is_not_the_programs(code);
+    if arch::is_at_risk() {
+        if is_in_program && !user::is_loader_locked() {
+            arch::stop_if_due(context);
+        }
+        return;
+    }
     // Locks are held, too, while ld.so calls a library's constructor.
     if !(can_go_back && is_in_program && call::is_thread(call::MAIN_THREAD)) || user::is_loader_locked() {
         return;
