@@ -76,7 +76,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     let Captured { delta, left_out } = {
         let keep = &mut *copies::keep(rt);
         let (tracker, store, own) = (&mut keep.tracker, &mut keep.store, &keep.own.image);
-        capture(tracker, &state.layout, &[live], &left_out, epoch, store, own)
+        capture(tracker, &state.layout, &[live], [&left_out, &[]], epoch, store, own)
     }
     .unwrap_or_else(|error| fail(rt, "the program's memory cannot be saved", &error));
     copies::expose_only_windows(rt);

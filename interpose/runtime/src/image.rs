@@ -26,6 +26,7 @@ pub mod helper;
 pub mod kernel;
 pub mod layout;
 pub mod opened;
+pub mod own_memory;
 pub mod parity;
 pub mod prefault;
 pub mod remap;

@@ -20,7 +20,6 @@ mod finding;
 mod holder;
 mod inputs;
 mod message;
-mod own_memory;
 mod own_pages;
 mod rebuild;
 mod seed;

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::epoch::{Delta, Image, SlotRun, lay_out};
+use super::epoch::{Delta, Image, SlotRun, lay_out, merge};
 use super::layout::Layout;
 use super::observe::ObserveError;
 use super::opened::{Need, Opened};
@@ -56,7 +56,8 @@ pub struct Captured {
 /// Captures what changed since `image`, as the delta that leads to `epoch`.
 ///
 /// `extra` are ranges outside of the tracked areas that are copied always, such as the live part
-/// of the stack, and `left_out` (sorted) are pages whose content nobody needs. The delta is to be committed with [`Image::apply`] or given up with
+/// of the stack, `left_out` (sorted) are pages whose content nobody needs, and the copies of pages `apart` (sorted) lie apart from the
+/// others, as they do not stay as long. The delta is to be committed with [`Image::apply`] or given up with
 /// [`Tracker::abandon`] before the next capture.
 ///
 /// # Errors
@@ -65,7 +66,7 @@ pub fn capture(
     tracker: &mut Tracker,
     layout: &Layout,
     extra: &[AddrRange],
-    left_out: &[PageRun],
+    [left_out, apart]: [&[PageRun]; 2],
     epoch: Epoch,
     store: &mut PageStore,
     image: &Image,
@@ -86,15 +87,15 @@ pub fn capture(
     let fresh = runs::subtract(&seen.content, &known);
     let changed = runs::union(&runs::union(&seen.written, &fresh), &extra);
     let dropped = runs::subtract(&runs::subtract(&known, &seen.content), &extra);
-    let pages = runs::total(&changed);
-    let extents = store.alloc(pages).map_err(|source| {
+    let runs = room(&changed, apart, store).map_err(|source| {
         tracker.mark_changed(&runs::union(&changed, &dropped));
+        let pages = runs::total(&changed);
         CaptureError::Allocate { pages, source }
     })?;
     let delta = Delta {
         base: image.epoch(),
         epoch,
-        runs: lay_out(&changed, &extents),
+        runs,
         dropped,
     };
     match copy_and_arm(tracker, layout, &seen.armed, &changed, &delta, store) {
@@ -105,6 +106,19 @@ pub fn capture(
         Err(error) => {
             // Some or all areas are armed already.
             tracker.abandon(delta, store);
+            Err(error)
+        }
+    }
+}
+
+/// Slots for pages: if all were in one extent, it would have a hole as soon as those that lie apart are given up.
+fn room(pages: &[PageRun], apart: &[PageRun], store: &mut PageStore) -> Result<Vec<SlotRun>, StoreError> {
+    let parts = [runs::subtract(pages, apart), runs::intersect(pages, apart)];
+    let stay = store.alloc(runs::total(&parts[0]))?;
+    match store.alloc(runs::total(&parts[1])) {
+        Ok(go) => Ok(merge(&lay_out(&parts[0], &stay), &lay_out(&parts[1], &go))),
+        Err(error) => {
+            store.release(stay);
             Err(error)
         }
     }

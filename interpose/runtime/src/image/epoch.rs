@@ -175,6 +175,29 @@ impl Image {
         self.lack(&equal);
     }
 
+    /// The same, but of these pages (sorted) nothing is kept but the checksums.
+    pub fn without(&self, pages: &[PageRun], store: &PageStore) -> Image {
+        let gone = self.slots_of(pages);
+        let mut lacked = Vec::new();
+        for run in &gone {
+            absent::push(&mut lacked, run.pages.start, &store.sums(&[*run]));
+        }
+        let mut image = Image {
+            epoch: self.epoch,
+            runs: self.slots_of(&runs::subtract(&pages_of(&self.runs), pages)),
+            absent: self.absent.clone(),
+        };
+        image.lack(&lacked);
+        image
+    }
+
+    /// Gives up these pages (sorted), but for their checksums: the slots go back to the store.
+    pub fn give_up(&mut self, pages: &[PageRun], store: &mut PageStore) {
+        let image = self.without(pages, store);
+        store.release(self.slots_of(pages).into_iter().map(SlotRun::extent));
+        *self = image;
+    }
+
     /// These pages, of which none is kept, belong to it, too.
     pub fn lack(&mut self, pages: &[Sums]) {
         let mut all = [&self.absent, pages].concat();

@@ -93,7 +93,7 @@ pub fn missing(
 /// Rolls a survivor back: only pages that changed since the image are touched.
 ///
 /// `layout` is the saved one, which the process has again after
-/// [`super::remap::restore_layout`].
+/// [`super::remap::restore_layout`]; pages of `right` (sorted) are known to be what they were.
 ///
 /// # Errors
 /// See [`RestoreError`].
@@ -102,9 +102,10 @@ pub fn restore_pages(
     layout: &Layout,
     image: &Image,
     store: &PageStore,
+    right: &[PageRun],
 ) -> Result<RestoreStats, RestoreError> {
     let seen = tracker.observe(layout, image, store).map_err(RestoreError::Observe)?;
-    let clean = runs::subtract(&seen.content, &seen.written);
+    let clean = runs::union(&runs::subtract(&seen.content, &seen.written), right);
     let wanted = runs::subtract(&image.pages(), &clean);
     let mut prefault = prefault(layout, &runs::subtract(&wanted, &seen.content));
     verify(image, &wanted, store)?;

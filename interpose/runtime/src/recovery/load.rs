@@ -124,7 +124,7 @@ fn load_pages(
     let owners = user.owners();
     let stats = match origin {
         // What has changed is known since the last epoch only.
-        Origin::Survivor => restore::restore_pages(&mut keep.tracker, layout, image, store),
+        Origin::Survivor => restore::restore_pages(&mut keep.tracker, layout, image, store, &[]),
         _ => restore::load_all(&mut keep.tracker, layout, image, store, ready, &|page| {
             owners.may_be_in(page)
         }),

@@ -1,10 +1,10 @@
 //! What a worker was at the cut with which a new phase has begun, and how another process becomes that.
 #![allow(unsafe_code)]
 
-use super::own_memory;
 use crate::copies::{Base, Script, Way};
 use crate::image::absent::Sums;
 use crate::image::epoch::Image;
+use crate::image::own_memory;
 use crate::image::runs::{self, PageIndex, PageRun};
 use crate::image::store::PageStore;
 use crate::image::{PAGE_SIZE, remap};

@@ -4,11 +4,11 @@
 use super::base;
 use super::finding::Finding;
 use super::inputs;
-use super::own_memory;
 use crate::copies::{Replay, Script, Way};
 use crate::disk::StaticFile;
 use crate::image::absent::Sums;
 use crate::image::layout::Layout;
+use crate::image::own_memory;
 use crate::image::runs::{PageIndex, PageRun};
 use crate::image::vmas::{self, Vma};
 use crate::image::{PAGE_SIZE, sums};

@@ -1,12 +1,12 @@
 //! Static data of a worker's own: it keeps no copy of what it has not changed, and gets back what it has.
 
-use super::own_memory;
 use super::rebuild::{Offer, collect};
 use super::{seed, wanted};
 use crate::copies::Script;
 use crate::image::PAGE_SIZE;
 use crate::image::absent::{self, Sums};
 use crate::image::epoch::Image;
+use crate::image::own_memory;
 use crate::image::runs;
 use crate::image::store::PageStore;
 use crate::image::sums::of_page;

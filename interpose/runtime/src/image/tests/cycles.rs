@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::support::*;
+use crate::image::restore::{RestoreError, restore_pages};
 use crate::image::runs::{AddrRange, PageRun};
 use ckptd::settings::Choice;
 
@@ -67,6 +68,43 @@ fn pages_that_are_left_out() {
         rank.rollback(&user);
         let seen = [7, 8, 11, 15].map(|page| user.read(page));
         assert_eq!(seen, [1 ^ 7, 3 ^ 8, 3 ^ 11, 0], "{choice:?}");
+    });
+}
+
+/// What the image has given up takes no slot, is not put back where it is known to be right, and is missed elsewhere.
+#[test]
+fn pages_that_are_given_up() {
+    with_each(|choice| {
+        let user = User::new();
+        user.map(0, 64, RW);
+        user.fill(0, 64, 100);
+        let mut rank = Rank::new(choice);
+        rank.commit(&user);
+        rank.apart = vec![PageRun::between(user.page(8), user.page(16))];
+        for value in 102..105 {
+            user.fill(4, 8, value);
+            rank.commit(&user);
+            assert_eq!((rank.image.page_count(), rank.store.live()), (56, 56), "{choice:?}");
+            user.fill(4, 8, 107);
+            // Somebody has undone that.
+            user.fill(8, 4, value);
+            rank.rollback(&user);
+            let seen = [4, 7, 8, 11, 15].map(|page| user.read(page));
+            let v = value;
+            assert_eq!(seen, [v ^ 4, v ^ 7, v ^ 8, v ^ 11, 100 ^ 15], "{choice:?}");
+        }
+        user.fill(11, 1, 9);
+        rank.apart.clear();
+        let restored = restore_pages(&mut rank.tracker, &rank.saved, &rank.image, &rank.store, &[]);
+        assert!(
+            matches!(restored, Err(RestoreError::Absent { page }) if page == user.page(11)),
+            "{choice:?}"
+        );
+        // The next image has it.
+        rank.commit(&user);
+        user.fill(11, 1, 3);
+        rank.rollback(&user);
+        assert_eq!(user.read(11), 9 ^ 11, "{choice:?}");
     });
 }
 

@@ -181,6 +181,8 @@ pub struct Rank {
     pub saved: Layout,
     /// Pages whose content nobody needs.
     pub left_out: Vec<PageRun>,
+    /// Pages that the image gives up at a commit, and that are what they were at a rollback.
+    pub apart: Vec<PageRun>,
 }
 
 fn config(pages: u64) -> StoreConfig {
@@ -208,6 +210,7 @@ impl Rank {
             image: Image::new(),
             saved: Layout::default(),
             left_out: Vec::new(),
+            apart: Vec::new(),
         }
     }
 
@@ -219,9 +222,17 @@ impl Rank {
         let next = Epoch(self.image.epoch().0 + 1);
         self.saved = user.layout();
         let Self { tracker, store, .. } = self;
-        let delta = capture(tracker, &self.saved, extra, &self.left_out, next, store, &self.image)
-            .unwrap()
-            .delta;
+        let delta = capture(
+            tracker,
+            &self.saved,
+            extra,
+            [&self.left_out, &self.apart],
+            next,
+            store,
+            &self.image,
+        )
+        .unwrap()
+        .delta;
         store.seal(delta.runs());
         delta
     }
@@ -235,13 +246,14 @@ impl Rank {
             dropped: delta.dropped.clone(),
         };
         self.image.apply(delta, &mut self.store).unwrap();
+        self.image.give_up(&self.apart, &mut self.store);
         assert_eq!(self.image.page_count(), self.store.live());
         summary
     }
 
     pub fn rollback(&mut self, user: &User) -> RestoreStats {
         restore_layout(&self.saved, &user.zones).unwrap();
-        restore_pages(&mut self.tracker, &self.saved, &self.image, &self.store).unwrap()
+        restore_pages(&mut self.tracker, &self.saved, &self.image, &self.store, &self.apart).unwrap()
     }
 }
 

@@ -59,7 +59,11 @@ fn measure(choice: Choice, megabytes: u64, percent: u64, outlives: bool) {
             let Rank {
                 tracker, store, image, ..
             } = &mut rank;
-            delta = Some(capture(tracker, &layout, &[], &[], epoch, store, image).unwrap().delta);
+            delta = Some(
+                capture(tracker, &layout, &[], [&[]; 2], epoch, store, image)
+                    .unwrap()
+                    .delta,
+            );
         }));
         let delta = delta.unwrap();
         rank.store.seal(delta.runs());
