@@ -355,6 +355,12 @@ pub fn costs(rt: &Runtime) -> (u64, u64) {
     (pending.map_or(0, |time| time.as_nanos() as u64), sent as u64)
 }
 
+/// Whether something is missing in this process's own copy.
+pub fn is_thin(rt: &Runtime) -> bool {
+    let lacks = |keep: &Keep| !keep.own.image.absent().is_empty();
+    rt.keep.borrow().as_ref().is_some_and(lacks)
+}
+
 /// After a failure, once the workers know the last epoch that anyone has committed: commits or gives up what is pending.
 pub fn resolve(rt: &Runtime, agreed: Epoch) {
     if let Some(keep) = &mut *rt.keep.borrow_mut() {

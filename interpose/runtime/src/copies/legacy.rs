@@ -81,6 +81,8 @@ pub struct Inherited {
     pub committed: Epoch,
     /// A later one whose copies are whole.
     pub whole: Option<Epoch>,
+    /// Whether nothing is missing in its own copy.
+    pub has_own: bool,
 }
 
 /// Somebody else's files, read but not used yet.
@@ -105,10 +107,11 @@ impl Record {
 }
 
 impl Kept<'_> {
-    /// Whether something is missing that only a replay brings back, which takes more than what is recorded.
+    /// Whether something is missing that only a replay brings back, which takes more than what is recorded. What is missing in the own
+    /// copy alone its holder has.
     fn is_thin(self) -> bool {
-        let mut copies = std::iter::once(self.own).chain(self.partners);
-        copies.any(|copy| copy.script.is_some() || !copy.image.absent().is_empty())
+        let is_thin = |copy: &Copy| copy.script.is_some() || !copy.image.absent().is_empty();
+        self.own.script.is_some() || self.partners.iter().any(is_thin)
     }
 
     /// The slots of all pages; those of pages that own and partners' copies share come more than once.
@@ -357,11 +360,16 @@ fn take_over(estate: Estate, keep: &mut Keep) -> Option<Inherited> {
     let parts = |record: Option<Record>| record.map(|record| (record.own, record.partners));
     (keep.own, keep.partners) = parts(committed).unwrap_or_else(none);
     let inherited = parts(whole);
+    let later = inherited.as_ref().map(|(own, _)| own);
     let got = Inherited {
         worker,
         player,
         committed: keep.own.image.epoch(),
-        whole: inherited.as_ref().map(|(own, _)| own.image.epoch()),
+        whole: later.map(|own| own.image.epoch()),
+        has_own: [Some(&keep.own), later]
+            .into_iter()
+            .flatten()
+            .all(|own| own.image.absent().is_empty()),
     };
     keep.store = store;
     count_shares(keep);

@@ -35,7 +35,7 @@ pub fn fetch(rt: &Runtime, plan: &Plan, me: Worker) -> mpi::Result<Option<Prefau
     let rebuild = Missing::learn(rt, plan, me)?;
     let may_prepare = plan.takeover(me).is_some();
     if source.is_some() {
-        found::forget_held(rt);
+        found::forget_own(rt, plan, me);
     }
     let mut ready = None;
     drive(rt, &mut moves, |transfer| {

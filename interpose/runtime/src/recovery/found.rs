@@ -35,6 +35,7 @@ pub fn inherit(rt: &Runtime) {
         log::debug!("inherited: {got:?}");
         rt.heritage.borrow_mut().held = Some(Held {
             own: got.worker,
+            has_own: got.has_own,
             layers: (1 << world::get(rt).redundancy.layers(got.worker)) - 1,
             epoch: got.committed,
             whole: got.whole,
@@ -106,17 +107,28 @@ pub fn take_back_own_refusal(rt: &Runtime, me: Worker) {
         .retain(|copy| *copy != Refused { worker: me, at });
 }
 
-/// This process has nothing that counts as a copy.
+/// This process has nothing that counts as a copy any more.
 pub fn forget_held(rt: &Runtime) {
     rt.heritage.borrow_mut().held = None;
+}
+
+/// Another copy of this worker comes in place of its own; those of partners are what they were, if they are of this epoch.
+pub fn forget_own(rt: &Runtime, plan: &Plan, me: Worker) {
+    let held = &mut rt.heritage.borrow_mut().held;
+    *held = held.filter(|held| held.own == me && held.epoch == plan.epoch);
+    if let Some(held) = held {
+        held.has_own = false;
+    }
 }
 
 /// This process has got a copy of its own.
 pub fn has_own(rt: &Runtime, plan: &Plan, me: Worker) {
     take_back_own_refusal(rt, me);
-    rt.heritage.borrow_mut().held = Some(Held {
+    let held = &mut rt.heritage.borrow_mut().held;
+    *held = Some(Held {
         own: me,
-        layers: 0,
+        has_own: true,
+        layers: held.map_or(0, |held| held.layers),
         epoch: plan.epoch,
         whole: None,
         player: None,

@@ -44,6 +44,7 @@ fn own_identity(rt: &Runtime, whole: Option<Epoch>) -> Identity {
         whole,
         lost_ns,
         fetch_ns,
+        is_thin: copies::is_thin(rt),
         has_asked: wishes::has_asked(rt),
         held,
         refused: found::refused(rt),

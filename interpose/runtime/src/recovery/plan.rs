@@ -20,6 +20,8 @@ pub struct Identity {
     pub lost_ns: u64,
     /// Nanoseconds that it takes to send a whole copy; 0: unknown.
     pub fetch_ns: u64,
+    /// Something is missing in its own copies: it may need those that a dead process has left.
+    pub is_thin: bool,
     /// It has asked the daemon for spares (`wishes`).
     pub has_asked: bool,
     /// What a newcomer has.
@@ -41,8 +43,10 @@ pub struct Refused {
 /// process has left to it. They are as good as those of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Held {
-    /// The worker whose part it was to take and whose own copy it has.
+    /// The worker whose part it was to take.
     pub own: Worker,
+    /// Whether it has that worker's own copy, of which nothing is missing.
+    pub has_own: bool,
     /// The layers (1 << layer) in which it has the copy of that worker's partner.
     pub layers: u64,
     /// Their epoch, the last that is committed.
@@ -213,21 +217,20 @@ impl Job<'_> {
         held.filter(|held| self.player(held.own).is_none())
     }
 
-    /// Whether somebody has this dead worker's own copy of this epoch.
-    fn has_heir(&self, worker: Worker, epoch: Epoch) -> bool {
-        let is_its = |held: &&Held| held.own == worker;
-        self.heirs().filter(is_its).any(|held| held.reaches(epoch))
+    /// Who has what this dead worker had of this epoch.
+    fn heir(&self, worker: Worker, epoch: Epoch) -> Option<&Held> {
+        self.heirs().find(|held| held.own == worker && held.reaches(epoch))
     }
 
     /// Whether somebody has a copy of this epoch of a dead worker, if all living workers have it.
     fn is_kept(&self, worker: Worker, epoch: Epoch) -> bool {
-        let lives = |holder: Worker| self.player(holder).is_some() || self.has_heir(holder, epoch);
+        let lives = |holder: Worker| self.player(holder).is_some() || self.heir(holder, epoch).is_some();
         let mut live = self.redundancy.holders_of(worker).map(lives);
         let is_held = match self.redundancy.is_parity() {
             true => live.all(|lives| lives),
             false => live.any(|lives| lives),
         };
-        is_held || self.has_heir(worker, epoch)
+        is_held || self.heir(worker, epoch).is_some_and(|held| held.has_own)
     }
 
     /// Whether this process has a copy of the worker that somebody has found damaged.
@@ -405,18 +408,22 @@ fn epoch(job: &Job, dead: &[Worker]) -> Result<Epoch, Lost> {
 }
 
 /// Whether the epoch after `committed` costs more: who has died has left a copy of `committed` but none of the later one,
-/// which would have to be sent, and takes longer than to do the work between the two again. The copy is noted before
-/// its process comes to the meeting that commits the epoch, so nobody can have committed the later one.
+/// which would have to be sent, and takes longer than to do the work between the two again; or costs the job, where one who lives
+/// may need what such a process has kept for it. The copy is noted before its process comes to the meeting that commits the epoch, so nobody can
+/// have committed the later one.
 fn is_dearer(job: &Job, dead: &[Worker], committed: Epoch) -> bool {
     let left = |worker: &Worker| {
         let is_its = |held: &&Held| held.own == *worker && held.player.is_some();
         job.heirs().find(is_its).filter(|held| held.epoch == committed)
     };
-    let left: Option<Vec<&Held>> = dead.iter().map(left).collect();
+    let left: Vec<Option<&Held>> = dead.iter().map(left).collect();
+    if committed == Epoch::NONE || !left.iter().flatten().any(|held| held.whole.is_none()) {
+        return false;
+    }
     let most = |of: fn(&Identity) -> u64| job.living.iter().map(of).max().unwrap_or(0);
-    committed != Epoch::NONE
-        && left.is_some_and(|left| left.iter().any(|held| held.whole.is_none()))
-        && most(|living| living.lost_ns) < most(|living| living.fetch_ns)
+    job.living.iter().any(|living| living.is_thin)
+        || left.iter().all(|left| left.is_some_and(|held| held.has_own))
+            && most(|living| living.lost_ns) < most(|living| living.fetch_ns)
 }
 
 /// Gives each dead worker the newcomer that has its copy already, else the one that is wished, if it is free, else the lowest one;
@@ -445,7 +452,7 @@ fn assign(dead: &[Worker], newcomers: &[&Identity], epoch: Option<Epoch>, wishes
         Some(Takeover {
             worker,
             player: newcomer.process,
-            has_own: held.is_some(),
+            has_own: held.is_some_and(|held| held.has_own),
             layers: held.map_or(0, |held| held.layers),
         })
     });

@@ -34,6 +34,7 @@ fn newcomer(process: u32) -> Identity {
 fn holding(process: u32, own: u32, layers: u64, epoch: u64) -> Identity {
     let held = Held {
         own: Worker(own),
+        has_own: true,
         layers,
         epoch: Epoch(epoch),
         whole: None,
@@ -265,15 +266,45 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
     // Worker 1 may have come to the meeting, and seen it committed.
     assert_eq!(epoch(&[living(0, 80), heir(4, 1, 3, 4), other.clone()]), Ok((4, 0)));
     assert_eq!(epoch(&[living(0, 80), newcomer(4), other.clone()]), Ok((4, 1)));
-    assert_eq!(epoch(&[living(0, 80), holding(4, 1, 1, 3), other]), Ok((4, 1)));
+    assert_eq!(epoch(&[living(0, 80), holding(4, 1, 1, 3), other.clone()]), Ok((4, 1)));
     // One who has died never came.
     assert_eq!(epoch(&[living(0, 80), heir(4, 1, 3, 4), heir(5, 2, 3, 0)]), Ok((3, 0)));
+    // One who lives may need what worker 1 has kept for it.
+    let thin = |lost| Identity {
+        is_thin: true,
+        ..living(lost, 80)
+    };
+    assert_eq!(epoch(&[thin(100), heir(4, 1, 3, 0), other.clone()]), Ok((3, 0)));
+    assert_eq!(epoch(&[thin(0), heir(4, 1, 3, 4), other.clone()]), Ok((4, 0)));
+    assert_eq!(epoch(&[thin(0), newcomer(4), other.clone()]), Ok((4, 1)));
     // There is no earlier one.
     let first = |identity| costs(whole(identity, 1), 0, 80);
     assert_eq!(
         epoch(&[first(worker(0, 0, 0)), heir(4, 1, 0, 0), first(worker(2, 2, 0))]),
         Ok((1, 1))
     );
+}
+
+#[test]
+fn an_heir_without_a_whole_own_copy_has_those_of_partners() {
+    let thin = |mut heir: Identity| {
+        heir.held.as_mut().unwrap().has_own = false;
+        heir
+    };
+    let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), worker(2, 2, 3)];
+    let plan = make(&living, 3, 1).unwrap();
+    let has_partners = Takeover {
+        layers: 1,
+        ..takeover(1, 4)
+    };
+    assert_eq!((plan.takeovers, plan.fetches), (vec![has_partners], vec![fetch(1, 2)]));
+    assert_eq!(plan.remakes, []);
+    // Nobody else has its own.
+    let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), newcomer(5)];
+    assert!(matches!(
+        make(&living, 3, 1),
+        Err(Lost::Copies { worker: Worker(1), .. })
+    ));
 }
 
 #[test]
