@@ -69,6 +69,12 @@ fn every_kind() -> Vec<Kind> {
             bytes: 16384,
             ns: 8,
         },
+        Kind::Reversed {
+            pages: 4,
+            wrong: 1,
+            steps: 3,
+            ns: 8,
+        },
         Kind::Commit { epoch, ns: 7 },
         Kind::Kill { signal: 9 },
         Kind::Death {

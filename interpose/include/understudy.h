@@ -28,6 +28,8 @@ extern "C" {
 #define UNDERSTUDY_EXCLUDE 75007
 #define UNDERSTUDY_INCLUDE 75008
 #define UNDERSTUDY_RECOMPUTE 75009
+#define UNDERSTUDY_REVERSIBLE 75010
+#define UNDERSTUDY_STEP 75011
 
 /* A checkpoint may be taken here, as at a collective over all workers: for
  * loops without any. Collective over MPI_COMM_WORLD, but nobody waits if no
@@ -94,6 +96,50 @@ static inline void understudy_recompute(void *memory, size_t bytes, void (*make)
                                         void *argument)
 {
     (void)MPI_Pcontrol(UNDERSTUDY_RECOMPUTE, memory, bytes, make, argument);
+}
+
+/* The program changes this memory in steps, and `reverse` undoes them. After a
+ * failure each survivor goes back to the last checkpoint by that, and needs no
+ * copy of this memory of its own; who takes a dead one's part has it from the
+ * copy that another process holds. Local. To be called again with a NULL
+ * function before the memory is freed.
+ *
+ * understudy_step(k) says that step k is complete: steps are numbered one by
+ * one. Checkpoints belong between that call and the next step (see
+ * understudy_hold, if there are collectives inside of a step). Local.
+ *
+ * reverse(memory, bytes, step, is_partial, argument) is called
+ *   - once with the number after that of the last complete step and is_partial
+ *     = 1: it undoes what has been done of that step, which may be nothing or
+ *     all; how much is for the program to know, from variables of its own;
+ *   - then for each complete step, the last one first, with is_partial = 0.
+ * Steps are undone one after the other, each in all regions, in the opposite
+ * order of their calls. It returns 0, or anything else if it cannot undo that.
+ *
+ * All other memory is what it was when the failure was noticed, so what has
+ * been received since, say, can be kept there, beside the region. What steps
+ * change and need, random number generators too, has to be in a region, or
+ * known otherwise.
+ *
+ * What comes out is compared with checksums of the checkpoint. Unless every bit
+ * is right the memory is fetched from the other process, and this process keeps
+ * copies from then on: integers and exact operations gain, rounding does not.
+ * The function may not call MPI, allocate or free memory, print, use other
+ * threads or a device, and leaves only by returning. One that does not, causes a
+ * fatal signal, or takes more than three times as long as the program has
+ * since the checkpoint, and two seconds, is stopped, and the memory fetched.
+ * Whole pages count, as above. */
+static inline void understudy_reversible(void *memory, size_t bytes,
+                                         int (*reverse)(void *memory, size_t bytes, long long step, int is_partial,
+                                                        void *argument),
+                                         void *argument)
+{
+    (void)MPI_Pcontrol(UNDERSTUDY_REVERSIBLE, memory, bytes, reverse, argument);
+}
+
+static inline void understudy_step(long long step)
+{
+    (void)MPI_Pcontrol(UNDERSTUDY_STEP, step);
 }
 
 /* What is known of the job in this process. All is 0 without the layer. */

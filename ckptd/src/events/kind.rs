@@ -257,6 +257,15 @@ pub enum Kind {
     },
     /// Functions of the program have made memory again that copies do without.
     Recomputed { regions: u64, bytes: u64, ns: u64 },
+    /// A survivor has had functions of the program undo steps.
+    Reversed {
+        /// Pages that are as they were at the epoch, and those that are not, so that its copy was fetched.
+        pages: u64,
+        wrong: u64,
+        /// Steps, but for one that was not complete.
+        steps: u64,
+        ns: u64,
+    },
     /// The rank learned of failures.
     FailureDetected {
         recovery: u32,

@@ -39,7 +39,7 @@ pub const MAGIC: [u8; 8] = *b"USTDYEVT";
 /// Bump rule: payloads are positional, so *any* change to [`Record`], [`Kind`] or a type inside it
 /// (a field added, removed, reordered or retyped; a variant inserted anywhere) is a new version. A
 /// reader accepts exactly its own version and names the other one when it refuses.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// One entry of an event file.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]

@@ -106,6 +106,8 @@ pub enum MarkWay {
     Exclude,
     /// `understudy_recompute`
     Recompute,
+    /// `understudy_reversible`
+    Reverse,
 }
 
 impl fmt::Display for MarkWay {
@@ -114,6 +116,7 @@ impl fmt::Display for MarkWay {
             Self::Discard => "discard",
             Self::Exclude => "exclude",
             Self::Recompute => "recompute",
+            Self::Reverse => "reverse",
         })
     }
 }

@@ -31,7 +31,18 @@ impl MarkRow {
     pub fn failing(&self) -> Option<&'static str> {
         match self {
             Self { saved_pages: 1.., .. } => None,
+            // That is all that can be had of these.
+            Self {
+                way: MarkWay::Reverse,
+                held_pages: 1..,
+                ..
+            } => None,
             Self { whole_pages: 0, .. } => Some("no whole page lies inside"),
+            Self {
+                way: MarkWay::Reverse, ..
+            } => Some(
+                "copies of it were kept: for want of trust in its function or of a holder, for an epoch on disk, or for parity",
+            ),
             Self { captures: 0, .. } => Some(
                 "no checkpoint was taken at the point after it, but elsewhere, where its content may still be needed",
             ),
@@ -58,6 +69,10 @@ pub struct MarkSavings {
     /// Recomputations after recoveries, of all processes, and how long the longest took.
     pub recomputations: u64,
     pub longest_ns: u64,
+    /// How often survivors have undone steps, how long that took at most, and how often it was in vain.
+    pub reversals: u64,
+    pub longest_reversal_ns: u64,
+    pub failed_reversals: u64,
 }
 
 /// What rows are told apart by.
@@ -100,6 +115,11 @@ impl MarkSavings {
                 Kind::Recomputed { ns, .. } => {
                     it.recomputations += 1;
                     it.longest_ns = it.longest_ns.max(*ns);
+                }
+                Kind::Reversed { wrong, ns, .. } => {
+                    it.reversals += 1;
+                    it.longest_reversal_ns = it.longest_reversal_ns.max(*ns);
+                    it.failed_reversals += u64::from(*wrong > 0);
                 }
                 _ => {}
             }
@@ -223,5 +243,29 @@ mod tests {
         assert!(why("late").contains("no checkpoint was taken at the point"));
         assert!(why("quiet").contains("memory of the copies"));
         assert_eq!(MarkSavings::new(&events[..2]), None);
+    }
+
+    #[test]
+    fn what_functions_undo_saves_memory_of_copies() {
+        let left_out = |held| Kind::LeftOut {
+            epoch: Epoch(2),
+            pages: 0,
+            marks: vec![MarkSaving {
+                way: MarkWay::Reverse,
+                ..mark("step", 8192, true, [held, 0])
+            }],
+        };
+        let reversed = |wrong| Kind::Reversed {
+            pages: 2,
+            wrong,
+            steps: 3,
+            ns: 7 + wrong,
+        };
+        let events = [left_out(2), reversed(0), reversed(1)].map(|kind| event(0, kind));
+        let it = MarkSavings::new(&events).unwrap();
+        assert_eq!((it.rows[0].failing(), it.rows[0].held_pages), (None, 2));
+        assert_eq!((it.reversals, it.longest_reversal_ns, it.failed_reversals), (2, 8, 1));
+        let kept = MarkSavings::new(&[event(0, left_out(0))]).unwrap();
+        assert!(kept.rows[0].failing().unwrap().contains("copies of it were kept"));
     }
 }

@@ -196,6 +196,16 @@ fn what(kind: &Kind) -> String {
             count(*regions as usize, "region", "regions"),
             time(*ns)
         ),
+        Kind::Reversed {
+            pages,
+            wrong,
+            steps,
+            ns,
+        } => format!(
+            "the program's functions undid {} in {}: {pages} pages are as they were, {wrong} are not",
+            count(*steps as usize, "step", "steps"),
+            time(*ns)
+        ),
         Kind::FailureDetected { recovery, failed, by } => {
             format!("recovery {recovery}: failure of {} detected by {by}", ranks(failed))
         }

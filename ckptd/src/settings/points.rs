@@ -57,6 +57,7 @@ points! {
     "replay.end": "its copy is whole";
     "fetch.end": "the copy is at the understudy";
     "load.begin": "before memory is put back";
+    "step-back.begin": "a survivor has undone a step that was not complete, and is about to undo those that were";
     "load.half": "a survivor is about to have static data made again that it has changed since the epoch";
     "load.end": "memory and state are those of the epoch";
     "rebuild.begin": "before the program's communicators are made again";

@@ -42,6 +42,7 @@ mod renewal;
 mod replay;
 mod replenish;
 mod report;
+mod reversible;
 mod sessions;
 mod shared_pages;
 mod stacks;

@@ -14,7 +14,7 @@ use crate::ending::fail;
 use crate::fault::Victim;
 use crate::image::capture::{Captured, capture};
 use crate::recovery::Runtime;
-use crate::{events, fault, marks, recompute, recovery, rehearsal, schedule, sys, user, world};
+use crate::{events, fault, marks, recompute, recovery, rehearsal, schedule, step_back, sys, user, world};
 use ckptd::events::Kind;
 use std::time::Instant;
 use understudy_numbers::Epoch;
@@ -73,10 +73,11 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     let scan = Instant::now();
     let at_point = schedule::schedule(rt).at_candidate;
     let left_out = marks::left_out(rt, at_point);
+    let spared = step_back::spared(rt, at_point);
     let Captured { delta, left_out } = {
         let keep = &mut *copies::keep(rt);
         let (tracker, store, own) = (&mut keep.tracker, &mut keep.store, &keep.own.image);
-        capture(tracker, &state.layout, &[live], [&left_out, &[]], epoch, store, own)
+        capture(tracker, &state.layout, &[live], [&left_out, &spared], epoch, store, own)
     }
     .unwrap_or_else(|error| fail(rt, "the program's memory cannot be saved", &error));
     copies::expose_only_windows(rt);
@@ -99,7 +100,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
         scan_ns,
         copy_ns,
     });
-    savings::tell(rt, epoch, at_point, left_out);
+    savings::tell(rt, epoch, at_point, left_out, &spared);
     log::debug!(
         "epoch {epoch}: {pages} pages, {} bytes of state captured in {:?}",
         encoded.bytes.len(),
@@ -109,6 +110,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     let captured = Capture {
         delta,
         state: encoded,
+        spared,
         began,
     };
     recovery::check_own(rt, copies::ship(rt, captured, transfers), LOST)?;

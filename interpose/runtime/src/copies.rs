@@ -42,7 +42,7 @@ pub use saved::{Saved, decode};
 pub use script::{Base, Replay, Script, Way, sums_of};
 pub use sharing::share;
 use std::cell::RefMut;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 pub use transfer::{Payload, Transfer};
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
@@ -218,6 +218,11 @@ pub fn replace_own(rt: &Runtime, image: Image, state: Vec<u8>) {
     );
 }
 
+/// How long ago the program was where the committed epoch is.
+pub fn age(rt: &Runtime) -> Duration {
+    keep(rt).since.elapsed()
+}
+
 /// Whether a checkpoint is under way.
 #[inline]
 pub fn is_pending() -> bool {
@@ -319,6 +324,7 @@ fn commit_pending(rt: &Runtime, keep: &mut Keep) -> Option<(Epoch, Instant)> {
     if let Some(received) = remains.received {
         received.apply(rt, &mut keep.partners, &mut keep.store, &keep.helper);
     }
+    keep.own.image.give_up(&remains.spared, &mut keep.store);
     trim(rt, keep, used);
     events::set_epoch(epoch);
     // If this rank dies now, the others may not have committed it.
@@ -355,9 +361,12 @@ pub fn costs(rt: &Runtime) -> (u64, u64) {
     (pending.map_or(0, |time| time.as_nanos() as u64), sent as u64)
 }
 
-/// Whether something is missing in this process's own copy.
+/// Whether something is missing in this process's own copy, or will be in that which is pending.
 pub fn is_thin(rt: &Runtime) -> bool {
-    let lacks = |keep: &Keep| !keep.own.image.absent().is_empty();
+    let lacks = |keep: &Keep| {
+        let spares = |pending: &Pending| !pending.spared.is_empty();
+        !keep.own.image.absent().is_empty() || keep.pending.as_ref().is_some_and(spares)
+    };
     rt.keep.borrow().as_ref().is_some_and(lacks)
 }
 

@@ -68,6 +68,7 @@ pub mod rounds;
 pub mod schedule;
 pub mod shim;
 mod spare;
+pub mod step_back;
 pub mod sys;
 pub mod told;
 pub mod traffic;

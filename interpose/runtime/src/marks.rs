@@ -10,6 +10,7 @@ use crate::cell::{Field, runtime};
 use crate::image::runs::{self, AddrRange, PageRun};
 use crate::{early, events};
 pub use ckptd::events::MarkWay as Way;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 pub use told::{Mark, Told};
 
@@ -17,6 +18,8 @@ runtime! {
     pub struct Runtime: early::Runtime {
         /// Pages that need not be saved.
         marks: Field<Marks> = Field::new(Marks::NONE),
+        /// Whether a function has not undone what it should have.
+        is_distrusted: Cell<bool> = Cell::new(false),
         /// Names of places in the program, which take long to find.
         names: Field<BTreeMap<u64, String>> = Field::new(BTreeMap::new()),
     }
@@ -25,9 +28,9 @@ runtime! {
 /// What poisoned memory holds.
 pub const POISON: u8 = 0xa5;
 
-/// Memory that a function of the program makes again: `function(memory.start, memory.len(), argument)`.
+/// Memory whose content a function of the program makes again, or what it was a step before: `function(memory.start, memory.len(), …, argument)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Recomputed {
+pub struct Region {
     pub memory: AddrRange,
     pub function: u64,
     pub argument: u64,
@@ -43,7 +46,28 @@ pub struct Lasting {
     /// The calls that have led to that, for whoever asks what they have saved.
     exclusions: Told,
     /// In the order in which they are made again.
-    recomputed: Vec<Recomputed>,
+    recomputed: Vec<Region>,
+    /// Whose changes functions undo.
+    reversible: Vec<Region>,
+    steps: Steps,
+}
+
+/// Where the program is among its steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Steps {
+    /// The number of the last one that is complete.
+    pub last: i64,
+    /// How often the program has said that.
+    told: u64,
+}
+
+impl Steps {
+    /// How many have come since then; `None` if they are not numbered one by one.
+    pub fn since(&self, then: &Steps) -> Option<u64> {
+        let steps = self.last.checked_sub(then.last)?;
+        let told = self.told.checked_sub(then.told)?;
+        u64::try_from(steps).ok().filter(|&steps| steps == told)
+    }
 }
 
 /// What the program has said.
@@ -60,7 +84,23 @@ impl Lasting {
         excluded: Vec::new(),
         exclusions: Told::NONE,
         recomputed: Vec::new(),
+        reversible: Vec::new(),
+        steps: Steps { last: 0, told: 0 },
     };
+
+    /// What functions undo the changes of, in the order of the calls.
+    pub fn reversible(&self) -> &[Region] {
+        &self.reversible
+    }
+
+    /// The pages of that (sorted).
+    pub fn reversible_pages(&self) -> Vec<PageRun> {
+        runs::normalise(self.reversible.iter().flat_map(|it| inside(it.memory)).collect())
+    }
+
+    pub fn steps(&self) -> Steps {
+        self.steps
+    }
 
     fn exclude(&mut self, mark: Mark) {
         self.excluded = runs::union(&self.excluded, &inside(mark.memory));
@@ -74,19 +114,20 @@ impl Lasting {
             .retain(|mark| !runs::subtract(&[mark.memory.pages()], &[pages]).is_empty());
     }
 
-    fn recompute(&mut self, region: Recomputed) {
-        self.recomputed.retain(|it| it.memory.start != region.memory.start);
-        if region.function != 0 && !region.memory.is_empty() {
-            self.recomputed.push(region);
-        }
-    }
-
     fn left_out(&self) -> Vec<PageRun> {
         if self.recomputed.is_empty() {
             return self.excluded.clone();
         }
         let recomputed = self.recomputed.iter().flat_map(|it| inside(it.memory));
         runs::union(&self.excluded, &runs::normalise(recomputed.collect()))
+    }
+}
+
+/// Puts a region in place of one that begins there; without a function there is none any more.
+fn put(list: &mut Vec<Region>, region: Region) {
+    list.retain(|it| it.memory.start != region.memory.start);
+    if region.function != 0 && !region.memory.is_empty() {
+        list.push(region);
     }
 }
 
@@ -105,12 +146,16 @@ impl Marks {
     /// Those that count at a cut, and at points those that only count there; then those that were forgotten before it.
     fn at_cut(&mut self, at_point: bool) -> (Vec<Mark>, Vec<Mark>) {
         let forgotten = self.forgotten.take();
-        let recomputed = self.lasting.recomputed.iter().map(|it| Mark {
-            way: Way::Recompute,
-            memory: it.memory,
-            place: it.place,
-        });
-        let lasting = recomputed.chain(self.lasting.exclusions.iter());
+        let mark = |way: Way| {
+            move |it: &Region| Mark {
+                way,
+                memory: it.memory,
+                place: it.place,
+            }
+        };
+        let recomputed = self.lasting.recomputed.iter().map(mark(Way::Recompute));
+        let reversible = self.lasting.reversible.iter().map(mark(Way::Reverse));
+        let lasting = recomputed.chain(reversible).chain(self.lasting.exclusions.iter());
         if at_point {
             (lasting.chain(self.discarded.iter().copied()).collect(), forgotten)
         } else {
@@ -150,12 +195,33 @@ pub fn include(rt: &Runtime, range: AddrRange) {
 }
 
 /// A function makes the content; none, or an empty range: it does so no more for memory that begins there.
-pub fn recompute(rt: &Runtime, region: Recomputed) {
-    rt.marks.borrow_mut().lasting.recompute(region);
+pub fn recompute(rt: &Runtime, region: Region) {
+    put(&mut rt.marks.borrow_mut().lasting.recomputed, region);
+}
+
+/// A function undoes changes of the content, step by step; none: as above.
+pub fn reversible(rt: &Runtime, region: Region) {
+    put(&mut rt.marks.borrow_mut().lasting.reversible, region);
+}
+
+/// Whether functions may stand for this process's own copies.
+pub fn trusts(rt: &Runtime) -> bool {
+    !rt.is_distrusted.get()
+}
+
+/// From now on they may not.
+pub fn distrust(rt: &Runtime) {
+    rt.is_distrusted.set(true);
+}
+
+/// The program has come to the end of a step.
+pub fn step(rt: &Runtime, number: i64) {
+    let steps = &mut rt.marks.borrow_mut().lasting.steps;
+    (steps.last, steps.told) = (number, steps.told + 1);
 }
 
 /// What functions make again, in their order.
-pub fn recomputed(rt: &Runtime) -> Vec<Recomputed> {
+pub fn recomputed(rt: &Runtime) -> Vec<Region> {
     rt.marks.borrow().lasting.recomputed.clone()
 }
 
@@ -246,21 +312,21 @@ mod tests {
 
     #[test]
     fn a_region_is_recomputed_until_that_is_taken_back() {
-        let region = |start, end, function| Recomputed {
+        let region = |start, end, function| Region {
             memory: AddrRange::new(start, end),
             function,
             argument: 0,
             place: 1,
         };
         let mut marks = Marks::NONE;
-        marks.lasting.recompute(region(0x5800, 0x9000, 7));
-        marks.lasting.recompute(region(0x1000, 0x3000, 8));
+        put(&mut marks.lasting.recomputed, region(0x5800, 0x9000, 7));
+        put(&mut marks.lasting.recomputed, region(0x1000, 0x3000, 8));
         assert_eq!(marks.left_out(), [PageRun::between(1, 3), PageRun::between(6, 9)]);
         assert_eq!(marks.lasting.recomputed[0].function, 7, "the order is the program's");
-        marks.lasting.recompute(region(0x1000, 0x2000, 9));
+        put(&mut marks.lasting.recomputed, region(0x1000, 0x2000, 9));
         assert_eq!(marks.left_out(), [PageRun::between(1, 2), PageRun::between(6, 9)]);
-        marks.lasting.recompute(region(0x1000, 0x2000, 0));
-        marks.lasting.recompute(region(0x5800, 0x5800, 7));
+        put(&mut marks.lasting.recomputed, region(0x1000, 0x2000, 0));
+        put(&mut marks.lasting.recomputed, region(0x5800, 0x5800, 7));
         assert_eq!(marks.lasting, Lasting::NONE);
     }
 
@@ -277,5 +343,16 @@ mod tests {
         marks.lasting.include(AddrRange::new(0x4000, 0x6000));
         assert_eq!(marks.at_cut(false), (vec![], vec![discard]));
         assert_eq!(marks.at_cut(false), (vec![], vec![]));
+    }
+
+    #[test]
+    fn steps_count_if_they_are_numbered_one_by_one() {
+        let at = |last, told| Steps { last, told };
+        assert_eq!(at(9, 14).since(&at(7, 12)), Some(2));
+        assert_eq!(at(9, 14).since(&at(9, 14)), Some(0));
+        for then in [at(6, 12), at(10, 12), at(7, 15)] {
+            assert_eq!(at(9, 14).since(&then), None, "{then:?}");
+        }
+        assert_eq!(at(i64::MAX, 14).since(&at(i64::MIN, 12)), None);
     }
 }

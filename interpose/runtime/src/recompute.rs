@@ -12,7 +12,7 @@ use crate::image::opened::{Need, Opened};
 use crate::image::runs::{self, AddrRange, PageRun};
 use crate::journal::trace::places;
 use crate::journal::{self, Runtime};
-use crate::marks::{self, POISON, Recomputed};
+use crate::marks::{self, POISON, Region};
 use crate::{ending, events, sys, told};
 use ckptd::events::Kind;
 use std::time::Instant;
@@ -70,12 +70,12 @@ pub fn check(rt: &Runtime, layout: &Layout) {
     }
 }
 
-fn take_back(rt: &Runtime, region: &Recomputed) {
+fn take_back(rt: &Runtime, region: &Region) {
     let function = 0;
-    marks::recompute(rt, Recomputed { function, ..*region });
+    marks::recompute(rt, Region { function, ..*region });
 }
 
-fn describe(region: &Recomputed) -> String {
+fn describe(region: &Region) -> String {
     format!(
         "the region of {} bytes at {:#x} (understudy_recompute at {})",
         region.memory.len(),
@@ -85,14 +85,14 @@ fn describe(region: &Recomputed) -> String {
 }
 
 /// Whether all of it is memory that a capture looks at, and that can be written.
-fn is_mapped(layout: &Layout, memory: AddrRange) -> bool {
+pub fn is_mapped(layout: &Layout, memory: AddrRange) -> bool {
     let areas = layout.tracked().filter(|area| area.may_write);
     let pages: Vec<PageRun> = areas.map(|area| area.pages()).collect();
     runs::subtract(&[memory.pages()], &runs::normalise(pages)).is_empty()
 }
 
 /// Memory may have been made read-only since.
-fn open(rt: &Runtime, layout: &Layout, regions: &[Recomputed]) -> Opened {
+fn open(rt: &Runtime, layout: &Layout, regions: &[Region]) -> Opened {
     let pages = regions.iter().map(|region| region.memory.pages());
     Opened::open(layout, &runs::normalise(pages.collect()), Need::Write)
         .unwrap_or_else(|error| ending::fail(rt, "memory that is to be made again cannot be written", &error))
@@ -104,8 +104,8 @@ fn close(rt: &Runtime, opened: Opened) {
         .unwrap_or_else(|error| ending::fail(rt, "memory that was made again cannot be protected", &error));
 }
 
-fn call(region: &Recomputed) {
-    let Recomputed {
+fn call(region: &Region) {
+    let Region {
         memory,
         function,
         argument,
@@ -129,7 +129,7 @@ extern "C" fn refuse() -> ! {
 }
 
 /// The first byte that the function makes another one, if any. The memory stays as it is.
-fn compare(region: &Recomputed) -> Option<usize> {
+fn compare(region: &Region) -> Option<usize> {
     let (start, length) = (region.memory.start as *mut u8, region.memory.len() as usize);
     // SAFETY: memory of the program, which stands still; no reference is left when its function runs.
     let before = unsafe { std::slice::from_raw_parts(start, length) }.to_vec();

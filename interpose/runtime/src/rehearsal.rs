@@ -33,7 +33,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use understudy_numbers::{Epoch, Worker};
 
-pub use own_pages::{from_own_memory, put_back};
+pub use own_pages::{from_own_memory, keep_unchanged, put_back};
 pub use rebuild::{Offer, Rebuild, offer};
 pub use worker::{damage_journals, keep as keep_script, script as own_script};
 

@@ -3,7 +3,7 @@
 
 use crate::arch::{Frame, turn};
 use crate::image::runs::AddrRange;
-use crate::marks::Recomputed;
+use crate::marks::Region;
 use crate::recovery::Runtime;
 use crate::{arch, copies, cut, journal, marks, schedule, world};
 use std::ffi::c_int;
@@ -18,6 +18,8 @@ const DISCARD: c_int = 75006;
 const EXCLUDE: c_int = 75007;
 const INCLUDE: c_int = 75008;
 const RECOMPUTE: c_int = 75009;
+const REVERSIBLE: c_int = 75010;
+const STEP: c_int = 75011;
 
 /// The program's `understudy_state`.
 #[repr(C)]
@@ -73,15 +75,9 @@ fn mark(rt: &Runtime, level: c_int, call: &Call) {
         DISCARD => marks::discard(rt, memory, place),
         EXCLUDE => marks::exclude(rt, memory, place),
         INCLUDE => marks::include(rt, memory),
-        RECOMPUTE => marks::recompute(
-            rt,
-            Recomputed {
-                memory,
-                function: call.arguments[2],
-                argument: call.arguments[3],
-                place,
-            },
-        ),
+        RECOMPUTE => marks::recompute(rt, call.region()),
+        REVERSIBLE => marks::reversible(rt, call.region()),
+        STEP => marks::step(rt, call.arguments[0] as i64),
         _ => {}
     }
 }
@@ -110,6 +106,17 @@ impl Call {
     fn range(&self) -> AddrRange {
         let [start, length, ..] = self.arguments;
         AddrRange::new(start, start.saturating_add(length))
+    }
+
+    /// Behind those a function and its argument.
+    fn region(&self) -> Region {
+        let [.., function, argument] = self.arguments;
+        Region {
+            memory: self.range(),
+            function,
+            argument,
+            place: self.place,
+        }
     }
 }
 
@@ -142,6 +149,8 @@ mod tests {
             ("EXCLUDE", EXCLUDE),
             ("INCLUDE", INCLUDE),
             ("RECOMPUTE", RECOMPUTE),
+            ("REVERSIBLE", REVERSIBLE),
+            ("STEP", STEP),
         ];
         for (name, level) in levels {
             assert!(

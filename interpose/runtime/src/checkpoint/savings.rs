@@ -4,7 +4,7 @@ use crate::events;
 use crate::image::capture::LeftOut;
 use crate::image::runs::{self, PageRun};
 use crate::journal::trace::places;
-use crate::marks::{self, Mark};
+use crate::marks::{self, Mark, Way};
 use crate::recovery::Runtime;
 use ckptd::events::{Kind, MarkSaving};
 use understudy_numbers::Epoch;
@@ -13,13 +13,13 @@ use understudy_numbers::Epoch;
 const ROWS: usize = 64;
 
 /// Records it, if the program has marked anything.
-pub fn tell(rt: &Runtime, epoch: Epoch, at_point: bool, left_out: LeftOut) {
+pub fn tell(rt: &Runtime, epoch: Epoch, at_point: bool, left_out: LeftOut, spared: &[PageRun]) {
     let (counting, forgotten) = marks::at_cut(rt, at_point);
     if counting.is_empty() && forgotten.is_empty() || !events::are_kept() {
         return;
     }
     let pages = runs::total(&left_out.written);
-    let mut marks = shares(&counting, left_out);
+    let mut marks = shares(&counting, left_out, spared);
     marks.extend(forgotten.into_iter().map(|mark| Share {
         mark,
         counts: false,
@@ -61,8 +61,9 @@ impl Share {
     }
 }
 
-/// The share of each; pages that several have marked are the first one's.
-fn shares(marks: &[Mark], mut left_out: LeftOut) -> Vec<Share> {
+/// The share of each; pages that several have marked are the first one's. What functions undo the changes of is captured, but copies
+/// in this process are without `spared` pages.
+fn shares(marks: &[Mark], mut left_out: LeftOut, spared: &[PageRun]) -> Vec<Share> {
     let take = |from: &mut Vec<PageRun>, pages: &[PageRun]| {
         let taken = runs::total(&runs::intersect(from, pages));
         *from = runs::subtract(from, pages);
@@ -70,6 +71,14 @@ fn shares(marks: &[Mark], mut left_out: LeftOut) -> Vec<Share> {
     };
     let share = |&mark: &Mark| {
         let pages = marks::inside(mark.memory);
+        if mark.way == Way::Reverse {
+            return Share {
+                mark,
+                counts: true,
+                held: runs::total(&runs::intersect(spared, &pages)),
+                saved: 0,
+            };
+        }
         Share {
             mark,
             counts: true,
@@ -84,7 +93,6 @@ fn shares(marks: &[Mark], mut left_out: LeftOut) -> Vec<Share> {
 mod tests {
     use super::*;
     use crate::image::runs::AddrRange;
-    use crate::marks::Way;
 
     #[test]
     fn a_page_that_is_marked_twice_is_saved_once() {
@@ -100,6 +108,7 @@ mod tests {
         let shares = shares(
             &[mark(0x1000, 0x4000), mark(0x2000, 0x9000), mark(0x1001, 0x1002)],
             left_out,
+            &[],
         );
         let told: Vec<_> = shares.iter().map(|it| (it.held, it.saved)).collect();
         assert_eq!(told, [(3, 1), (2, 1), (0, 0)]);

@@ -14,6 +14,7 @@ use crate::image::PAGE_SIZE;
 use crate::image::epoch::Delta;
 use crate::image::helper::{Helper, Task, Work};
 use crate::image::parity::Combine;
+use crate::image::runs::PageRun;
 use crate::image::store::PageStore;
 use crate::image::wire::SendOptions;
 use crate::image::{parity as layers, sums};
@@ -35,6 +36,8 @@ pub struct Capture {
     pub delta: Delta,
     /// The rest of the state.
     pub state: State,
+    /// Pages that are not kept here once it is committed (sorted).
+    pub spared: Vec<PageRun>,
     /// When it began.
     pub began: Instant,
 }
@@ -47,6 +50,8 @@ pub struct Pending {
     pub delta: Delta,
     /// The rest of the state.
     pub state: State,
+    /// Pages that this process does not keep.
+    pub spared: Vec<PageRun>,
     /// When it began.
     pub began: Instant,
     /// The making of the delta's checksums, and of what it changes in parity.
@@ -71,6 +76,8 @@ pub struct Remains {
     pub delta: Delta,
     /// The rest of the state.
     pub state: State,
+    /// Pages that are not kept here (sorted).
+    pub spared: Vec<PageRun>,
     /// What the partners have sent.
     pub received: Option<Received>,
 }
@@ -78,12 +85,18 @@ pub struct Remains {
 impl Pending {
     /// Begins, for what was captured; `transfers` are ready to receive.
     pub fn begin(rt: &Runtime, captured: Capture, transfers: Vec<Transfer>, hands: Hands) -> Pending {
-        let Capture { delta, state, began } = captured;
+        let Capture {
+            delta,
+            state,
+            spared,
+            began,
+        } = captured;
         let mut pending = Pending {
             inquiries: Inquiries::due(rt, &delta, hands.habits),
             epoch: delta.epoch(),
             delta,
             state,
+            spared,
             began,
             preparing: None,
             changes: Vec::new(),
@@ -199,7 +212,7 @@ impl Pending {
             fault::point("whole.begin", self.epoch);
             if let Some(legacy) = hands.legacy.as_deref_mut() {
                 let own = Copy {
-                    image: hands.own.image.after(&self.delta),
+                    image: hands.own.image.after(&self.delta).without(&self.spared, hands.store),
                     state: self.state.clone(),
                     script: hands.own.script.clone(),
                 };
@@ -261,6 +274,7 @@ impl Pending {
         Remains {
             delta: self.delta,
             state: self.state,
+            spared: self.spared,
             received: self.received.map(|received| received.0),
         }
     }

@@ -7,11 +7,12 @@ use super::moves::{Move, drive};
 use super::plan::{self, Plan, Remake};
 use crate::copies::{self, Payload, Transfer};
 use crate::ending::fail;
+use crate::image::absent;
 use crate::image::prefault::Prefault;
 use crate::image::runs::normalise;
 use crate::recovery::Runtime;
 use crate::rehearsal::{self, Offer, Rebuild};
-use crate::{disk, events, world};
+use crate::{disk, events, marks, world};
 use ckptd::events::Kind;
 use std::time::Instant;
 use understudy_mpi as mpi;
@@ -167,8 +168,27 @@ pub fn make_all(rt: &Runtime, me: Worker) -> mpi::Result<()> {
     make_again(rt, &plan::every_copy(&world.redundancy, world.worker_count), me)
 }
 
+/// This worker's copy is to be sent. What it does without, since functions bring it back, is in memory, which has just been put back.
+fn complete_own(rt: &Runtime) {
+    let keep = &mut *copies::keep(rt);
+    let (image, store) = (&mut keep.own.image, &mut keep.store);
+    let lacked = absent::among(image.absent(), &marks::lasting(rt).reversible_pages());
+    let kept = rehearsal::keep_unchanged(&lacked, image, store);
+    let changed = kept.unwrap_or_else(|why| fail(rt, "no memory for copies", &std::io::Error::other(why)));
+    if !changed.is_empty() {
+        fail(
+            rt,
+            "a copy cannot be made again",
+            &std::io::Error::other("memory has changed since it was put back"),
+        );
+    }
+}
+
 /// Copies that are to be made again: their workers send them.
 pub fn make_again(rt: &Runtime, remakes: &[Remake], me: Worker) -> mpi::Result<()> {
+    if remakes.iter().any(|remake| remake.worker == me) {
+        complete_own(rt);
+    }
     let (keep, world) = (copies::keep(rt), world::get(rt));
     let redundancy = &world.redundancy;
     let mut expected: Vec<&Remake> = remakes.iter().filter(|remake| remake.at == me).collect();

@@ -4,13 +4,14 @@ use crate::arch::Frame;
 use crate::copies::{Saved, State};
 use crate::ending::fail;
 use crate::generated::Proc;
-use crate::image::layout::Layout;
+use crate::image::absent;
 use crate::image::prefault::Prefault;
 use crate::image::restore::RestoreError;
 use crate::image::runs::{self, PageRun};
 use crate::image::{remap, restore};
 use crate::objects::window;
 use crate::recovery::Runtime;
+use crate::step_back::{self, Undone};
 use crate::{
     clock, copies, disk, early, events, fault, handles, marks, objects, recompute, rehearsal, requests, schedule,
     traffic, user,
@@ -81,15 +82,19 @@ fn restore_mappings(rt: &Runtime, saved: &Saved) {
     }
 }
 
-/// A survivor keeps no copy of static data. What it has changed for the first time since the epoch is made again.
-fn put_back_static(rt: &Runtime, layout: &Layout) -> Result<(), Damaged> {
+/// A survivor keeps no copy of what steps that were `undone` have changed: those pages stay. Nor of static data: what it has changed for the
+/// first time since the epoch is made again. The pages that are as they were.
+fn put_back_absent(rt: &Runtime, saved: &Saved, undone: Option<Undone>) -> Result<Vec<PageRun>, Damaged> {
+    let layout = &saved.user.layout;
     let missing = {
         let keep = &mut *copies::keep(rt);
         restore::missing(&mut keep.tracker, layout, &keep.own.image, &keep.store)
     }
     .unwrap_or_else(|it| cannot_restore(rt, it));
+    let right = step_back::compare(rt, &saved.marks, &missing, undone).map_err(Damaged)?;
+    let missing = absent::without(&missing, &right);
     if missing.is_empty() {
-        return Ok(());
+        return Ok(right);
     }
     fault::point("load.half", copies::epoch(rt));
     let keep = &mut *copies::keep(rt);
@@ -105,26 +110,27 @@ fn put_back_static(rt: &Runtime, layout: &Layout) -> Result<(), Damaged> {
         pages: image.page_count() - before,
         ns: events::nanoseconds(began),
     });
-    Ok(())
+    Ok(right)
 }
 
 fn cannot_restore<T>(rt: &Runtime, error: RestoreError) -> T {
     fail(rt, "the program's memory cannot be put back", &error)
 }
 
-/// Puts the pages back. All of them in which locks of the program may lie.
+/// Puts the pages back, but for those that are `right`. All of them in which locks of the program may lie.
 fn load_pages(
     rt: &Runtime,
     origin: Origin,
     user: &user::State,
     ready: Option<Prefault>,
+    right: &[PageRun],
 ) -> Result<Vec<PageRun>, RestoreError> {
     let (keep, layout) = (&mut *copies::keep(rt), &user.layout);
     let (image, store) = (&keep.own.image, &keep.store);
     let owners = user.owners();
     let stats = match origin {
         // What has changed is known since the last epoch only.
-        Origin::Survivor => restore::restore_pages(&mut keep.tracker, layout, image, store, &[]),
+        Origin::Survivor => restore::restore_pages(&mut keep.tracker, layout, image, store, right),
         _ => restore::load_all(&mut keep.tracker, layout, image, store, ready, &|page| {
             owners.may_be_in(page)
         }),
@@ -155,11 +161,15 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loa
     }
     let saved = decode(rt, &state.bytes);
     let layout = &saved.user.layout;
-    restore_mappings(rt, &saved);
-    if origin == Origin::Survivor {
-        put_back_static(rt, layout)?;
-    }
-    let with_locks = match load_pages(rt, origin, &saved.user, ready) {
+    let right = if origin == Origin::Survivor {
+        let undone = step_back::undo(rt, &saved.marks);
+        restore_mappings(rt, &saved);
+        put_back_absent(rt, &saved, undone)?
+    } else {
+        restore_mappings(rt, &saved);
+        Vec::new()
+    };
+    let with_locks = match load_pages(rt, origin, &saved.user, ready, &right) {
         Ok(pages) => pages,
         Err(damaged @ (RestoreError::Damaged { .. } | RestoreError::Absent { .. })) => {
             return Err(Damaged(damaged.to_string()));

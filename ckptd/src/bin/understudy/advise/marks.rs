@@ -1,6 +1,7 @@
 //! What the program's marks have saved, for people.
 
 use super::percent;
+use ckptd::events::MarkWay;
 use ckptd::pages::PAGE_SIZE;
 use ckptd::report::{MarkRow, MarkSavings, bytes, count, time};
 use std::fmt::Write;
@@ -31,6 +32,15 @@ pub fn text(it: &MarkSavings) -> String {
             time(it.longest_ns)
         );
     }
+    if it.reversals > 0 {
+        let _ = writeln!(
+            out,
+            "  Survivors have undone steps {}, in {} at most; {} in vain, so that a whole copy was fetched",
+            count(it.reversals as usize, "time", "times"),
+            time(it.longest_reversal_ns),
+            it.failed_reversals,
+        );
+    }
     out
 }
 
@@ -39,6 +49,14 @@ fn name(row: &MarkRow) -> String {
 }
 
 fn saved(row: &MarkRow) -> String {
+    if row.way == MarkWay::Reverse {
+        return format!(
+            "{} ({}): copied and sent as ever, but workers keep up to {} less of their own",
+            name(row),
+            count(row.regions as usize, "region", "regions"),
+            pages(row.held_pages)
+        );
+    }
     let mean = row.saved_pages / row.captures.max(1);
     let missed = match row.missed {
         0 => String::new(),

@@ -1,0 +1,212 @@
+//! Memory that survivors bring back by undoing the program's steps (`understudy_reversible`).
+
+use ckptd::events::Kind;
+use ffi_tests::command::understudy;
+use ffi_tests::shared::native;
+use ffi_tests::{Job, Outcome, place};
+
+/// Of each rank; a position and a velocity take 16 bytes.
+const CELLS: u64 = 1 << 18;
+/// The whole pages of a rank's region, whose last one is not full.
+const PAGES: u64 = CELLS * 16 / 4096;
+
+fn job_of(program: &str, way: &str) -> Job {
+    let cells = CELLS.to_string();
+    Job::new(place::example(program), &[&cells, "60", way, "memory"])
+        .workers(3)
+        .interval("5calls")
+}
+
+fn job(way: &str) -> Job {
+    job_of("reversible", way)
+}
+
+/// The outcome of a job that ends as if nobody had died.
+fn survive(job: impl Fn() -> Job, fault: &str) -> Outcome {
+    let outcome = job().fault(fault).run();
+    outcome.assert_success();
+    outcome.check(outcome.stdout == native(job()).stdout, "the output differs");
+    outcome.assert_nothing_left();
+    outcome
+}
+
+/// What a process's functions have undone: pages that are as they were, others, steps.
+fn undone(outcome: &Outcome, rank: u32) -> Vec<(u64, u64, u64)> {
+    let of = |record: ckptd::events::Record| match record.kind {
+        Kind::Reversed {
+            pages, wrong, steps, ..
+        } => Some((pages, wrong, steps)),
+        _ => None,
+    };
+    outcome.events(rank).into_iter().filter_map(of).collect()
+}
+
+/// So often each of these has undone steps, which has brought back all of its region, of which at least so many pages had changed.
+#[track_caller]
+fn assert_undone(outcome: &Outcome, ranks: &[u32], times: usize, changed: u64) {
+    for &rank in ranks {
+        let undone = undone(outcome, rank);
+        let is_good = |&(pages, wrong, steps): &(u64, u64, u64)| pages >= changed && wrong == 0 && steps <= 10;
+        let text = format!("rank {rank} has undone {undone:?}");
+        outcome.check(undone.len() == times && undone.iter().all(is_good), &text);
+    }
+}
+
+/// Each of these has tried once, in vain.
+#[track_caller]
+fn assert_fetched(outcome: &Outcome, ranks: &[u32], why: &str) {
+    for &rank in ranks {
+        let undone = undone(outcome, rank);
+        let text = format!("rank {rank} has undone {undone:?}");
+        outcome.check(undone.len() == 1 && undone[0].1 > 0, &text);
+    }
+    outcome.check(outcome.stderr.contains(why), &format!("it does not say \"{why}\""));
+}
+
+/// In the middle of a step: positions have moved, the ends of the chain are not exchanged.
+#[test]
+fn survivors_undo_their_steps() {
+    for call in [213, 226] {
+        let outcome = survive(|| job("undo"), &format!("kill rank=1 at=call:{call}"));
+        outcome.assert_taken_over(&[1]);
+        assert_undone(&outcome, &[0, 2], 1, PAGES);
+    }
+}
+
+#[test]
+fn a_region_takes_no_room_in_a_workers_own_copy() {
+    let memory = |way| {
+        let outcome = survive(|| job(way), "");
+        let of = |line: &str| line.strip_prefix("rank 1: ")?.split(' ').next()?.parse::<u64>().ok();
+        (outcome.stderr.lines().find_map(of).expect("it has told"), outcome)
+    };
+    let ((kept, _), (spared, outcome)) = (memory("kept"), memory("undo"));
+    let region = PAGES * 4;
+    assert!(
+        spared + region * 9 / 10 < kept,
+        "{spared} KiB instead of {kept}, of which the region is {region}"
+    );
+    let events = outcome.event_directory();
+    let advice = understudy(&["advise", events.to_str().unwrap(), "--mtbf", "6h"]);
+    assert!(
+        advice.contains("reverse of 4.0 MiB at main+") && advice.contains("workers keep up to 4.0 MiB less"),
+        "{advice}"
+    );
+}
+
+#[test]
+fn rounded_steps_are_not_undone_and_the_holders_copy_is_fetched() {
+    let job = || job_of("reversible-float", "undo");
+    let outcome = survive(job, "kill rank=1 at=call:213; kill rank=2 at=call:300");
+    outcome.assert_taken_over(&[1, 2]);
+    // The first time only: then it has copies of its own.
+    assert_fetched(&outcome, &[0, 2], "makes other bytes than those that were there");
+}
+
+/// Who dies before all copies are whole leaves those of the epoch before, which survivors may need.
+#[test]
+fn holders_of_rounded_steps_die_while_a_checkpoint_is_under_way() {
+    for place in ["capture.end", "ship.half", "whole.begin", "commit.begin"] {
+        let job = || job_of("reversible-float", "undo");
+        survive(job, &format!("kill rank=1 at={place} epoch=6")).assert_taken_over(&[1]);
+    }
+}
+
+#[test]
+fn a_function_that_fails_is_stopped() {
+    let ways = [
+        ("crash", "it has caused a fatal signal"),
+        ("hang", "it has not returned"),
+        ("call", "it has called MPI, or exit"),
+        ("decline", "has answered that it cannot undo step"),
+    ];
+    for (way, why) in ways {
+        let outcome = survive(|| job(way), "kill rank=1 at=call:213");
+        outcome.assert_taken_over(&[1]);
+        assert_fetched(&outcome, &[0, 2], why);
+    }
+}
+
+#[test]
+fn workers_die_in_turn_in_reversible_steps() {
+    let outcome = survive(
+        || job("undo"),
+        "kill rank=1 at=call:150; kill rank=2 at=call:230; kill rank=0 at=call:320",
+    );
+    outcome.assert_taken_over(&[1, 2, 0]);
+}
+
+/// Nobody's own copy is whole, but each has left that of another.
+#[test]
+fn a_worker_and_its_holder_die_together() {
+    for ranks in [&[1, 2][..], &[0, 1, 2]] {
+        let kill = |rank: &u32| format!("kill rank={rank} at=call:213");
+        let outcome = survive(|| job("undo"), &ranks.iter().map(kill).collect::<Vec<_>>().join("; "));
+        outcome.assert_replaced(ranks);
+    }
+}
+
+/// Around a checkpoint both epochs lack the region.
+#[test]
+fn workers_die_while_a_checkpoint_is_under_way() {
+    for place in ["capture.end", "ship.half", "whole.begin", "commit.begin", "commit.end"] {
+        let outcome = survive(|| job("undo"), &format!("kill rank=1 at={place} epoch=6"));
+        outcome.assert_taken_over(&[1]);
+        assert_undone(&outcome, &[0, 2], 1, 0);
+    }
+}
+
+#[test]
+fn a_worker_dies_while_it_undoes_steps() {
+    let outcome = survive(
+        || job("undo"),
+        "kill rank=1 at=call:213; kill rank=2 at=step-back.begin",
+    );
+    outcome.assert_taken_over(&[1, 2]);
+}
+
+/// Others have undone theirs, and wait for one that does not come to an end: they begin again when it dies.
+#[test]
+fn a_worker_dies_while_others_undo_steps() {
+    let outcome = survive(
+        || job("hang"),
+        "kill rank=1 at=call:213; kill rank=2 at=step-back.begin delay=500ms",
+    );
+    outcome.assert_taken_over(&[1, 2]);
+    let is_late = outcome.stderr.contains("it has not returned");
+    outcome.check(!is_late, "they have waited for it");
+}
+
+/// Copies die with their process: those who live on have none of what they have just brought back, and send it to a new holder.
+#[test]
+fn a_holder_dies_with_its_copies() {
+    let faults = "pretend no-memfd; kill rank=1 at=call:213; kill rank=2 at=call:320";
+    let outcome = survive(|| job("undo"), faults);
+    outcome.assert_taken_over(&[1, 2]);
+    assert_undone(&outcome, &[0], 2, 1);
+}
+
+#[test]
+fn static_data_are_rebuilt_beside_reversible_memory() {
+    let job = || job("undo").env("UNDERSTUDY_STATIC", "replay");
+    let outcome = survive(job, "kill rank=1 at=commit.end epoch=7");
+    outcome.assert_taken_over(&[1]);
+    assert_undone(&outcome, &[0, 2], 1, 0);
+}
+
+#[test]
+fn copies_are_whole_where_they_are_needed() {
+    let ways: [fn(Job) -> Job; 2] = [|job| job.env("UNDERSTUDY_COPIES", "xor:3"), Job::disk];
+    for way in ways {
+        let outcome = survive(|| way(job("undo")), "kill rank=1 at=call:213");
+        outcome.assert_taken_over(&[1]);
+        assert_undone(&outcome, &[0, 2], 0, 0);
+    }
+}
+
+#[test]
+fn without_the_layer_nothing_is_undone() {
+    let [kept, undo] = ["kept", "undo"].map(|way| native(job(way)));
+    undo.assert_success();
+    assert!(undo.stdout == kept.stdout && !undo.stdout.is_empty());
+}
