@@ -48,9 +48,9 @@ pub enum StepBackError {
     /// The function did not come to its end.
     #[error("the function was stopped: {0}")]
     Stopped(&'static str),
-    /// Another process has died meanwhile.
-    #[error("another process has died meanwhile")]
-    Death,
+    /// Another process has died, or needs another copy.
+    #[error("the recovery has begun again")]
+    Again,
 }
 
 /// What the functions have come to.
@@ -152,7 +152,7 @@ impl Run {
         match (stopped, self.declined) {
             (None, None) => Ok(()),
             (None, Some(step)) => Err(StepBackError::Declined(step)),
-            (Some(Stopped::Death), _) => Err(StepBackError::Death),
+            (Some(Stopped::Again), _) => Err(StepBackError::Again),
             (Some(Stopped::Fault), _) => Err(StepBackError::Stopped("it has caused a fatal signal")),
             (Some(Stopped::Late), _) => Err(StepBackError::Stopped("it has not returned")),
             (Some(Stopped::Call), _) => Err(StepBackError::Stopped("it has called MPI, or exit")),
@@ -198,7 +198,7 @@ pub fn compare(rt: &Runtime, then: &Lasting, missing: &[Sums], undone: Option<Un
         return Ok(right);
     }
     let why = match undone.outcome {
-        Err(StepBackError::Death) => return Err(StepBackError::Death.to_string()),
+        Err(StepBackError::Again) => return Err(StepBackError::Again.to_string()),
         Err(why) => why.to_string(),
         Ok(()) => "the function makes other bytes than those that were there".into(),
     };

@@ -17,8 +17,8 @@ pub enum Stopped {
     Fault = 1,
     /// It took longer than it may.
     Late,
-    /// Another process has died, so all begin again.
-    Death,
+    /// All processes begin again, mostly since another one has died.
+    Again,
     /// It has called MPI, or wanted to end the program.
     Call,
 }
@@ -59,7 +59,7 @@ pub unsafe fn at_risk<T>(
         TOP.store(top, Ordering::Relaxed);
     }
     drop(timer);
-    [Stopped::Fault, Stopped::Late, Stopped::Death, Stopped::Call]
+    [Stopped::Fault, Stopped::Late, Stopped::Again, Stopped::Call]
         .into_iter()
         .find(|stopped| *stopped as u8 == why)
 }
@@ -74,7 +74,7 @@ pub fn is_at_risk() -> bool {
 /// In a signal handler that has interrupted the program in such a function: stops that if there is a reason.
 pub fn stop_if_due(context: &mut libc::ucontext_t) {
     if call::is_over() {
-        stop(context, Stopped::Death);
+        stop(context, Stopped::Again);
     } else if now() >= DEADLINE.load(Ordering::Relaxed) {
         stop(context, Stopped::Late);
     }
