@@ -128,6 +128,8 @@ static inline void understudy_recompute(void *memory, size_t bytes, void (*make)
  * threads or a device, and leaves only by returning. One that does not, causes a
  * fatal signal, or takes more than three times as long as the program has
  * since the checkpoint, and two seconds, is stopped, and the memory fetched.
+ * UNDERSTUDY_POISON=1 has it called at every checkpoint, too, puts the region
+ * back, and tells if it has not undone the steps since the one before.
  * Whole pages count, as above. */
 static inline void understudy_reversible(void *memory, size_t bytes,
                                          int (*reverse)(void *memory, size_t bytes, long long step, int is_partial,

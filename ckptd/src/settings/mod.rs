@@ -209,7 +209,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_POISON",
         default: "0",
-        meaning: "1: memory that the program gives up with `understudy_discard` is overwritten at once, and what it can recompute (`understudy_recompute`) is computed at every checkpoint and compared, so that a wrong claim shows without a failure",
+        meaning: "1: memory that the program gives up with `understudy_discard` is overwritten at once, and what it can recompute (`understudy_recompute`) is computed at every checkpoint and compared, and so are steps undone (`understudy_reversible`), so that a wrong claim shows without a failure",
         form: Form::Variable,
     },
     Setting {

@@ -205,6 +205,21 @@ fn copies_are_whole_where_they_are_needed() {
 }
 
 #[test]
+fn poison_finds_steps_that_are_not_undone() {
+    let ways = [
+        ("reversible-float", "undo", "other bytes than those that were there"),
+        ("reversible", "crash", "it has caused a fatal signal"),
+        ("reversible", "undo", ""),
+    ];
+    for (program, way, why) in ways {
+        let outcome = survive(|| job_of(program, way).env("UNDERSTUDY_POISON", "1"), "");
+        let said = outcome.stderr.lines().find(|line| line.contains("UNDERSTUDY_POISON:"));
+        let is_right = said.map_or(why.is_empty(), |line| !why.is_empty() && line.contains(why));
+        outcome.check(is_right, &format!("it says {said:?}"));
+    }
+}
+
+#[test]
 fn without_the_layer_nothing_is_undone() {
     let [kept, undo] = ["kept", "undo"].map(|way| native(job(way)));
     undo.assert_success();

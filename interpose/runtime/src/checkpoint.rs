@@ -66,6 +66,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
         Err(error) => fail(rt, "the program cannot be saved", &error),
     };
     recompute::check(rt, &state.layout);
+    step_back::check(rt);
     // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
     let frame: Frame = unsafe { *frame };
     user::begin_section(rt, epoch);

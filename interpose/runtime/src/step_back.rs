@@ -19,13 +19,14 @@ use crate::image::absent::{self, Sums};
 use crate::image::layout::Layout;
 use crate::image::opened::{Need, Opened};
 use crate::image::own_memory;
-use crate::image::runs::{self, PageRun};
+use crate::image::runs::{self, PageIndex, PageRun};
 use crate::image::sums::of_page;
 use crate::marks::{self, Lasting, Region};
 use crate::recompute::is_mapped;
-use crate::{copies, events, fault, sys, told, user, world};
+use crate::{copies, ending, events, fault, sys, told, user, world};
 use ckptd::events::Kind;
 use std::ffi::c_void;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use understudy_numbers::Epoch;
 
@@ -74,10 +75,15 @@ pub fn spared(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
 
 /// Undoes the program's steps since the epoch with which `then` was saved, if its own copy is without what they have changed.
 pub fn undo(rt: &Runtime, then: &Lasting) -> Option<Undone> {
-    let own = absent::among(copies::keep(rt).own.image.absent(), &then.reversible_pages());
-    if own.is_empty() {
-        return None;
-    }
+    (!lacked(rt, then).is_empty()).then(|| undo_steps(rt, then))
+}
+
+/// What this process's own copy is without for that reason.
+fn lacked(rt: &Runtime, then: &Lasting) -> Vec<Sums> {
+    absent::among(copies::keep(rt).own.image.absent(), &then.reversible_pages())
+}
+
+fn undo_steps(rt: &Runtime, then: &Lasting) -> Undone {
     let began = Instant::now();
     let mut run = Run {
         regions: Vec::new(),
@@ -95,11 +101,79 @@ pub fn undo(rt: &Runtime, then: &Lasting) -> Option<Undone> {
         let _ = opened.close();
         run.outcome(stopped)
     });
-    Some(Undone {
+    Undone {
         steps: run.undone,
         began,
         outcome,
-    })
+    }
+}
+
+/// The pages in which regions are, also in part.
+fn touched(marks: &Lasting) -> impl Iterator<Item = PageIndex> + use<> {
+    let pages = marks.reversible().iter().map(|region| region.memory.pages()).collect();
+    let pages = runs::normalise(pages).into_iter();
+    pages.flat_map(|run| (run.start.0..run.end()).map(PageIndex))
+}
+
+/// Before a capture, with poison: undoes the steps since the last epoch, and does them again by putting the bytes back. Functions that make
+/// others than there were then are not trusted.
+pub fn check(rt: &Runtime) {
+    if !told::config().poison || !marks::trusts(rt) {
+        return;
+    }
+    let state = copies::keep(rt).own.state.clone();
+    let Ok(then) = copies::decode(&state.bytes).map(|saved| saved.marks) else {
+        return;
+    };
+    let lacked = lacked(rt, &then);
+    if lacked.is_empty() {
+        return;
+    }
+    let mut now = Vec::new();
+    for page in touched(&marks::lasting(rt)) {
+        let mut content = [0; PAGE_SIZE];
+        now.extend(own_memory::read(page.addr(), &mut content).then_some((page, content)));
+    }
+    let undone = undo_steps(rt, &then);
+    let (_, wrong) = right_and_wrong(&lacked);
+    let memory = own_memory::writable();
+    let put_back = memory.and_then(|memory| {
+        let mut pages = now.iter();
+        pages.try_for_each(|(page, content)| memory.write_all_at(content, page.addr()))
+    });
+    put_back.unwrap_or_else(|error| ending::fail(rt, "memory whose changes were undone cannot be put back", &error));
+    if wrong > 0 {
+        marks::distrust(rt);
+        sys::say(format_args!(
+            "UNDERSTUDY_POISON: undoing {} steps does not bring back what understudy_reversible has told of, as it was at the last \
+             checkpoint ({}). From here on this process keeps copies of it",
+            undone.steps,
+            undone.why()
+        ));
+    }
+}
+
+impl Undone {
+    /// Why something is not as it was.
+    fn why(&self) -> String {
+        match &self.outcome {
+            Err(why) => why.to_string(),
+            Ok(()) => "the function makes other bytes than those that were there".into(),
+        }
+    }
+}
+
+/// Those of these pages that are in memory as they were, and how many are not.
+fn right_and_wrong(pages: &[Sums]) -> (Vec<PageRun>, u64) {
+    let (mut right, mut wrong, mut content) = (Vec::new(), 0, [0; PAGE_SIZE]);
+    for (page, sum) in pages.iter().flat_map(Sums::each) {
+        if own_memory::read(page.addr(), &mut content) && of_page(page, &content) == sum {
+            runs::push(&mut right, PageRun::between(page.0, page.0 + 1));
+        } else {
+            wrong += 1;
+        }
+    }
+    (right, wrong)
 }
 
 /// The regions of both then and now, which can be written, and the steps.
@@ -179,15 +253,7 @@ unsafe extern "C" fn run_all(run: *mut c_void) {
 /// Why the holder's copy is needed.
 pub fn compare(rt: &Runtime, then: &Lasting, missing: &[Sums], undone: Option<Undone>) -> Result<Vec<PageRun>, String> {
     let Some(undone) = undone else { return Ok(Vec::new()) };
-    let undoable = absent::among(missing, &then.reversible_pages());
-    let (mut right, mut wrong, mut content) = (Vec::new(), 0, [0; PAGE_SIZE]);
-    for (page, sum) in undoable.iter().flat_map(Sums::each) {
-        if own_memory::read(page.addr(), &mut content) && of_page(page, &content) == sum {
-            runs::push(&mut right, PageRun::between(page.0, page.0 + 1));
-        } else {
-            wrong += 1;
-        }
-    }
+    let (right, wrong) = right_and_wrong(&absent::among(missing, &then.reversible_pages()));
     events::emit(Kind::Reversed {
         pages: runs::total(&right),
         wrong,
@@ -197,11 +263,10 @@ pub fn compare(rt: &Runtime, then: &Lasting, missing: &[Sums], undone: Option<Un
     if wrong == 0 {
         return Ok(right);
     }
-    let why = match undone.outcome {
-        Err(StepBackError::Again) => return Err(StepBackError::Again.to_string()),
-        Err(why) => why.to_string(),
-        Ok(()) => "the function makes other bytes than those that were there".into(),
-    };
+    let why = undone.why();
+    if matches!(undone.outcome, Err(StepBackError::Again)) {
+        return Err(why);
+    }
     marks::distrust(rt);
     sys::say(format_args!(
         "memory that understudy_reversible has told of was not brought back by undoing {} steps ({why}); it is fetched. From here on this \
