@@ -8,14 +8,10 @@ use std::fmt::Write;
 
 /// The paragraph, with a line for each mark.
 pub fn text(it: &MarkSavings) -> String {
-    let mut out = format!(
-        "What understudy.h was told has left {} out of {}, in all processes: {} of what they would have copied and sent \
-         (some {} of copying).\n",
-        pages(it.saved_pages),
-        count(it.checkpoints as usize, "checkpoint", "checkpoints"),
-        percent(it.share()),
-        time(it.saved_ns()),
-    );
+    let mut out = match it.saved_pages {
+        0 => "What understudy.h was told has left nothing out of checkpoints.\n".into(),
+        _ => left_out(it),
+    };
     for row in it.rows.iter().filter(|row| row.failing().is_none()) {
         let _ = writeln!(out, "  {}", saved(row));
     }
@@ -35,13 +31,27 @@ pub fn text(it: &MarkSavings) -> String {
     if it.reversals > 0 {
         let _ = writeln!(
             out,
-            "  Survivors have undone steps {}, in {} at most; {} in vain, so that a whole copy was fetched",
+            "  Survivors have undone steps {}, in {} at most{}",
             count(it.reversals as usize, "time", "times"),
             time(it.longest_reversal_ns),
-            it.failed_reversals,
+            match it.failed_reversals {
+                0 => String::new(),
+                failed => format!("; {failed} in vain, so that a whole copy was fetched"),
+            }
         );
     }
     out
+}
+
+fn left_out(it: &MarkSavings) -> String {
+    format!(
+        "What understudy.h was told has left {} out of {}, in all processes: {} of what they would have copied and sent \
+         (some {} of copying).\n",
+        pages(it.saved_pages),
+        count(it.checkpoints as usize, "checkpoint", "checkpoints"),
+        percent(it.share()),
+        time(it.saved_ns()),
+    )
 }
 
 fn name(row: &MarkRow) -> String {
