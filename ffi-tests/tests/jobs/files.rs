@@ -70,3 +70,18 @@ fn files_without_a_name_come_back() {
         outcome.assert_nothing_left();
     }
 }
+
+/// What is in counters, pipes and sets of descriptors goes back in survivors, too.
+#[test]
+fn event_loops_go_on() {
+    let events = || Job::new(place::test_program("events"), &[&STEPS.to_string()]).interval("7calls");
+    let undisturbed = native(events());
+    for worker in few([2, 0, 1, 3], 1) {
+        let kill = Kill::at(worker, Trigger::Lines(40 + 30 * worker as usize));
+        let outcome = events().kill(kill).run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&undisturbed);
+        outcome.assert_taken_over(&[worker]);
+        outcome.assert_nothing_left();
+    }
+}

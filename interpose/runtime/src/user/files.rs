@@ -7,12 +7,14 @@
 #![allow(unsafe_code)]
 
 mod nameless;
+mod special;
 
 use super::UserError;
 use crate::cell::Field;
 use crate::shim;
 use crate::user::Runtime;
 use nameless::Nameless;
+use special::Special;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -65,6 +67,8 @@ pub struct Saved {
     files: BTreeMap<i32, Open>,
     /// Pipes, sockets and the like, but for those that the process was started with: what the kernel calls them.
     others: BTreeMap<i32, Vec<u8>>,
+    /// Those of them that can be made anew.
+    specials: BTreeMap<i32, Special>,
 }
 
 /// Notes what is open before the program runs.
@@ -143,6 +147,11 @@ fn open_file(fd: i32, lower: &[i32]) -> Option<Open> {
 /// The state at a cut: all descriptors of the user side, and what is in files without a name.
 pub fn capture(rt: &Runtime) -> Saved {
     let mut saved = open_now(rt);
+    saved.specials = saved
+        .others
+        .keys()
+        .filter_map(|&fd| Some((fd, Special::of(fd)?)))
+        .collect();
     let mut room = nameless::MOST;
     for (&fd, file) in &mut saved.files {
         let is_regular = || stat(fd).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG);
@@ -250,13 +259,6 @@ pub fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
         // SAFETY: close(2) of a file that was opened after the cut.
         unsafe { libc::close(fd) };
     }
-    if let Some((fd, name)) = saved.others.iter().find(|(fd, _)| !now.others.contains_key(fd)) {
-        log::warn!(
-            "{} descriptor(s) of the program cannot be put back: {fd}, which was {}, is closed",
-            saved.others.len(),
-            String::from_utf8_lossy(name)
-        );
-    }
     for (&fd, file) in &saved.files {
         let is_it = |open: &Open| {
             file.nameless
@@ -273,6 +275,17 @@ pub fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
         if file.same_as.is_none() {
             rewind(fd, file)?;
         }
+    }
+    let missing = || saved.others.iter().filter(|(fd, _)| !now.others.contains_key(fd));
+    let can_be_made = |(fd, _): (&i32, _)| Some((*fd, saved.specials.get(fd)?));
+    let made = special::make_again(&missing().filter_map(can_be_made).collect());
+    special::settle(&saved.specials);
+    if let Some((fd, name)) = missing().find(|(fd, _)| !made.contains(fd)) {
+        log::warn!(
+            "{} descriptor(s) of the program cannot be put back: {fd}, which was {}, is closed",
+            missing().filter(|(fd, _)| !made.contains(fd)).count(),
+            String::from_utf8_lossy(name)
+        );
     }
     Ok(())
 }
