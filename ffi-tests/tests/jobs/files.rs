@@ -85,3 +85,19 @@ fn event_loops_go_on() {
         outcome.assert_nothing_left();
     }
 }
+
+/// Backups that lie in a directory are not in the way of a program that empties it as it lists it.
+#[test]
+fn directories_are_emptied_as_they_are_listed() {
+    let clearing = || Job::new(place::test_program("clearing"), &["100", "2000"]).interval("7calls");
+    let undisturbed = native(clearing());
+    for worker in few([2, 0, 1, 3], 1) {
+        let kill = Kill::at(worker, Trigger::Lines(30 + 10 * worker as usize));
+        let outcome = clearing().kill(kill).run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&undisturbed);
+        assert_same_files(&outcome, &undisturbed);
+        outcome.assert_taken_over(&[worker]);
+        outcome.assert_nothing_left();
+    }
+}

@@ -362,9 +362,20 @@ impl Recorder {
             id,
             backup: backup.to_owned(),
         };
-        self.kept(path.parent().unwrap_or(path), record, |backup| {
-            keep::link(path, backup, metadata)
-        })
+        // A program that empties a directory as it lists it comes to the backups, too: they climb, or that would never end.
+        let mut above = path.ancestors().skip(1);
+        let directory = above.next().unwrap_or(path);
+        let directory = if self.is_backup(path) {
+            above.next().unwrap_or(directory)
+        } else {
+            directory
+        };
+        self.kept(directory, record, |backup| keep::link(path, backup, metadata))
+    }
+
+    fn is_backup(&self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default();
+        name.as_bytes().starts_with(self.keeper.prefix.as_bytes())
     }
 
     /// The backups in a directory, if there is nothing else: otherwise it cannot be removed.
