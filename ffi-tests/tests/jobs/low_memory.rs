@@ -258,11 +258,10 @@ fn the_process_that_replays_may_end() {
     check_rebuilt(&outcome, 1, false);
 }
 
-/// What a worker has changed just then is lost with it, and never wrong, if its holder's copy has died with that.
+/// What a worker has changed just then is lost with it, and never wrong.
 #[test]
 fn without_the_process_that_replays_the_job_is_lost_and_says_so() {
-    let job = protected(&["0,1"]).fault("pretend no-memfd");
-    let lost = disturb(job, |stop, ranks, _| {
+    let lost = disturb(protected(&["0,1"]), |stop, ranks, _| {
         if stop == Stop::Changed {
             kill_seed(ranks, 1);
             kill(ranks, 2);

@@ -22,6 +22,7 @@ use crate::cell::{Field, runtime};
 use crate::ending::fail;
 use crate::fault::Lack;
 use crate::image::PAGE_SIZE;
+use crate::image::absent;
 use crate::image::epoch::Image;
 use crate::image::helper::Helper;
 use crate::image::runs::{self, AddrRange, PageRun};
@@ -29,7 +30,7 @@ use crate::image::store::{PageStore, StoreConfig};
 use crate::image::track::{TrackError, Tracker};
 use crate::objects::window;
 use crate::rounds::Numbers;
-use crate::{disk, events, fault, journal, sys, told, traffic, user, world};
+use crate::{disk, events, fault, journal, marks, sys, told, traffic, user, world};
 use ckptd::events::Kind;
 pub use copy::{Copy, State};
 use habit::Habit;
@@ -361,11 +362,12 @@ pub fn costs(rt: &Runtime) -> (u64, u64) {
     (pending.map_or(0, |time| time.as_nanos() as u64), sent as u64)
 }
 
-/// Whether something is missing in this process's own copy, or will be in that which is pending.
+/// Whether this process's own copy, or that which is pending, is without what functions undo the changes of.
 pub fn is_thin(rt: &Runtime) -> bool {
+    let undoable = marks::lasting(rt).reversible_pages();
     let lacks = |keep: &Keep| {
         let spares = |pending: &Pending| !pending.spared.is_empty();
-        !keep.own.image.absent().is_empty() || keep.pending.as_ref().is_some_and(spares)
+        !absent::among(keep.own.image.absent(), &undoable).is_empty() || keep.pending.as_ref().is_some_and(spares)
     };
     rt.keep.borrow().as_ref().is_some_and(lacks)
 }

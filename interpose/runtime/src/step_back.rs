@@ -180,14 +180,12 @@ fn right_and_wrong(pages: &[Sums]) -> (Vec<PageRun>, u64) {
 fn prepare(rt: &Runtime, then: &Lasting, run: &mut Run) -> Result<Opened, StepBackError> {
     let now = marks::lasting(rt);
     let layout = Layout::read_self(user::State::zones()).map_err(|_| StepBackError::NoFunction)?;
-    let is_usable = |region: &Region| {
-        let has_it = |list: &Lasting| list.reversible().iter().any(|it| it.memory == region.memory);
-        has_it(&now) && is_mapped(&layout, region.memory)
-    };
-    if !then.reversible().iter().all(is_usable) {
+    let was_there = |region: &&Region| then.reversible().iter().any(|it| it.memory == region.memory);
+    run.regions = now.reversible().iter().filter(was_there).copied().collect();
+    let are_mapped = run.regions.iter().all(|region| is_mapped(&layout, region.memory));
+    if run.regions.len() < then.reversible().len() || !are_mapped {
         return Err(StepBackError::NoFunction);
     }
-    run.regions = now.reversible().to_vec();
     run.last = now.steps().last;
     run.steps = now.steps().since(&then.steps()).ok_or(StepBackError::Numbers)?;
     Opened::open(&layout, &then.reversible_pages(), Need::Write).map_err(|_| StepBackError::NoFunction)

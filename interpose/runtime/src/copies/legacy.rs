@@ -13,11 +13,12 @@ use super::records::{Found, Records, Standing};
 use super::{Keep, STORE};
 use crate::copies::Runtime;
 use crate::fault::Lack;
+use crate::image::absent;
 use crate::image::epoch::SlotRun;
 use crate::image::runs::{self, PageRun};
 use crate::image::store::{Extent, Files, PageStore, Slot, StoreError};
 use crate::renewal::Inheritance;
-use crate::{fault, peers, renewal, sys, world};
+use crate::{fault, marks, peers, renewal, sys, world};
 use bincode::config::standard;
 use std::fs::File;
 use std::io;
@@ -107,11 +108,13 @@ impl Record {
 }
 
 impl Kept<'_> {
-    /// Whether something is missing that only a replay brings back, which takes more than what is recorded. What is missing in the own
-    /// copy alone its holder has.
-    fn is_thin(self) -> bool {
+    /// Whether something is missing that only a replay brings back, which takes more than what is recorded. What functions undo the changes
+    /// of is missing in the own copy alone, and its holder has it.
+    fn is_thin(self, rt: &Runtime) -> bool {
         let is_thin = |copy: &Copy| copy.script.is_some() || !copy.image.absent().is_empty();
-        self.own.script.is_some() || self.partners.iter().any(is_thin)
+        let undoable = marks::lasting(rt).reversible_pages();
+        let is_own_thin = self.own.script.is_some() || !absent::without(self.own.image.absent(), &undoable).is_empty();
+        is_own_thin || self.partners.iter().any(is_thin)
     }
 
     /// The slots of all pages; those of pages that own and partners' copies share come more than once.
@@ -179,7 +182,7 @@ impl Legacy {
 
     /// All copies of the next epoch are whole in this process. To be called before any other hears of that.
     pub fn note_whole(&mut self, rt: &Runtime, kept: Kept, welcome: Vec<u8>, store: &mut PageStore) {
-        if kept.is_thin() {
+        if kept.is_thin(rt) {
             return self.leave(store);
         }
         self.whole = kept.extents();
@@ -205,7 +208,7 @@ impl Legacy {
 
     /// After a recovery: these are the copies of the epoch that all have gone back to.
     pub fn renew(&mut self, rt: &Runtime, kept: Kept, welcome: Vec<u8>, store: &mut PageStore) {
-        if kept.is_thin() {
+        if kept.is_thin(rt) {
             return self.leave(store);
         }
         let extents = kept.extents();

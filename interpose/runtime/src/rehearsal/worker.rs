@@ -13,7 +13,7 @@ use crate::image::{PAGE_SIZE, absent};
 use crate::journal::{self, Inputs, Phase};
 use crate::own_messages::{Peer, tag};
 use crate::rehearsal::Runtime;
-use crate::{copies, disk, ending, events, told, world};
+use crate::{copies, disk, ending, events, marks, told, world};
 use bincode::config::standard;
 use ckptd::events::{Kind, Worker};
 use ckptd::settings::Static;
@@ -338,9 +338,12 @@ impl State {
             log::info!("the own copy is without {pages} of {before} pages");
             events::emit(Kind::OwnThinned { pages, left });
         }
-        if !lives && !image.absent().is_empty() {
+        if lives {
+            return;
+        }
+        let absent = absent::without(image.absent(), &marks::lasting(rt).reversible_pages());
+        if !absent.is_empty() {
             log::warn!("the process for replays has ended, so copies of static data are kept again");
-            let absent = image.absent().to_vec();
             // What has changed is part of the next checkpoint; until then it is lost.
             let kept = own_pages::keep_unchanged(&absent, image, store);
             kept.unwrap_or_else(|why| ending::fail(rt, "no memory for copies", &std::io::Error::other(why)));
