@@ -4,9 +4,9 @@
     argtrig.py [--release DIR] [--programs DIR] [--repetitions N] [--ranks N,N…] [--unknowns N] [--iterations N] [SECTION...]
 
 Ways: `base` keeps nothing, `disk`, `diskless` and `scheme` are kept by the program
-itself (argtrig_kept.c), `ours` is the unmodified program under the layer, and
-`discard` the same with one line that says that the Jacobian needs no copy. All
-ways take a checkpoint every ten iterations. The matrix grows with the number of
+itself (argtrig_kept.c), `ours` is the unmodified program under the layer, `shared`
+the same with UNDERSTUDY_SHARED_PAGES=1, and `discard` the same with three lines that say that
+neither the Jacobian nor the room for parts of it needs a copy. All ways take a checkpoint every ten iterations. The matrix grows with the number of
 ranks, so that each has as much of it as in any other row.
 
 Jobs of all ways alternate; ratios are medians of those of neighbouring jobs, and
@@ -27,7 +27,14 @@ median = statistics.median
 
 EVERY = 10  # iterations from one checkpoint to the next
 KEPT = ("disk", "diskless", "scheme")
-WAYS = ("base", *KEPT, "ours", "discard")
+UNMODIFIED = ("base", "ours", "shared")
+LAYERED = ("ours", "shared", "discard")
+WAYS = ("base", *KEPT, *LAYERED)
+
+
+def settings_of(way, **settings):
+    """The layer's settings for a way."""
+    return {"INTERVAL": f"{EVERY}calls", **settings, **({"SHARED_PAGES": 1} if way == "shared" else {})}
 
 
 def unknowns(arguments, ranks):
@@ -41,10 +48,10 @@ class Run:
     def __init__(self, bench, arguments, way, ranks, iterations=None, failures=(), fault=None):
         self.directory = bench.events_dir()
         iterations = arguments.iterations if iterations is None else iterations
-        layer = way in ("ours", "discard")
+        layer = way in LAYERED
         words = [unknowns(arguments, ranks), iterations, "--restart", EVERY, "--times"]
         program = "argtrig"
-        if way not in ("base", "ours") or (way == "base" and failures):
+        if way not in UNMODIFIED or (way == "base" and failures):
             program = "argtrig_kept"
             words = ["none" if way == "base" else way, *words, "--every", EVERY, "--file", self.directory / "kept"]
             if failures:
@@ -52,7 +59,7 @@ class Run:
         settings, count = {}, ranks
         if layer:
             spares = max(len(failures), 1)
-            settings = {"SPARES": spares, "INTERVAL": f"{EVERY}calls", **({"FAULT": fault} if fault else {})}
+            settings = settings_of(way, SPARES=spares, **({"FAULT": fault} if fault else {}))
             count += spares
         line = bench.command(program, words, layer, ranks=count, events=self.directory if layer else None, **settings)
         text, _, self.processor = bench.timed(line)
@@ -99,12 +106,12 @@ PAPER_CHECKPOINT = {4: 0.2244 / 0.0744, 9: 0.5597 / 0.1728}
 def memory(bench, arguments, way, ranks):
     """Proportional set size of all processes in the middle of a run, in MiB."""
     count, words = ranks, [unknowns(arguments, ranks), 100000, "--print-every", 1]
-    program = "argtrig" if way in ("base", "ours") else "argtrig_kept"
+    program = "argtrig" if way in UNMODIFIED else "argtrig_kept"
     if program == "argtrig_kept":
         words = [way, *words, "--file", bench.events_dir() / "kept"]
     settings = {}
-    if way in ("ours", "discard"):
-        settings, count = {"SPARES": 0, "INTERVAL": f"{EVERY}calls"}, ranks
+    if way in LAYERED:
+        settings, count = settings_of(way, SPARES=0), ranks
     with bench.job(program, *words, layer=bool(settings), ranks=count, **settings) as job:
         for line in job.stdout:
             if line.split()[:2] == ["iteration", str(2 * EVERY + 5)]:
@@ -148,7 +155,7 @@ def undisturbed(bench, arguments):
                          f"{median(ways.of(way, 'kept')) / MIB:.2f} MiB kept"]
             elif way == "scheme":
                 cells[3] = f"{median(ways.of(way, 'kept')) / 1024:.1f} KiB kept"
-            elif way in ("ours", "discard"):
+            elif way in LAYERED:
                 found = [checkpoints(bench, run) for run in ways.runs[way]]
                 pause, safe, size = (median(it[name] for it in found) for name in ("pause", "safe", "bytes"))
                 cells = [f"{duration(pause)} pause, safe after {duration(safe)}", f"{pause / diskless:.2f}, {safe / diskless:.2f}", "",

@@ -8,8 +8,8 @@
  *   diskless   two processes keep each other's x, f and Jacobian; all go back
  *   scheme     keeps nothing but x, which all have anyway, and computes the
  *              rest again from it; nobody goes back
- *   discard    nothing by itself: tells the layer that the Jacobian needs no
- *              copy (understudy.h)
+ *   discard    nothing by itself: tells the layer that neither the Jacobian nor
+ *              the room for parts of it needs a copy (understudy.h)
  *
  *   --every C      iterations from one checkpoint to the next (default: 10)
  *   --fail-at LIST after so many computed iterations, counting those that are
@@ -276,6 +276,15 @@ static void lose(copy *c, newton *p)
         memset(c->partners, 0xff, c->bytes - length(p));
 }
 
+/* Before an iteration nothing is needed of what it fills. */
+static void discard(const lu_system *s)
+{
+    size_t width = (size_t)s->block, rows = (size_t)s->rows, columns = (size_t)s->columns + 1;
+    understudy_discard(s->matrix, rows * columns * sizeof(double));
+    understudy_discard(s->panel, (rows + width) * width * sizeof(double));
+    understudy_discard(s->upper, columns * width * sizeof(double));
+}
+
 static void compute(const plan *plan, const newton_options *o, copy *c, newton *p, figures *f)
 {
     long it = 0, computed = 0, next = 0, lost_at = -1;
@@ -301,7 +310,7 @@ static void compute(const plan *plan, const newton_options *o, copy *c, newton *
             begun = MPI_Wtime();
         }
         if (strcmp(plan->way->name, "discard") == 0)
-            understudy_discard(p->system.matrix, sizeof(double) * (size_t)(p->system.rows * p->system.columns));
+            discard(&p->system);
         newton_iterate(p, o, it);
         it++;
         computed++;
