@@ -43,7 +43,7 @@ run 200
 PROGRAMS = {
     "sem": (["sem", 16, 8, 12, 8], "60calls"),
     "cg": (["cg", 300, 300, 6], "60calls"),
-    "heat2d": (["heat2d", 2000, 2000, 400], "60calls"),
+    "heat2d": (["heat2d", 2000, 2000, 1200], "60calls"),
 }
 if shutil.which("lmp"):
     PROGRAMS["lmp"] = ([shutil.which("lmp"), "-in", "{}/melt.in", "-log", "none"], "6calls")
