@@ -43,3 +43,16 @@ pub fn native(job: Job) -> Arc<Outcome> {
     });
     Arc::clone(outcome)
 }
+
+/// The outcome of a job with this fault, which ends and prints as if nobody had died.
+///
+/// # Panics
+/// If it does not.
+#[track_caller]
+pub fn survive(job: impl Fn() -> Job, fault: &str) -> Outcome {
+    let outcome = job().fault(fault).run();
+    outcome.assert_success();
+    outcome.check(outcome.stdout == native(job()).stdout, "the output differs");
+    outcome.assert_nothing_left();
+    outcome
+}

@@ -54,50 +54,37 @@ fn files_are_as_if_nobody_had_been_killed_twice() {
     outcome.assert_nothing_left();
 }
 
-/// Files without a name: those of a dead process are gone, and what a survivor has cut since is, too.
-#[test]
-fn files_without_a_name_come_back() {
-    let scratch = || Job::new(place::test_program("scratch"), &[&STEPS.to_string(), "2000"]).interval("7calls");
-    let undisturbed = native(scratch());
+/// Output and files are those of an undisturbed run, whoever is killed, after as many lines as `lines` says for it.
+fn assert_survived(job: impl Fn() -> Job, lines: impl Fn(usize) -> usize) {
+    let undisturbed = native(job());
     for worker in few([2, 0, 1, 3], 1) {
-        let outcome = scratch()
-            .kill(Kill::at(worker, Trigger::Lines(5 + worker as usize * 4)))
-            .run();
+        let kill = Kill::at(worker, Trigger::Lines(lines(worker as usize)));
+        let outcome = job().kill(kill).run();
         outcome.assert_success();
         outcome.assert_same_lines(&undisturbed);
         assert_same_files(&outcome, &undisturbed);
         outcome.assert_taken_over(&[worker]);
         outcome.assert_nothing_left();
     }
+}
+
+/// Files without a name: those of a dead process are gone, and what a survivor has cut since is, too.
+#[test]
+fn files_without_a_name_come_back() {
+    let scratch = || Job::new(place::test_program("scratch"), &[&STEPS.to_string(), "2000"]).interval("7calls");
+    assert_survived(scratch, |worker| 5 + worker * 4);
 }
 
 /// What is in counters, pipes and sets of descriptors goes back in survivors, too.
 #[test]
 fn event_loops_go_on() {
     let events = || Job::new(place::test_program("events"), &[&STEPS.to_string()]).interval("7calls");
-    let undisturbed = native(events());
-    for worker in few([2, 0, 1, 3], 1) {
-        let kill = Kill::at(worker, Trigger::Lines(40 + 30 * worker as usize));
-        let outcome = events().kill(kill).run();
-        outcome.assert_success();
-        outcome.assert_same_lines(&undisturbed);
-        outcome.assert_taken_over(&[worker]);
-        outcome.assert_nothing_left();
-    }
+    assert_survived(events, |worker| 40 + 30 * worker);
 }
 
 /// Backups that lie in a directory are not in the way of a program that empties it as it lists it.
 #[test]
 fn directories_are_emptied_as_they_are_listed() {
     let clearing = || Job::new(place::test_program("clearing"), &["100", "2000"]).interval("7calls");
-    let undisturbed = native(clearing());
-    for worker in few([2, 0, 1, 3], 1) {
-        let kill = Kill::at(worker, Trigger::Lines(30 + 10 * worker as usize));
-        let outcome = clearing().kill(kill).run();
-        outcome.assert_success();
-        outcome.assert_same_lines(&undisturbed);
-        assert_same_files(&outcome, &undisturbed);
-        outcome.assert_taken_over(&[worker]);
-        outcome.assert_nothing_left();
-    }
+    assert_survived(clearing, |worker| 30 + 10 * worker);
 }

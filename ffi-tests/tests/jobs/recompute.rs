@@ -2,7 +2,7 @@
 
 use ckptd::events::Kind;
 use ffi_tests::command::understudy;
-use ffi_tests::shared::native;
+use ffi_tests::shared::{native, survive};
 use ffi_tests::{Job, Outcome, Scope, Trigger, place};
 use std::time::Duration;
 
@@ -17,15 +17,6 @@ const TABLE: u64 = 4 << 20;
 
 fn run(way: &str, fault: &str) -> Outcome {
     survive(|| job(way), fault)
-}
-
-/// The outcome of a job that ends as if nobody had died.
-fn survive(job: impl Fn() -> Job, fault: &str) -> Outcome {
-    let outcome = job().fault(fault).run();
-    outcome.assert_success();
-    outcome.check(outcome.stdout == native(job()).stdout, "the output differs");
-    outcome.assert_nothing_left();
-    outcome
 }
 
 #[track_caller]

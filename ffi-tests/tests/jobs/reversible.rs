@@ -2,7 +2,7 @@
 
 use ckptd::events::Kind;
 use ffi_tests::command::understudy;
-use ffi_tests::shared::native;
+use ffi_tests::shared::{native, survive};
 use ffi_tests::{Job, Outcome, place};
 
 /// Of each rank; a position and a velocity take 16 bytes.
@@ -19,15 +19,6 @@ fn job_of(program: &str, way: &str) -> Job {
 
 fn job(way: &str) -> Job {
     job_of("reversible", way)
-}
-
-/// The outcome of a job that ends as if nobody had died.
-fn survive(job: impl Fn() -> Job, fault: &str) -> Outcome {
-    let outcome = job().fault(fault).run();
-    outcome.assert_success();
-    outcome.check(outcome.stdout == native(job()).stdout, "the output differs");
-    outcome.assert_nothing_left();
-    outcome
 }
 
 /// What a process's functions have undone: pages that are as they were, others, steps.
