@@ -1,15 +1,13 @@
 //! Accumulates (MPI 4.1, 12.3.4 to 12.3.6): by this process itself where all members of a window share its memory, else by the library.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
-use super::one_sided::start;
-use crate::attempt;
+use super::one_sided::{finish, start};
 use crate::calls::runtime;
 use crate::errors::{ERR_NO_MEM, SUCCESS};
 use crate::generated::{Proc, real};
-use crate::handles::{VirtDatatype, VirtOp, VirtRequest, VirtWin, real_datatype, real_op, real_win};
+use crate::handles::{VirtDatatype, VirtOp, VirtRequest, VirtWin, real_datatype, real_op};
 use crate::objects::datatype::elements::{self, Elements, Operand};
 use crate::objects::{op, window};
-use crate::raise::finish_win;
 use crate::recovery::Runtime;
 use crate::{copies, fault};
 use std::ffi::{c_int, c_void};
@@ -100,39 +98,26 @@ fn reach(rt: &Runtime, win: VirtWin, target: Target, way: Way) -> Option<(Elemen
     Some((elements, memory))
 }
 
-/// Ends a procedure without a request: by the process itself, or by the library.
-macro_rules! finish {
-    ($procedure:expr, $rt:expr, $win:expr, $done:expr, |$real:ident| $library:expr) => {{
-        let rc = match $done {
+/// [`start`] for an accumulate: what the process has done itself has ended.
+///
+/// # Safety
+/// As of [`start`].
+unsafe fn start_or_ended(
+    rt: &Runtime,
+    procedure: Proc,
+    win: VirtWin,
+    request: *mut VirtRequest,
+    done: Option<c_int>,
+    library: impl FnOnce(RealWin, &mut RealRequest) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        start(rt, procedure, win, request, |real, new| match done {
+            Some(SUCCESS) => ended(real, new),
             Some(rc) => rc,
-            None => {
-                window::set_busy($rt, $win, true);
-                let $real = real_win($rt, $win);
-                // SAFETY: the program's arguments are handed on.
-                unsafe { $library }
-            }
-        };
-        let rc = attempt!($rt, rc);
-        finish_win($rt, $procedure, rc, $win)
-    }};
-}
-
-/// The same with a request: what the process has done itself has ended.
-macro_rules! request {
-    ($procedure:expr, $rt:expr, $win:expr, $request:expr, $done:expr, |$real:ident, $new:ident| $library:expr) => {{
-        let done = $done;
-        // SAFETY: the program's arguments are handed on.
-        unsafe {
-            start($rt, $procedure, $win, $request, |$new| {
-                let $real = real_win($rt, $win);
-                match done {
-                    Some(SUCCESS) => ended($real, $new),
-                    Some(rc) => rc,
-                    None => $library,
-                }
-            })
-        }
-    }};
+            None => library(real, new),
+        })
+    }
 }
 
 /// The request of an operation that has ended.
@@ -157,19 +142,22 @@ pub unsafe extern "C" fn MPI_Accumulate(
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
     let done = by_itself(rt, win, origin, None, target, Way::Combine(op));
     let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
-    finish!(Proc::MPI_Accumulate, rt, win, done, |real| {
+    finish(rt, Proc::MPI_Accumulate, win, done, |real| {
         let op = real_op(rt, op);
-        real::PMPI_Accumulate(
-            origin_addr,
-            origin_count,
-            here,
-            target_rank,
-            target_disp,
-            target_count,
-            there,
-            op,
-            real,
-        )
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            real::PMPI_Accumulate(
+                origin_addr,
+                origin_count,
+                here,
+                target_rank,
+                target_disp,
+                target_count,
+                there,
+                op,
+                real,
+            )
+        }
     })
 }
 
@@ -193,22 +181,25 @@ pub unsafe extern "C" fn MPI_Get_accumulate(
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
     let done = by_itself(rt, win, origin, Some(result), target, Way::Combine(op));
     let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
-    finish!(Proc::MPI_Get_accumulate, rt, win, done, |real| {
+    finish(rt, Proc::MPI_Get_accumulate, win, done, |real| {
         let op = real_op(rt, op);
-        real::PMPI_Get_accumulate(
-            origin_addr,
-            origin_count,
-            from,
-            result_addr,
-            result_count,
-            result,
-            target_rank,
-            target_disp,
-            target_count,
-            to,
-            op,
-            real,
-        )
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            real::PMPI_Get_accumulate(
+                origin_addr,
+                origin_count,
+                from,
+                result_addr,
+                result_count,
+                result,
+                target_rank,
+                target_disp,
+                target_count,
+                to,
+                op,
+                real,
+            )
+        }
     })
 }
 
@@ -226,9 +217,10 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
     let target = Target::new(target_rank, target_disp, 1, datatype);
     let done = by_itself(rt, win, origin, Some(result), target, Way::Combine(op));
     let datatype = real_datatype(rt, datatype);
-    finish!(Proc::MPI_Fetch_and_op, rt, win, done, |real| {
+    finish(rt, Proc::MPI_Fetch_and_op, win, done, |real| {
         let op = real_op(rt, op);
-        real::PMPI_Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op, real)
+        // SAFETY: the program's arguments are handed on.
+        unsafe { real::PMPI_Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op, real) }
     })
 }
 
@@ -246,16 +238,19 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
     let target = Target::new(target_rank, target_disp, 1, datatype);
     let done = by_itself(rt, win, origin, Some(result), target, Way::Swap(compare_addr));
     let datatype = real_datatype(rt, datatype);
-    finish!(Proc::MPI_Compare_and_swap, rt, win, done, |real| {
-        real::PMPI_Compare_and_swap(
-            origin_addr,
-            compare_addr,
-            result_addr,
-            datatype,
-            target_rank,
-            target_disp,
-            real,
-        )
+    finish(rt, Proc::MPI_Compare_and_swap, win, done, |real| {
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            real::PMPI_Compare_and_swap(
+                origin_addr,
+                compare_addr,
+                result_addr,
+                datatype,
+                target_rank,
+                target_disp,
+                real,
+            )
+        }
     })
 }
 
@@ -276,21 +271,26 @@ pub unsafe extern "C" fn MPI_Raccumulate(
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
     let done = by_itself(rt, win, origin, None, target, Way::Combine(op));
     let [from, to] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
-    request!(Proc::MPI_Raccumulate, rt, win, request, done, |real, new| {
+    let library = |real: RealWin, new: &mut RealRequest| {
         let op = real_op(rt, op);
-        real::PMPI_Raccumulate(
-            origin_addr,
-            origin_count,
-            from,
-            target_rank,
-            target_disp,
-            target_count,
-            to,
-            op,
-            real,
-            new,
-        )
-    })
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            real::PMPI_Raccumulate(
+                origin_addr,
+                origin_count,
+                from,
+                target_rank,
+                target_disp,
+                target_count,
+                to,
+                op,
+                real,
+                new,
+            )
+        }
+    };
+    // SAFETY: the program's place for the request.
+    unsafe { start_or_ended(rt, Proc::MPI_Raccumulate, win, request, done, library) }
 }
 
 pub unsafe extern "C" fn MPI_Rget_accumulate(
@@ -314,22 +314,27 @@ pub unsafe extern "C" fn MPI_Rget_accumulate(
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
     let done = by_itself(rt, win, origin, Some(result), target, Way::Combine(op));
     let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
-    request!(Proc::MPI_Rget_accumulate, rt, win, request, done, |real, new| {
+    let library = |real: RealWin, new: &mut RealRequest| {
         let op = real_op(rt, op);
-        real::PMPI_Rget_accumulate(
-            origin_addr,
-            origin_count,
-            from,
-            result_addr,
-            result_count,
-            result,
-            target_rank,
-            target_disp,
-            target_count,
-            to,
-            op,
-            real,
-            new,
-        )
-    })
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            real::PMPI_Rget_accumulate(
+                origin_addr,
+                origin_count,
+                from,
+                result_addr,
+                result_count,
+                result,
+                target_rank,
+                target_disp,
+                target_count,
+                to,
+                op,
+                real,
+                new,
+            )
+        }
+    };
+    // SAFETY: the program's place for the request.
+    unsafe { start_or_ended(rt, Proc::MPI_Rget_accumulate, win, request, done, library) }
 }

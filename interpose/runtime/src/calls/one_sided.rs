@@ -8,12 +8,12 @@ use crate::errors::{ERR_ARG, ERR_WIN, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtRequest, VirtWin, real_datatype, real_win};
 use crate::objects::{datatype, window};
-use crate::raise::{finish_win, raise};
+use crate::raise::{finish_one_sided, finish_win, raise};
 use crate::recovery::Runtime;
 use crate::requests::{self, Kind, State};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{Ordering, fence};
-use understudy_mpi::real_types::RealRequest;
+use understudy_mpi::real_types::{RealRequest, RealWin};
 
 /// Starts an operation and puts its request on record. Where no cut is taken before it has ended, it need not be made again.
 ///
@@ -24,7 +24,7 @@ pub(super) unsafe fn start(
     procedure: Proc,
     win: VirtWin,
     request: *mut VirtRequest,
-    operation: impl FnOnce(&mut RealRequest) -> c_int,
+    operation: impl FnOnce(RealWin, &mut RealRequest) -> c_int,
 ) -> c_int {
     let Some(comm) = window::comm_of(rt, win) else {
         return raise(rt, procedure, ERR_WIN, None);
@@ -34,12 +34,27 @@ pub(super) unsafe fn start(
     }
     window::set_busy(rt, win, true);
     let mut new = RealRequest(std::ptr::null_mut());
-    let rc = attempt!(rt, operation(&mut new));
+    let rc = attempt!(rt, operation(real_win(rt, win), &mut new));
     if rc == SUCCESS {
         // SAFETY: the caller's promise.
         unsafe { request.write(requests::add(rt, comm, Kind::OneSided, State::Active, new)) };
     }
     finish_win(rt, procedure, rc, win)
+}
+
+/// Ends an operation without a request: with what this process has made of it itself, or the library makes.
+pub(super) fn finish(
+    rt: &Runtime,
+    procedure: Proc,
+    win: VirtWin,
+    done: Option<c_int>,
+    library: impl FnOnce(RealWin) -> c_int,
+) -> c_int {
+    let rc = done.unwrap_or_else(|| {
+        window::set_busy(rt, win, true);
+        library(real_win(rt, win))
+    });
+    finish_one_sided(rt, procedure, rc, win)
 }
 
 /// Bytes of elements that lie in memory without gaps.
@@ -110,14 +125,11 @@ macro_rules! transfers {
                 unsafe { $copy(origin_addr, memory, bytes) };
                 return SUCCESS;
             }
-            window::set_busy(rt, win, true);
             let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
             // SAFETY: the program's arguments are handed on.
-            let rc = attempt!(rt, unsafe {
-                let win = real_win(rt, win);
+            finish(rt, Proc::$name, win, None, |win| unsafe {
                 real::$real(origin_addr, origin_count, here, target_rank, target_disp, target_count, there, win)
-            });
-            finish_win(rt, Proc::$name, rc, win)
+            })
         }
         #[doc = concat!("`", stringify!($rname), "`")]
         pub unsafe extern "C" fn $rname(
@@ -128,8 +140,7 @@ macro_rules! transfers {
             let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
             // SAFETY: the program's arguments are handed on.
             unsafe {
-                start(rt, Proc::$rname, win, request, |new| {
-                    let win = real_win(rt, win);
+                start(rt, Proc::$rname, win, request, |win, new| {
                     real::$rreal(origin_addr, origin_count, here, target_rank, target_disp, target_count, there, win, new)
                 })
             }
