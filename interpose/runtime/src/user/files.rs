@@ -155,7 +155,7 @@ pub fn capture(rt: &Runtime) -> Saved {
     let mut room = nameless::MOST;
     for (&fd, file) in &mut saved.files {
         let is_regular = || stat(fd).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG);
-        if file.same_as.is_some() || !is_regular() || !nameless::is_nameless(fd) {
+        if file.same_as.is_some() || !nameless::is_nameless(&file.path) || !is_regular() {
             continue;
         }
         match Nameless::read(fd, room) {

@@ -4,7 +4,8 @@
 //! memfd_create(2)). Nobody else can open it, so an understudy makes another one like it, in the same directory.
 #![allow(unsafe_code)]
 
-use super::{Open, path_of};
+use super::Open;
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::FromRawFd;
@@ -28,11 +29,10 @@ fn within(fd: i32) -> PathBuf {
     format!("/proc/self/fd/{fd}").into()
 }
 
-/// Whether this descriptor's file, a regular one, has no name.
-pub fn is_nameless(fd: i32) -> bool {
-    let path = path_of(fd);
-    let is_there = || path.symlink_metadata().is_ok();
-    path.as_os_str().as_bytes().ends_with(REMOVED) && !is_there()
+/// Whether the file that the kernel gives this path has no name.
+pub fn is_nameless(path: &[u8]) -> bool {
+    let is_there = || Path::new(OsStr::from_bytes(path)).symlink_metadata().is_ok();
+    path.ends_with(REMOVED) && !is_there()
 }
 
 impl Nameless {
@@ -63,7 +63,7 @@ impl Nameless {
 
     /// Makes an empty one like `file`: in the same directory, or in memory where that cannot be.
     pub fn make(file: &Open) -> io::Result<File> {
-        let path = Path::new(std::ffi::OsStr::from_bytes(&file.path));
+        let path = Path::new(OsStr::from_bytes(&file.path));
         let directory = path.parent().filter(|_| !file.path.starts_with(b"/memfd:"));
         let like = |directory| {
             let mut options = OpenOptions::new();
