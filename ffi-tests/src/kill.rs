@@ -19,7 +19,9 @@ pub enum Trigger {
     Capture { rank: u32, epoch: u64 },
     /// This rank has committed this epoch.
     Commit { rank: u32, epoch: u64 },
-    /// The copies of all of so many workers are without what can be rebuilt, which was found out so many times.
+    /// The copies of all of so many workers are without what can be rebuilt.
+    JustThinned { workers: u32 },
+    /// The same, found out so many times, and an epoch has been committed since: what a dead process leaves is without it, too.
     Thinned { workers: u32, times: usize },
     /// So many workers do without copies of what can be rebuilt themselves.
     OwnThinned { workers: u32 },
@@ -75,10 +77,13 @@ impl Trigger {
                 rank,
                 |kind| matches!(kind, Kind::Commit { epoch: at, .. } if at.0 >= epoch),
             ),
+            Trigger::JustThinned { workers } => {
+                let is_thin = |rank| has_event(events, rank, |kind| matches!(kind, Kind::Thinned { .. }));
+                (0..workers).all(is_thin)
+            }
             Trigger::Thinned { workers, times } => {
+                let is_thin = |rank: &u32| is_committed_after(events, *rank, times);
                 // Somebody else may play a part by now.
-                let is_one = |kind: &Kind| matches!(kind, Kind::Thinned { .. });
-                let is_thin = |rank: &u32| count_events(events, *rank, is_one) >= times;
                 let files = std::fs::read_dir(events).map_or(0, Iterator::count) as u32;
                 (0..files).filter(is_thin).count() as u32 >= workers
             }
@@ -126,6 +131,16 @@ fn lines(path: &Path) -> usize {
 
 fn has_event(events: &Path, rank: u32, test: impl Fn(&Kind) -> bool) -> bool {
     count_events(events, rank, test) > 0
+}
+
+/// Whether this rank has committed an epoch after it had thinned a copy so many times.
+fn is_committed_after(events: &Path, rank: u32, times: usize) -> bool {
+    let Ok(reader) = EventReader::open(&events.join(file_name(ProcessNumber(rank)))) else {
+        return false;
+    };
+    let mut kinds = reader.flatten().map(|record| record.kind);
+    let thinned = kinds.by_ref().filter(|kind| matches!(kind, Kind::Thinned { .. }));
+    thinned.take(times).count() == times && kinds.any(|kind| matches!(kind, Kind::Commit { .. }))
 }
 
 fn count_events(events: &Path, rank: u32, test: impl Fn(&Kind) -> bool) -> usize {

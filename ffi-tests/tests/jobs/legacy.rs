@@ -115,8 +115,8 @@ fn a_damaged_copy_of_a_dead_process_is_refused_and_its_holders_is_used() {
 #[ignore = "a variant: make test-all"]
 fn copies_without_static_data_are_fetched_as_ever() {
     let case = programs::sem();
-    let kill = Kill::at(1, THIN).after(Duration::from_millis(100));
-    let outcome = case.assert_undisturbed(thin::job(&case).launched_by(Launcher::Ckptd).kill(kill));
+    let job = thin::job(&case).launched_by(Launcher::Ckptd);
+    let outcome = case.assert_undisturbed(job.kill(Kill::at(1, THIN)));
     outcome.check(outcome.takeovers() == [1], "another part was taken");
 }
 

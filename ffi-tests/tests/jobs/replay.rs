@@ -121,12 +121,12 @@ fn what_cannot_be_replayed_stays_in_the_copies() {
 }
 
 /// Runs a job in whose directory files change, and whose worker 1 is killed, when all copies are thin.
-fn changed_when_thin(job: Job, change: fn(&Path) -> std::io::Result<()>) -> Outcome {
+fn changed_when_thin(job: Job, at: Trigger, change: fn(&Path) -> std::io::Result<()>) -> Outcome {
     let mut is_done = false;
     job.watch(move |ranks| {
         let work = PathBuf::from(format!("/proc/{}/cwd", ranks[&0].pid));
         let events = work.join("../events");
-        if !is_done && THIN.has_come(&events, &events) {
+        if !is_done && at.has_come(&events, &events) {
             is_done = change(&work).is_ok() && ffi_tests::processes::kill(ranks[&1].pid);
         }
         is_done
@@ -141,7 +141,7 @@ fn files_that_were_looked_at_may_come_change_and_go() {
         let job = Job::new(place::test_program("phase"), &["20000", "files"]);
         job.input("status", "0.25 is the status\n").input("gone", "some bytes")
     });
-    let outcome = changed_when_thin(job(&case), |work| {
+    let outcome = changed_when_thin(job(&case), THIN, |work| {
         ["STOP", "restart", "parameters"]
             .iter()
             .try_for_each(|name| fs::write(work.join(name), "1"))?;
@@ -161,7 +161,7 @@ fn input_may_change_that_was_read() {
         let numbers = "0.5 0.25 0.125 0.0625\n";
         Job::new(place::test_program("setup"), &["20000", "input"]).input("input", numbers)
     });
-    let outcome = changed_when_thin(job(&case), |work| fs::write(work.join("input"), "0.5 0.25 0.125 0.5\n"));
+    let outcome = changed_when_thin(job(&case), THIN, |work| fs::write(work.join("input"), "0.5 0.25 0.125 0.5\n"));
     like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
     outcome.check(rebuilt(&outcome, WORKERS) > 100, "too few pages were rebuilt");
@@ -217,9 +217,9 @@ fn long_input_that_changes_brings_the_data_back_into_the_copies() {
 fn long_input_that_has_just_changed_is_noticed() {
     let case = reader_of_much();
     let change = |job: Job| {
-        changed_when_thin(job.interval("1h").env("UNDERSTUDY_INIT_END", "auto"), |work| {
-            fs::write(work.join("large"), "1 2 3")
-        })
+        let job = job.interval("1h").env("UNDERSTUDY_INIT_END", "auto");
+        let just_thin = Trigger::JustThinned { workers: WORKERS };
+        changed_when_thin(job, just_thin, |work| fs::write(work.join("large"), "1 2 3"))
     };
     // What the dead worker has left would do without its input.
     let lost = change(job(&case).fault("pretend no-memfd"));
@@ -232,7 +232,7 @@ fn long_input_that_has_just_changed_is_noticed() {
         lost.status.and_then(|status| status.code()) == Some(LOST),
         "another status than that of a loss",
     );
-    let from_disk = changed_when_thin(job(&case).disk(), |work| fs::write(work.join("large"), "1 2 3"));
+    let from_disk = changed_when_thin(job(&case).disk(), THIN, |work| fs::write(work.join("large"), "1 2 3"));
     from_disk.assert_success();
     from_disk.assert_like(&native(case.job()), &[]);
 }
