@@ -33,7 +33,9 @@
 
 mod message;
 
-pub use message::{Call, Ended, FromGuardian, Has, Hello, ToGuardian, ToManager, ToProcess};
+pub use message::{
+    Call, ChildNews, ChildProgram, ChildStart, Ended, FromGuardian, Has, Hello, ToGuardian, ToManager, ToProcess,
+};
 
 use crate::private::Directory;
 use bincode::config::standard;

@@ -23,6 +23,11 @@ impl Name {
         Ok(Name(format!("{job}.{number}")))
     }
 
+    /// The namespace of processes that a rank of this one has asked for; its numbers are not given twice.
+    pub fn child(&self, number: u32) -> Name {
+        Name(format!("{self}.{number}"))
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -4,6 +4,7 @@
 //! on its output and the launcher's signals, tells the job's manager how it ends, and starts another one when the manager asks for that.
 //! If the guardian is killed, so are its processes. If the manager dies, guardians start another one, and tell that what they have.
 
+use super::children::Children;
 use super::local::{adopt, is_of_a_launcher};
 use super::parent::die_with_parent;
 use super::place::Seat;
@@ -70,6 +71,14 @@ fn preloaded() -> OsString {
     std::env::var_os(PRELOADED).unwrap_or_default()
 }
 
+/// The same without the layer.
+fn preloaded_besides() -> String {
+    let preload = preloaded().into_string().unwrap_or_default();
+    let is_other = |item: &&str| !item.is_empty() && !item.ends_with("libunderstudy.so");
+    let others: Vec<&str> = preload.split([':', ' ']).filter(is_other).collect();
+    others.join(":")
+}
+
 /// A guardian at its work.
 struct Guardian {
     seat: Seat,
@@ -92,6 +101,7 @@ struct Guardian {
     /// Managers that have died since all processes have gone on under one.
     fruitless: u32,
     wards: Arc<Mutex<Vec<Ward>>>,
+    children: Children,
 }
 
 /// Guards processes until the job's manager says with which status to end.
@@ -132,6 +142,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
         managers: manager.into_iter().collect(),
         fruitless: 0,
         wards: Arc::default(),
+        children: Children::default(),
     };
     guardian.forward_signals()?;
     guardian.introduce(false);
@@ -152,10 +163,7 @@ fn go_without(program: &Program, seat: &Seat, why: &Error) -> Result<i32, Error>
     }
     set_parent_process_death_signal(None).map_err(|errno| Error::system("prctl")(errno.into()))?;
     let mut command = program.command();
-    let preload = preloaded().into_string().unwrap_or_default();
-    let is_other = |item: &&str| !item.is_empty() && !item.ends_with("libunderstudy.so");
-    let others: Vec<&str> = preload.split([':', ' ']).filter(is_other).collect();
-    command.env("LD_PRELOAD", others.join(":"));
+    command.env("LD_PRELOAD", preloaded_besides());
     Err(Error::system(program.file.display().to_string())(command.exec()))
 }
 
@@ -219,7 +227,10 @@ impl Guardian {
     fn obey(&mut self, message: ToGuardian, files: Vec<OwnedFd>) -> Result<Option<i32>, Error> {
         match message {
             ToGuardian::Start { number, anew } => self.start(number, anew)?,
-            ToGuardian::Leave { status } => return Ok(Some(status)),
+            ToGuardian::Leave { status } => {
+                self.children.flush();
+                return Ok(Some(status));
+            }
             ToGuardian::Kill { number } => self.with(number, |ward| ward.signal(Signal::KILL)),
             ToGuardian::Forget { number } => self.with(number, Ward::forget),
             ToGuardian::Inherit {
@@ -230,6 +241,11 @@ impl Guardian {
             } => self.with(heir, |ward| ward.inherit(from, worker, status, files)),
             ToGuardian::GoesOn => self.fruitless = 0,
             ToGuardian::IsLast => self.is_last = true,
+            ToGuardian::StartChild(start) => {
+                let id = start.id;
+                let news = self.children.start(start, preloaded_besides());
+                let _ = self.line.send(&FromGuardian::Child { id, news });
+            }
         }
         Ok(None)
     }
@@ -240,7 +256,8 @@ impl Guardian {
 
     /// The manager has gone: another one is called, or started. The status, if the job was over.
     fn find_manager(&mut self) -> Result<Option<i32>, Error> {
-        if self.is_last {
+        // Those that have been started by another one would wait for its servers for ever.
+        if self.is_last || self.children.end() {
             return Err(Error::NoManager);
         }
         loop {
@@ -275,11 +292,13 @@ impl Guardian {
     fn wait(&self) {
         let wards = self.wards();
         let of_wards = wards.iter().flat_map(Ward::descriptors);
+        let of_children = self.children.descriptors();
         let own = [self.line.as_fd(), self.listener.as_fd(), self.closed.as_fd()];
         let all = own
             .into_iter()
             .chain(self.callers.iter().map(Line::as_fd))
-            .chain(of_wards);
+            .chain(of_wards)
+            .chain(of_children);
         // The lock is not held while this waits: the thread that passes signals on needs it.
         let copies: Vec<OwnedFd> = all.filter_map(|it| it.try_clone_to_owned().ok()).collect();
         drop(wards);
@@ -309,7 +328,10 @@ impl Guardian {
     }
 
     /// Tells the manager who has ended.
-    fn look(&self) {
+    fn look(&mut self) {
+        for (id, news) in self.children.look() {
+            let _ = self.line.send(&FromGuardian::Child { id, news });
+        }
         while let Ok(Some(closing)) = self.closed.receive(Duration::ZERO) {
             if let Ended::Closed { number, .. } = closing {
                 self.with(number, |ward| ward.close(&closing));

@@ -158,7 +158,11 @@ impl Leader {
                 self.happen(Event::Gone(rank));
             }
             Report::Called { number } => self.happen(Event::Called(number)),
-            Report::Process { number, said } => self.happen(Event::Said(number, said_by_process(&said))),
+            Report::Process { number, said } => {
+                if let Some(said) = said_by_process(&said) {
+                    self.happen(Event::Said(number, said));
+                }
+            }
             Report::Ended(ended) => self.happen(said_by_guardian(&ended)),
             Report::Broke { number, generation } => self.happen(Event::Broke(number, generation)),
             Report::GivesUp(why) => self.give_up(&why),
@@ -296,8 +300,8 @@ fn said_by_guardian(message: &Ended) -> Event {
     }
 }
 
-fn said_by_process(message: &ToManager) -> Said {
-    match *message {
+fn said_by_process(message: &ToManager) -> Option<Said> {
+    Some(match *message {
         ToManager::Ready { generation } => Said::Ready(generation),
         ToManager::Running { generation } => Said::Running(generation),
         ToManager::Failed { generation } => Said::Failed(generation),
@@ -309,5 +313,7 @@ fn said_by_process(message: &ToManager) -> Said {
         ToManager::Wish { spare } => Said::Wish(spare),
         ToManager::HasChosen { generation } => Said::HasChosen(generation),
         ToManager::Abort { status } => Said::Abort(status),
-    }
+        // Its node sees to that.
+        ToManager::Spawns { .. } | ToManager::Settled { .. } => return None,
+    })
 }

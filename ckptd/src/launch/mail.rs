@@ -1,6 +1,6 @@
 //! What threads of the MPI library's servers have for the node, which has one thread.
 
-use super::{Event, Fence, Modex, Name, Peers, What};
+use super::{Event, Fence, Modex, Name, Peers, Spawn, What};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,10 +12,13 @@ use understudy_numbers::Rank;
 pub enum Mail {
     Fence(Fence),
     Modex(Modex),
+    Spawn(Spawn),
     /// What a rank of this node has put, which another node has asked for by this number.
     Reply(u64, Option<Vec<u8>>),
-    /// The MPI library of this rank has given up.
-    Broke(Name, Rank),
+    /// The MPI library of this rank has given up, or its program, with this status.
+    Broke(Name, Rank, i32),
+    /// This rank has called MPI_Finalize.
+    Finalised(Name, Rank),
 }
 
 /// Where it comes in.
@@ -68,13 +71,17 @@ impl Slot {
     /// Passes on what the servers see of libraries that give up, until their end.
     pub fn pass_on(&self, events: Receiver<Event>) {
         for event in events {
-            if let What::Abort { status, message } = event.what {
-                log::info!(
-                    "rank {} of {} aborts ({status}): {message}",
-                    event.rank,
-                    event.generation
-                );
-                self.put(Mail::Broke(event.generation, event.rank));
+            match event.what {
+                What::Abort { status, message } => {
+                    log::info!(
+                        "rank {} of {} aborts ({status}): {message}",
+                        event.rank,
+                        event.generation
+                    );
+                    self.put(Mail::Broke(event.generation, event.rank, status));
+                }
+                What::Finalized => self.put(Mail::Finalised(event.generation, event.rank)),
+                What::Connected => {}
             }
         }
     }
@@ -87,5 +94,9 @@ impl Peers for Slot {
 
     fn modex(&self, modex: Modex) {
         self.put(Mail::Modex(modex));
+    }
+
+    fn spawn(&self, spawn: Spawn) {
+        self.put(Mail::Spawn(spawn));
     }
 }

@@ -18,6 +18,7 @@
 //! [`local`] starts the processes of a generation on this node. A protected job has a [`guardian`] for each process, whatever has started those
 //! ([`starter`], or a launcher of an MPI library's), and one manager ([`job`]).
 
+mod children;
 mod duty;
 mod error;
 mod exchange;
@@ -55,5 +56,5 @@ mod ward;
 pub use error::Error;
 pub use generation::{Name, Namespace, Placement};
 pub use manager::{Event, Identity, Manager, Settings, What};
-pub use peers::{Alone, Answer, Fence, Modex, Peers};
+pub use peers::{Alone, Answer, Fence, Modex, Peers, Spawn};
 pub use understudy_numbers::Rank;

@@ -1,6 +1,7 @@
 //! A job's processes and guardians on one node: their lines, what they hand over, and the MPI library's servers.
 
 mod again;
+mod children;
 mod generations;
 mod guardians;
 
@@ -11,6 +12,7 @@ use super::talk::{Order, Report};
 use super::{Answer, Error, Manager};
 use crate::line::{Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
 use again::Again;
+use children::Children;
 use generations::Begun;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::set_parent_process_death_signal;
@@ -76,6 +78,8 @@ pub struct Node {
     went_on: Option<Generation>,
     is_protected: bool,
     begun: Option<Begun>,
+    /// What the program has started.
+    children: Children,
     /// The generation that processes are to leave their MPI library for, and since when.
     announced: Option<(Generation, Instant)>,
     /// When main threads were last called in.
@@ -116,6 +120,7 @@ impl Node {
             went_on: None,
             is_protected: false,
             begun: None,
+            children: Children::default(),
             announced: None,
             called: None,
             is_ending: false,
@@ -143,6 +148,7 @@ impl Node {
     pub fn wait(&self, limit: Option<Duration>, others: Vec<PollFd<'_>>) {
         let own = [
             self.again.limit(),
+            self.children.deadline(),
             self.late().next().map(|_| INTERRUPT_PERIOD),
             self.processes
                 .values()
@@ -176,6 +182,7 @@ impl Node {
         }
         self.interrupt();
         self.end_scripts();
+        self.end_as_children();
     }
 
     /// What the leader is to be told.
@@ -282,6 +289,8 @@ impl Node {
                     }
                     ToManager::KeepsNothing => drop(self.files.remove(&number)),
                     ToManager::Running { generation } => goes_on = Some(generation),
+                    ToManager::Spawns { worker, number: time } => self.children.expect(number, worker, time),
+                    ToManager::Settled { worker, number: time } => self.children.settle(worker, time),
                     _ => {}
                 }
                 self.reports.push(Report::Process { number, said });
@@ -305,6 +314,7 @@ impl Node {
                     self.forget_program();
                 }
                 self.announced = Some((generation, Instant::now()));
+                self.children.kill();
                 self.processes
                     .values()
                     .for_each(|process| process.tell_generation(generation));
@@ -347,6 +357,7 @@ impl Node {
     /// Ends all processes and guardians of this node: the job goes on without them, or not at all.
     pub fn give_in(&mut self, status: i32) {
         self.processes.values().for_each(Process::kill);
+        self.children.kill_all();
         self.clean_up();
         let leave = ToGuardian::Leave { status };
         self.guardians.values().for_each(|line| drop(line.send(&leave)));

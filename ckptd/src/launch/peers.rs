@@ -4,6 +4,7 @@
 //! drives the daemon sends it there, and answers when all have come.
 
 use super::Name;
+use crate::line::ChildProgram;
 use std::sync::{Arc, Mutex, PoisonError};
 use understudy_numbers::Rank;
 
@@ -75,10 +76,21 @@ pub struct Modex {
     pub answer: Answer,
 }
 
+/// A rank of this node wants processes started (PMIx_Spawn).
+pub struct Spawn {
+    pub generation: Name,
+    pub rank: Rank,
+    /// Their ranks follow each other in the order of these.
+    pub programs: Vec<ChildProgram>,
+    /// To be given the name of their namespace.
+    pub answer: Answer,
+}
+
 /// Other nodes' servers. Is called by threads of the libraries and must not wait.
 pub trait Peers: Send + Sync {
     fn fence(&self, fence: Fence);
     fn modex(&self, modex: Modex);
+    fn spawn(&self, spawn: Spawn);
 }
 
 /// There is no other node.
@@ -91,6 +103,9 @@ impl Peers for Alone {
 
     /// What a rank of this node has put, its server knows without asking.
     fn modex(&self, _: Modex) {}
+
+    /// There is nobody who starts processes.
+    fn spawn(&self, _: Spawn) {}
 }
 
 #[cfg(test)]

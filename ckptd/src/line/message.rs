@@ -1,6 +1,7 @@
 //! What is said on lines.
 
 use bincode::{Decode, Encode};
+use std::path::PathBuf;
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Rank, Worker};
 
 /// What a process or a guardian is.
@@ -82,6 +83,10 @@ pub enum ToManager {
     HasChosen { generation: Generation },
     /// The whole job is to end with this status.
     Abort { status: i32 },
+    /// This worker is about to start processes (`MPI_Comm_spawn`), for the time with this number.
+    Spawns { worker: Worker, number: u64 },
+    /// Those that it has started up to this time do not go back with it any more.
+    Settled { worker: Worker, number: u64 },
 }
 
 /// What the manager says to a guardian.
@@ -106,6 +111,51 @@ pub enum ToGuardian {
     GoesOn,
     /// No other manager can take this one's place.
     IsLast,
+    /// Start a process that the program has asked for.
+    StartChild(ChildStart),
+}
+
+/// A program that processes are started of.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct ChildProgram {
+    /// As the program names it; searched for in PATH if it has no slash.
+    pub file: String,
+    /// The first is its name.
+    pub arguments: Vec<String>,
+    pub variables: Vec<(String, String)>,
+    pub directory: Option<PathBuf>,
+    /// How many processes.
+    pub processes: u32,
+}
+
+/// A process that the program has asked for (`MPI_Comm_spawn`).
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct ChildStart {
+    /// By which it is known from now on.
+    pub id: u64,
+    /// Equal when a worker that has gone back starts it again: what it has printed is not printed twice.
+    pub name: String,
+    pub program: ChildProgram,
+    /// Must be in its environment.
+    pub variables: Vec<(String, String)>,
+    /// Are put there if the user has set nothing of that name.
+    pub defaults: Vec<(String, String)>,
+}
+
+/// What has become of one.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub enum ChildNews {
+    Started {
+        pid: u32,
+    },
+    NotStarted {
+        why: String,
+    },
+    /// As a shell tells it; and whether a signal has ended it.
+    Ended {
+        status: i32,
+        is_killed: bool,
+    },
 }
 
 /// How a process has ended.
@@ -131,6 +181,10 @@ pub enum Ended {
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum FromGuardian {
     Ended(Ended),
+    Child {
+        id: u64,
+        news: ChildNews,
+    },
     /// A process has called; comes with the [`Call::DESCRIPTORS`] of the call.
     Called {
         number: ProcessNumber,

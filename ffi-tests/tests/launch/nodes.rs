@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, LIMIT};
 use ckptd::launch::program::Kind;
-use ckptd::launch::{Answer, Fence, Manager, Modex, Name, Peers, Rank};
+use ckptd::launch::{Answer, Fence, Manager, Modex, Name, Peers, Rank, Spawn};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -222,5 +222,9 @@ impl Peers for Other {
         }
         drop(state);
         self.send(Message::Question, &key, &[]);
+    }
+
+    fn spawn(&self, _: Spawn) {
+        unreachable!("no rank spawns");
     }
 }

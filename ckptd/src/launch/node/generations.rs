@@ -52,13 +52,16 @@ impl Node {
     pub(super) fn report_mail(&mut self, mail: Mail) {
         let current = |name: &Name| self.begun.as_ref().filter(|begun| begun.name == *name);
         match mail {
-            Mail::Broke(name, rank) => {
+            Mail::Broke(name, rank, status) => {
                 let broken = current(&name).and_then(|begun| {
                     let (number, generation) = (*begun.ranks.get(rank.index())?, begun.generation);
                     Some(Report::Broke { number, generation })
                 });
                 self.reports.extend(broken);
+                self.children.broke(&name, status);
             }
+            Mail::Finalised(name, rank) => self.children.finalised(&name, rank),
+            Mail::Spawn(spawn) => self.spawn(spawn),
             Mail::Fence(fence) => {
                 let Some(generation) = current(&fence.generation).map(|begun| begun.generation) else {
                     return;
@@ -103,9 +106,21 @@ impl Node {
         }
     }
 
+    /// The process of a rank in the generation that has begun last, if that has this name.
+    pub(super) fn process_of(&self, generation: &Name, rank: Rank) -> Option<ProcessNumber> {
+        let begun = self.begun.as_ref().filter(|begun| begun.name == *generation)?;
+        begun.ranks.get(rank.index()).copied()
+    }
+
+    /// The number of the generation that has begun last.
+    pub(super) fn generation(&self) -> Option<Generation> {
+        self.begun.as_ref().map(|begun| begun.generation)
+    }
+
     /// Makes a generation known to the servers, and to its processes.
     pub(super) fn begin(&mut self, beginning: Beginning) -> Result<(), Error> {
         self.announced = None;
+        self.end_children();
         let Some(servers) = &self.servers else { return Ok(()) };
         // All have left it, and none is in the next one yet: the servers want it so.
         if let Some(before) = self.begun.take() {

@@ -34,6 +34,7 @@ impl Node {
                     }
                 }
                 FromGuardian::Ended(ended) => self.note_end(ended),
+                FromGuardian::Child { id, news } => self.note_child(id, news),
             }
         }
         for rank in gone {
@@ -54,6 +55,9 @@ impl Node {
             self.ended.insert(number);
             if let Some(left) = self.files.get_mut(&number) {
                 left.status = status;
+            }
+            if status != 0 {
+                self.end_connected_children();
             }
         }
         self.reports.push(Report::Ended(message));
@@ -95,7 +99,10 @@ impl Node {
     }
 
     pub(super) fn tell_guardian(&mut self, rank: Guardian, message: &ToGuardian) {
-        match message {
+        let Some(message) = self.unless_children_run(rank, message) else {
+            return;
+        };
+        match &message {
             ToGuardian::Start { number, .. } => {
                 self.processes.remove(number);
                 self.ended.remove(number);
@@ -115,7 +122,7 @@ impl Node {
         }
         if let Some(line) = self.guardians.get(&rank) {
             // One that has gone is found soon.
-            let _ = line.send(message);
+            let _ = line.send(&message);
         }
     }
 

@@ -121,12 +121,25 @@ pub struct Published {
     pub value: Value,
 }
 
+/// A program that is to be started (`pmix_app_t`).
+#[repr(C)]
+pub struct App {
+    pub command: *mut c_char,
+    pub arguments: *mut *mut c_char,
+    pub environment: *mut *mut c_char,
+    pub directory: *mut c_char,
+    pub processes: c_int,
+    pub infos: *mut Info,
+    pub info_count: usize,
+}
+
 // The sizes that a C compiler gives them on x86-64.
 const _: () = {
     assert!(size_of::<Proc>() == 260);
     assert!(size_of::<Value>() == 32);
     assert!(size_of::<Array>() == 24);
     assert!(size_of::<Info>() == 552 && std::mem::offset_of!(Info, value) == 520);
+    assert!(size_of::<App>() == 56);
     assert!(size_of::<Published>() == 808 && std::mem::offset_of!(Published, value) == 776);
 };
 
@@ -166,6 +179,9 @@ pub type Lookup =
 pub type Unpublish =
     unsafe extern "C" fn(*const Proc, *mut *mut c_char, *const Info, usize, Option<OpDone>, *mut c_void) -> Status;
 
+pub type SpawnDone = unsafe extern "C" fn(Status, *mut c_char, *mut c_void);
+pub type Spawn =
+    unsafe extern "C" fn(*const Proc, *const Info, usize, *const App, usize, Option<SpawnDone>, *mut c_void) -> Status;
 pub type Connect = unsafe extern "C" fn(*const Proc, usize, *const Info, usize, Option<OpDone>, *mut c_void) -> Status;
 
 /// A function that this server does not have; libpmix answers then that it is not supported.
@@ -185,7 +201,7 @@ pub struct Module {
     pub publish: Option<Publish>,
     pub lookup: Option<Lookup>,
     pub unpublish: Option<Unpublish>,
-    pub spawn: Absent,
+    pub spawn: Option<Spawn>,
     pub connect: Option<Connect>,
     pub disconnect: Option<Connect>,
     pub register_events: Absent,

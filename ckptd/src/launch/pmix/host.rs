@@ -5,11 +5,15 @@
 //! from whatever thread the [`Peers`] are on, which libpmix allows, too. A panic aborts the process (extern "C").
 #![allow(unsafe_code)]
 
-use super::abi::{EVERY_RANK, Info, LookupDone, ModexDone, Module, OpDone, Proc, Published, Status, Type};
+mod names;
+mod spawn;
+
+use super::abi::{EVERY_RANK, Info, ModexDone, Module, OpDone, Proc, Status, Type};
 use super::store::{Owner, Store};
-use super::values::{Owned, bytes_at, fixed, text_in};
+use super::values::{bytes_at, text_in};
 use crate::launch::peers::Recall;
 use crate::launch::{Alone, Answer, Event, Fence, Modex, Name, Namespace, Peers, What};
+use names::Lookup;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::mpsc::Sender;
@@ -25,6 +29,8 @@ pub struct Host {
     peers: Arc<dyn Peers>,
     worlds: Mutex<BTreeMap<Name, World>>,
     store: Mutex<Store>,
+    /// What is not published yet.
+    lookups: Mutex<Vec<Lookup>>,
 }
 
 /// A generation that has begun.
@@ -49,6 +55,7 @@ impl Host {
             peers,
             worlds: Mutex::default(),
             store: Mutex::default(),
+            lookups: Mutex::default(),
         })
     }
 
@@ -85,6 +92,7 @@ impl Host {
     /// Forgets a generation; who still waits for other nodes hears that nothing will come.
     pub fn end(&self, generation: &Name) {
         lock(&self.store).end(generation);
+        lock(&self.lookups).retain(|lookup| lookup.is_not_of(generation));
         let world = lock(&self.worlds).remove(generation);
         world.into_iter().flat_map(|world| world.asked).for_each(Recall::fail);
     }
@@ -99,6 +107,12 @@ impl Host {
         let worlds = lock(&self.worlds);
         let (name, world) = worlds.get_key_value(text_in(&proc.namespace)?)?;
         (proc.rank < world.size).then(|| (name.clone(), Rank(proc.rank)))
+    }
+
+    /// Whether a namespace is wholly on this node.
+    fn is_here(&self, proc: &Proc) -> bool {
+        let worlds = lock(&self.worlds);
+        text_in(&proc.namespace).is_some_and(|name| worlds.get(name).is_some_and(|world| world.is_here))
     }
 
     /// The generation and the ranks that are meant, if they are all of one generation.
@@ -148,12 +162,12 @@ pub fn module() -> Module {
         abort: Some(abort),
         fence: Some(fence),
         direct_modex: Some(direct_modex),
-        publish: Some(publish),
-        lookup: Some(lookup),
-        unpublish: Some(unpublish),
-        spawn: None,
-        connect: Some(refuse),
-        disconnect: Some(refuse),
+        publish: Some(names::publish),
+        lookup: Some(names::lookup),
+        unpublish: Some(names::unpublish),
+        spawn: Some(spawn::spawn),
+        connect: Some(connect),
+        disconnect: Some(connect),
         register_events: None,
         deregister_events: None,
         listener: None,
@@ -175,16 +189,28 @@ pub fn module() -> Module {
     }
 }
 
-/// Processes of several nodes are not connected; those of one libpmix connects itself. It must be there: when a process dies that has asked for it, libpmix calls it unseen.
-unsafe extern "C" fn refuse(
-    _: *const Proc,
-    _: usize,
-    _: *const Info,
-    _: usize,
+/// Connects processes, or takes that back, when all have come that are on this node: those of several nodes are not connected. It must be
+/// there: when a process dies that has asked for it, libpmix calls it unseen.
+unsafe extern "C" fn connect(
+    procs: *const Proc,
+    count: usize,
+    infos: *const Info,
+    info_count: usize,
     _: Option<OpDone>,
     _: *mut c_void,
 ) -> Status {
-    Status::NOT_SUPPORTED
+    // SAFETY: libpmix gives so many processes and infos.
+    let (procs, is_complete) = unsafe {
+        let procs = std::slice::from_raw_parts(procs, count);
+        (procs, is_complete(slice(infos, info_count)))
+    };
+    let Some(host) = Host::current().filter(|_| is_complete) else {
+        return Status::LOST_CONNECTION;
+    };
+    match procs.iter().all(|proc| host.is_here(proc)) {
+        true => Status::OPERATION_SUCCEEDED,
+        false => Status::NOT_SUPPORTED,
+    }
 }
 
 /// Tells of a process, if it is known.
@@ -280,6 +306,34 @@ unsafe extern "C" fn release(owner: *mut c_void) {
     drop(unsafe { Box::from_raw(owner.cast::<Vec<u8>>()) });
 }
 
+/// A list of texts that ends with a null pointer.
+///
+/// # Safety
+/// It is null or such a list.
+unsafe fn texts(mut list: *mut *mut c_char) -> Vec<String> {
+    let mut texts = Vec::new();
+    // SAFETY: as the caller says; it is not read past its end.
+    unsafe {
+        while !list.is_null() && !(*list).is_null() {
+            texts.push(CStr::from_ptr(*list).to_string_lossy().into_owned());
+            list = list.add(1);
+        }
+    }
+    texts
+}
+
+/// So many elements.
+///
+/// # Safety
+/// They are there, or the address is null.
+unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
+    match first.is_null() {
+        true => &[],
+        // SAFETY: as the caller says.
+        false => unsafe { std::slice::from_raw_parts(first, count) },
+    }
+}
+
 /// Whether all ranks of this node that take part have come to a fence: libpmix calls, too, when those have come that are left.
 ///
 /// # Safety
@@ -304,11 +358,7 @@ unsafe extern "C" fn fence(
     let (procs, bytes, is_complete) = unsafe {
         let copy = bytes_at(bytes, size);
         libc::free(bytes.cast());
-        let infos = if infos.is_null() {
-            &[][..]
-        } else {
-            std::slice::from_raw_parts(infos, info_count)
-        };
+        let infos = slice(infos, info_count);
         (std::slice::from_raw_parts(procs, count), copy, is_complete(infos))
     };
     let (Some(host), Some(done)) = (Host::current(), done) else {
@@ -366,107 +416,4 @@ unsafe extern "C" fn direct_modex(
         });
     }
     Status::SUCCESS
-}
-
-unsafe extern "C" fn publish(
-    proc: *const Proc,
-    infos: *const Info,
-    count: usize,
-    _: Option<OpDone>,
-    _: *mut c_void,
-) -> Status {
-    // SAFETY: libpmix gives a process and so many infos.
-    let (proc, infos) = unsafe { (&*proc, std::slice::from_raw_parts(infos, count)) };
-    let Some(host) = Host::current() else {
-        return Status::ERROR;
-    };
-    let Some(owner) = host.known(proc) else {
-        return Status::NOT_FOUND;
-    };
-    let mut values = Vec::new();
-    for info in infos {
-        let Some(key) = text_in(&info.key) else {
-            return Status::BAD_PARAM;
-        };
-        // Directives (range, persistence, user) have keys of the standard.
-        if key.starts_with("pmix.") {
-            continue;
-        }
-        // SAFETY: libpmix has made the value.
-        let Some(value) = (unsafe { Owned::copy(&info.value) }) else {
-            return Status::NOT_SUPPORTED;
-        };
-        values.push((key.to_owned(), value));
-    }
-    match lock(&host.store).publish(&owner, values) {
-        Status::SUCCESS => Status::OPERATION_SUCCEEDED,
-        refused => refused,
-    }
-}
-
-/// A list of texts that ends with a null pointer.
-///
-/// # Safety
-/// It is null or such a list.
-unsafe fn texts(mut list: *mut *mut c_char) -> Vec<String> {
-    let mut texts = Vec::new();
-    // SAFETY: as the caller says; it is not read past its end.
-    unsafe {
-        while !list.is_null() && !(*list).is_null() {
-            texts.push(CStr::from_ptr(*list).to_string_lossy().into_owned());
-            list = list.add(1);
-        }
-    }
-    texts
-}
-
-unsafe extern "C" fn lookup(
-    _: *const Proc,
-    keys: *mut *mut c_char,
-    _: *const Info,
-    _: usize,
-    done: Option<LookupDone>,
-    context: *mut c_void,
-) -> Status {
-    // SAFETY: libpmix gives a list of keys.
-    let keys = unsafe { texts(keys) };
-    let (Some(host), Some(done)) = (Host::current(), done) else {
-        return Status::ERROR;
-    };
-    let store = lock(&host.store);
-    let published = store.lookup(&keys).map(|(key, (name, rank), value)| Published {
-        by: Proc {
-            namespace: fixed(name.as_str()),
-            rank: rank.0,
-        },
-        key: fixed(key),
-        value: value.lend(),
-    });
-    let mut published: Vec<Published> = published.collect();
-    if published.is_empty() {
-        return Status::NOT_FOUND;
-    }
-    // SAFETY: it is packed before the call returns, so what is lent by the store is there.
-    unsafe { done(Status::SUCCESS, published.as_mut_ptr(), published.len(), context) };
-    Status::SUCCESS
-}
-
-unsafe extern "C" fn unpublish(
-    proc: *const Proc,
-    keys: *mut *mut c_char,
-    _: *const Info,
-    _: usize,
-    _: Option<OpDone>,
-    _: *mut c_void,
-) -> Status {
-    // SAFETY: libpmix gives a process and a list of keys.
-    let (proc, keys) = unsafe { (&*proc, texts(keys)) };
-    let Some(host) = Host::current() else {
-        return Status::ERROR;
-    };
-    let Some(owner) = host.known(proc) else {
-        return Status::NOT_FOUND;
-    };
-    lock(&host.store).unpublish(&owner, &keys);
-    Status::OPERATION_SUCCEEDED
 }

@@ -1,0 +1,179 @@
+//! Processes that the program has asked for (`MPI_Comm_spawn`; MPI 4.1, 11.8), as the guardian sees them that has started them.
+//!
+//! They run without the layer. One that is started again, since the worker that has asked for it has gone back, prints again what it has
+//! printed: of the streams of all that have its name, each line is shown once.
+
+use super::Identity;
+use super::local::adopt;
+use super::parent::die_with_parent;
+use crate::line::{ChildNews, ChildStart};
+use crate::relay::Position;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How far the streams of this name and descriptor have been shown.
+type Shown = Arc<Mutex<BTreeMap<(String, i32), Position>>>;
+
+/// How long output may take to come to its end when all processes have: one that a child has left behind may hold it open.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(1);
+
+/// One of them, until it has ended.
+struct Running {
+    id: u64,
+    child: Child,
+    pidfd: OwnedFd,
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct Children {
+    running: Vec<Running>,
+    /// Threads that pass output on.
+    streams: Vec<JoinHandle<()>>,
+    shown: Shown,
+}
+
+impl Children {
+    /// Starts one, with this in its `LD_PRELOAD`.
+    pub fn start(&mut self, start: ChildStart, preload: String) -> ChildNews {
+        let id = start.id;
+        match self.try_start(start, preload) {
+            Ok(running) => {
+                let pid = running.child.id();
+                self.running.push(running);
+                ChildNews::Started { pid }
+            }
+            Err((file, error)) => {
+                log::info!("child {id}: {file}: {error}");
+                let why = format!("{file}: {error}");
+                ChildNews::NotStarted { why }
+            }
+        }
+    }
+
+    fn try_start(&mut self, start: ChildStart, preload: String) -> Result<Running, (String, io::Error)> {
+        let program = start.program;
+        let mut command = Command::new(&program.file);
+        if let Some((name, arguments)) = program.arguments.split_first() {
+            command.arg0(name).args(arguments);
+        }
+        if let Some(directory) = &program.directory {
+            command.current_dir(directory);
+        }
+        command.env("LD_PRELOAD", preload);
+        // What the parent's library has of its own generation is not the child's.
+        let of_generation = |name: &String| start.defaults.iter().any(|(default, _)| default == name);
+        command.envs(
+            program
+                .variables
+                .iter()
+                .filter(|(name, _)| !of_generation(name))
+                .cloned(),
+        );
+        let os = |list: Vec<(String, String)>| -> Vec<(OsString, OsString)> {
+            list.into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect()
+        };
+        let identity = Identity {
+            variables: os(start.variables),
+            defaults: os(start.defaults),
+            descriptor: None,
+        };
+        adopt(&mut command, identity);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.process_group(0);
+        die_with_parent(&mut command);
+        let failed = |error: io::Error| (program.file.clone(), error);
+        let mut child = command.spawn().map_err(failed)?;
+        let pid = Pid::from_child(&child);
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| failed(errno.into()))?;
+        let (out, errors) = (child.stdout.take(), child.stderr.take());
+        let out = out.map(|from| self.show(from, start.name.clone(), rustix::stdio::stdout(), libc::STDOUT_FILENO));
+        let errors = errors.map(|from| self.show(from, start.name, rustix::stdio::stderr(), libc::STDERR_FILENO));
+        self.streams.retain(|stream| !stream.is_finished());
+        self.streams.extend(out.into_iter().chain(errors));
+        Ok(Running {
+            id: start.id,
+            child,
+            pidfd,
+        })
+    }
+
+    /// Passes a stream on, but for what another process of this name has printed.
+    fn show(
+        &self,
+        mut from: impl Read + Send + 'static,
+        name: String,
+        to: BorrowedFd<'_>,
+        descriptor: i32,
+    ) -> JoinHandle<()> {
+        let (to, shown) = (to.try_clone_to_owned(), Arc::clone(&self.shown));
+        std::thread::spawn(move || {
+            let Ok(mut to) = to.map(File::from) else { return };
+            let (mut at, mut bytes) = (Position::START, [0; 1 << 16]);
+            while let Ok(length @ 1..) = from.read(&mut bytes) {
+                let bytes = &bytes[..length];
+                let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+                let mark = shown.entry((name.clone(), descriptor)).or_insert(Position::START);
+                // Whoever has closed the other end does not want it.
+                let _ = to.write_all(&bytes[at.below(*mark, bytes)..]);
+                at = at.after(bytes);
+                *mark = at.max(*mark);
+            }
+        })
+    }
+
+    /// What tells that one has ended.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.running.iter().map(|running| running.pidfd.as_fd())
+    }
+
+    /// Who has ended, once.
+    pub fn look(&mut self) -> Vec<(u64, ChildNews)> {
+        let mut news = Vec::new();
+        self.running.retain_mut(|running| {
+            let Ok(Some(status)) = running.child.try_wait() else {
+                return true;
+            };
+            let ended = ChildNews::Ended {
+                status: status
+                    .code()
+                    .unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),
+                is_killed: status.signal().is_some(),
+            };
+            news.push((running.id, ended));
+            false
+        });
+        news
+    }
+
+    /// Waits for the end of the output of those that have ended.
+    pub fn flush(&self) {
+        let until = Instant::now() + LAST_WORDS;
+        while self.streams.iter().any(|stream| !stream.is_finished()) && Instant::now() < until {
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Kills those that run. Whether there were any.
+    pub fn end(&mut self) -> bool {
+        for running in &self.running {
+            let _ = kill_process_group(Pid::from_child(&running.child), Signal::KILL);
+        }
+        !std::mem::take(&mut self.running).is_empty()
+    }
+}

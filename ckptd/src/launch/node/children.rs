@@ -1,0 +1,352 @@
+//! Processes that the program has asked for (`MPI_Comm_spawn`), as its node sees them: namespaces of their own beside the generation's.
+//!
+//! Until the worker that has asked for them says that they are *settled*, they belong to what happens between two cuts: when a generation
+//! ends they are killed, and the worker, set back, asks for them again. One that dies before is a failure of the generation.
+
+use super::Node;
+use crate::launch::process::{Process, processors};
+use crate::launch::talk::Report;
+use crate::launch::{Answer, Error, Name, Namespace, Placement, Rank, Spawn};
+use crate::line::{ChildNews, ChildProgram, ChildStart, ToGuardian, ToManager};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+use understudy_numbers::{Guardian, ProcessNumber, Worker};
+
+/// One of the processes.
+struct Child {
+    id: u64,
+    /// When it has been started.
+    pidfd: Option<OwnedFd>,
+    is_finalised: bool,
+    has_ended: bool,
+}
+
+/// Those that one call has asked for.
+struct Group {
+    name: Name,
+    /// The worker that has asked, or whose children have, and how often it had before.
+    of: (Worker, u64),
+    parent: ProcessNumber,
+    /// The same when it asks again.
+    label: String,
+    /// How often its processes have asked for others.
+    spawns: u64,
+    children: Vec<Child>,
+    answer: Option<Answer>,
+    is_settled: bool,
+    is_killed: bool,
+    /// One has ended badly or aborted, by itself, with this status.
+    broke: Option<(Instant, i32)>,
+}
+
+/// How long a process may take to be found dead for which a child has given up.
+const FOUND_DEAD: Duration = Duration::from_secs(1);
+
+impl Group {
+    fn running(&self) -> impl Iterator<Item = &OwnedFd> {
+        let running = self.children.iter().filter(|child| !child.has_ended);
+        running.filter_map(|child| child.pidfd.as_ref())
+    }
+
+    fn kill(&mut self) {
+        (self.is_killed, self.answer) = (true, None);
+        for pidfd in self.running() {
+            // It may have ended.
+            let _ = pidfd_send_signal(pidfd, Signal::KILL);
+        }
+    }
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Children {
+    groups: Vec<Group>,
+    last_id: u64,
+    last_name: u32,
+    /// Who has said that it is about to start processes: as which worker, and for which time.
+    expected: BTreeMap<ProcessNumber, (Worker, u64)>,
+    /// What one has ended with that was not 0.
+    status: i32,
+    /// Guardians that are to leave when all have ended.
+    leaves: Vec<(Guardian, ToGuardian)>,
+}
+
+impl Children {
+    pub fn expect(&mut self, number: ProcessNumber, worker: Worker, time: u64) {
+        self.expected.insert(number, (worker, time));
+    }
+
+    pub fn settle(&mut self, worker: Worker, time: u64) {
+        let is_meant = |group: &&mut Group| group.of.0 == worker && group.of.1 <= time;
+        self.groups
+            .iter_mut()
+            .filter(is_meant)
+            .for_each(|group| group.is_settled = true);
+    }
+
+    fn group(&mut self, name: &Name) -> Option<&mut Group> {
+        self.groups.iter_mut().find(|group| group.name == *name)
+    }
+
+    /// One of this namespace has aborted.
+    pub fn broke(&mut self, name: &Name, status: i32) {
+        if let Some(group) = self.group(name) {
+            group.broke.get_or_insert((Instant::now(), status));
+        }
+    }
+
+    pub fn finalised(&mut self, name: &Name, rank: Rank) {
+        let child = self.group(name).and_then(|group| group.children.get_mut(rank.index()));
+        if let Some(child) = child {
+            child.is_finalised = true;
+        }
+    }
+
+    /// Those that are not settled are to be started again.
+    pub fn kill(&mut self) {
+        self.groups
+            .iter_mut()
+            .filter(|group| !group.is_settled)
+            .for_each(Group::kill);
+    }
+
+    pub fn kill_all(&mut self) {
+        self.groups.iter_mut().for_each(Group::kill);
+    }
+
+    /// How long to wait for somebody to be found dead.
+    pub fn deadline(&self) -> Option<Duration> {
+        let (since, _) = self.groups.iter().filter_map(|group| group.broke).min()?;
+        Some(FOUND_DEAD.saturating_sub(since.elapsed()))
+    }
+
+    fn is_any_running(&self) -> bool {
+        self.groups.iter().any(|group| group.running().next().is_some())
+    }
+
+    /// Some run that would wait for the job's processes.
+    fn is_any_connected(&self) -> bool {
+        let connected = self.groups.iter().filter(|group| !group.is_settled);
+        connected.into_iter().any(|group| group.running().next().is_some())
+    }
+}
+
+impl Node {
+    /// A rank wants processes started.
+    pub(super) fn spawn(&mut self, spawn: Spawn) {
+        // What it has said before it called its library.
+        self.hear_processes();
+        let Some((parent, of, label)) = self.origin(&spawn.generation, spawn.rank) else {
+            return;
+        };
+        if let Err(error) = self.start_group(spawn, parent, of, label) {
+            eprintln!("understudy: MPI_Comm_spawn: {error}. {}", error.remedy());
+        }
+    }
+
+    /// The process of the job that is behind a call, as which worker and for which time, and what these children are called.
+    fn origin(&mut self, caller: &Name, rank: Rank) -> Option<(ProcessNumber, (Worker, u64), String)> {
+        if let Some(number) = self.process_of(caller, rank) {
+            let of = *self.children.expected.get(&number)?;
+            return Some((number, of, format!("{}.{}", of.0, of.1)));
+        }
+        let group = self.children.group(caller).filter(|group| !group.is_killed)?;
+        group.spawns += 1;
+        Some((group.parent, group.of, format!("{}/{}", group.label, group.spawns)))
+    }
+
+    fn start_group(
+        &mut self,
+        spawn: Spawn,
+        parent: ProcessNumber,
+        of: (Worker, u64),
+        label: String,
+    ) -> Result<(), Error> {
+        let Some((servers, guardian)) = self.servers.as_ref().zip(self.guardians.values().next()) else {
+            return Ok(());
+        };
+        self.children.last_name += 1;
+        let size = spawn.programs.iter().map(|program| program.processes).sum();
+        let processes: Vec<&Process> = self.processes.values().collect();
+        let namespace = Namespace {
+            name: spawn.generation.child(self.children.last_name),
+            placement: Placement::on_one(&self.host, size)?,
+            here: 0,
+            is_crowded: processes.len() + size as usize > processors(&processes),
+        };
+        servers.begin(&namespace)?;
+        let mut group = Group {
+            name: namespace.name.clone(),
+            of,
+            parent,
+            label,
+            spawns: 0,
+            children: Vec::new(),
+            answer: Some(spawn.answer),
+            is_settled: false,
+            is_killed: false,
+            broke: None,
+        };
+        let each = |program: ChildProgram| std::iter::repeat_n(program.clone(), program.processes as usize);
+        for (rank, program) in (0..).map(Rank).zip(spawn.programs.into_iter().flat_map(each)) {
+            let identity = servers.identity(&namespace.name, rank)?;
+            let texts = |list: Vec<(OsString, OsString)>| -> Vec<(String, String)> {
+                let text = |text: OsString| text.to_string_lossy().into_owned();
+                list.into_iter()
+                    .map(|(name, value)| (text(name), text(value)))
+                    .collect()
+            };
+            self.children.last_id += 1;
+            let start = ToGuardian::StartChild(ChildStart {
+                id: self.children.last_id,
+                name: format!("{}:{rank}", group.label),
+                program,
+                variables: texts(identity.variables),
+                defaults: texts(identity.defaults),
+            });
+            // A guardian that has gone is found soon.
+            let _ = guardian.send(&start);
+            group.children.push(Child {
+                id: self.children.last_id,
+                pidfd: None,
+                is_finalised: false,
+                has_ended: false,
+            });
+        }
+        self.children.groups.push(group);
+        Ok(())
+    }
+
+    /// What has become of a child.
+    pub(super) fn note_child(&mut self, id: u64, news: ChildNews) {
+        let generation = self.generation();
+        let mut groups = self.children.groups.iter_mut();
+        let found = groups.find_map(|group| {
+            let at = group.children.iter().position(|child| child.id == id)?;
+            Some((group, at))
+        });
+        let Some((group, at)) = found else {
+            // It was to be killed before it was started.
+            if let ChildNews::Started { pid } = news {
+                let _ = open(pid).map(|pidfd| pidfd_send_signal(pidfd, Signal::KILL));
+            }
+            return;
+        };
+        match news {
+            ChildNews::Started { pid } => {
+                group.children[at].pidfd = open(pid);
+                if group.is_killed {
+                    group.kill();
+                } else if group.children.iter().all(|child| child.pidfd.is_some())
+                    && let Some(answer) = group.answer.take()
+                {
+                    answer.give(group.name.as_str().into());
+                }
+            }
+            ChildNews::NotStarted { why } => {
+                if !group.is_killed {
+                    eprintln!("understudy: MPI_Comm_spawn: {why}");
+                }
+                group.children[at].has_ended = true;
+                group.kill();
+            }
+            ChildNews::Ended { status, is_killed } => {
+                log::info!("child {id} ({}:{at}) has ended with status {status}", group.label);
+                let child = &mut group.children[at];
+                child.has_ended = true;
+                let is_bad = status != 0 && !group.is_killed;
+                if is_bad && child.is_finalised {
+                    self.children.status = status;
+                } else if is_bad && is_killed && !group.is_settled && !self.is_ending {
+                    eprintln!(
+                        "understudy: a spawned process was killed; the workers go back to before they spawned it"
+                    );
+                    let (number, said) = (
+                        group.parent,
+                        generation.map(|generation| ToManager::Failed { generation }),
+                    );
+                    self.reports.extend(said.map(|said| Report::Process { number, said }));
+                } else if is_bad {
+                    group.broke.get_or_insert((Instant::now(), status));
+                }
+                self.forget_children();
+            }
+        }
+    }
+
+    /// Ends the job as one of the children has ended, unless that was for somebody who has died.
+    pub(super) fn end_as_children(&mut self) {
+        let is_over = |group: &&mut Group| group.broke.is_some_and(|(since, _)| since.elapsed() >= FOUND_DEAD);
+        for group in self.children.groups.iter_mut().filter(is_over) {
+            let Some((_, status)) = group.broke.take().filter(|_| !group.is_killed) else {
+                continue;
+            };
+            eprintln!(
+                "understudy: a process that the program has spawned has ended with status {status}; so does the job"
+            );
+            let (number, said) = (group.parent, ToManager::Abort { status });
+            self.reports.push(Report::Process { number, said });
+        }
+    }
+
+    /// Of those that are settled and have ended nothing is needed any more.
+    fn forget_children(&mut self) {
+        let is_over = |group: &mut Group| group.is_settled && group.children.iter().all(|child| child.has_ended);
+        let over: Vec<Group> = self.children.groups.extract_if(.., is_over).collect();
+        for group in over {
+            let _ = self.servers.as_ref().map(|servers| servers.end(&group.name));
+        }
+        if !self.children.is_any_running() {
+            for (guardian, leave) in std::mem::take(&mut self.children.leaves) {
+                self.tell_guardian(guardian, &leave);
+            }
+        }
+    }
+
+    /// A generation ends, and with it those that are not settled: nothing of theirs may come into the next one.
+    pub(super) fn end_children(&mut self) {
+        self.children.kill();
+        let ended: Vec<Group> = self.children.groups.extract_if(.., |group| !group.is_settled).collect();
+        for group in ended {
+            for pidfd in group.running() {
+                let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], None);
+            }
+            let _ = self.servers.as_ref().map(|servers| servers.end(&group.name));
+        }
+    }
+
+    /// A process of the job has died at its end, for which its children wait.
+    pub(super) fn end_connected_children(&mut self) {
+        if self.is_ending && self.children.is_any_connected() {
+            self.children.kill_all();
+            self.give_up("a process has died in MPI_Finalize, and spawned processes wait for it".into());
+        }
+    }
+
+    /// What a guardian is told; it does not leave well as long as children run.
+    pub(super) fn unless_children_run(&mut self, rank: Guardian, message: &ToGuardian) -> Option<ToGuardian> {
+        match *message {
+            ToGuardian::Leave { status: 0 } if self.children.is_any_running() => {
+                self.children.leaves.push((rank, message.clone()));
+                None
+            }
+            ToGuardian::Leave { status: 0 } => {
+                let status = self.children.status;
+                Some(ToGuardian::Leave { status })
+            }
+            ToGuardian::Leave { .. } => {
+                self.children.kill_all();
+                Some(message.clone())
+            }
+            _ => Some(message.clone()),
+        }
+    }
+}
+
+fn open(pid: u32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()
+}
