@@ -16,7 +16,7 @@ TESTS = PYTHON / "mpi4py-tests"
 LOGS = ROOT / "build/conformance"
 RANKS = 2
 SUMMARY = re.compile(r"^(\w+) (\d+): run (\d+) failures (\d+) errors (\d+) skipped (\d+)$")
-OPEN_MPI = ["--oversubscribe", "--mca", "btl", "self,sm", "--mca", "mpi_yield_when_idle", "1"]
+OPEN_MPI = ["--oversubscribe", "--mca", "btl", "self,sm,tcp", "--mca", "mpi_yield_when_idle", "1"]
 
 
 def arguments():

@@ -45,6 +45,7 @@ mod report;
 mod reversible;
 mod sessions;
 mod shared_pages;
+mod spawning;
 mod stacks;
 mod static_modes;
 mod sweep;

@@ -161,7 +161,9 @@ fn input_may_change_that_was_read() {
         let numbers = "0.5 0.25 0.125 0.0625\n";
         Job::new(place::test_program("setup"), &["20000", "input"]).input("input", numbers)
     });
-    let outcome = changed_when_thin(job(&case), THIN, |work| fs::write(work.join("input"), "0.5 0.25 0.125 0.5\n"));
+    let outcome = changed_when_thin(job(&case), THIN, |work| {
+        fs::write(work.join("input"), "0.5 0.25 0.125 0.5\n")
+    });
     like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
     outcome.check(rebuilt(&outcome, WORKERS) > 100, "too few pages were rebuilt");

@@ -13,8 +13,9 @@ use crate::copies::{self, Capture, Copy};
 use crate::ending::fail;
 use crate::fault::Victim;
 use crate::image::capture::{Captured, capture};
+use crate::objects::dynamic;
 use crate::recovery::Runtime;
-use crate::{events, fault, marks, recompute, recovery, rehearsal, schedule, step_back, sys, user, world};
+use crate::{events, fault, marks, recompute, recovery, rehearsal, renewal, schedule, step_back, sys, user, world};
 use ckptd::events::Kind;
 use std::time::Instant;
 use understudy_numbers::Epoch;
@@ -84,6 +85,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     copies::expose_only_windows(rt);
     let copy_ns = events::nanoseconds(scan);
     let encoded = copies::encode(rt, &frame, &state);
+    dynamic::captured(rt);
     user::let_threads_go(rt);
     recovery::devices_go_on(rt);
     let pages = delta.page_count();
@@ -136,7 +138,12 @@ pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
 fn advance(rt: &Runtime) -> Result<(), Rewound> {
     let met = copies::advance(rt, || recovery::welcome(rt));
     match recovery::check_own(rt, met, LOST)? {
-        Some([most, least, ..]) if most == -least => copies::commit(rt),
+        Some([most, least, ..]) if most == -least => {
+            copies::commit(rt);
+            if let Some(number) = dynamic::settled(rt) {
+                renewal::settle(world::worker(rt), number);
+            }
+        }
         Some([most, least, ..]) => fail(
             rt,
             "the workers do not commit the same epoch",

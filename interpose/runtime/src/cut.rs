@@ -283,7 +283,8 @@ fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
         }
         Exchange::PutOff => {
             log::debug!(
-                "a collective is under way somewhere, a library is being opened, or the program wants none: the cut is put off"
+                "a collective is under way somewhere, a library is being opened, spawned processes are connected, or the program wants \
+                 none: the cut is put off"
             );
             if candidate {
                 let schedule = &mut schedule::state(rt).schedule;
@@ -322,7 +323,7 @@ fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Re
     let is_held = schedule::state(rt).held > 0;
     let is_callback = arch::top_frame().is_none();
     let is_open = !collectives.is_empty() || requests::is_any_unready(rt) || !are_even;
-    let is_able = !is_open && !user::is_loading() && !is_held && !is_callback;
+    let is_able = !is_open && !user::is_loading() && !is_held && !is_callback && !comm::is_any_connected(rt);
     let is_saved = match is_able.then(|| user::save_devices(rt)) {
         None => false,
         Some(Ok(is_saved)) => is_saved,

@@ -22,7 +22,7 @@ pub mod window;
 use crate::cell::{Field, runtime};
 use crate::daemon;
 pub use slots::Slots;
-use std::cell::{Ref, RefMut};
+use std::cell::{Cell, Ref, RefMut};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_int;
 use std::rc::Rc;
@@ -51,6 +51,8 @@ runtime! {
         }),
         /// What no recipe has of communicators.
         comm: comm::Here = comm::Here::new(),
+        /// How often processes had been spawned at the last capture, and at the last commit.
+        spawns: Cell<(u64, u64)> = Cell::new((0, 0)),
         /// From real datatypes to indices.
         reverse: Field<Option<HashMap<usize, u32>>> = Field::new(None),
         /// By index of the file.

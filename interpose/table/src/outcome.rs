@@ -196,6 +196,7 @@ mod tests {
             "MPI_Win_allocate_shared",
             "MPI_Win_create",
             "MPI_Win_create_dynamic",
+            "MPI_Comm_spawn_multiple",
         ];
         let others = procedures_with("Unit::Unknown").into_iter();
         let others: Vec<_> = others.filter(|name| !name.starts_with("MPI_T_")).collect();

@@ -192,7 +192,7 @@ unsafe fn begin_duplicate(
         return raise(rt, procedure, rc, Some(comm));
     }
     let mut told = None;
-    if comm::remote_members(rt, comm).is_none() {
+    if comm::remote_members(rt, comm).is_none() && !comm::has_spawned(rt, comm) {
         let number = (&raw mut begun.uid).cast();
         let request = told.insert(RealRequest(std::ptr::null_mut()));
         // SAFETY: eight bytes that stay where they are until the request has ended.
@@ -394,9 +394,13 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
         Ok(found) => found,
         Err(rc) => return raise(rt, procedure, rc, None),
     };
-    // SAFETY: a communicator.
-    let rc = unsafe { real::PMPI_Barrier(real_comm(rt, handle)) };
-    let mut rc = attempt!(rt, rc);
+    let mut rc = errors::SUCCESS;
+    // The processes without the layer do not meet twice.
+    if !comm::has_spawned(rt, handle) {
+        // SAFETY: a communicator.
+        let met = unsafe { real::PMPI_Barrier(real_comm(rt, handle)) };
+        rc = attempt!(rt, met);
+    }
     if rc == errors::SUCCESS {
         rc = attribute::delete_comm(rt, handle);
     }
@@ -410,6 +414,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
         return raise(rt, procedure, rc, Some(handle));
     }
     freed::forget(rt, &[index]);
+    freed::forget_spawned(rt);
     requests::forget_comm(rt, handle);
     traffic::forget_recent(rt);
     // SAFETY: the program's handle.

@@ -266,6 +266,7 @@ fn shared_path(rt: &Runtime, path: &Path, file_comm: VirtComm) -> Vec<u8> {
 
 fn open(rt: &Runtime, parent: VirtComm, path: &Path, amode: c_int, hints: VirtInfo) -> Result<VirtFile> {
     check_mode(amode)?;
+    comm::workers_only(rt, parent).map_err(class)?;
     let file_comm = duplicate(rt, parent)?;
     let opened = open_on(rt, file_comm, path, amode, hints);
     if let Err(Failure::Class(_)) = opened {

@@ -77,7 +77,8 @@ fn make(
     info: VirtInfo,
     constructor: impl FnOnce(&mut Window, RealComm, RealInfo, &mut RealWin) -> c_int,
 ) -> Result<Result<VirtWin, c_int>, Rewound> {
-    let mut hints = match Hints::of(rt, info) {
+    let hints = comm::workers_only(rt, comm).and_then(|()| Hints::of(rt, info));
+    let mut hints = match hints {
         Ok(hints) => hints,
         Err(rc) => return Ok(Err(rc)),
     };

@@ -8,6 +8,7 @@ use super::take_at;
 use crate::arch::{self, Rewound, turn};
 use crate::attention::{self, AGREEING, ASKED, SEVERAL};
 use crate::generated::{MAY_WAIT, real};
+use crate::objects::comm;
 use crate::own_messages::{self, Lent, Peer, tag};
 use crate::recovery::{DOOR, Runtime};
 use crate::requests::EMPTY;
@@ -173,7 +174,7 @@ fn step(rt: &Runtime) -> Result<May, Rewound> {
 
 /// What this worker has against a cut outside of candidates.
 fn objects_now(rt: &Runtime) -> bool {
-    schedule::state(rt).held > 0 || journal::is_recording(rt)
+    schedule::state(rt).held > 0 || journal::is_recording(rt) || comm::is_any_connected(rt)
 }
 
 fn advance(rt: &Runtime) -> mpi::Result<()> {

@@ -41,11 +41,12 @@ pub fn all_together(rt: &Runtime) -> Result<(), Rewound> {
 #[cold]
 #[inline(never)]
 fn come(rt: &Runtime, handle: VirtComm) -> Result<(), Rewound> {
-    let Some((uid, is_inter)) = comm::get(rt, handle).map(|comm| (comm.uid, comm.remote.is_some())) else {
-        // The library says what is wrong.
-        return Ok(());
-    };
-    gather(rt, real_comm(rt, handle), uid, is_inter)
+    let known = comm::get(rt, handle).map(|comm| (comm.uid, comm.remote.is_some(), comm.has_spawned()));
+    match known {
+        Some((uid, is_inter, false)) => gather(rt, real_comm(rt, handle), uid, is_inter),
+        // The library says what is wrong; spawned processes say nothing before they enter.
+        None | Some(_) => Ok(()),
+    }
 }
 
 fn gather(rt: &Runtime, real: RealComm, uid: u64, is_inter: bool) -> Result<(), Rewound> {

@@ -14,13 +14,14 @@ pub mod topology;
 
 use super::{objects, objects_mut};
 use crate::cell::Field;
+use crate::errors::ERR_UNSUPPORTED_OPERATION;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, Named, VirtComm, created, named, real_comm};
 use crate::objects::Runtime;
 pub use rebuild::rebuild;
 pub use recent::{forget_recent, index, rank_and_size, spans_all, worker_of};
 use std::cell::{Cell, Ref, RefMut};
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 pub use topology::{Topology, degrees};
 use understudy_mpi::real_types::RealComm;
 use understudy_mpi::{self as mpi, check};
@@ -62,6 +63,9 @@ pub const WORLD_UID: u64 = 0;
 /// `uid` of `MPI_COMM_SELF`, which is the only one that is not the same for all members of something.
 pub const SELF_UID: u64 = u64::MAX;
 
+/// Stands for every process that is no worker: one that the program has spawned (MPI 4.1, 11.8).
+pub const SPAWNED: Worker = Worker(u32::MAX);
+
 /// What is needed to make a communicator again, and what the program has attached to it.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Comm {
@@ -96,6 +100,11 @@ impl Comm {
     /// The members of both groups.
     fn workers(&self) -> impl Iterator<Item = Worker> + '_ {
         self.members.iter().chain(self.remote.iter().flatten()).copied()
+    }
+
+    /// Whether spawned processes are in it. Then it never comes back: there is no cut as long as it is there.
+    pub fn has_spawned(&self) -> bool {
+        self.workers().any(|worker| worker == SPAWNED)
     }
 
     /// The one that comes after `me` among them, and after the last the first.
@@ -275,6 +284,36 @@ pub fn remote_members(rt: &Runtime, comm: VirtComm) -> Option<Vec<Worker>> {
 /// Number of the members of both groups; 0 if it is no communicator.
 pub fn size_of_both(rt: &Runtime, comm: VirtComm) -> usize {
     get(rt, comm).map_or(0, |comm| comm.members.len() + comm.remote.as_ref().map_or(0, Vec::len))
+}
+
+/// Whether spawned processes are in it.
+pub fn has_spawned(rt: &Runtime, comm: VirtComm) -> bool {
+    get(rt, comm).is_some_and(|comm| comm.has_spawned())
+}
+
+/// Whether spawned processes are in any communicator.
+pub fn is_any_connected(rt: &Runtime) -> bool {
+    objects(rt).comms.iter().any(|(_, comm)| comm.has_spawned())
+}
+
+/// Groups, windows and files are of workers only.
+///
+/// # Errors
+/// `MPI_ERR_UNSUPPORTED_OPERATION`, and a line, if spawned processes are among them.
+pub fn check_workers(mut workers: impl Iterator<Item = Worker>) -> Result<(), c_int> {
+    if workers.all(|worker| worker != SPAWNED) {
+        return Ok(());
+    }
+    log::error!("groups, windows and files of spawned processes are not supported");
+    Err(ERR_UNSUPPORTED_OPERATION)
+}
+
+/// As [`check_workers`], of the members of a communicator.
+///
+/// # Errors
+/// As there.
+pub fn workers_only(rt: &Runtime, comm: VirtComm) -> Result<(), c_int> {
+    get(rt, comm).map_or(Ok(()), |comm| check_workers(comm.workers()))
 }
 
 /// The program's handle of the error handler; null if it is no communicator.

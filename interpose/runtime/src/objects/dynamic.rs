@@ -51,6 +51,8 @@ pub struct Dynamic {
     last_port: u32,
     /// The number of the last attempt to connect.
     pub last_attempt: u64,
+    /// How often this process has spawned others, or taken part in that.
+    pub spawns: u64,
     /// The attempt that has been told to the port's owner and is not answered.
     pub waits: Option<u64>,
     /// What has come and is not used, in its order, with whom it is from.
@@ -67,6 +69,7 @@ impl Dynamic {
         },
         last_port: 0,
         last_attempt: 0,
+        spawns: 0,
         waits: None,
         heard: Vec::new(),
     };
@@ -111,6 +114,19 @@ pub fn get(rt: &Runtime) -> Ref<'_, Dynamic> {
 /// The same, to be changed.
 pub fn get_mut(rt: &Runtime) -> RefMut<'_, Dynamic> {
     RefMut::map(objects_mut(rt), |all| &mut all.dynamic)
+}
+
+/// The state of now is captured.
+pub fn captured(rt: &Runtime) {
+    let (_, settled) = rt.spawns.get();
+    rt.spawns.set((get(rt).spawns, settled));
+}
+
+/// What was captured last is committed: up to which time processes that were spawned never go back any more, if that is news.
+pub fn settled(rt: &Runtime) -> Option<u64> {
+    let (captured, settled) = rt.spawns.get();
+    rt.spawns.set((captured, captured.max(settled)));
+    (captured > settled).then_some(captured)
 }
 
 #[cfg(test)]

@@ -54,6 +54,7 @@ pub fn create(rt: &Runtime, members: Vec<Worker>) -> Result<VirtGroup, c_int> {
     if members.is_empty() {
         return Ok(empty_handle(rt));
     }
+    comm::check_workers(members.iter().copied())?;
     let real = with_world(rt, |world| make(rt, world, &members))?;
     let index = objects_mut(rt).groups.insert(Group { members });
     handles::set_real(rt, HandleKind::Group, index, real.0);

@@ -319,6 +319,16 @@ pub fn replenish(spares: u32) {
     tell(&ToManager::Replenish { spares });
 }
 
+/// This worker is about to start processes, for the time with this number.
+pub fn spawns(worker: Worker, number: u64) {
+    tell(&ToManager::Spawns { worker, number });
+}
+
+/// Those that it has started up to this time do not go back with it any more.
+pub fn settle(worker: Worker, number: u64) {
+    tell(&ToManager::Settled { worker, number });
+}
+
 /// The whole job is to end with this status.
 pub fn abort(status: c_int) -> ! {
     // Before MPI_Init nobody has been called: the guardian sees with which status this process ends.

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::plan::{derived_uid, next_uid};
-use super::{Comm, Topology, freed, hints, null_real};
+use super::{Comm, SPAWNED, Topology, freed, hints, null_real};
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
@@ -79,12 +79,12 @@ impl Begun {
     pub fn new(rt: &Runtime, parent: VirtComm) -> Option<Box<Begun>> {
         let recipe = super::get(rt, parent)?.clone();
         let is_first = super::rank_and_size(rt, parent).is_some_and(|(rank, _)| rank == 0);
-        let uid = if recipe.remote.is_some() {
+        let uid = if recipe.remote.is_some() && !recipe.has_spawned() {
             let number = recipe.inits + 1;
             let uid = derived_uid(recipe.uid, number)?;
             super::get_mut(rt, parent)?.inits = number;
             uid
-        } else if is_first {
+        } else if is_first || recipe.has_spawned() {
             candidate(rt)
         } else {
             0
@@ -127,10 +127,23 @@ fn describe(rt: &Runtime, new: RealComm, has_requests: impl Fn(VirtComm) -> bool
     let mut inter = 0;
     // SAFETY: a communicator of ours.
     check(unsafe { real::PMPI_Comm_test_inter(new, &mut inter) })?;
-    let (uid, members, remote) = if inter == 0 {
+    let group_of = |ask: AskGroup| translate_group(rt, new, ask);
+    // SAFETY: a communicator and a place of ours.
+    let own = group_of(|comm, group| unsafe { real::PMPI_Comm_group(comm, group) })?;
+    let others = match inter {
+        0 => None,
+        // SAFETY: as above.
+        _ => Some(group_of(|comm, group| unsafe {
+            real::PMPI_Comm_remote_group(comm, group)
+        })?),
+    };
+    let (uid, members, remote) = if own.iter().chain(others.iter().flatten()).any(|&one| one == SPAWNED) {
+        // Processes without the layer take part in no exchange.
+        (candidate(rt), own, others)
+    } else if inter == 0 {
         let (freed, share) = match freed::within(rt, None, |_| false).0.is_empty() {
             true => (Vec::new(), 0),
-            false => freed::within(rt, Some(&translate_group(rt, new)?), has_requests),
+            false => freed::within(rt, Some(&own), has_requests),
         };
         let all = exchange(rt, new, candidate(rt), share)?;
         if all.iter().fold(0u64, |sum, one| sum.wrapping_add(one[2])) == 0 {
@@ -138,9 +151,10 @@ fn describe(rt: &Runtime, new: RealComm, has_requests: impl Fn(VirtComm) -> bool
         }
         (leader_uid(&all)?, workers(&all), None)
     } else {
-        describe_inter(rt, new)?
+        describe_inter(rt, new, own)?
     };
-    let collective_over_all = remote.is_none() && members.len() == rt.comm.state.borrow().workers as usize;
+    let all = rt.comm.state.borrow().workers as usize;
+    let collective_over_all = remote.is_none() && members.len() == all && !members.contains(&SPAWNED);
     let name = Some(hints::name(new)).filter(|name| !name.is_empty());
     let (topology, info) = (Topology::read(new)?, hints::of_comm(rt, new));
     let (errhandler, attributes) = (0, Vec::new());
@@ -200,26 +214,27 @@ fn workers(all: &[[u64; 3]]) -> Vec<Worker> {
 
 /// Both leaders propose a `uid`, the lower one is taken. Each group learns the other's proposal first, and then its own
 /// from the other group.
-fn describe_inter(rt: &Runtime, new: RealComm) -> mpi::Result<Identity> {
+fn describe_inter(rt: &Runtime, new: RealComm, own: Vec<Worker>) -> mpi::Result<Identity> {
     let there = exchange(rt, new, candidate(rt), 0)?;
     let theirs = leader_uid(&there)?;
     let ours = leader_uid(&exchange(rt, new, theirs, 0)?)?;
-    Ok((ours.min(theirs), translate_group(rt, new)?, Some(workers(&there))))
+    Ok((ours.min(theirs), own, Some(workers(&there))))
 }
 
-/// Worker ranks of the members of the local group. Local.
-fn translate_group(rt: &Runtime, new: RealComm) -> mpi::Result<Vec<Worker>> {
+/// A procedure that tells the local or the remote group.
+type AskGroup = fn(RealComm, &mut RealGroup) -> c_int;
+
+/// Worker ranks of the members of a group. Local.
+fn translate_group(rt: &Runtime, new: RealComm, ask: AskGroup) -> mpi::Result<Vec<Worker>> {
     let mut group = real_group(rt, VirtGroup(handles::predefined_handle(rt, "ompi_mpi_group_null")));
-    // SAFETY: a communicator of ours; the group is ours then.
-    unsafe {
-        check(real::PMPI_Comm_group(new, &mut group))?;
-        let here = translate(rt, group);
-        real::PMPI_Group_free(&mut group);
-        here
-    }
+    check(ask(new, &mut group))?;
+    let here = translate(rt, group);
+    // SAFETY: the group is ours.
+    unsafe { real::PMPI_Group_free(&mut group) };
+    here
 }
 
-/// Worker ranks of the members of a real group, all of which are workers.
+/// Worker ranks of the members of a real group; [`SPAWNED`] stands for those that are none.
 fn translate(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
     let world = real_comm(rt, super::world_handle(rt));
     let mut all = real_group(rt, VirtGroup(handles::predefined_handle(rt, "ompi_mpi_group_null")));
@@ -233,10 +248,8 @@ fn translate(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
         let rc = real::PMPI_Group_translate_ranks(group, size, ranks.as_ptr(), all, workers.as_mut_ptr());
         real::PMPI_Group_free(&mut all);
         check(rc)?;
-        workers
-            .into_iter()
-            .map(|worker| u32::try_from(worker).map(Worker).map_err(|_| mpi::Error::INTERN))
-            .collect()
+        let worker = |rank: c_int| u32::try_from(rank).map_or(SPAWNED, Worker);
+        Ok(workers.into_iter().map(worker).collect())
     }
 }
 

@@ -49,7 +49,8 @@ pub fn free_again(rt: &Runtime) {
 
 fn all(rt: &Runtime, is_meant: impl Fn(&Comm) -> bool) -> Vec<u32> {
     let objects = objects(rt);
-    let freed = objects.comms.iter().filter(|(_, comm)| comm.is_freed && is_meant(comm));
+    let is_freed = |comm: &Comm| comm.is_freed && !comm.has_spawned() && is_meant(comm);
+    let freed = objects.comms.iter().filter(|(_, comm)| is_freed(comm));
     freed.map(|(index, _)| index).collect()
 }
 
@@ -73,6 +74,19 @@ pub fn forget(rt: &Runtime, indices: &[u32]) {
         objects_mut(rt).comms.remove(index);
         disconnect(rt, index);
     }
+}
+
+/// A communicator with spawned processes has been disconnected: if it was the last one, those that have been freed before are quiet, too.
+pub fn forget_spawned(rt: &Runtime) {
+    let freed: Vec<u32> = {
+        let objects = objects(rt);
+        let spawned = || objects.comms.iter().filter(|(_, comm)| comm.has_spawned());
+        match spawned().all(|(_, comm)| comm.is_freed) {
+            true => spawned().map(|(index, _)| index).collect(),
+            false => Vec::new(),
+        }
+    };
+    forget(rt, &freed);
 }
 
 /// What a member adds. With requests it breaks the ring.

@@ -1,0 +1,102 @@
+/* Spawns processes, round by round, which compute for their parents (MPI 4.1, 11.8).
+ *
+ *   spawning ROUNDS STEPS [connected | aborts]
+ *
+ * Each round spawns two processes (in odd rounds of two programs, by MPI_Comm_spawn_multiple), exchanges STEPS messages with them, some of them in
+ * a merged communicator, and disconnects. `connected`: the last ones are not disconnected before MPI_Finalize; `aborts`: one of them ends
+ * the job. All print what they have. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHILDREN = 2 };
+
+/* What both sides do: parents send numbers, and children send back what becomes of them. */
+static double converse(MPI_Comm inter, int steps, double value)
+{
+    int rank, others;
+    MPI_Comm_rank(inter, &rank);
+    MPI_Comm_remote_size(inter, &others);
+    for (int step = 0; step < steps && rank < CHILDREN; step++) {
+        double heard;
+        MPI_Request request;
+        MPI_Isend(&value, 1, MPI_DOUBLE, rank, step, inter, &request);
+        MPI_Recv(&heard, 1, MPI_DOUBLE, rank, step, inter, MPI_STATUS_IGNORE);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        value = 0.75 * value + 0.25 * heard + (rank + step) % others;
+    }
+    return value;
+}
+
+static double merged(MPI_Comm inter, int is_high, double value)
+{
+    MPI_Comm all, copy;
+    double sum;
+    MPI_Intercomm_merge(inter, is_high, &all);
+    MPI_Comm_dup(all, &copy);
+    MPI_Allreduce(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, copy);
+    MPI_Comm_free(&copy);
+    MPI_Comm_free(&all);
+    return sum;
+}
+
+static int child(MPI_Comm parent, int argc, char **argv)
+{
+    int steps = atoi(argv[2]), rank, size, round = atoi(argv[3]);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    double value = converse(parent, steps, 1 + rank + round);
+    if (argc > 4 && strcmp(argv[4], "aborts") == 0 && rank == 1)
+        MPI_Abort(MPI_COMM_WORLD, 7);
+    double sum = merged(parent, 1, value);
+    printf("child %d of %d of round %d: %.15e, %.15e\n", rank, size, round, value, sum);
+    fflush(stdout);
+    if (argc <= 4)
+        MPI_Comm_disconnect(&parent);
+    MPI_Finalize();
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm parent;
+    MPI_Comm_get_parent(&parent);
+    if (parent != MPI_COMM_NULL)
+        return child(parent, argc, argv);
+    int rounds = atoi(argv[1]), steps = atoi(argv[2]), stays = argc > 3, rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    double value = rank;
+    for (int round = 0; round < rounds; round++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", round);
+        int is_last = stays && round == rounds - 1;
+        char *arguments[] = {"child", argv[2], number, is_last ? argv[3] : NULL, NULL};
+        char **both[] = {arguments, arguments};
+        char *commands[] = {argv[0], argv[0]};
+        int each[] = {1, 1}, codes[CHILDREN];
+        MPI_Info infos[] = {MPI_INFO_NULL, MPI_INFO_NULL};
+        MPI_Comm inter;
+        if (round % 2 == 0)
+            MPI_Comm_spawn(argv[0], arguments, CHILDREN, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes);
+        else
+            MPI_Comm_spawn_multiple(2, commands, both, each, infos, 1, MPI_COMM_WORLD, &inter, codes);
+        value = converse(inter, steps, value);
+        value += merged(inter, 0, value);
+        if (!is_last)
+            MPI_Comm_disconnect(&inter);
+        /* What is computed between two rounds. */
+        for (int step = 0; step < 20; step++) {
+            double sum;
+            MPI_Allreduce(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+            value = 0.9 * value + 0.01 * sum;
+        }
+        if (rank == 0) {
+            printf("round %d: %.15e\n", round, value);
+            fflush(stdout);
+        }
+    }
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,89 @@
+//! Programs that spawn processes (MPI 4.1, 11.8): these run without the layer, and are spawned again after a failure.
+
+use ffi_tests::processes::{self, Process};
+use ffi_tests::shared::native;
+use ffi_tests::{Job, place};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Two processes of another job do not share memory: Open MPI connects them by TCP.
+fn job(steps: &str, way: Option<&str>) -> Job {
+    let arguments: Vec<&str> = ["3", steps].into_iter().chain(way).collect();
+    Job::new(place::test_program("spawning"), &arguments)
+        .workers(3)
+        .interval("10calls")
+        .tcp()
+}
+
+/// The parent of a process (proc(5)).
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+/// A process that the program has spawned: like the worker of rank 0, it is a child of the first guardian.
+fn spawned(ranks: &BTreeMap<u32, Process>) -> Option<u32> {
+    let guardian = parent(ranks.get(&0)?.pid)?;
+    let pids = fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.find(|&pid| {
+        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        parent(pid) == Some(guardian) && command.split(|&byte| byte == 0).nth(1) == Some(b"child")
+    })
+}
+
+/// Connected to the last ones to the end, or to none.
+const WAYS: [Option<&str>; 2] = [None, Some("connected")];
+
+#[test]
+fn spawned_processes_do_as_without_the_layer() {
+    for way in WAYS {
+        let outcome = job("200", way).run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&native(job("200", way)));
+        outcome.assert_nothing_left();
+    }
+}
+
+/// In the first, the second and the third round, and between two.
+#[test]
+fn workers_die_while_spawned_processes_are_connected() {
+    let times = [
+        "rank=0 at=call:40",
+        "rank=1 at=call:615",
+        "rank=2 at=call:30",
+        "rank=0 at=call:1230",
+    ];
+    for way in WAYS {
+        for time in times {
+            let outcome = job("200", way).fault(&format!("kill {time}")).run();
+            outcome.assert_success();
+            outcome.check(outcome.recoveries() == 1, "nobody has died");
+            outcome.assert_same_lines(&native(job("200", way)));
+            outcome.assert_nothing_left();
+        }
+    }
+}
+
+#[test]
+fn a_spawned_process_dies() {
+    for way in WAYS {
+        let outcome = job("20000", way)
+            .watch(|ranks| spawned(ranks).is_some_and(processes::kill))
+            .run();
+        outcome.assert_success();
+        outcome.check(outcome.recoveries() == 1, "nothing was recovered");
+        outcome.assert_same_lines(&native(job("20000", way)));
+        outcome.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_spawned_process_may_end_the_job() {
+    let outcome = job("200", Some("aborts")).run();
+    outcome.check(
+        outcome.status.and_then(|status| status.code()) == Some(7),
+        "another status than that of MPI_Abort",
+    );
+    outcome.assert_nothing_left();
+}

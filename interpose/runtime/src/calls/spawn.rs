@@ -1,0 +1,119 @@
+//! Processes that the program spawns (MPI 4.1, 11.8).
+//!
+//! They run without the layer, in namespaces of their own beside the generation's, and are connected by the library. Nothing can be saved of them: as long
+//! as a communicator leads to them there is no cut. So a failure sets the program back to before the call; the process manager kills
+//! them, and the program spawns them again. When they have been disconnected, and an epoch is committed, they go on whatever happens.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use super::comm::construct_by_some;
+use crate::attention::{self, SEVERAL};
+use crate::calls::runtime;
+use crate::generated::{Proc, real};
+use crate::handles::{VirtComm, VirtInfo, real_comm, real_info};
+use crate::objects::{comm, dynamic};
+use crate::raise::unsupported;
+use crate::recovery::Runtime;
+use crate::{abi, cut, journal, rendezvous, renewal, world};
+use std::ffi::{c_char, c_int};
+use understudy_mpi::real_types::{RealComm, RealInfo};
+
+/// Why no process can be spawned here.
+fn obstacle(rt: &Runtime) -> Option<&'static str> {
+    if abi::is_foreign() {
+        Some("processes can be spawned with Open MPI only")
+    } else if !rendezvous::reaches_all(rt) {
+        Some("the workers of the job are on several nodes")
+    } else if attention::is_multiple() && attention::is(SEVERAL) {
+        Some("several threads call MPI (MPI_THREAD_MULTIPLE), which might wait for each other")
+    } else {
+        None
+    }
+}
+
+/// Runs a constructor whose root has processes spawned, and enters the intercommunicator.
+unsafe fn spawn(
+    rt: &Runtime,
+    procedure: Proc,
+    root: c_int,
+    (comm, intercomm): (VirtComm, *mut VirtComm),
+    constructor: impl FnOnce(&mut RealComm) -> c_int,
+) -> c_int {
+    if let Some(why) = obstacle(rt) {
+        log::error!("{}: {why}", procedure.name());
+        return unsupported(rt, procedure);
+    }
+    if cut::together(rt, comm).is_err() {
+        return 0;
+    }
+    // A replay would have nobody to talk to.
+    journal::give_up(rt);
+    let number = {
+        let mut dynamic = dynamic::get_mut(rt);
+        dynamic.spawns += 1;
+        dynamic.spawns
+    };
+    if comm::rank_and_size(rt, comm).is_some_and(|(rank, _)| rank == root) {
+        renewal::spawns(world::worker(rt), number);
+    }
+    construct_by_some!(rt, procedure, comm, intercomm, constructor)
+}
+
+pub unsafe extern "C" fn MPI_Comm_spawn(
+    command: *const c_char,
+    argv: *mut *mut c_char,
+    maxprocs: c_int,
+    info: VirtInfo,
+    root: c_int,
+    comm: VirtComm,
+    intercomm: *mut VirtComm,
+    array_of_errcodes: *mut c_int,
+) -> c_int {
+    let rt = runtime();
+    // SAFETY: the program's arguments, which the library checks.
+    unsafe {
+        spawn(rt, Proc::MPI_Comm_spawn, root, (comm, intercomm), |new| {
+            let (info, local) = (real_info(rt, info), real_comm(rt, comm));
+            real::PMPI_Comm_spawn(command, argv, maxprocs, info, root, local, new, array_of_errcodes)
+        })
+    }
+}
+
+pub unsafe extern "C" fn MPI_Comm_spawn_multiple(
+    count: c_int,
+    array_of_commands: *mut *mut c_char,
+    array_of_argv: *mut *mut *mut c_char,
+    array_of_maxprocs: *const c_int,
+    array_of_info: *const VirtInfo,
+    root: c_int,
+    comm: VirtComm,
+    intercomm: *mut VirtComm,
+    array_of_errcodes: *mut c_int,
+) -> c_int {
+    let rt = runtime();
+    // Only the root's arguments say anything.
+    let is_root = comm::rank_and_size(rt, comm).is_some_and(|(rank, _)| rank == root);
+    let infos: Vec<RealInfo> = match is_root && !array_of_info.is_null() && count > 0 {
+        // SAFETY: the program's array of so many handles.
+        true => unsafe { std::slice::from_raw_parts(array_of_info, count as usize) }
+            .iter()
+            .map(|&info| real_info(rt, info))
+            .collect(),
+        false => Vec::new(),
+    };
+    // SAFETY: the program's arguments, which the library checks.
+    unsafe {
+        spawn(rt, Proc::MPI_Comm_spawn_multiple, root, (comm, intercomm), |new| {
+            real::PMPI_Comm_spawn_multiple(
+                count,
+                array_of_commands,
+                array_of_argv,
+                array_of_maxprocs,
+                infos.as_ptr(),
+                root,
+                real_comm(rt, comm),
+                new,
+                array_of_errcodes,
+            )
+        })
+    }
+}
