@@ -9,6 +9,7 @@
 mod descriptors;
 mod ends;
 mod progress;
+mod raw;
 mod real;
 mod scope;
 mod sockets;

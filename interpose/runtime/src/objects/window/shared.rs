@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::{Flavor, Window};
+use crate::arch::raw;
 use crate::errors::ERR_NO_MEM;
 use crate::image::PAGE_SIZE;
 use crate::image::shared::{self, Part};
@@ -142,14 +143,20 @@ impl Region {
         if self.length() == 0 {
             return Ok(());
         }
-        // Past the runtime's mmap(2), which would choose an address of the runtime's.
+        // Past the runtime's mmap(2) and syscall(2), which would choose an address of the runtime's.
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let arguments = [
+            0,
+            self.length() as usize,
+            libc::PROT_NONE as usize,
+            flags as usize,
+            usize::MAX,
+            0,
+        ];
         // SAFETY: a new mapping.
-        let base = unsafe {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            libc::syscall(libc::SYS_mmap, 0, self.length(), libc::PROT_NONE, flags, -1, 0)
-        };
-        if base == -1 {
-            return Err(io::Error::last_os_error());
+        let base = unsafe { raw::call(libc::SYS_mmap, arguments) };
+        if base < 0 {
+            return Err(io::Error::from_raw_os_error(-base as i32));
         }
         self.base = base as u64;
         for (part, bytes) in self.parts() {
