@@ -17,7 +17,7 @@ use crate::{attention, checkpoint, copies, journal, recovery};
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use understudy_mpi::call;
-use understudy_mpi::real_types::{RealRequest, Status};
+use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 
 /// Counts a message that has arrived, and lets the journal know.
 #[inline]
@@ -60,7 +60,10 @@ fn test_real(rt: &Runtime, index: u32) -> Result<(), Rewound> {
 fn has_ended(rt: &Runtime, index: u32, status: Status, rc: c_int) {
     let kind = get(rt, index).map(|request| request.kind);
     if let Some(Kind::Receive(envelope) | Kind::PersistentReceive(envelope)) = kind {
-        count_received(rt, envelope.comm(), &status);
+        // See requests::ends.
+        if envelope.peer != PROC_NULL {
+            count_received(rt, envelope.comm(), &status);
+        }
     }
     set_state(rt, index, done(status, rc));
     if let Some(Kind::Duplicate(made)) = kind

@@ -8,7 +8,7 @@ use crate::objects::comm;
 use crate::objects::datatype;
 use crate::requests::Runtime;
 use std::mem::MaybeUninit;
-use understudy_mpi::real_types::{RealRequest, Status};
+use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 
 /// Index and real request of one that is under way, if there is a short way to its end.
 #[inline]
@@ -52,7 +52,8 @@ impl Table {
     fn end(&mut self, rt: &Runtime, handle: &mut VirtRequest, status: &Status) -> Option<VirtDatatype> {
         let index = created(HandleKind::Request, handle.0)?;
         let sender = |envelope: &Envelope| match status.cancelled {
-            0 => comm::worker_of(rt, envelope.comm(), status.source),
+            // MPICH 4.0 says of MPI_Irecv from MPI_PROC_NULL that the sender was rank 0.
+            0 if envelope.peer != PROC_NULL => comm::worker_of(rt, envelope.comm(), status.source),
             _ => None,
         };
         let gone = self.requests.end(index, sender)?;
