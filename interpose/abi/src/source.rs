@@ -34,8 +34,12 @@ pub const COUNT: usize = 14;
 pub const RECOVER: usize = COUNT;
 /// And of the call that the face makes when the program ends by exit(3).
 pub const LEAVE: usize = COUNT + 1;
+/// MPICH's Fortran bindings say that a key's functions are called by way of others, which they give.
+pub const KEYVAL_PROXY: usize = COUNT + 2;
+/// And that the functions of a generalized request are subroutines of Fortran.
+pub const GREQUEST_FORTRAN: usize = COUNT + 3;
 /// How many slots there are behind those of the call table.
-pub const SLOTS: usize = COUNT + 2;
+pub const SLOTS: usize = COUNT + 4;
 
 /// All of them, in the order of their slots.
 pub const SOURCES: [Source; COUNT] = [

@@ -5,6 +5,8 @@
 #![allow(unsafe_code, non_snake_case, missing_docs)]
 
 mod by_hand;
+#[cfg(not(feature = "standard"))]
+mod language;
 mod large;
 
 use crate::msg::say;

@@ -125,6 +125,11 @@ pub fn for_program(rt: &Runtime, kind: HandleKind, handle: u64) -> u64 {
     current().map_or(handle, |abi| outward(rt, abi, kind, handle))
 }
 
+/// A handle that the program hands over where there is no edge.
+pub fn of_program(rt: &Runtime, kind: HandleKind, handle: u64) -> u64 {
+    current().map_or(handle, |abi| inward(rt, abi, kind, handle))
+}
+
 /// Lets a callback of the program write a status of its own ABI.
 pub fn with_status_for_program(status: &mut Status, callback: impl FnOnce(*mut c_void)) {
     let Some(abi) = current() else {

@@ -1,4 +1,5 @@
 //! What depends on the processor, but for the entry ([`crate::entry`]): where the program is, calling back into it, letting it go on.
+#![allow(unsafe_code)]
 
 mod guard;
 pub mod raw;
@@ -10,14 +11,23 @@ pub use guard::{escape_from, guarded, interrupted_at};
 pub use risk::{Stopped, at_risk, is_at_risk, refuse, stop, stop_if_due};
 use std::ffi::c_void;
 pub(crate) use x86_64::{
-    AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, LEAVE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP,
-    RECORD, RECOVER, TOP, WAIT, divert_to,
+    AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, GREQUEST_FORTRAN, KEYVAL_PROXY, LEAVE, OFFSET_OF_RBP,
+    OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, RECOVER, TOP, WAIT, divert_to,
 };
 pub use x86_64::{
     Answer, Frame, Rewound, addresses_of_last_call, answer_all, call_user, depart_by, departs, divert, end_wait,
     innermost_slot, is_recording, is_rewound, leave_callbacks, leave_user, on_stack_of, rewind, run_user, set_handler,
     set_recording, stay, top_frame, undivert, wait_mark, will_block, without_mpi,
 };
+
+/// A function of the program that is called by a function of the runtime, on the program's stack.
+///
+/// # Safety
+/// As [`call_user`]; `call` must do what a callback of the program may.
+pub unsafe fn call_user_by<T>(call: extern "C" fn(&mut T) -> u64, arguments: &mut T) -> u64 {
+    // SAFETY: the caller's promise; the argument is valid until the call returns.
+    unsafe { call_user(call as *const c_void, &raw mut *arguments as u64, 0, 0, 0, 0) }
+}
 
 type OfSix = extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64;
 
@@ -38,7 +48,6 @@ extern "C" fn call_six(six: &Six) -> u64 {
 ///
 /// # Safety
 /// As [`call_user`]; `function` must take (up to) these six arguments.
-#[allow(unsafe_code)]
 pub unsafe fn call_user_with_six(function: *const c_void, arguments: [u64; 6]) -> u64 {
     // SAFETY: the caller's promise; the argument is valid until the call returns.
     unsafe {
@@ -53,7 +62,6 @@ pub unsafe fn call_user_with_six(function: *const c_void, arguments: [u64; 6]) -
 ///
 /// # Safety
 /// As [`call_user`]; the callback takes (up to) these arguments.
-#[allow(unsafe_code)]
 pub unsafe fn call_back(callback: u64, [a, b, c, d]: [u64; 4]) -> u64 {
     let block = callback & !(understudy_abi::CLOSURE as u64);
     let (function, context) = match block == callback {

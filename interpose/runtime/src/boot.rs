@@ -1,7 +1,7 @@
 //! The runtime's start, called by the face in the process's first constructor.
 #![allow(unsafe_code)]
 
-use crate::calls::runtime;
+use crate::calls::{self, runtime};
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
 use crate::objects::op;
 use crate::recovery::Runtime;
@@ -167,6 +167,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
         Some(source) => sources[source],
     });
     entry::begin_outside();
+    calls::language::begin();
     if let Some(directory) = &config.log_dir {
         events::open(directory, process());
     }

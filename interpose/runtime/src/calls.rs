@@ -22,6 +22,7 @@ mod file;
 mod general;
 mod group;
 mod info;
+pub mod language;
 mod memory;
 mod one_sided;
 mod op;

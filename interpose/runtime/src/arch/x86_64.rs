@@ -85,6 +85,8 @@ const SLOTS: usize = SLOT_COUNT + source::SLOTS;
 /// The slots of calls that the program does not make itself ([`crate::entry`]).
 pub(crate) const RECOVER: usize = SLOT_COUNT + source::RECOVER;
 pub(crate) const LEAVE: usize = SLOT_COUNT + source::LEAVE;
+pub(crate) const KEYVAL_PROXY: usize = SLOT_COUNT + source::KEYVAL_PROXY;
+pub(crate) const GREQUEST_FORTRAN: usize = SLOT_COUNT + source::GREQUEST_FORTRAN;
 
 /// From now on a slot leads there.
 pub fn set_handler(slot: usize, handler: *mut c_void) {

@@ -28,6 +28,7 @@ pub unsafe extern "C" fn MPI_Grequest_start(
         free: free_fn.map_or(0, |function| function as usize as u64),
         cancel: cancel_fn.map_or(0, |function| function as usize as u64),
         extra: extra_state as u64,
+        in_fortran: false,
     };
     let none = RealRequest(std::ptr::null_mut());
     let handle = requests::add(rt, comm::world_handle(rt), Kind::General(general), State::Open, none);

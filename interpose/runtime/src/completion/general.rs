@@ -2,28 +2,65 @@
 #![allow(unsafe_code)]
 
 use crate::abi;
-use crate::arch::call_user;
+use crate::arch::{call_user, call_user_by};
 use crate::errors::SUCCESS;
 use crate::handles::VirtComm;
 use crate::requests::{EMPTY, General, Outcome};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 
+/// A call of a subroutine of Fortran.
+struct Subroutine {
+    function: u64,
+    extra: u64,
+    second: Option<u64>,
+    rc: c_int,
+}
+
+extern "C" fn call_subroutine(it: &mut Subroutine) -> u64 {
+    let rc = &raw mut it.rc;
+    // SAFETY: a subroutine of the program with two arguments or three (MPI 4.1, 13.2).
+    unsafe {
+        match it.second {
+            Some(second) => std::mem::transmute::<usize, extern "C" fn(u64, u64, *mut c_int)>(it.function as usize)(
+                it.extra, second, rc,
+            ),
+            None => std::mem::transmute::<usize, extern "C" fn(u64, *mut c_int)>(it.function as usize)(it.extra, rc),
+        }
+    }
+    0
+}
+
 /// What a function of the program has returned.
-fn call(function: u64, extra: u64, second: u64) -> c_int {
+fn call(general: General, function: u64, second: Option<u64>) -> c_int {
     if function == 0 {
         return SUCCESS;
     }
+    let extra = general.extra;
     // SAFETY: a function of this request, with the arguments that the standard says; a handler runs, called by the program.
-    let rc = unsafe { call_user(function as *const c_void, extra, second, 0, 0, 0) };
-    abi::integer_of_program(Domain::ErrorCode, rc as c_int)
+    let rc = unsafe {
+        if general.in_fortran {
+            let rc = SUCCESS;
+            let mut subroutine = Subroutine {
+                function,
+                extra,
+                second,
+                rc,
+            };
+            call_user_by(call_subroutine, &mut subroutine);
+            subroutine.rc
+        } else {
+            call_user(function as *const c_void, extra, second.unwrap_or(0), 0, 0, 0) as c_int
+        }
+    };
+    abi::integer_of_program(Domain::ErrorCode, rc)
 }
 
 /// The outcome of one that has been completed.
 pub fn query(general: General, comm: VirtComm) -> Outcome {
     let (mut status, mut rc) = (EMPTY, SUCCESS);
     abi::with_status_for_program(&mut status, |status| {
-        rc = call(general.query, general.extra, status as u64);
+        rc = call(general, general.query, Some(status as u64));
     });
     Outcome {
         status,
@@ -34,11 +71,16 @@ pub fn query(general: General, comm: VirtComm) -> Outcome {
 
 /// The program frees what belongs to it; with the first error code.
 pub fn free(general: General, rc: c_int) -> c_int {
-    let freed = call(general.free, general.extra, 0);
+    let freed = call(general, general.free, None);
     if rc == SUCCESS { freed } else { rc }
 }
 
 /// The program is told that it is to be cancelled.
 pub fn cancel(general: General, is_complete: bool) -> c_int {
-    call(general.cancel, general.extra, u64::from(is_complete))
+    let is_complete = c_int::from(is_complete);
+    let argument = match general.in_fortran {
+        true => &raw const is_complete as u64,
+        false => is_complete as u64,
+    };
+    call(general, general.cancel, Some(argument))
 }

@@ -44,6 +44,15 @@ impl Kind {
     }
 }
 
+/// Addresses of two functions of MPICH's bindings for another language that call the program's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Proxy {
+    /// Calls the copy function.
+    pub copy: u64,
+    /// Calls the delete function.
+    pub delete: u64,
+}
+
 /// What the program has said about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Keyval {
@@ -55,6 +64,8 @@ pub struct Keyval {
     pub delete: u64,
     /// Handed to both.
     pub extra_state: u64,
+    /// What calls them, if they are not C functions.
+    pub proxy: Option<Proxy>,
     /// Number of attributes with this key.
     pub uses: u32,
     /// The program has freed it; it lives on in its attributes (7.7.2).
@@ -79,9 +90,15 @@ impl Keyvals {
                 copy,
                 delete,
                 extra_state,
+                proxy: None,
                 uses: 0,
                 freed: false,
             }) as c_int
+    }
+
+    /// A key's functions are called by way of these from now on.
+    pub fn set_proxy(&mut self, key: c_int, proxy: Proxy) {
+        self.change(key, |keyval| keyval.proxy = Some(proxy));
     }
 
     fn index(key: c_int) -> Option<u32> {

@@ -91,6 +91,8 @@ pub struct General {
     pub cancel: u64,
     /// What all of them get.
     pub extra: u64,
+    /// They are subroutines of Fortran, which take addresses, and that of their error code last.
+    pub in_fortran: bool,
 }
 
 /// How far it is.

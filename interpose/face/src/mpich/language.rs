@@ -1,0 +1,129 @@
+//! What MPICH's bindings for Fortran (`libmpichfort`) and its old ones for C++ call of the C library, under names that are not MPI's.
+//!
+//! Attributes are integers of the size of an address in Fortran (MPI 4.1, 7.7 and 19.3.7); MPICH asks for the kind of integer with each.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use super::large::thunk;
+use crate::entry::{ENTRY, passes_through, slot_count};
+use crate::msg::say;
+use crate::sys;
+use core::ffi::{c_int, c_void};
+use understudy_abi::source;
+
+type Get = unsafe extern "C" fn(c_int, c_int, *mut *mut c_void, *mut c_int) -> c_int;
+type Set = unsafe extern "C" fn(c_int, c_int, isize) -> c_int;
+
+/// `MPIR_ATTR_PTR`: what C procedures ask for.
+const POINTER: c_int = 0;
+/// `MPIR_ATTR_INT`: what procedures of MPI-1 ask for.
+const INT: c_int = 3;
+
+/// Predefined keys have this pattern in their two upper bits; their values are addresses of an int, but for these two.
+const PREDEFINED: c_int = 1;
+const WIN_BASE: c_int = 0x6600_0001;
+const WIN_SIZE: c_int = 0x6600_0003;
+
+/// Gives an attribute as Fortran has it.
+///
+/// # Safety
+/// Arguments of the bindings: `value` has room for an address, or for an int if that is what they ask for.
+unsafe fn get(ask: Get, object: c_int, key: c_int, value: *mut c_void, flag: *mut c_int, kind: c_int) -> c_int {
+    let mut found = core::ptr::null_mut::<c_void>();
+    // Fortran's numbers of predefined keys are C's plus one.
+    let key = match key >> 30 == PREDEFINED && kind != POINTER {
+        true => key - 1 + (key & 1),
+        false => key,
+    };
+    // SAFETY: the caller's promise; a predefined attribute that is found is the address of its value.
+    unsafe {
+        let rc = ask(object, key, &mut found, flag);
+        if rc != 0 || flag.read() == 0 {
+            return rc;
+        }
+        let integer = match key {
+            WIN_BASE => found as isize,
+            WIN_SIZE if kind != POINTER => found.cast::<isize>().read(),
+            _ if key >> 30 == PREDEFINED && kind != POINTER => found.cast::<c_int>().read() as isize,
+            _ => found as isize,
+        };
+        match kind {
+            INT => value.cast::<c_int>().write(integer as c_int),
+            _ => value.cast::<isize>().write(integer),
+        }
+        rc
+    }
+}
+
+macro_rules! attributes {
+    ($($get:ident $real_get:ident $set:ident $real_set:ident;)*) => { $(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $get(
+            object: c_int,
+            key: c_int,
+            value: *mut c_void,
+            flag: *mut c_int,
+            kind: c_int,
+        ) -> c_int {
+            // SAFETY: the bindings' arguments, and the thunk of the procedure.
+            unsafe { get(thunk!($real_get: Get), object, key, value, flag, kind) }
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $set(object: c_int, key: c_int, value: isize, _kind: c_int) -> c_int {
+            // SAFETY: the bindings' arguments, and the thunk of the procedure.
+            unsafe { thunk!($real_set: Set)(object, key, value) }
+        }
+    )* };
+}
+
+attributes! {
+    MPII_Comm_get_attr PMPI_Comm_get_attr MPII_Comm_set_attr PMPI_Comm_set_attr;
+    MPII_Type_get_attr PMPI_Type_get_attr MPII_Type_set_attr PMPI_Type_set_attr;
+    MPII_Win_get_attr PMPI_Win_get_attr MPII_Win_set_attr PMPI_Win_set_attr;
+}
+
+/// Makes a call of the runtime's, as a thunk does.
+#[unsafe(naked)]
+unsafe extern "C" fn tell(first: usize, second: usize, third: usize, slot: usize) {
+    core::arch::naked_asm!("mov eax, ecx", "jmp qword ptr [rip + {entry}]", entry = sym ENTRY)
+}
+
+/// A program that the layer does not protect, and that has opened the bindings late, would need the real library's.
+fn refuse_unprotected(name: &str) {
+    if passes_through() {
+        say(format_args!(
+            "{name} is not supported in a program that loads MPI late and is not protected"
+        ));
+        sys::exit(understudy_abi::exit::REFUSED);
+    }
+}
+
+/// The functions of a key are called by these two.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPII_Keyval_set_proxy(key: c_int, copy: usize, delete: usize) {
+    refuse_unprotected("MPII_Keyval_set_proxy");
+    // SAFETY: a slot with these arguments.
+    unsafe { tell(key as u32 as usize, copy, delete, slot_count() + source::KEYVAL_PROXY) }
+}
+
+/// The functions of a generalized request are subroutines of Fortran.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn MPII_Grequest_set_lang_f77(request: c_int) {
+    refuse_unprotected("MPII_Grequest_set_lang_f77");
+    // SAFETY: a slot with this argument.
+    unsafe { tell(request as u32 as usize, 0, 0, slot_count() + source::GREQUEST_FORTRAN) }
+}
+
+macro_rules! refused {
+    ($($name:ident)*) => { $(
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() {
+            say(format_args!(
+                "callbacks of MPICH's C++ bindings, which MPI has no longer, are not supported under protection"
+            ));
+            sys::exit(understudy_abi::exit::REFUSED);
+        }
+    )* };
+}
+
+refused! { MPII_Op_set_cxx MPII_Errhandler_set_cxx }
