@@ -46,9 +46,9 @@ install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	    '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d' '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs'
 	install -m 755 '$(RELEASE)/understudy' '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 '$(RELEASE)/ckptd' '$(DESTDIR)$(PREFIX)/lib/understudy'
-	install -m 644 '$(RELEASE)/libunderstudy.so' '$(RELEASE)/libunderstudy_mpich.so' '$(RELEASE)/libunderstudy_standard.so' '$(RELEASE)/libunderstudy_fortran.so' '$(RELEASE)/libunderstudy_shim.so' '$(RELEASE)/libunderstudy_runtime.so' \
+	install -m 644 '$(RELEASE)/libunderstudy.so' '$(RELEASE)/libunderstudy_mpich.so' '$(RELEASE)/libunderstudy_debian.so' '$(RELEASE)/libunderstudy_standard.so' '$(RELEASE)/libunderstudy_fortran.so' '$(RELEASE)/libunderstudy_shim.so' '$(RELEASE)/libunderstudy_runtime.so' \
 	    '$(DESTDIR)$(PREFIX)/lib/understudy'
-	for file in $(addprefix lib/understudy/,ckptd libunderstudy.so libunderstudy_mpich.so libunderstudy_standard.so libunderstudy_fortran.so libunderstudy_shim.so libunderstudy_runtime.so) bin/understudy; do \
+	for file in $(addprefix lib/understudy/,ckptd libunderstudy.so libunderstudy_mpich.so libunderstudy_debian.so libunderstudy_standard.so libunderstudy_fortran.so libunderstudy_shim.so libunderstudy_runtime.so) bin/understudy; do \
 	    $(STRIP) --strip-debug "$(DESTDIR)$(PREFIX)/$$file"; done
 	ln -sf ../lib/understudy/ckptd '$(DESTDIR)$(PREFIX)/bin/ckptd'
 	install -m 644 interpose/include/understudy.h '$(DESTDIR)$(PREFIX)/include'
@@ -149,7 +149,7 @@ fuzz: ## feed the readers of files and messages with anything, for FUZZ_SECONDS=
 	@packaging/fuzz.sh '$(FUZZ_SECONDS)'
 
 # Without std there is no unwinding, which the tests' profile wants; that one's build scripts and macros are `make test`'s, too.
-NO_STD := face face-mpich face-standard fortran shim
+NO_STD := face face-debian face-mpich face-standard fortran shim
 
 lint: setup ## check formatting and warnings
 	$(CARGO) fmt --all --check

@@ -8,9 +8,10 @@ fn main() {
     std::fs::write(out.join("mpich.rs"), understudy_table::mpich_procedures()).expect("OUT_DIR is writable");
     // The soname satisfies the program's need for libmpi, so that the real one is never loaded beside the program.
     let has = |feature: &str| std::env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
-    let soname = match (has("STANDARD"), has("MPICH")) {
-        (true, _) => "libmpi_abi.so.1",
-        (_, true) => "libmpi.so.12",
+    let soname = match (has("STANDARD"), has("DEBIAN"), has("MPICH")) {
+        (true, ..) => "libmpi_abi.so.1",
+        (_, true, _) => "libmpich.so.12",
+        (.., true) => "libmpi.so.12",
         _ => "libmpi.so.40",
     };
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,{soname}");

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// Neither Open MPI nor MPICH.
-    #[error("{0} is not linked with libmpi.so.40 (Open MPI), libmpi.so.12 or libmpi_abi.so.1 (MPICH)")]
+    #[error("{0} is not linked with libmpi.so.40 (Open MPI), libmpi.so.12, libmpich.so.12 or libmpi_abi.so.1 (MPICH)")]
     NotMpi(PathBuf),
     /// The dynamic loader does not say what it would load.
     #[error("{path}: the dynamic loader cannot list its libraries: {why}")]

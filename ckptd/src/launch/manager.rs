@@ -84,7 +84,7 @@ impl Manager {
                 })?;
                 (Server::Pmix(Box::new(server)), events)
             }
-            Kind::Mpich | Kind::Standard => {
+            Kind::Mpich | Kind::Debian | Kind::Standard => {
                 let (server, events) = pmi1::Server::start(settings.peers.clone())?;
                 (Server::Pmi1(server), events)
             }

@@ -17,15 +17,18 @@ pub enum Kind {
     OpenMpi,
     /// MPICH and what has its ABI: PMI-1.
     Mpich,
+    /// MPICH under the name that Debian gives its library.
+    Debian,
     /// MPICH's library of the standard ABI (MPI 5.0, chapter 20): PMI-1.
     Standard,
 }
 
 impl Kind {
     /// By the start of its soname.
-    const NAMES: [(&'static str, Kind); 3] = [
+    const NAMES: [(&'static str, Kind); 4] = [
         ("libmpi.so.40", Kind::OpenMpi),
         ("libmpi.so.12", Kind::Mpich),
+        ("libmpich.so.12", Kind::Debian),
         ("libmpi_abi.so.1", Kind::Standard),
     ];
 
@@ -41,6 +44,7 @@ impl Kind {
         match self {
             Kind::OpenMpi => "libunderstudy.so",
             Kind::Mpich => "libunderstudy_mpich.so",
+            Kind::Debian => "libunderstudy_debian.so",
             Kind::Standard => "libunderstudy_standard.so",
         }
     }
@@ -160,6 +164,7 @@ mod tests {
         let layer = |library: &str| Mpi::named(Path::new(library)).map(|mpi| mpi.kind.layer()).ok();
         assert_eq!(layer("/a/libmpi.so.40"), Some("libunderstudy.so"));
         assert_eq!(layer("/a/libmpi.so.12"), Some("libunderstudy_mpich.so"));
+        assert_eq!(layer("/a/libmpich.so.12"), Some("libunderstudy_debian.so"));
         assert_eq!(layer("/a/libmpi_abi.so.1"), Some("libunderstudy_standard.so"));
         assert_eq!(layer("/a/libc.so.6"), None);
     }

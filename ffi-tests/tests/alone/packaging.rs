@@ -12,6 +12,7 @@ const FILES: &[&str] = &[
     "include/understudy.h",
     "lib/understudy/libunderstudy.so",
     "lib/understudy/libunderstudy_mpich.so",
+    "lib/understudy/libunderstudy_debian.so",
     "lib/understudy/libunderstudy_standard.so",
     "lib/understudy/libunderstudy_fortran.so",
     "lib/understudy/libunderstudy_shim.so",

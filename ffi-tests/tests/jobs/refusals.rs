@@ -126,12 +126,12 @@ fn a_program_of_another_mpi_library_is_not_protected() {
         let compiler = Command::new("gcc").arg("-o").args(arguments).arg(&source).status();
         assert!(compiler.expect("gcc is there").success());
     };
-    let library = place("libmpich.so.12");
+    let library = place("libmpi_cray.so.12");
     compile(
         &[
             library.as_ref(),
             "-shared".as_ref(),
-            "-Wl,-soname,libmpich.so.12".as_ref(),
+            "-Wl,-soname,libmpi_cray.so.12".as_ref(),
         ],
         "int MPI_Init(int *c, char ***v) { return 0; }",
     );

@@ -68,7 +68,7 @@ impl Bench {
                 ("OMPI_MCA_pml", "ob1".to_owned()),
                 ("OMPI_MCA_mpi_yield_when_idle", "1".to_owned()),
             ],
-            Kind::Mpich | Kind::Standard => Vec::new(),
+            Kind::Mpich | Kind::Debian | Kind::Standard => Vec::new(),
         };
         Bench {
             manager: Arc::new(manager),

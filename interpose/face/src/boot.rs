@@ -72,7 +72,7 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
             program.run_without_us(None);
         }
         if uses_other_mpi {
-            program.refuse(None, format_args!("the program's MPI library is none that the layer stands in for, which are libmpi.so.40 (Open MPI), libmpi.so.12 and libmpi_abi.so.1 (MPICH); link it with one of these"));
+            program.refuse(None, format_args!("the program's MPI library is none that the layer stands in for, which are libmpi.so.40 (Open MPI), libmpi.so.12, libmpich.so.12 and libmpi_abi.so.1 (MPICH); link it with one of these"));
         }
         first(&program)
     }

@@ -10,6 +10,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 /// The soname that this library shares with the libmpi that it stands in for.
 pub const SONAME: &CStr = if cfg!(feature = "standard") {
     c"libmpi_abi.so.1"
+} else if cfg!(feature = "debian") {
+    c"libmpich.so.12"
 } else if cfg!(feature = "mpich") {
     c"libmpi.so.12"
 } else {
@@ -20,6 +22,8 @@ pub const OUR_SONAME: &[u8] = SONAME.to_bytes();
 /// There is no such library.
 pub const NOT_FOUND: &str = if cfg!(feature = "standard") {
     "libmpi_abi.so.1 is not found; put its directory into LD_LIBRARY_PATH"
+} else if cfg!(feature = "debian") {
+    "libmpich.so.12 is not found; put its directory into LD_LIBRARY_PATH"
 } else if cfg!(feature = "mpich") {
     "libmpi.so.12 is not found; put its directory into LD_LIBRARY_PATH"
 } else {
@@ -27,13 +31,14 @@ pub const NOT_FOUND: &str = if cfg!(feature = "standard") {
 };
 
 /// The faces, and the library that each stands in for.
-const FACES: [(&[u8], &[u8]); 3] = [
+const FACES: [(&[u8], &[u8]); 4] = [
     (b"/libunderstudy.so", b"libmpi.so.40"),
     (b"/libunderstudy_mpich.so", b"libmpi.so.12"),
+    (b"/libunderstudy_debian.so", b"libmpich.so.12"),
     (b"/libunderstudy_standard.so", b"libmpi_abi.so.1"),
 ];
 
-/// What the names of MPI libraries begin with; those that no face stands in for are Debian's MPICH and Cray's.
+/// What the names of MPI libraries begin with; no face stands in for Cray's.
 const LIBRARIES: [&[u8]; 4] = [b"libmpi.so", b"libmpi_abi.so", b"libmpich.so", b"libmpi_cray.so"];
 
 /// The public head of glibc's `struct link_map`.

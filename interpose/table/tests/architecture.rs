@@ -34,30 +34,18 @@ const fn rule(
     }
 }
 
+/// The face for the programs of one library.
+const fn face(directory: &'static str, name: &'static str) -> Rule {
+    rule(directory, name, &["understudy-abi"], &["understudy-table"], false)
+}
+
 const RULES: &[Rule] = &[
     rule("interpose/abi", "understudy-abi", &[], &[], false),
     rule("interpose/table", "understudy-table", &[], &[], false),
-    rule(
-        "interpose/face",
-        "understudy-face",
-        &["understudy-abi"],
-        &["understudy-table"],
-        false,
-    ),
-    rule(
-        "interpose/face-mpich",
-        "understudy-face-mpich",
-        &["understudy-abi"],
-        &["understudy-table"],
-        false,
-    ),
-    rule(
-        "interpose/face-standard",
-        "understudy-face-standard",
-        &["understudy-abi"],
-        &["understudy-table"],
-        false,
-    ),
+    face("interpose/face", "understudy-face"),
+    face("interpose/face-debian", "understudy-face-debian"),
+    face("interpose/face-mpich", "understudy-face-mpich"),
+    face("interpose/face-standard", "understudy-face-standard"),
     rule(
         "interpose/fortran",
         "understudy-fortran",

@@ -11,7 +11,7 @@ type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "ckptd",
     "ckptd/numbers",
     "ckptd/protocol",
@@ -19,6 +19,7 @@ const CRATES: [&str; 14] = [
     "fuzz",
     "interpose/abi",
     "interpose/face",
+    "interpose/face-debian",
     "interpose/face-mpich",
     "interpose/face-standard",
     "interpose/fortran",
