@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that there are a Fortran compiler and the distribution's Open MPI, whose
-# Fortran bindings some tests use; the modules of those are unpacked into ./.env/fortran.
+# Makes sure that there are a Fortran compiler and the distribution's Open MPI and MPICH, whose
+# Fortran bindings some tests use; the modules of Open MPI's are unpacked into ./.env/fortran.
 # Cheap when done. Exit status 1, with the reason, if that is not possible.
 set -euo pipefail
 
@@ -17,7 +17,11 @@ is_there() {
     { command -v gfortran || command -v gfortran-12; } >/dev/null 2>&1 && compgen -G '/usr/lib/*/libmpi_mpifh.so.40' >/dev/null && [[ -x /usr/bin/mpirun ]]
 }
 
-is_there && [[ -e $place/mpif.h ]] && exit 0
+has_mpich() {
+    command -v mpifort.mpich >/dev/null && command -v mpiexec.hydra >/dev/null
+}
+
+is_there && has_mpich && [[ -e $place/mpif.h ]] && exit 0
 command -v apt-get >/dev/null 2>&1 && command -v dpkg >/dev/null 2>&1 ||
     fail "this system has no apt-get and dpkg." "run the tests without Fortran: they say that they are skipped."
 export DEBIAN_FRONTEND=noninteractive
@@ -29,6 +33,12 @@ if ! is_there; then
     apt-get install -qq -y --no-install-recommends gfortran openmpi-bin </dev/null >&2 ||
         fail "apt-get could not install them (its message is above)." "check that apt-get can reach its archive or a mirror of it, then run make fortran again."
 fi
+if ! has_mpich && [[ $(id -u) == 0 ]]; then
+    echo "fortran: installing the distribution's MPICH"
+    apt-get install -qq -y --no-install-recommends mpich libmpich-dev </dev/null >&2 ||
+        echo "fortran: MPICH could not be installed; the tests with its programs are skipped" >&2
+fi
+[[ -e $place/mpif.h ]] && exit 0
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 echo "fortran: unpacking the modules of Open MPI into .env/fortran"

@@ -234,21 +234,41 @@ fn has_mpich() -> bool {
     is_there
 }
 
-fn compiled_by_mpich(compiler: &str, source: &Path) -> Option<PathBuf> {
-    if !has_mpich() {
+/// A C or Fortran program of this crate, `programs/SOURCE`, made by the compilers of Debian's MPICH; `None` if they are not installed, which is said.
+///
+/// # Panics
+/// If it cannot be compiled.
+pub fn debian_mpich_program(source: &str) -> Option<PathBuf> {
+    let compiler = match source.ends_with(".c") {
+        true => "mpicc.mpich",
+        false => "mpifort.mpich",
+    };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
+    let Some(compiler) = on_path(compiler) else {
+        skip("Debian's MPICH or gfortran is not installed; try make fortran");
         return None;
-    }
+    };
+    Some(compiled_by(&compiler, &source))
+}
+
+fn compiled_by_mpich(compiler: &str, source: &Path) -> Option<PathBuf> {
+    has_mpich().then(|| compiled_by(&mpich().join(compiler), source))
+}
+
+fn compiled_by(compiler: &Path, source: &Path) -> PathBuf {
     let name = format!(
-        "{}-{compiler}",
-        source.file_stem().expect("a source has a name").display()
+        "{}-{}",
+        source.file_stem().expect("a source has a name").display(),
+        compiler.file_name().expect("a compiler has a name").display()
     );
-    let compiler = mpich().join(compiler);
     let program = of_mpich().join(name);
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if !program.is_file() {
         let command = Command::new(compiler)
-            .args(["-O2", "-ffp-contract=off", "-o"])
+            .args(["-O2", "-ffp-contract=off", "-w", "-J"])
+            .arg(of_mpich())
+            .arg("-o")
             .args([&program, source])
             .arg("-lm")
             .status();
@@ -258,7 +278,7 @@ fn compiled_by_mpich(compiler: &str, source: &Path) -> Option<PathBuf> {
             source.display()
         );
     }
-    Some(program)
+    program
 }
 
 /// The file of libmpi that test programs are linked with.

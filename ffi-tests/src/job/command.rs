@@ -128,7 +128,8 @@ impl Job {
 
     /// The same with MPICH's launcher.
     fn mpiexec(&self, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
-        let mpiexec = place::mpich().join("mpiexec");
+        let mpiexec = self.mpirun.clone();
+        let mpiexec = mpiexec.unwrap_or_else(|| place::mpich().join("mpiexec"));
         let mut command = match hosts {
             Some(hosts) => hosts.mpiexec(mpiexec, &root.join("work")),
             None => Command::new(mpiexec),

@@ -3,6 +3,7 @@
 mod accelerators;
 mod conformance;
 mod datareps;
+mod debian_mpich;
 mod disk;
 mod endings;
 mod examples;

@@ -1,0 +1,102 @@
+//! Programs of Debian's MPICH, whose library has another name (`libmpich.so.12`), and of its Fortran bindings.
+
+use ffi_tests::shared::native;
+use ffi_tests::{Job, Kill, Trigger, Verdicts, few, place};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const LAUNCHER: &str = "/usr/bin/mpiexec.hydra";
+
+/// The program's lines in the order of their text: `answers` prints on all ranks.
+fn sorted(text: &[u8]) -> Vec<u8> {
+    let mut lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
+    lines.sort_unstable();
+    lines.join(&b'\n')
+}
+
+/// With each kill, the program prints what it prints undisturbed and without the layer.
+fn survives(source: &str, arguments: &[&str], interval: &str, kills: &[(u32, usize)]) {
+    let Some(program) = place::debian_mpich_program(source) else {
+        return;
+    };
+    let job = || {
+        let job = Job::new(&program, arguments).workers(2).interval(interval);
+        job.limit(Duration::from_secs(60)).of_mpich()
+    };
+    let alone = native(job().mpirun(Path::new(LAUNCHER)));
+    let mut verdicts = Verdicts::default();
+    for &(worker, lines) in kills {
+        let outcome = job().kill(Kill::at(worker, Trigger::Lines(lines))).run();
+        verdicts.judge(&format!("{source}, worker {worker} after {lines} lines"), || {
+            outcome.assert_success();
+            outcome.assert_like_after(&alone, &[], sorted);
+            outcome.assert_taken_over(&[worker]);
+            outcome.assert_nothing_left();
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+/// Reduction, copy and delete functions, error handlers and generalized requests are subroutines of the program.
+#[test]
+fn a_worker_of_a_program_of_mpi_f08_dies() {
+    let kills: Vec<_> = few([(1, 300), (0, 60)], 1).collect();
+    survives("fortran/answers.f90", &["40"], "7calls", &kills);
+}
+
+#[test]
+fn a_worker_of_a_program_of_the_module_dies() {
+    let kills: Vec<_> = few([(0, 20), (1, 70)], 1).collect();
+    survives("fortran/heat.f90", &["300", "2000"], "0.05s", &kills);
+}
+
+/// MPI_BOTTOM, attributes as MPI-1 has them, persistent requests. UCX has more queues after the second start than at the first.
+#[test]
+fn a_worker_of_a_program_of_mpif_h_dies() {
+    let kills: Vec<_> = few([(0, 30), (1, 100)], 1).collect();
+    survives("fortran/legacy.f", &["1500"], "7calls", &kills);
+}
+
+/// Halos with MPI_PROC_NULL, of which this MPICH says that rank 0 has sent.
+#[test]
+fn a_worker_of_a_program_in_c_dies() {
+    survives("completion.c", &["16", "20"], "7calls", &[(1, 30)]);
+}
+
+/// The one library that a user names is that for Open MPI; it finds the one that fits.
+#[test]
+fn a_worker_dies_under_the_launcher_of_debians_mpich() {
+    let Some(program) = place::debian_mpich_program("../../c-examples/heat2d.c") else {
+        return;
+    };
+    let directory = tempfile::tempdir().expect("there is room for temporary files");
+    let ranks = |count: &str, variables: &[(&str, &str)]| {
+        let _turn = place::turn();
+        let mut command = Command::new("timeout");
+        command.args(["60", LAUNCHER, "-n", count]);
+        for (name, value) in variables {
+            command.args(["-env", name, value]);
+        }
+        command.arg(&program).args(["300", "300", "2000"]);
+        command.current_dir(directory.path()).output().expect("timeout runs")
+    };
+    let alone = ranks("2", &[]);
+    assert!(alone.status.success());
+    let layer = place::layer();
+    let outcome = ranks(
+        "3",
+        &[
+            ("LD_PRELOAD", layer.to_str().expect("text")),
+            ("UNDERSTUDY_INTERVAL", "50ms"),
+            ("UNDERSTUDY_FAULT", "kill rank=1 at=commit.end epoch=3"),
+        ],
+    );
+    let errors = String::from_utf8_lossy(&outcome.stderr);
+    assert!(outcome.status.success(), "{errors}");
+    assert!(
+        errors.contains("worker 1 died, spare rank 2 has taken its part"),
+        "{errors}"
+    );
+    assert!(outcome.stdout == alone.stdout, "the output differs: {errors}");
+}
