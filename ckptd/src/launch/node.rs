@@ -337,6 +337,7 @@ impl Node {
             }
             Order::End { is_good } => {
                 self.is_ending = true;
+                self.children.end(is_good);
                 if is_good {
                     // Another manager has to know as soon as one of them does.
                     self.processes.values().for_each(Process::note_end);

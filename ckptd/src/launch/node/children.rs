@@ -73,6 +73,8 @@ pub(super) struct Children {
     status: i32,
     /// Guardians that are to leave when all have ended.
     leaves: Vec<(Guardian, ToGuardian)>,
+    /// All workers are in `MPI_Finalize`.
+    is_awaited: bool,
 }
 
 impl Children {
@@ -103,6 +105,14 @@ impl Children {
         let child = self.group(name).and_then(|group| group.children.get_mut(rank.index()));
         if let Some(child) = child {
             child.is_finalised = true;
+        }
+    }
+
+    /// The program is at its end, a good one or another.
+    pub fn end(&mut self, is_good: bool) {
+        match is_good {
+            true => self.is_awaited = true,
+            false => self.kill_all(),
         }
     }
 
@@ -208,8 +218,11 @@ impl Node {
                 variables: texts(identity.variables),
                 defaults: texts(identity.defaults),
             });
-            // A guardian that has gone is found soon.
-            let _ = guardian.send(&start);
+            if let Err(error) = guardian.send(&start) {
+                // Without the answer that it waits for, the call fails.
+                group.kill();
+                eprintln!("understudy: MPI_Comm_spawn: its arguments cannot be handed on: {error}");
+            }
             group.children.push(Child {
                 id: self.children.last_id,
                 pidfd: None,
@@ -281,15 +294,25 @@ impl Node {
     /// Ends the job as one of the children has ended, unless that was for somebody who has died.
     pub(super) fn end_as_children(&mut self) {
         let is_over = |group: &&mut Group| group.broke.is_some_and(|(since, _)| since.elapsed() >= FOUND_DEAD);
-        for group in self.children.groups.iter_mut().filter(is_over) {
-            let Some((_, status)) = group.broke.take().filter(|_| !group.is_killed) else {
-                continue;
-            };
+        let over = self.children.groups.iter_mut().filter(is_over);
+        let over: Vec<_> = over
+            .filter_map(|group| Some((group.broke.take()?, group.is_killed, group.parent)))
+            .collect();
+        for ((_, status), _, number) in over.into_iter().filter(|(_, is_killed, _)| !is_killed) {
             eprintln!(
                 "understudy: a process that the program has spawned has ended with status {status}; so does the job"
             );
-            let (number, said) = (group.parent, ToManager::Abort { status });
+            let said = ToManager::Abort { status };
             self.reports.push(Report::Process { number, said });
+            self.end_those_who_wait();
+        }
+    }
+
+    /// Processes that are in `MPI_Finalize` with connected children, one of which has died, would wait there for ever.
+    fn end_those_who_wait(&mut self) {
+        if self.children.is_awaited {
+            self.children.kill_all();
+            self.processes.values().for_each(Process::kill);
         }
     }
 
@@ -321,9 +344,11 @@ impl Node {
 
     /// A process of the job has died at its end, for which its children wait.
     pub(super) fn end_connected_children(&mut self) {
-        if self.is_ending && self.children.is_any_connected() {
-            self.children.kill_all();
-            self.give_up("a process has died in MPI_Finalize, and spawned processes wait for it".into());
+        if self.children.is_awaited && self.children.is_any_connected() {
+            eprintln!(
+                "understudy: a process has died in MPI_Finalize, and spawned processes wait for it; the job ends"
+            );
+            self.end_those_who_wait();
         }
     }
 
