@@ -23,7 +23,7 @@ use crate::objects::comm::create::Begun;
 use crate::objects::lookup::Predefined;
 use crate::objects::{comm, datatype};
 use crate::traffic;
-pub use buffer::{Attached, attach, attached};
+pub use buffer::{Attached, Owner, attached, buffers, buffers_mut, detach, taken, with_room};
 pub use ends::{alone, each_alone, end, end_all};
 pub use order::Requests;
 pub use partitions::{are_ready, is_any_unready, open_partitions};
@@ -45,8 +45,8 @@ runtime! {
             kept: Vec::new(),
             unready: Vec::new(),
         }),
-        /// The program's buffer for buffered sends.
-        attached: Field<Option<Attached>> = Field::new(None),
+        /// The program's buffers for buffered sends.
+        attached: Field<Vec<Attached>> = Field::new(Vec::new()),
     }
 }
 
@@ -270,6 +270,7 @@ pub fn next_partitioned(rt: &Runtime, pair: u64, is_send: bool) -> u64 {
 
 /// A communicator has been freed: requests with recipes cannot be made again.
 pub fn forget_comm(rt: &Runtime, comm: VirtComm) {
+    detach(rt, comm.into());
     let recipes = &mut table_mut(rt).recipes;
     let of_comm = recipes.values_mut().filter(|recipe| recipe.comm() == comm);
     of_comm.for_each(|recipe| recipe.identity = None);
@@ -285,19 +286,14 @@ pub fn add_done(rt: &Runtime, comm: VirtComm, kind: Kind, status: Status, rc: c_
     add(rt, comm, kind, done(status, rc), NULL)
 }
 
-/// Adds a buffered send, which nobody asks for: it takes so many bytes of the buffer until it has ended.
-pub fn add_buffered(rt: &Runtime, comm: VirtComm, real: RealRequest, bytes: u64, copy: Box<dyn Any + Send>) {
+/// Adds a buffered send, which nobody asks for: it takes so many bytes of a buffer until it has ended.
+pub fn add_buffered(rt: &Runtime, comm: VirtComm, real: RealRequest, takes: (Owner, u64), copy: Box<dyn Any + Send>) {
     let mut handle = add(rt, comm, Kind::Send, State::Active, real);
     keep(rt, handle, copy);
     if let Some(mut request) = index(rt, handle).and_then(|it| get_mut(rt, it)) {
-        request.buffered = bytes;
+        request.buffered = Some(takes);
     }
     free(rt, &mut handle);
-}
-
-/// How many bytes of the buffer for buffered sends are taken.
-pub fn buffered(rt: &Runtime) -> u64 {
-    table(rt).iter().map(|(_, request)| request.buffered).sum()
 }
 
 /// Keeps something until a request has ended: what the real library has been given the address of.

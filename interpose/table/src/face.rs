@@ -1,6 +1,6 @@
 //! The face's source: thunks, storage and the lists of both.
 
-use crate::model::{Data, Procedure, Table};
+use crate::model::{Data, Flag, Procedure, Table};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -78,18 +78,22 @@ fn class(procedure: &Procedure) -> usize {
 
 fn thunks(out: &mut String, table: &Table) {
     let procedures = table.procedures.iter().map(|procedure| {
-        (
-            class(procedure),
-            [procedure.exported_names(), procedure.older_names()].concat().join(" "),
-        )
+        let names = [procedure.exported_names(), procedure.older_names()].concat();
+        (class(procedure), names.join(" "), procedure.has(Flag::Newer))
     });
     let unknown = STACK_WORDS.len() - 1;
-    let functions = table.functions.iter().map(|function| (unknown, function.name.clone()));
+    let functions = table.functions.iter();
+    let functions = functions.map(|function| (unknown, function.name.clone(), false));
     let _ = writeln!(out, "\n{ALLOW_NAMES}pub mod thunks {{{THUNKS_MACRO}\nthunks! {{");
-    for (slot, (class, names)) in procedures.chain(functions).enumerate() {
-        let _ = writeln!(out, "    {slot} {class} {names};");
+    let mut newer = String::new();
+    for (slot, (class, names, is_newer)) in procedures.chain(functions).enumerate() {
+        let _ = writeln!(
+            if is_newer { &mut newer } else { &mut *out },
+            "    {slot} {class} {names};"
+        );
     }
-    out.push_str("}\n}\n");
+    // A program asks by these names what the library has.
+    let _ = writeln!(out, "}}\n\n#[cfg(feature = \"mpich\")]\nthunks! {{\n{newer}}}\n}}");
 }
 
 fn storage(out: &mut String, data: &[Data]) {

@@ -124,6 +124,8 @@ named! {
         Deprecated = "deprecated",
         /// No longer in the standard.
         Removed = "removed",
+        /// Not in Open MPI 5.0.
+        Newer = "newer",
         /// Takes further arguments, which are ignored.
         Varargs = "varargs",
         /// Has no `P` name.

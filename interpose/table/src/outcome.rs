@@ -214,7 +214,14 @@ mod tests {
         let memory: Vec<_> = memory
             .map(|(procedure, parameter, _)| (procedure, parameter.name.as_str()))
             .collect();
-        assert_eq!(memory, [("MPI_Buffer_detach", "buffer"), ("MPI_Buffer_detach", "size")]);
+        let expected = [
+            ("MPI_Buffer_detach", "buffer"),
+            ("MPI_Buffer_detach", "size"),
+            ("MPI_Buffer_detach_c", "buffer"),
+            ("MPI_Buffer_detach_c", "size"),
+            ("MPI_Buffer_iflush", "request"),
+        ];
+        assert_eq!(memory, expected);
     }
 
     #[test]

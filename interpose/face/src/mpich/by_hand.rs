@@ -1,10 +1,7 @@
 //! Procedures of MPI 4.0 and later that no rule makes: each of others that the call table has.
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
-use super::generated::{
-    self as constant, BUFFER_AUTOMATIC, BYTE, COMM_WORLD, HANDLE, PROC_NULL, STATUS, STATUS_ERROR, STATUS_IGNORE,
-    STATUS_SOURCE, STATUS_TAG, STATUSES_IGNORE,
-};
+use super::generated::{self as constant, BYTE, HANDLE, STATUS_ERROR, STATUS_SOURCE, STATUS_TAG};
 use super::large::{Subject, thunk, too_large};
 use crate::msg::say;
 use crate::sys;
@@ -47,71 +44,6 @@ pub unsafe extern "C" fn get_count_c(status: usize, datatype: usize, count: *mut
 #[cfg(not(feature = "standard"))]
 pub extern "C" fn itself(handle: c_int) -> c_int {
     handle
-}
-
-type Attach = unsafe extern "C" fn(usize, c_int) -> c_int;
-type Detach = unsafe extern "C" fn(*mut usize, *mut c_int) -> c_int;
-
-/// `MPI_Buffer_attach_c`; what MPI is to provide itself is as large as can be, since the layer sends copies of its own.
-pub unsafe extern "C" fn buffer_attach_c(buffer: usize, size: i64) -> c_int {
-    let size = match buffer == BUFFER_AUTOMATIC {
-        true => Ok(c_int::MAX),
-        false => c_int::try_from(size),
-    };
-    let Ok(size) = size else {
-        return too_large("MPI_Buffer_attach_c", Subject::None);
-    };
-    // SAFETY: the program's arguments, and the thunk of the procedure.
-    unsafe { thunk!(PMPI_Buffer_attach: Attach)(buffer, size) }
-}
-
-/// `MPI_Buffer_detach_c`
-pub unsafe extern "C" fn buffer_detach_c(address: *mut usize, size: *mut i64) -> c_int {
-    let mut taken = 0;
-    // SAFETY: the program's places, and the thunk of the procedure.
-    unsafe {
-        let rc = thunk!(PMPI_Buffer_detach: Detach)(address, &mut taken);
-        if rc == SUCCESS {
-            size.write(if *address == BUFFER_AUTOMATIC { 0 } else { taken.into() });
-        }
-        rc
-    }
-}
-
-/// `MPI_Buffer_flush`: the buffer is detached, which waits, and attached again.
-pub unsafe extern "C" fn buffer_flush() -> c_int {
-    let (mut address, mut size) = (0, 0);
-    // SAFETY: thunks of these procedures.
-    unsafe {
-        match thunk!(PMPI_Buffer_detach: Detach)(&mut address, &mut size) {
-            SUCCESS => thunk!(PMPI_Buffer_attach: Attach)(address, size),
-            rc => rc,
-        }
-    }
-}
-
-/// `MPI_Buffer_iflush`: what the layer sends are copies, so there is nothing to wait for; the request has ended.
-pub unsafe extern "C" fn buffer_iflush(request: usize) -> c_int {
-    type Isend = unsafe extern "C" fn(usize, c_int, usize, c_int, c_int, usize, usize) -> c_int;
-    // SAFETY: the program's place, and the thunk of the procedure; nobody gets this message.
-    unsafe { thunk!(PMPI_Isend: Isend)(0, 0, BYTE, PROC_NULL, 0, COMM_WORLD, request) }
-}
-
-/// `MPI_Remove_error_string`
-pub unsafe extern "C" fn remove_error_string(code: c_int) -> c_int {
-    type AddString = unsafe extern "C" fn(c_int, *const c_char) -> c_int;
-    // SAFETY: the thunk of the procedure.
-    unsafe { thunk!(PMPI_Add_error_string: AddString)(code, c"".as_ptr()) }
-}
-
-/// `MPI_Remove_error_code`: its number is not used again.
-pub extern "C" fn remove_error_code(_code: c_int) -> c_int {
-    SUCCESS
-}
-
-/// `MPI_Remove_error_class`, likewise.
-pub extern "C" fn remove_error_class(_class: c_int) -> c_int {
-    SUCCESS
 }
 
 /// `MPI_Pack_size_c`
@@ -251,38 +183,6 @@ pub unsafe extern "C" fn type_get_contents_c(
             array_of_datatypes,
         )
     }
-}
-
-/// `MPI_Request_get_status_all` (MPI 4.1, 3.7.6)
-pub unsafe extern "C" fn request_get_status_all(
-    count: c_int,
-    requests: *const u8,
-    flag: *mut c_int,
-    statuses: usize,
-) -> c_int {
-    type GetStatus = unsafe extern "C" fn(usize, *mut c_int, usize) -> c_int;
-    let mut all = 1;
-    for index in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: the program's arrays, and the thunk of the procedure.
-        unsafe {
-            let mut request = 0usize;
-            let from = requests.add(index * HANDLE);
-            core::ptr::copy_nonoverlapping(from, (&raw mut request).cast::<u8>(), HANDLE);
-            let status = match statuses == STATUSES_IGNORE {
-                true => STATUS_IGNORE,
-                false => statuses + index * STATUS,
-            };
-            let mut done = 0;
-            let rc = thunk!(PMPI_Request_get_status: GetStatus)(request, &mut done, status);
-            if rc != SUCCESS {
-                return rc;
-            }
-            all &= c_int::from(done != 0);
-        }
-    }
-    // SAFETY: the program's place.
-    unsafe { flag.write(all) };
-    SUCCESS
 }
 
 /// Pairs for `MPI_MAXLOC` and `MPI_MINLOC` (6.9.4): value and pair; all indices are `MPI_INT`.

@@ -229,6 +229,59 @@ pub unsafe extern "C" fn MPI_Testall(
     }
 }
 
+/// `MPI_Request_get_status_all`
+pub unsafe extern "C" fn MPI_Request_get_status_all(
+    count: c_int,
+    array_of_requests: *const VirtRequest,
+    flag: *mut c_int,
+    array_of_statuses: *mut Status,
+) -> c_int {
+    let rt = runtime();
+    outcome!(cut::here(rt));
+    let arrays = Arrays::new(count, array_of_requests.cast_mut(), array_of_statuses);
+    // SAFETY: the program's arrays of `count` elements, and its place for the flag.
+    unsafe {
+        let peeked = (0..arrays.count).map(|index| completion::peek(rt, *arrays.request(index)));
+        let peeked: Vec<Option<Outcome>> = outcome!(peeked.collect());
+        let all: Option<Vec<Outcome>> = peeked.into_iter().collect();
+        flag.write(c_int::from(all.is_some()));
+        for (index, ended) in all.iter().flatten().enumerate() {
+            arrays.put(index, ended);
+        }
+    }
+    outcome!(checkpoint::poll(rt));
+    SUCCESS
+}
+
+/// `MPI_Request_get_status_any`
+pub unsafe extern "C" fn MPI_Request_get_status_any(
+    count: c_int,
+    array_of_requests: *const VirtRequest,
+    index: *mut c_int,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> c_int {
+    let rt = runtime();
+    outcome!(cut::here(rt));
+    let arrays = Arrays::new(count, array_of_requests.cast_mut(), std::ptr::null_mut());
+    // SAFETY: the program's arguments.
+    unsafe {
+        let (found, pending) = outcome!(any(rt, &arrays));
+        flag.write(c_int::from(found.is_some() || !pending));
+        index.write(found.map_or(UNDEFINED, |found| found as c_int));
+        match found {
+            Some(found) => {
+                let ended = outcome!(completion::peek(rt, *arrays.request(found)));
+                ended.into_iter().for_each(|ended| put_status(status, ended.status));
+            }
+            // Its error too: MPICH writes the whole of an empty status, and Open MPI 5.0 does not have this procedure.
+            None if !pending && !status.is_null() => status.write(EMPTY),
+            None => (),
+        }
+    }
+    SUCCESS
+}
+
 /// Tests each pending request once; the first that has ended.
 unsafe fn any(rt: &Runtime, arrays: &Arrays) -> Result<(Option<usize>, bool), Rewound> {
     let mut pending = false;
@@ -317,10 +370,18 @@ unsafe fn complete(
     }
 }
 
-/// Completes all that have ended; `None`: nothing is pending.
+/// Whether requests that have ended stay as they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Completed,
+    Kept,
+}
+
+/// Completes all that have ended, or tells of them; `None`: nothing is pending.
 unsafe fn some(
     rt: &Runtime,
     arrays: &Arrays,
+    how: Ended,
     outcount: *mut c_int,
     indices: *mut c_int,
 ) -> Result<Option<(usize, Failure)>, Rewound> {
@@ -333,8 +394,12 @@ unsafe fn some(
                 continue;
             }
             pending = true;
-            if completion::has_come(rt, *handle)? {
-                let outcome = completion::wait(rt, handle)?;
+            let outcome = match how {
+                Ended::Kept => completion::peek(rt, *handle)?,
+                Ended::Completed if !completion::has_come(rt, *handle)? => None,
+                Ended::Completed => Some(completion::wait(rt, handle)?),
+            };
+            if let Some(outcome) = outcome {
                 failed = failed.or(failure(&outcome));
                 indices.add(ended).write(index as c_int);
                 arrays.put(ended, &outcome);
@@ -361,7 +426,7 @@ pub unsafe extern "C" fn MPI_Waitsome(
     let arrays = Arrays::new(incount, array_of_requests, array_of_statuses);
     loop {
         // SAFETY: the program's arguments.
-        match outcome!(unsafe { some(rt, &arrays, outcount, array_of_indices) }) {
+        match outcome!(unsafe { some(rt, &arrays, Ended::Completed, outcount, array_of_indices) }) {
             Some((0, _)) => outcome!(cut::meanwhile(rt)),
             Some((_, failed)) => return finish_many(rt, Proc::MPI_Waitsome, failed),
             None => return SUCCESS,
@@ -381,10 +446,26 @@ pub unsafe extern "C" fn MPI_Testsome(
     outcome!(cut::here(rt));
     let arrays = Arrays::new(incount, array_of_requests, array_of_statuses);
     // SAFETY: the program's arguments.
-    match outcome!(unsafe { some(rt, &arrays, outcount, array_of_indices) }) {
+    match outcome!(unsafe { some(rt, &arrays, Ended::Completed, outcount, array_of_indices) }) {
         Some((_, failed)) => finish_many(rt, Proc::MPI_Testsome, failed),
         None => SUCCESS,
     }
+}
+
+/// `MPI_Request_get_status_some`
+pub unsafe extern "C" fn MPI_Request_get_status_some(
+    incount: c_int,
+    array_of_requests: *const VirtRequest,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
+    array_of_statuses: *mut Status,
+) -> c_int {
+    let rt = runtime();
+    outcome!(cut::here(rt));
+    let arrays = Arrays::new(incount, array_of_requests.cast_mut(), array_of_statuses);
+    // SAFETY: the program's arguments. Errors are in the statuses; who completes the requests is told of them.
+    outcome!(unsafe { some(rt, &arrays, Ended::Kept, outcount, array_of_indices) });
+    SUCCESS
 }
 
 /// `MPI_Cancel`

@@ -280,6 +280,32 @@ pub unsafe extern "C" fn MPI_Add_error_string(errorcode: c_int, string: *const c
     raise(rt, procedure, ERR_ARG, None)
 }
 
+/// The end of a removal (MPI 4.1, 9.5).
+fn removed(rt: &Runtime, procedure: Proc, is_done: bool) -> c_int {
+    match is_done {
+        true => SUCCESS,
+        false => raise(rt, procedure, ERR_ARG, None),
+    }
+}
+
+pub unsafe extern "C" fn MPI_Remove_error_class(errorclass: c_int) -> c_int {
+    let rt = runtime();
+    let is_done = objects_mut(rt).error_codes.remove_class(errorclass);
+    removed(rt, Proc::MPI_Remove_error_class, is_done)
+}
+
+pub unsafe extern "C" fn MPI_Remove_error_code(errorcode: c_int) -> c_int {
+    let rt = runtime();
+    let is_done = objects_mut(rt).error_codes.remove_code(errorcode);
+    removed(rt, Proc::MPI_Remove_error_code, is_done)
+}
+
+pub unsafe extern "C" fn MPI_Remove_error_string(errorcode: c_int) -> c_int {
+    let rt = runtime();
+    let is_done = objects_mut(rt).error_codes.remove_text(errorcode);
+    removed(rt, Proc::MPI_Remove_error_string, is_done)
+}
+
 pub unsafe extern "C" fn MPI_Error_class(errorcode: c_int, errorclass: *mut c_int) -> c_int {
     let rt = runtime();
     if let Some(class) = objects(rt).error_codes.class(errorcode)

@@ -83,6 +83,7 @@ pub unsafe extern "C" fn MPI_Session_finalize(session: *mut VirtSession) -> c_in
         return raise(rt, procedure, ERR_ARG, None);
     };
     let outcome = known(rt, handle).map(|it| session::remove(rt, it));
+    requests::detach(rt, handle.into());
     if outcome.is_ok() {
         // SAFETY: the program's handle.
         unsafe { session.write(session::null_handle(rt)) };

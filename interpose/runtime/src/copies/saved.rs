@@ -28,8 +28,8 @@ pub struct Saved {
     pub schedule: Schedule,
     /// Memory that need not be saved.
     pub marks: marks::Lasting,
-    /// The buffer for buffered sends.
-    pub attached: Option<requests::Attached>,
+    /// The buffers for buffered sends.
+    pub attached: Vec<requests::Attached>,
     /// What the program has sent.
     pub traffic: traffic::Table,
     /// The name under which the epoch is to be written to disk, if it is.
@@ -50,7 +50,7 @@ struct Borrowed<'a> {
     early: &'a Vec<Early>,
     schedule: Schedule,
     marks: marks::Lasting,
-    attached: Option<requests::Attached>,
+    attached: &'a Vec<requests::Attached>,
     traffic: &'a traffic::Table,
     disk: Option<disk::Key>,
     clock: clock::Reading,
@@ -67,7 +67,7 @@ pub fn encode(rt: &Runtime, frame: &Frame, user: &user::State) -> Vec<u8> {
         early: &early::list(rt),
         schedule: schedule(rt),
         marks: marks::lasting(rt),
-        attached: requests::attached(rt),
+        attached: &requests::buffers(rt),
         traffic: &traffic::table(rt),
         disk: disk::due(rt),
         clock: clock::read(),

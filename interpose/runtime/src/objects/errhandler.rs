@@ -280,6 +280,8 @@ struct ErrorCode {
     /// Its class; a class is its own.
     class: i32,
     text: Vec<u8>,
+    /// Its number is not used again.
+    is_removed: bool,
 }
 
 impl ErrorCodes {
@@ -290,6 +292,24 @@ impl ErrorCodes {
         usize::try_from(code.checked_sub(LAST_PREDEFINED + 1)?).ok()
     }
 
+    fn entry(&self, code: c_int) -> Option<&ErrorCode> {
+        let entry = self.added.get(Self::position(code)?)?;
+        (!entry.is_removed).then_some(entry)
+    }
+
+    fn entry_mut(&mut self, code: c_int) -> Option<&mut ErrorCode> {
+        let entry = self.added.get_mut(Self::position(code)?)?;
+        (!entry.is_removed).then_some(entry)
+    }
+
+    fn add(&mut self, class: c_int) {
+        self.added.push(ErrorCode {
+            class,
+            text: Vec::new(),
+            is_removed: false,
+        });
+    }
+
     /// The greatest code in use (`MPI_LASTUSEDCODE`).
     pub fn last_used(&self) -> c_int {
         LAST_PREDEFINED + self.added.len() as c_int
@@ -298,10 +318,7 @@ impl ErrorCodes {
     /// A new class.
     pub fn add_class(&mut self) -> c_int {
         let class = self.last_used() + 1;
-        self.added.push(ErrorCode {
-            class,
-            text: Vec::new(),
-        });
+        self.add(class);
         class
     }
 
@@ -312,27 +329,49 @@ impl ErrorCodes {
             return None;
         }
         let code = self.last_used() + 1;
-        self.added.push(ErrorCode {
-            class,
-            text: Vec::new(),
-        });
+        self.add(class);
         Some(code)
     }
 
     /// Gives a code its text; whether it is one that was added.
     pub fn set_text(&mut self, code: c_int, text: &[u8]) -> bool {
-        let entry = Self::position(code).and_then(|position| self.added.get_mut(position));
+        let entry = self.entry_mut(code);
         entry.map(|entry| entry.text = text.to_vec()).is_some()
+    }
+
+    /// Takes the text of a code away; whether it had one.
+    pub fn remove_text(&mut self, code: c_int) -> bool {
+        let text = self.entry_mut(code).map(|entry| std::mem::take(&mut entry.text));
+        text.is_some_and(|text| !text.is_empty())
+    }
+
+    /// Removes an added class that has neither codes nor a text; whether it is one.
+    pub fn remove_class(&mut self, class: c_int) -> bool {
+        let codes = self
+            .added
+            .iter()
+            .filter(|entry| entry.class == class && !entry.is_removed);
+        self.class(class) == Some(class) && codes.count() == 1 && self.remove(class)
+    }
+
+    /// Removes an added code that has no text; whether it is one.
+    pub fn remove_code(&mut self, code: c_int) -> bool {
+        self.class(code).is_some_and(|class| class != code) && self.remove(code)
+    }
+
+    fn remove(&mut self, code: c_int) -> bool {
+        let entry = self.entry_mut(code).filter(|entry| entry.text.is_empty());
+        entry.map(|entry| entry.is_removed = true).is_some()
     }
 
     /// The class of an added code.
     pub fn class(&self, code: c_int) -> Option<c_int> {
-        Some(self.added.get(Self::position(code)?)?.class)
+        Some(self.entry(code)?.class)
     }
 
     /// The text of an added code; empty if it was given none.
     pub fn text(&self, code: c_int) -> Option<&[u8]> {
-        Some(&self.added.get(Self::position(code)?)?.text)
+        Some(&self.entry(code)?.text)
     }
 }
 
@@ -369,5 +408,18 @@ mod tests {
         assert!(codes.set_text(94, b"late"));
         assert!(!codes.set_text(95, b"") && !codes.set_text(92, b"") && !codes.set_text(i32::MIN, b""));
         assert_eq!((codes.text(93), codes.text(94)), (Some(&b""[..]), Some(&b"late"[..])));
+    }
+
+    #[test]
+    fn what_is_in_use_or_predefined_cannot_be_removed() {
+        let mut codes = ErrorCodes::default();
+        let (class, code) = (codes.add_class(), codes.add_code(93).expect("a code of the class"));
+        assert!(codes.set_text(code, b"text"));
+        assert!(!codes.remove_class(class) && !codes.remove_code(code) && !codes.remove_code(class));
+        assert!(codes.remove_text(code) && !codes.remove_text(code));
+        assert!(codes.remove_code(code) && !codes.remove_code(code) && !codes.set_text(code, b"text"));
+        assert!(codes.remove_class(class) && !codes.remove_class(class) && codes.add_code(class).is_none());
+        assert!(!codes.remove_class(0) && !codes.remove_code(3) && !codes.remove_text(3));
+        assert_eq!(codes.add_class(), 95);
     }
 }

@@ -197,7 +197,7 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loa
     early::replace(rt, saved.early);
     schedule::restore(rt, saved.schedule, !is_init(&saved.frame));
     marks::restore(rt, saved.marks);
-    requests::attach(rt, saved.attached);
+    *requests::buffers_mut(rt) = saved.attached;
     clock::restore(&saved.clock);
     recompute::make(rt, &saved.frame, layout);
     Ok(Loaded {

@@ -72,7 +72,7 @@ impl Requests {
             begun: self.stamp(),
             comm,
             orphan: false,
-            buffered: 0,
+            buffered: None,
             other: None,
         });
         match self.free.pop() {

@@ -1,6 +1,7 @@
 //! What the table of requests holds.
 
 use super::EMPTY;
+use super::buffer::Owner;
 use super::order::Stamp;
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtDatatype};
@@ -126,8 +127,8 @@ pub struct Request {
     pub comm: u64,
     /// MPI_Request_free was called on it while it was active.
     pub orphan: bool,
-    /// How much of the buffer for buffered sends it takes.
-    pub buffered: u64,
+    /// How many bytes of which buffer for buffered sends it takes.
+    pub buffered: Option<(Owner, u64)>,
     /// A second request, unknown to the program, that ends with this one.
     pub other: Option<u32>,
 }
