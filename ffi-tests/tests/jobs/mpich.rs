@@ -83,6 +83,24 @@ fn communicators_groups_and_topologies() {
     );
 }
 
+/// Requests that have ended, attached buffers and error codes come back from a cut.
+#[test]
+fn states_of_requests_buffers_and_removed_errors() {
+    conform(place::mpich_program, &["newer"]);
+    conform(place::standard_program, &["newer"]);
+    let Some(program) = place::mpich_program("newer") else {
+        return;
+    };
+    let alone = native(job(&program));
+    for call in [100, 700] {
+        let outcome = job(&program).fault(&format!("kill rank=1 at=call:{call}")).run();
+        outcome.assert_success();
+        outcome.assert_like(&alone, &[]);
+        outcome.assert_taken_over(&[1]);
+        outcome.assert_nothing_left();
+    }
+}
+
 /// MPICH asks its own rank of MPI_COMM_WORLD for the side of an intercommunicator: a newcomer has that of the worker.
 #[test]
 fn a_worker_dies_that_leads_no_side_of_an_intercommunicator() {

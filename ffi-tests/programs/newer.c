@@ -1,0 +1,183 @@
+/* What MPI 4.1 added: states of many requests, buffers of communicators and sessions, error codes that are removed. */
+#include "check.h"
+
+#ifdef OPEN_MPI /* Version 5.0 has none of them. */
+int main(void)
+{
+    return 0;
+}
+#else
+
+enum { ROOM = 4000, LONGS = 300 };
+
+static MPI_Comm mine;
+static MPI_Session session;
+static char *of_process, *of_comm, of_session[ROOM];
+
+static void states(void)
+{
+    int right = (rank + 1) % size, left = (rank + size - 1) % size, in[3], out[3], indices[3], index, flag, count;
+    MPI_Request requests[3] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    MPI_Status statuses[3];
+    statuses[0].MPI_ERROR = MPI_ERR_OTHER;
+    MPI_Request_get_status_any(3, requests, &index, &flag, &statuses[0]);
+    say_status("any of none", &statuses[0], MPI_INT);
+    CHECK(flag && index == MPI_UNDEFINED && statuses[0].MPI_ERROR == MPI_SUCCESS);
+    MPI_Request_get_status_some(3, requests, &count, indices, statuses);
+    CHECK(count == MPI_UNDEFINED);
+    MPI_Request_get_status_all(3, requests, &flag, MPI_STATUSES_IGNORE);
+    CHECK(flag);
+    for (int i = 0; i < 3; i++)
+        MPI_Irecv(&in[i], 1, MPI_INT, left, 20 + i, MPI_COMM_WORLD, &requests[i]);
+    MPI_Request_get_status_all(3, requests, &flag, statuses);
+    CHECK(!flag);
+    MPI_Request_get_status_some(3, requests, &count, indices, MPI_STATUSES_IGNORE);
+    CHECK(count == 0);
+    MPI_Request_get_status_any(3, requests, &index, &flag, MPI_STATUS_IGNORE);
+    CHECK(!flag && index == MPI_UNDEFINED);
+    meet();
+    out[1] = 10 * round_ + rank;
+    MPI_Send(&out[1], 1, MPI_INT, right, 21, MPI_COMM_WORLD);
+    do
+        MPI_Request_get_status_any(3, requests, &index, &flag, &statuses[0]);
+    while (!flag);
+    say_status("any", &statuses[0], MPI_INT);
+    CHECK(index == 1 && in[1] == 10 * round_ + left && requests[1] != MPI_REQUEST_NULL);
+    meet(); /* a request that has ended, of which the program was told, is saved */
+    MPI_Request_get_status_some(3, requests, &count, indices, statuses);
+    CHECK(count == 1 && indices[0] == 1 && statuses[0].MPI_TAG == 21);
+    meet();
+    for (int i = 0; i < 3; i += 2) {
+        out[i] = 100 * round_ + i + rank;
+        MPI_Send(&out[i], 1, MPI_INT, right, 20 + i, MPI_COMM_WORLD);
+    }
+    do
+        MPI_Request_get_status_all(3, requests, &flag, statuses);
+    while (!flag);
+    for (int i = 0; i < 3; i++)
+        say_status("all", &statuses[i], MPI_INT);
+    meet();
+    MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+    CHECK(in[0] == 100 * round_ + left && in[2] == 100 * round_ + 2 + left);
+}
+
+/* Messages are buffered before and after the ranks meet. */
+static void buffers(void)
+{
+    int right = (rank + 1) % size, left = (rank + size - 1) % size, values[LONGS], got[LONGS], bad = 0;
+    MPI_Request request;
+    MPI_Status status;
+    for (int part = 0; part < 2; part++) {
+        for (int i = 0; i < LONGS; i++)
+            values[i] = 7 * i + part + round_ + rank;
+        MPI_Bsend(values, LONGS, MPI_INT, right, part, mine);
+        MPI_Bsend(values, LONGS, MPI_INT, right, part, MPI_COMM_WORLD);
+        memset(values, 0, sizeof values);
+        meet();
+    }
+    CHECK(MPI_Comm_attach_buffer(mine, of_process, ROOM) != MPI_SUCCESS); /* there is one */
+    for (int part = 1; part >= 0; part--)
+        for (int own = 0; own < 2; own++) {
+            MPI_Recv(got, LONGS, MPI_INT, left, part, own ? mine : MPI_COMM_WORLD, &status);
+            say_status(own ? "own" : "world", &status, MPI_INT);
+            for (int i = 0; i < LONGS; i++)
+                bad += got[i] != 7 * i + part + round_ + left;
+        }
+    CHECK(bad == 0);
+    MPI_Comm_flush_buffer(mine);
+    MPI_Comm_iflush_buffer(mine, &request);
+    meet();
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Buffer_flush();
+    MPI_Buffer_iflush(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+/* Every fourth round: other buffers than before. */
+static void exchange_buffers(void)
+{
+    void *back;
+    int bytes;
+    MPI_Count many;
+    MPI_Comm_detach_buffer(mine, &back, &bytes);
+    CHECK(back == of_comm && bytes == ROOM + 1);
+    MPI_Session_detach_buffer(session, &back, &bytes);
+    CHECK(back == of_session && bytes == ROOM);
+    MPI_Buffer_detach_c(&back, &many);
+    CHECK(back == of_process && many == ROOM);
+    meet();
+    CHECK(MPI_Buffer_flush() == MPI_SUCCESS && MPI_Comm_flush_buffer(mine) == MPI_SUCCESS);
+    char *other = of_comm;
+    of_comm = of_process;
+    of_process = other;
+    MPI_Comm_attach_buffer_c(mine, of_comm, ROOM + 1);
+    MPI_Session_attach_buffer_c(session, of_session, ROOM);
+    MPI_Session_flush_buffer(session);
+    MPI_Buffer_attach_c(of_process, ROOM);
+}
+
+/* Codes of the round before are removed in this one: they are saved in between. */
+static void errors(void)
+{
+    static int class, code;
+    char text[MPI_MAX_ERROR_STRING];
+    int length, its;
+    if (round_ > 0) {
+        MPI_Error_string(code, text, &length);
+        MPI_Error_class(code, &its);
+        CHECK(its == class);
+        say("text of the code: %s", text);
+        CHECK(MPI_Remove_error_class(class) != MPI_SUCCESS); /* it has a code */
+        CHECK(MPI_Remove_error_code(code) != MPI_SUCCESS); /* it has a text */
+        CHECK(MPI_Remove_error_string(code) == MPI_SUCCESS);
+        meet();
+        CHECK(MPI_Remove_error_code(code) == MPI_SUCCESS);
+        meet();
+        CHECK(MPI_Remove_error_code(code) != MPI_SUCCESS);
+        CHECK(MPI_Remove_error_class(class) == MPI_SUCCESS);
+        meet();
+    }
+    MPI_Add_error_class(&class);
+    MPI_Add_error_code(class, &code);
+    snprintf(text, sizeof text, "a code of round %d", round_);
+    MPI_Add_error_string(code, text);
+    meet();
+}
+
+static void content(void)
+{
+    if (round_ == 0) {
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+        MPI_Comm_dup(MPI_COMM_WORLD, &mine);
+        MPI_Comm_set_errhandler(mine, MPI_ERRORS_RETURN);
+        of_process = malloc(2 * (ROOM + 1));
+        of_comm = of_process + ROOM + 1;
+        MPI_Buffer_attach(of_process, ROOM);
+        MPI_Comm_attach_buffer(mine, of_comm, ROOM + 1);
+        MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
+        MPI_Session_attach_buffer(session, of_session, ROOM);
+    }
+    states();
+    buffers();
+    if (round_ % 4 == 3)
+        exchange_buffers();
+    errors();
+}
+
+int main(int argc, char **argv)
+{
+    void *back;
+    int bytes;
+    MPI_Init(&argc, &argv);
+    run_rounds(argc, argv, content);
+    MPI_Comm_detach_buffer(mine, &back, &bytes);
+    MPI_Buffer_detach(&back, &bytes);
+    MPI_Session_detach_buffer(session, &back, &bytes);
+    MPI_Session_finalize(&session);
+    MPI_Comm_free(&mine);
+    MPI_Finalize();
+    free(of_process < of_comm ? of_process : of_comm);
+    return 0;
+}
+#endif
