@@ -1,14 +1,15 @@
 /* Spawns processes, round by round, which compute for their parents (MPI 4.1, 11.8).
  *
- *   spawning ROUNDS STEPS [connected | aborts]
+ *   spawning ROUNDS STEPS [connected | aborts | lingers]
  *
  * Each round spawns two processes (in odd rounds of two programs, by MPI_Comm_spawn_multiple), exchanges STEPS messages with them, some of them in
  * a merged communicator, and disconnects. `connected`: the last ones are not disconnected before MPI_Finalize; `aborts`: one of them ends
- * the job. All print what they have. */
+ * the job; `lingers`: they are late there. All print what they have. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CHILDREN = 2 };
 
@@ -54,6 +55,8 @@ static int child(MPI_Comm parent, int argc, char **argv)
     fflush(stdout);
     if (argc <= 4)
         MPI_Comm_disconnect(&parent);
+    else if (strcmp(argv[4], "lingers") == 0)
+        sleep(20);
     MPI_Finalize();
     return 0;
 }

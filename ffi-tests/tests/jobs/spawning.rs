@@ -1,5 +1,6 @@
 //! Programs that spawn processes (MPI 4.1, 11.8): these run without the layer, and are spawned again after a failure.
 
+use ckptd::events::{EventReader, Kind, Record};
 use ffi_tests::processes::{self, Process};
 use ffi_tests::shared::native;
 use ffi_tests::{Job, place};
@@ -21,9 +22,13 @@ fn parent(pid: u32) -> Option<u32> {
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
-/// A process that the program has spawned: like the worker of rank 0, it is a child of the first guardian.
-fn spawned(ranks: &BTreeMap<u32, Process>) -> Option<u32> {
-    let guardian = parent(ranks.get(&0)?.pid)?;
+/// The guardian of rank 0, which starts what the program spawns.
+fn guardian(ranks: &BTreeMap<u32, Process>) -> Option<u32> {
+    parent(ranks.get(&0)?.pid)
+}
+
+/// A process that the program has spawned.
+fn spawned(guardian: u32) -> Option<u32> {
     let pids = fs::read_dir("/proc").ok()?.flatten();
     let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.find(|&pid| {
@@ -69,7 +74,7 @@ fn workers_die_while_spawned_processes_are_connected() {
 fn a_spawned_process_dies() {
     for way in WAYS {
         let outcome = job("20000", way)
-            .watch(|ranks| spawned(ranks).is_some_and(processes::kill))
+            .watch(|ranks| guardian(ranks).and_then(spawned).is_some_and(processes::kill))
             .run();
         outcome.assert_success();
         outcome.check(outcome.recoveries() == 1, "nothing was recovered");
@@ -86,4 +91,32 @@ fn a_spawned_process_may_end_the_job() {
         "another status than that of MPI_Abort",
     );
     outcome.assert_nothing_left();
+}
+
+/// The workers have ended, and nobody goes back from there.
+#[test]
+fn a_spawned_process_that_dies_at_the_end_ends_the_job() {
+    let mut seen = None;
+    let outcome = job("20", Some("lingers"))
+        .watch(move |ranks| {
+            let place = |pid| fs::read_link(format!("/proc/{pid}/cwd")).ok();
+            let look = || {
+                Some((
+                    guardian(ranks)?,
+                    place(ranks.get(&0)?.pid)?.join("../events/rank-0.events"),
+                ))
+            };
+            seen = seen.take().or_else(look);
+            let Some((guardian, events)) = &seen else { return false };
+            let is_end = |record: Record| matches!(record.kind, Kind::End { .. });
+            let is_at_end = EventReader::open(events).is_ok_and(|reader| reader.flatten().any(is_end));
+            is_at_end && spawned(*guardian).is_some_and(processes::kill)
+        })
+        .run();
+    outcome.check(
+        outcome.status.and_then(|status| status.code()) == Some(137),
+        "another status than that of the one that was killed",
+    );
+    let told = "a process that the program has spawned has ended with status 137";
+    outcome.check(outcome.stderr.contains(told), "nobody says so");
 }

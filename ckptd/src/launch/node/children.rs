@@ -274,6 +274,10 @@ impl Node {
                 let is_bad = status != 0 && !group.is_killed;
                 if is_bad && child.is_finalised {
                     self.children.status = status;
+                } else if is_bad && self.children.is_awaited {
+                    self.children.status = status;
+                    say_bad(status);
+                    self.end_those_who_wait();
                 } else if is_bad && is_killed && !group.is_settled && !self.is_ending {
                     eprintln!(
                         "understudy: a spawned process was killed; the workers go back to before they spawned it"
@@ -370,6 +374,10 @@ impl Node {
             _ => Some(message.clone()),
         }
     }
+}
+
+fn say_bad(status: i32) {
+    eprintln!("understudy: a process that the program has spawned has ended with status {status}; so does the job");
 }
 
 fn open(pid: u32) -> Option<OwnedFd> {
