@@ -111,7 +111,8 @@ fn exported(library: &std::path::Path) -> BTreeMap<String, (char, usize)> {
 fn expected() -> BTreeMap<String, Option<usize>> {
     let table = table();
     let mut names = BTreeMap::new();
-    for procedure in &table.procedures {
+    // Open MPI 5.0 has no newer ones, and a program that looks for them must not find them.
+    for procedure in table.procedures.iter().filter(|it| !it.has(Flag::Newer)) {
         names.insert(procedure.name.clone(), None);
         if !procedure.has(Flag::NoProfile) {
             names.insert(format!("P{}", procedure.name), None);
