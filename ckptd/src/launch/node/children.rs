@@ -140,8 +140,8 @@ impl Children {
 
     /// Some run that would wait for the job's processes.
     fn is_any_connected(&self) -> bool {
-        let connected = self.groups.iter().filter(|group| !group.is_settled);
-        connected.into_iter().any(|group| group.running().next().is_some())
+        let is_connected = |group: &Group| !group.is_settled && group.running().next().is_some();
+        self.groups.iter().any(is_connected)
     }
 }
 
@@ -275,9 +275,8 @@ impl Node {
                 if is_bad && child.is_finalised {
                     self.children.status = status;
                 } else if is_bad && self.children.is_awaited {
-                    self.children.status = status;
-                    say_bad(status);
-                    self.end_those_who_wait();
+                    let parent = group.parent;
+                    self.end_as(parent, status);
                 } else if is_bad && is_killed && !group.is_settled && !self.is_ending {
                     eprintln!(
                         "understudy: a spawned process was killed; the workers go back to before they spawned it"
@@ -298,26 +297,30 @@ impl Node {
     /// Ends the job as one of the children has ended, unless that was for somebody who has died.
     pub(super) fn end_as_children(&mut self) {
         let is_over = |group: &&mut Group| group.broke.is_some_and(|(since, _)| since.elapsed() >= FOUND_DEAD);
-        let over = self.children.groups.iter_mut().filter(is_over);
-        let over: Vec<_> = over
-            .filter_map(|group| Some((group.broke.take()?, group.is_killed, group.parent)))
-            .collect();
-        for ((_, status), _, number) in over.into_iter().filter(|(_, is_killed, _)| !is_killed) {
-            eprintln!(
-                "understudy: a process that the program has spawned has ended with status {status}; so does the job"
-            );
-            let said = ToManager::Abort { status };
-            self.reports.push(Report::Process { number, said });
-            self.end_those_who_wait();
+        let over = self.children.groups.iter_mut().filter(is_over).filter_map(|group| {
+            let (_, status) = group.broke.take()?;
+            (!group.is_killed).then_some((group.parent, status))
+        });
+        for (parent, status) in over.collect::<Vec<_>>() {
+            self.end_as(parent, status);
         }
+    }
+
+    /// Ends the job with the status of a child of this process. When the workers have ended, nobody hears of an abort.
+    fn end_as(&mut self, parent: ProcessNumber, status: i32) {
+        eprintln!("understudy: a process that the program has spawned has ended with status {status}; so does the job");
+        if self.children.is_awaited {
+            self.children.status = status;
+            return self.end_those_who_wait();
+        }
+        let said = ToManager::Abort { status };
+        self.reports.push(Report::Process { number: parent, said });
     }
 
     /// Processes that are in `MPI_Finalize` with connected children, one of which has died, would wait there for ever.
     fn end_those_who_wait(&mut self) {
-        if self.children.is_awaited {
-            self.children.kill_all();
-            self.processes.values().for_each(Process::kill);
-        }
+        self.children.kill_all();
+        self.processes.values().for_each(Process::kill);
     }
 
     /// Of those that are settled and have ended nothing is needed any more.
@@ -374,10 +377,6 @@ impl Node {
             _ => Some(message.clone()),
         }
     }
-}
-
-fn say_bad(status: i32) {
-    eprintln!("understudy: a process that the program has spawned has ended with status {status}; so does the job");
 }
 
 fn open(pid: u32) -> Option<OwnedFd> {
