@@ -8,7 +8,7 @@ use super::keep::SMALL;
 use super::log::{Effect, Id};
 use super::note::{Known, Recorder, metadata_of};
 use super::ranges::Range;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -18,12 +18,11 @@ impl Recorder {
     pub fn overwrite(&mut self, path: &Path, file: &File, ranges: &[Range]) -> io::Result<()> {
         let metadata = file.metadata()?;
         let id = Id::of(&metadata);
-        let is_there = metadata_of(path).is_some_and(|found| Id::of(&found) == id);
-        if !is_there || self.is_new(path, &metadata) {
-            return Ok(());
+        if !self.known.contains_key(&id) {
+            self.meet(path, &metadata)?;
         }
-        self.size(path, &metadata)?;
-        if self.known.get(&id) == Some(&Known::Content) {
+        // Nothing of it matters, or it is at another place.
+        if self.known.get(&id) != Some(&Known::Size) {
             return Ok(());
         }
         let known = self.overwritten.entry(id).or_default();
@@ -44,6 +43,19 @@ impl Recorder {
             rest = after;
         }
         self.keep_old(path, id, new, old)
+    }
+
+    /// Looks at a file for the first time in this section: one that was made since the cut has no bytes that are to come back.
+    fn meet(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
+        let id = Id::of(metadata);
+        if metadata_of(path).is_none_or(|found| Id::of(&found) != id) {
+            return Ok(());
+        }
+        if self.is_new(path, metadata) {
+            self.known.insert(id, Known::Content);
+            return Ok(());
+        }
+        self.size(path, metadata)
     }
 
     fn keep_old(&mut self, path: &Path, id: Id, ranges: Vec<Range>, bytes: Vec<u8>) -> io::Result<()> {
