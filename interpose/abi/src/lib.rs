@@ -94,6 +94,8 @@ pub mod wait {
     pub const BEGUN: u8 = 0;
     /// It is about to block until messages have come or gone, which is mostly soon.
     pub const BLOCKS: u8 = 1;
+    /// The same, but a program may also make it again and again until something has changed.
+    pub const RETURNS: u8 = 3;
     /// It has looked for messages in vain.
     pub const LOOKED: u8 = 2;
 }

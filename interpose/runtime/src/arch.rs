@@ -17,7 +17,7 @@ pub(crate) use x86_64::{
 pub use x86_64::{
     Answer, Frame, Rewound, addresses_of_last_call, answer_all, call_user, depart_by, departs, divert, end_wait,
     innermost_slot, is_recording, is_rewound, leave_callbacks, leave_user, on_stack_of, rewind, run_user, set_handler,
-    set_recording, stay, top_frame, undivert, wait_mark, will_block, without_mpi,
+    set_recording, stay, top_frame, undivert, wait_mark, will_block, will_return, without_mpi,
 };
 
 /// A function of the program that is called by a function of the runtime, on the program's stack.

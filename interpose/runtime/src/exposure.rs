@@ -13,6 +13,7 @@
 //! asked for are part of [`Epochs`].
 #![allow(unsafe_code)]
 
+use crate::arch;
 use crate::generated::real;
 use crate::handles::{VirtComm, VirtWin, real_comm};
 use crate::objects::window::{self, Epochs};
@@ -111,6 +112,7 @@ pub fn wait(rt: &Runtime, win: VirtWin) -> mpi::Result<()> {
     let Some((comm, _)) = way(rt, win) else { return Ok(()) };
     let mut status: Status = EMPTY;
     let real = real_comm(rt, comm);
+    arch::will_block();
     // SAFETY: a message without bytes; nothing else is sent on this communicator.
     check(unsafe { real::PMPI_Recv(ptr::null_mut(), 0, byte(), ANY_SOURCE, ANY_TAG, real, &mut status) })?;
     requests::count_received(rt, comm, &status);

@@ -1,4 +1,4 @@
-//! Clock and sleep, of libc.
+//! Clock, sleep and turns on the processor, of libc.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
@@ -6,12 +6,26 @@ use core::ptr::null_mut;
 
 /// timespec(3type)
 #[repr(C)]
+#[derive(Clone, Copy)]
 struct Time {
     seconds: i64,
     nanoseconds: i64,
 }
 
+/// rusage, of getrusage(2)
+#[repr(C)]
+struct Usage {
+    times: [Time; 2],
+    figures: [i64; 14],
+}
+
+/// Where [`Usage::figures`] has ru_nivcsw.
+const INVOLUNTARY_SWITCHES: usize = 13;
+/// getrusage(2): of the calling thread.
+const RUSAGE_THREAD: c_int = 1;
+
 unsafe extern "C" {
+    fn getrusage(of: c_int, usage: *mut Usage) -> c_int;
     fn clock_gettime(clock: c_int, time: *mut Time) -> c_int;
     fn nanosleep(time: *const Time, rest: *mut c_void) -> c_int;
 }
@@ -37,4 +51,19 @@ pub fn sleep_briefly() {
     };
     // SAFETY: nanosleep(2) with a valid time.
     unsafe { nanosleep(&time, null_mut()) };
+}
+
+/// How often the kernel has let another thread run in place of this one, which was ready, sched_yield(2) included (getrusage(2), ru_nivcsw).
+pub fn preemptions() -> u64 {
+    let nothing = Time {
+        seconds: 0,
+        nanoseconds: 0,
+    };
+    let mut usage = Usage {
+        times: [nothing; 2],
+        figures: [0; 14],
+    };
+    // SAFETY: getrusage(2) writes a usage.
+    unsafe { getrusage(RUSAGE_THREAD, &mut usage) };
+    usage.figures[INVOLUNTARY_SWITCHES] as u64
 }

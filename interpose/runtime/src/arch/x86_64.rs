@@ -229,6 +229,12 @@ pub fn will_block() {
     WAIT.store(wait::BLOCKS, Ordering::Relaxed);
 }
 
+/// The call waits for something that has come or gone soon, and may be one of many that wait for something else.
+#[inline(always)]
+pub fn will_return() {
+    WAIT.store(wait::RETURNS, Ordering::Relaxed);
+}
+
 /// What this process waits for next is another wait.
 pub fn end_wait() {
     WAIT.store(wait::BEGUN, Ordering::Relaxed);

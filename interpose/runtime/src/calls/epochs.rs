@@ -18,7 +18,7 @@ use crate::objects::group::{self, ERR_GROUP};
 use crate::objects::window::{self, Epochs};
 use crate::raise::{finish_win, raise};
 use crate::recovery::Runtime;
-use crate::{attention, cut, recovery};
+use crate::{arch, attention, cut, recovery};
 use std::ffi::c_int;
 use std::sync::atomic::{Ordering, fence};
 
@@ -66,6 +66,7 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
     if let Some(comm) = window::comm_of(rt, win) {
         outcome!(cut::collective(rt, comm));
     }
+    arch::will_block();
     // SAFETY: the real library checks its arguments.
     let rc = attempt!(rt, unsafe { real::PMPI_Win_fence(assert, real_win(rt, win)) });
     noted(rt, procedure, rc, win, |epochs| {
@@ -92,6 +93,7 @@ pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: VirtWin) -> c_int {
     let procedure = Proc::MPI_Win_unlock;
     must!(rt, procedure, win, |epochs| epochs.targets.is_none());
     outcome!(cut::here(rt));
+    arch::will_return();
     // SAFETY: the real library checks its arguments.
     let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock(rank, real_win(rt, win)) });
     noted(rt, procedure, rc, win, |epochs| {
@@ -112,6 +114,7 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int 
 pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
     let rt = runtime();
     outcome!(cut::here(rt));
+    arch::will_return();
     // SAFETY: the real library checks its arguments.
     let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock_all(real_win(rt, win)) });
     noted(rt, Proc::MPI_Win_unlock_all, rc, win, |epochs| epochs.all = None)
@@ -127,6 +130,7 @@ macro_rules! flushes {
                 fence(Ordering::SeqCst);
                 return SUCCESS;
             }
+            arch::will_return();
             // SAFETY: the real library checks its arguments.
             let rc = attempt!(rt, unsafe { real::$real($($rank,)? real_win(rt, win)) });
             if Proc::$name == Proc::MPI_Win_flush_all && rc == SUCCESS {
@@ -210,6 +214,7 @@ pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
     let targets = window::get(rt, win).and_then(|window| window.epochs.targets.clone());
     let targets = targets.unwrap_or_default();
     for &target in &targets {
+        arch::will_return();
         // SAFETY: a window of ours, and a rank that `MPI_Win_start` has locked.
         let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock(target, real_win(rt, win)) });
         if rc != SUCCESS {
