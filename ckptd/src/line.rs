@@ -50,7 +50,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 use understudy_numbers::Guardian;
 
@@ -124,7 +124,19 @@ pub struct Page {
     pub is_interruptible: AtomicU32,
     /// How often idle spares have died since it called; the manager's word.
     pub spare_deaths: AtomicU32,
+    /// When a launcher has last sent each of [`REMEMBERED`], in nanoseconds since 1970; 0: never. The guardian's words.
+    pub passed: [AtomicU64; REMEMBERED.len()],
 }
+
+/// Signals for all ranks that a job which goes back to before them gets again.
+pub const REMEMBERED: [i32; 6] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+];
 
 /// Its length in bytes.
 pub const PAGE: usize = 4096;

@@ -7,8 +7,9 @@
 use super::children::Children;
 use super::local::{adopt, is_of_a_launcher};
 use super::parent::die_with_parent;
+use super::passed::Passed;
 use super::place::Seat;
-use super::ward::Ward;
+use super::ward::{Passing, To, Ward};
 use super::{Error, Identity};
 use crate::line::{Ended, FromGuardian, Hello, LAUNCHERS, LINE, Line, Listener, PRELOADED, ToGuardian};
 use crate::settings::{Config, refusal};
@@ -101,6 +102,7 @@ struct Guardian {
     /// Managers that have died since all processes have gone on under one.
     fruitless: u32,
     wards: Arc<Mutex<Vec<Ward>>>,
+    passed: Arc<Passed>,
     children: Children,
 }
 
@@ -142,6 +144,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
         managers: manager.into_iter().collect(),
         fruitless: 0,
         wards: Arc::default(),
+        passed: Arc::default(),
         children: Children::default(),
     };
     guardian.forward_signals()?;
@@ -174,16 +177,16 @@ impl Guardian {
 
     fn forward_signals(&self) -> Result<(), Error> {
         let mut signals = Signals::new(FORWARDED).map_err(Error::system("a signal handler"))?;
-        let wards = Arc::clone(&self.wards);
+        let (wards, passed) = (Arc::clone(&self.wards), Arc::clone(&self.passed));
         std::thread::spawn(move || {
             for number in signals.forever() {
                 let Some(signal) = Signal::from_named_raw(number) else {
                     continue;
                 };
-                for ward in wards.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
-                    ward.asked = number;
-                    ward.signal(signal);
-                }
+                // A process that calls meanwhile is told of the signal, or gets it.
+                let wards = wards.lock().unwrap_or_else(PoisonError::into_inner);
+                passed.note(number);
+                wards.iter().for_each(|ward| ward.pass(signal));
             }
         });
         Ok(())
@@ -381,7 +384,12 @@ impl Guardian {
         let what = || Error::system(self.program.file.display().to_string());
         let mut child = command.spawn().map_err(what())?;
         self.pump(number, &mut child);
-        let ward = Ward::new(number, child, is_group).map_err(what())?;
+        let is_spare = anew || number.0 >= self.workers;
+        let passing = Passing {
+            passed: Arc::clone(&self.passed),
+            to: if is_spare { To::Players } else { To::Whoever },
+        };
+        let ward = Ward::new(number, child, is_group, passing).map_err(what())?;
         let mut wards = self.wards();
         wards.retain(|before| before.number != number);
         wards.push(ward);

@@ -38,6 +38,7 @@ mod manager;
 pub mod meeting;
 mod node;
 mod parent;
+mod passed;
 mod peers;
 mod pipe;
 pub mod place;

@@ -1,6 +1,7 @@
 //! A process of the program, as its guardian sees it, with all that is to outlive it and the manager.
 
-use crate::line::{Call, Ended, Has, Line, PAGE, ToManager, ToProcess};
+use super::passed::{self, Passed};
+use crate::line::{Call, Ended, Has, Line, PAGE, REMEMBERED, ToManager, ToProcess};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
@@ -8,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
+use std::sync::Arc;
 use std::time::Duration;
 use understudy_numbers::{ProcessNumber, Worker};
 
@@ -23,14 +25,26 @@ struct Caller {
     of_manager: [OwnedFd; Call::DESCRIPTORS],
 }
 
+/// To whom signals are passed on.
+pub enum To {
+    Whoever,
+    /// One that plays a part. Before, it may not have the program's handlers yet, and is told by its page.
+    Players,
+}
+
+/// How signals are passed on that the launcher has sent.
+pub struct Passing {
+    pub passed: Arc<Passed>,
+    pub to: To,
+}
+
 /// A process that a guardian has started.
 pub struct Ward {
     pub number: ProcessNumber,
     child: Child,
     pidfd: OwnedFd,
     is_group: bool,
-    /// The last signal that was passed on to it.
-    pub asked: i32,
+    passing: Passing,
     callers: Vec<Caller>,
     /// The worker whose copies these files have.
     keeps: Option<(Worker, Vec<OwnedFd>)>,
@@ -46,14 +60,14 @@ impl Ward {
     ///
     /// # Errors
     /// Those of pidfd_open(2).
-    pub fn new(number: ProcessNumber, child: Child, is_group: bool) -> io::Result<Ward> {
+    pub fn new(number: ProcessNumber, child: Child, is_group: bool, passing: Passing) -> io::Result<Ward> {
         let pid = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Ward {
             number,
             pidfd: pidfd_open(pid, PidfdFlags::empty())?,
             child,
             is_group,
-            asked: 0,
+            passing,
             callers: Vec::new(),
             keeps: None,
             heir_of: None,
@@ -72,6 +86,18 @@ impl Ward {
         });
     }
 
+    /// Passes on a signal that the launcher has sent.
+    pub fn pass(&self, signal: Signal) {
+        let pages = || self.callers.iter().map(|caller| &caller.of_manager[1]);
+        for page in pages() {
+            let _ = self.passing.passed.tell(page);
+        }
+        let is_told = matches!(self.passing.to, To::Whoever) || pages().any(passed::has_run);
+        if is_told || !REMEMBERED.contains(&signal.as_raw()) {
+            self.signal(signal);
+        }
+    }
+
     /// What tells that it has ended or says something.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let lines = self.callers.iter().filter_map(|caller| caller.line.as_ref());
@@ -88,6 +114,7 @@ impl Ward {
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         let page = memfd_create("understudy-page", MemfdFlags::CLOEXEC)?;
         ftruncate(&page, PAGE as u64)?;
+        self.passing.passed.tell(&page)?;
         let (its, of_manager) = Line::pair()?;
         line.send_with(&ToProcess::Line, &[its.as_fd()])?;
         let call = Call {
@@ -162,7 +189,7 @@ impl Ward {
                 number,
                 signal,
                 // A terminal sends it to all.
-                is_asked: signal == self.asked || signal == libc::SIGINT,
+                is_asked: self.passing.passed.contains(signal) || signal == libc::SIGINT,
             },
         }
     }

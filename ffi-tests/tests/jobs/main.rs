@@ -46,6 +46,7 @@ mod report;
 mod reversible;
 mod sessions;
 mod shared_pages;
+mod signals;
 mod spawning;
 mod stacks;
 mod static_modes;

@@ -203,6 +203,7 @@ fn resume(rt: &Runtime, outcome: &attempt::Outcome, began: Instant, report: &Rep
     arch::rewind(&outcome.frame);
     user::threads_go_back(rt, &outcome.frame);
     devices_go_on(rt);
+    outcome.signals.send_again(renewal::passed_signals());
     let total = began.elapsed();
     events::emit(Kind::Resume {
         recovery: report.recovery,

@@ -38,6 +38,7 @@ pub use output::{
     note_cell, position as output_position, set_idle, set_stage,
 };
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
+pub use signals::Saved as SavedSignals;
 use std::cell::Cell;
 pub use threads::{
     allow as allow_threads, are_there as has_threads, go_back as threads_go_back, let_go as let_threads_go,
@@ -275,6 +276,11 @@ impl State {
         let changed = self.threads.make(rt, &caller, self.thread, self.process.uses_tiles())?;
         locks::pass_on(&changed, &self.layout, pages, &self.thread_locals.ranges());
         timers::restore(rt, &self.timers, &changed)
+    }
+
+    /// What is needed when all else has been put back.
+    pub fn into_signals(self) -> SavedSignals {
+        self.signals
     }
 
     /// How far down the main thread's stack is in use, if the call of `frame` is the cut.

@@ -23,6 +23,8 @@ pub struct Again;
 pub struct Outcome {
     /// Where the program goes on.
     pub frame: Frame,
+    /// What had been signalled there.
+    pub signals: user::SavedSignals,
     /// This process tells the user.
     pub is_speaker: bool,
 }
@@ -54,7 +56,7 @@ pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
 
     let loaded = all_have(all, take_part(rt, &plan, report))?;
     report.settle(rt, &dead, &plan, &world.players);
-    let frame = settle(rt, &plan, loaded);
+    settle(rt, &plan, &loaded);
     found::settle(rt);
     objects::tool::rebuild(rt);
     if make_recorded(rt).is_err() || repost(rt).is_err() {
@@ -63,7 +65,8 @@ pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
     report.stage(rt, RecoveryStage::Resume);
     let speaker = plan.takeovers.first().map_or(plan.players[0], |it| it.player);
     Ok(Outcome {
-        frame,
+        frame: loaded.frame,
+        signals: loaded.signals,
         is_speaker: speaker == world.process,
     })
 }
@@ -167,7 +170,7 @@ fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Load
 }
 
 /// The attempt has succeeded everywhere: the plan is the world now.
-fn settle(rt: &Runtime, plan: &Plan, loaded: Loaded) -> Frame {
+fn settle(rt: &Runtime, plan: &Plan, loaded: &Loaded) {
     let world = world::get(rt);
     for takeover in plan.takeovers.iter().filter(|it| it.player == world.process) {
         log::debug!("rank {} plays worker {}", takeover.player, takeover.worker);
@@ -197,5 +200,4 @@ fn settle(rt: &Runtime, plan: &Plan, loaded: Loaded) -> Frame {
     }
     events::set_epoch(plan.epoch);
     found::forget_refusals(rt);
-    loaded.frame
 }

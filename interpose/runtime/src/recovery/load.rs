@@ -26,6 +26,8 @@ pub struct Loaded {
     pub frame: Frame,
     /// The name of its epoch on disk, if that was to be written.
     pub on_disk: Option<disk::Key>,
+    /// What has been signalled until its cut.
+    pub signals: user::SavedSignals,
 }
 
 /// What is wrong with a copy.
@@ -203,5 +205,6 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loa
     Ok(Loaded {
         frame: saved.frame,
         on_disk: saved.disk,
+        signals: saved.user.into_signals(),
     })
 }

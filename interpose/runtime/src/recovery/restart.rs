@@ -46,6 +46,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     arch::rewind(&loaded.frame);
     user::threads_go_back(rt, &loaded.frame);
     super::devices_go_on(rt);
+    loaded.signals.send_again(renewal::passed_signals());
     events::emit(Kind::Resume {
         recovery: 0,
         epoch,

@@ -300,6 +300,12 @@ pub fn spare_deaths() -> u32 {
         .map_or(0, |lines| lines.page.spare_deaths.load(Ordering::Acquire))
 }
 
+/// When each signal was last passed on to all ranks, in nanoseconds since 1970; 0: never.
+pub fn passed_signals() -> impl Iterator<Item = (i32, u64)> {
+    let times = lines().page.passed.iter().map(|time| time.load(Ordering::Relaxed));
+    line::REMEMBERED.into_iter().zip(times)
+}
+
 /// This process goes on with the program: from now on a death does not lead back to its start.
 pub fn is_running() {
     lines().page.has_run.store(1, Ordering::Release);

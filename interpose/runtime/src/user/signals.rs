@@ -4,6 +4,7 @@
 use crate::arch::turn;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
+use std::time::{SystemTime, UNIX_EPOCH};
 use understudy_abi::turn::LET_THROUGH;
 use understudy_abi::{ZONE_END, ZONE_START};
 
@@ -17,6 +18,10 @@ pub struct Saved {
     mask: u64,
     directory: Vec<u8>,
     creation_mask: u32,
+    /// Those that wait for this process or this thread, as in a mask.
+    pending: u64,
+    /// When they were read, in nanoseconds since 1970.
+    at: u64,
 }
 
 const SIGNALS: i64 = 64;
@@ -83,13 +88,41 @@ pub fn capture() -> Saved {
         mask: turn::mask().unwrap_or_else(|| mask(None)),
         directory: directory.unwrap_or_default(),
         creation_mask,
+        pending: pending(),
+        at: now(),
     }
+}
+
+fn pending() -> u64 {
+    let mut set = 0u64;
+    // SAFETY: rt_sigpending(2) with a mask of eight bytes.
+    unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut set, 8usize) };
+    set
+}
+
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_nanos() as u64
 }
 
 impl Saved {
     /// The signals that the thread that has made the cut has blocked.
     pub fn mask(&self) -> u64 {
         self.mask
+    }
+
+    /// Sends this process once more what a launcher has sent to all since the cut, or had sent when no handler had run yet: each signal,
+    /// with the time at which it was sent last. Only those for which the program had a handler at the cut.
+    pub fn send_again(&self, passed: impl Iterator<Item = (i32, u64)>) {
+        for (signal, time) in passed {
+            let place = signal as usize - 1;
+            let is_missing = time > self.at || time > 0 && self.pending >> place & 1 != 0;
+            if is_missing && self.actions[place][0] > SIG_IGN {
+                log::info!("signal {signal} was sent after the checkpoint: it is sent again");
+                // SAFETY: kill(2) to this process.
+                unsafe { libc::kill(libc::getpid(), signal) };
+            }
+        }
     }
 }
 

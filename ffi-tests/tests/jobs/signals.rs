@@ -1,0 +1,85 @@
+//! Signals for all ranks, as a batch system sends them before it ends a job, and a worker that dies.
+
+use ffi_tests::living::Ranks;
+use ffi_tests::{Job, place, processes};
+use std::time::Duration;
+
+const WORKERS: u32 = 3;
+/// The worker that dies.
+const VICTIM: u32 = 1;
+/// Between the signal and the death, in whichever order.
+const BETWEEN: Duration = Duration::from_millis(300);
+
+fn job(arguments: &[&str]) -> Job {
+    Job::new(place::test_program("warned"), arguments)
+        .workers(WORKERS)
+        .interval("off")
+}
+
+/// Whether the program is ready for the signal.
+fn is_ready(ranks: &Ranks) -> bool {
+    let work = std::fs::read(format!("/proc/{}/cwd/../stdout", ranks[&0].pid));
+    work.is_ok_and(|text| text.ends_with(b"ready\n"))
+}
+
+fn warn(ranks: &Ranks) {
+    for rank in ranks.values() {
+        assert!(processes::terminate(rank.parent), "a guardian has gone");
+    }
+}
+
+fn assert_all_told(job: Job) {
+    let outcome = job.run();
+    outcome.assert_success();
+    outcome.check(outcome.stdout == b"ready\nall were told\n", "somebody was not told");
+    outcome.assert_replaced(&[VICTIM]);
+    outcome.assert_nothing_left();
+}
+
+/// What a handler has noted is undone with all else.
+#[test]
+fn a_worker_dies_when_all_were_told() {
+    for job in [job(&[]), job(&[]).of_mpich()] {
+        assert_all_told(job.watch(|ranks| {
+            let is_ready = is_ready(ranks);
+            if is_ready {
+                warn(ranks);
+                std::thread::sleep(BETWEEN);
+                processes::kill(ranks[&VICTIM].pid);
+            }
+            is_ready
+        }));
+    }
+}
+
+/// At different times of a recovery.
+#[test]
+fn all_are_told_while_a_worker_is_replaced() {
+    for after in [0, 3, 10, 20, 40].map(Duration::from_millis) {
+        assert_all_told(job(&[]).watch(move |ranks| {
+            let is_ready = is_ready(ranks);
+            if is_ready {
+                processes::kill(ranks[&VICTIM].pid);
+                std::thread::sleep(after);
+                warn(ranks);
+            }
+            is_ready
+        }));
+    }
+}
+
+/// A spare has no handler yet, and does not end the job.
+#[test]
+fn all_are_told_whose_handlers_came_after_mpi_init() {
+    let outcome = job(&["late"]).watch(|ranks| {
+        let is_ready = is_ready(ranks);
+        if is_ready {
+            warn(ranks);
+        }
+        is_ready
+    });
+    let outcome = outcome.run();
+    outcome.assert_success();
+    outcome.check(outcome.stdout == b"ready\nall were told\n", "somebody was not told");
+    outcome.assert_nothing_left();
+}
