@@ -1,4 +1,5 @@
-/* Threads that call MPI at the same time (MPI_THREAD_MULTIPLE): multiple STEPS [objects]. */
+/* Threads that call MPI at the same time (MPI_THREAD_MULTIPLE): multiple STEPS [objects | local].
+ * local: no collective over all. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -6,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CELLS = 4000, SERVED = 1000, RING = 2000, PAIRS = 3000, WORKERS = 3 };
-static int rank, size, steps, objects;
+enum { CELLS = 4000, SERVED = 1000, RING = 2000, PAIRS = 3000, NEXT = 4000, WORKERS = 3 };
+static int rank, size, steps, objects, local;
 static MPI_Comm own[WORKERS];
 static uint64_t sums[WORKERS];
 
@@ -66,7 +67,10 @@ static void *reduce(void *unused)
     double field[64], all[64];
     uint64_t value = rank + 7;
     MPI_Comm mine;
+    int rank, size;
     MPI_Comm_dup(own[1], &mine);
+    MPI_Comm_rank(mine, &rank);
+    MPI_Comm_size(mine, &size);
     for (int i = 0; i < 64; i++)
         field[i] = 1.0 / (1 + i + rank * 3);
     for (int step = 1; step <= steps; step++) {
@@ -99,7 +103,10 @@ static void *exchange(void *unused)
 {
     (void)unused;
     MPI_Comm mine;
+    int rank, size;
     MPI_Comm_dup(own[2], &mine);
+    MPI_Comm_rank(mine, &rank);
+    MPI_Comm_size(mine, &size);
     uint64_t out[3] = {rank, rank * 2 + 1, 5}, in[3], state = rank;
     int up = (rank + 1) % size, down = (rank + size - 1) % size;
     for (int step = 1; step <= steps; step++) {
@@ -148,11 +155,13 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    steps = argc > 1 ? atoi(argv[1]) : 100, objects = argc > 2;
+    steps = argc > 1 ? atoi(argv[1]) : 100;
+    objects = argc > 2 && strcmp(argv[2], "objects") == 0;
+    local = argc > 2 && !objects;
     if (level < MPI_THREAD_MULTIPLE)
         abort();
     for (int i = 0; i < WORKERS; i++)
-        MPI_Comm_dup(MPI_COMM_WORLD, &own[i]);
+        MPI_Comm_split(MPI_COMM_WORLD, local ? (rank + i) / 2 : 0, rank, &own[i]);
     void *(*work[WORKERS])(void *) = {serve, reduce, exchange};
     pthread_t threads[WORKERS];
     for (int i = 0; i < WORKERS; i++)
@@ -170,7 +179,11 @@ int main(int argc, char **argv)
         double sum = state % 1000;
         for (int i = 0; i < CELLS; i++)
             sum += field[i];
-        MPI_Allreduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        if (local)
+            MPI_Sendrecv(&sum, 1, MPI_DOUBLE, (rank + 1) % size, NEXT, &all, 1, MPI_DOUBLE, (rank + size - 1) % size, NEXT, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
+        else
+            MPI_Allreduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
         if (rank == 0 && step % 5 == 0) {
             printf("step %d: %.17g\n", step, all);
             fflush(stdout);

@@ -12,7 +12,7 @@ fn job(how: &str, steps: &str) -> Job {
 }
 
 /// Each with as many steps as take a few seconds.
-fn cases() -> [Case; 10] {
+fn cases() -> [Case; 11] {
     [
         programs::prints("anywhere ring", || job("ring", "6000")),
         programs::prints("anywhere halo", || job("halo", "8000")),
@@ -27,6 +27,9 @@ fn cases() -> [Case; 10] {
             files: &["record.dat"],
             ..programs::prints("anywhere record", || job("record", "5000"))
         },
+        programs::prints("multiple", || {
+            Job::new(place::test_program("multiple"), &["3000", "local"]).interval("20ms")
+        }),
     ]
 }
 
@@ -146,6 +149,11 @@ fn fences_of_some_workers_survive() {
 #[test]
 fn a_ring_that_writes_a_file_survives() {
     judge(9);
+}
+
+#[test]
+fn threads_that_call_at_the_same_time_survive() {
+    judge(10);
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub fn finish(rt: &Runtime) -> Result<(), Rewound> {
 #[inline]
 pub fn collective(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     checkpoint::poll(rt)?;
-    together(rt, comm)?;
+    together::come_together(rt, comm)?;
     if comm::spans_all(rt, comm) {
         pass(rt)?;
     } else {

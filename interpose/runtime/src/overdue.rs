@@ -142,7 +142,6 @@ fn watch() {
 /// Asks for a cut at any call, if it is time to.
 fn ask() {
     if told::config().anywhere
-        && !attention::is_multiple()
         && let Some(phase) = &mut *phase()
         && Instant::now() >= phase.asks
     {

@@ -55,9 +55,10 @@ pub fn meanwhile(rt: &Runtime) -> Result<(), Rewound> {
     }
 }
 
+/// Looks whether something is to be done; takes the cut if there is one to take.
 #[cold]
 #[inline(never)]
-fn look(rt: &Runtime) -> Result<(), Rewound> {
+pub(super) fn look(rt: &Runtime) -> Result<(), Rewound> {
     checkpoint::poll(rt)?;
     if is_asked() {
         while step(rt)? == May::Stand {}
@@ -67,7 +68,7 @@ fn look(rt: &Runtime) -> Result<(), Rewound> {
 
 /// Whether this worker is to take part.
 fn is_asked() -> bool {
-    attention::is(ASKED | AGREEING) && arch::top_frame().is_some() && world::is_protected() && !attention::is_multiple()
+    attention::is(ASKED | AGREEING) && arch::top_frame().is_some() && world::is_protected()
 }
 
 /// The entry of a call that waits for what some other workers' programs do and cannot be left half-way, such as a collective over

@@ -1,16 +1,18 @@
 //! The entry of a blocking collective where several threads call MPI at the same time.
 //!
 //! The calling thread waits outside, and gives way to others, until all members have come and would enter ([`Gatherings`] has the
-//! rules). A failure meanwhile makes all of that void: set back to a cut, they come again. So no cut is put off by those who wait here.
+//! rules). A failure meanwhile makes all of that void: set back to a cut, they come again. So no cut is put off by those who wait here, and
+//! here they may agree on one at any call.
 #![allow(unsafe_code)]
 
+use super::anywhere::{leave, look};
 use crate::arch::{Rewound, turn};
 use crate::handles::{VirtComm, real_comm};
 use crate::objects::comm;
 use crate::own_messages::Lent;
 use crate::recovery::Runtime;
 use crate::schedule::{self, Word};
-use crate::{attention, checkpoint, own_messages, recovery, world};
+use crate::{attention, own_messages, recovery, world};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 
@@ -19,9 +21,21 @@ const NO_WORD: &str = "the members of a collective cannot agree on when to enter
 /// Stands for a collective of the runtime itself; no communicator has it.
 const OWN: u64 = u64::MAX;
 
-/// Returns when all members of a communicator have come and enter next what follows this.
+/// Returns when all members of a communicator have come and enter next what follows this, which cannot be left half-way.
 #[inline]
 pub fn together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
+    if attention::is_multiple() {
+        come(rt, comm)?;
+        // Attempts to agree on a cut may have begun since the entry of the call.
+        leave(rt)
+    } else {
+        Ok(())
+    }
+}
+
+/// The same where they may still wait for a cut.
+#[inline]
+pub(super) fn come_together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     if attention::is_multiple() {
         come(rt, comm)
     } else {
@@ -70,7 +84,7 @@ fn gather(rt: &Runtime, real: RealComm, uid: u64, is_inter: bool) -> Result<(), 
                 return Ok(());
             }
         }
-        checkpoint::poll(rt)?;
+        look(rt)?;
         turn::give_way()?;
     }
 }
