@@ -74,14 +74,19 @@ impl Outcome {
             .map_or_else(PathBuf::new, |root| root.path().join(name))
     }
 
+    /// The working directory.
+    pub fn work(&self) -> PathBuf {
+        self.path("work")
+    }
+
     /// A file that the program has written.
     pub fn file(&self, name: &str) -> Option<Vec<u8>> {
-        std::fs::read(self.path("work").join(name)).ok()
+        std::fs::read(self.work().join(name)).ok()
     }
 
     /// Names of everything in the working directory, in order, directories with what is in them.
     pub fn files(&self) -> Vec<String> {
-        let top = self.path("work");
+        let top = self.work();
         let mut names = Vec::new();
         let mut directories = vec![top.clone()];
         while let Some(directory) = directories.pop() {

@@ -1,7 +1,9 @@
 //! Libraries that wrap MPI's procedures keep their place between the program and the layer.
 
+use ffi_tests::older::older;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger};
+use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, place};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -92,5 +94,47 @@ fn a_profiling_library_that_is_preloaded_is_in_the_program_only() {
         killed.check(names.lines().all(is_one), &format!("profiled were: {names}"));
         let launchers = names.lines().filter(|line| line.starts_with("ckptd")).count();
         killed.check(launchers <= 1, &format!("profiled were: {names}"));
+    }
+}
+
+/// What a trace of EZTrace has: how many records of each kind by which rank.
+fn traced(outcome: &Outcome) -> BTreeMap<String, usize> {
+    let mut command = Command::new("otf2-print");
+    command.arg(outcome.work().join("counted_trace/eztrace_log.otf2"));
+    let printed = command.output().expect("otf2-print is installed with EZTrace");
+    let mut counts = BTreeMap::new();
+    for line in String::from_utf8_lossy(&printed.stdout).lines() {
+        let words: Vec<&str> = line.split_whitespace().take(2).collect();
+        let is_record = matches!(words[..], [kind, place] if kind.len() > 2 && place.parse::<u64>().is_ok());
+        if is_record {
+            *counts.entry(words.join(" of ")).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// Its functions for threads must not be called before its constructor has run, which is later than the layer's.
+#[test]
+fn eztrace_has_the_trace_of_an_undisturbed_run() {
+    const DIRECTORY: &str = "/usr/lib/x86_64-linux-gnu";
+    let libraries = ["lib", "openmpi"].map(|name| format!("{DIRECTORY}/libeztrace-{name}.so"));
+    if !libraries.iter().all(|library| Path::new(library).exists()) {
+        return place::skip("there is no EZTrace; try make libraries");
+    }
+    let profiled = Profiled::new(false);
+    let job = || {
+        let job = profiled.job().env("EZTRACE_TRACE", "openmpi");
+        older(job.preload(Path::new(&libraries.join(":"))))
+    };
+    let Some(undisturbed) = job().map(native) else { return };
+    let expected = traced(&undisturbed);
+    undisturbed.check(expected.len() > 8, &format!("the trace has {expected:?}"));
+    for (worker, lines) in [(0, 12), (2, 25), (3, 40)] {
+        let Some(job) = job() else { return };
+        let killed = job.kill(Kill::at(worker, Trigger::Lines(lines))).run();
+        killed.assert_success();
+        killed.assert_same_lines(&undisturbed);
+        killed.assert_replaced(&[worker]);
+        assert_eq!(traced(&killed), expected);
     }
 }

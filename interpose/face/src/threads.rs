@@ -86,7 +86,6 @@ type Create = unsafe extern "C" fn(*mut usize, *const c_void, *const c_void, *mu
 unsafe extern "C" {
     fn pthread_attr_init(attributes: *mut Attributes) -> c_int;
     fn pthread_attr_setstack(attributes: *mut Attributes, stack: *mut c_void, size: usize) -> c_int;
-    fn pthread_join(thread: usize, result: *mut *mut c_void) -> c_int;
 }
 
 /// glibc's `pthread_attr_t` on x86-64: 56 bytes.
@@ -97,6 +96,13 @@ fn real_create() -> Create {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     // SAFETY: libc's pthread_create has this type.
     unsafe { core::mem::transmute(next(&REAL, c"pthread_create")) }
+}
+
+/// libc's, past a library in front of this one that cannot pass it on yet: its constructor runs later.
+fn real_join() -> unsafe extern "C" fn(usize, *mut *mut c_void) -> c_int {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    // SAFETY: libc's pthread_join has this type.
+    unsafe { core::mem::transmute(next(&REAL, c"pthread_join")) }
 }
 
 /// A thread that has been created and has not begun.
@@ -256,7 +262,7 @@ pub fn make_libc_multithreaded() -> Result<(), c_int> {
             start as *const c_void,
             core::ptr::null_mut(),
         ) {
-            0 => match pthread_join(thread, core::ptr::null_mut()) {
+            0 => match real_join()(thread, core::ptr::null_mut()) {
                 0 => Ok(()),
                 error => Err(error),
             },
