@@ -127,6 +127,11 @@ impl Abi {
         }
     }
 
+    /// Whether a value here is one of the constants.
+    pub fn has(&self, domain: Domain, value: c_int) -> bool {
+        self.values[domain as usize].iter().any(|pair| pair.1 == value)
+    }
+
     /// Open MPI's integer of that here.
     pub fn canonical(&self, domain: Domain, value: c_int) -> c_int {
         let pairs = self.values[domain as usize];

@@ -69,8 +69,11 @@ pub unsafe fn datatype_at(place: *const RealDatatype) -> RealDatatype {
 /// The runtime calls, and the library answers.
 pub struct Library;
 
-/// How far an error code of the library is to be trusted to be a class.
+/// The class of an error code of the library. What is a class is its own: MPICH takes those of the standard ABI's tool interface for codes.
 fn class_of(code: c_int) -> c_int {
+    if Library::abi().has(Domain::ErrorCode, code) {
+        return code;
+    }
     let slot = FOREIGN
         .iter()
         .position(|procedure| procedure.name() == c"PMPI_Error_class");
