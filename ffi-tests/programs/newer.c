@@ -144,6 +144,29 @@ static void errors(void)
     meet();
 }
 
+/* The part of a window that a process can load, of windows of all kinds. */
+static void parts(void)
+{
+    char *base, *own;
+    MPI_Win win;
+    MPI_Aint bytes;
+    int unit;
+    MPI_Win_allocate(100 + rank, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &own, &win);
+    memset(own, 'a' + rank, 100 + rank);
+    meet();
+    for (int of = 0; of < size; of++) {
+        MPI_Win_shared_query(win, of, &bytes, &unit, &base);
+        CHECK(bytes == 0 || (bytes == 100 + of && base[bytes - 1] == 'a' + of));
+    }
+    MPI_Win_shared_query(win, MPI_PROC_NULL, &bytes, &unit, &base);
+    CHECK(bytes == 0 || (bytes == 100 && base[0] == 'a'));
+    MPI_Win_free(&win);
+    MPI_Win_create(of_process, 10 + rank, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_shared_query(win, MPI_PROC_NULL, &bytes, &unit, &base);
+    CHECK(bytes == 0 || bytes == 10);
+    MPI_Win_free(&win);
+}
+
 static void content(void)
 {
     if (round_ == 0) {
@@ -163,6 +186,7 @@ static void content(void)
     if (round_ % 4 == 3)
         exchange_buffers();
     errors();
+    parts();
 }
 
 int main(int argc, char **argv)

@@ -428,7 +428,6 @@ pub unsafe extern "C" fn MPI_Win_get_name(win: VirtWin, win_name: *mut c_char, r
     SUCCESS
 }
 
-/// Of a window of MPI_Win_allocate_shared.
 pub unsafe extern "C" fn MPI_Win_shared_query(
     win: VirtWin,
     rank: c_int,
@@ -455,11 +454,19 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
 }
 
 /// Bytes, unit of displacements and address of what this process can load of a member's part, or of the first that has any: all of shared
-/// memory. In other windows, of which libraries before MPI 4.1 know nothing here, its own.
+/// memory. In other windows, of which libraries before MPI 4.1 know nothing here, its own; whether a member before it has any it does not know.
 fn reachable(rt: &Runtime, window: &Window, rank: c_int) -> Result<(i64, c_int, u64), c_int> {
     /// `MPI_ERR_RMA_FLAVOR`
     const ERR_RMA_FLAVOR: c_int = 70;
-    if window.flavor == Flavor::Shared {
+    if window.flavor != Flavor::Shared {
+        let [mut version, mut subversion] = [0; 2];
+        // SAFETY: two places.
+        unsafe { real::PMPI_Get_version(&mut version, &mut subversion) };
+        if window.flavor == Flavor::Dynamic || (version, subversion) < (4, 1) {
+            return Err(ERR_RMA_FLAVOR);
+        }
+    }
+    if window.flavor == Flavor::Shared || window.region.first().is_some() {
         let rank = match rank {
             PROC_NULL => window.region.first().unwrap_or(0),
             rank => usize::try_from(rank).unwrap_or(usize::MAX),
@@ -467,15 +474,11 @@ fn reachable(rt: &Runtime, window: &Window, rank: c_int) -> Result<(i64, c_int, 
         let (at, segment) = window.region.segment(rank).ok_or(ERR_RANK)?;
         return Ok((segment.size, segment.disp_unit, at));
     }
-    let [mut version, mut subversion] = [0; 2];
-    // SAFETY: two places.
-    unsafe { real::PMPI_Get_version(&mut version, &mut subversion) };
-    if window.flavor == Flavor::Dynamic || (version, subversion) < (4, 1) {
-        return Err(ERR_RMA_FLAVOR);
-    }
     match comm::rank_and_size(rt, comm::handle(rt, window.comm)) {
-        Some((own, _)) if rank == own || rank == PROC_NULL => Ok((window.size, window.disp_unit, window.base)),
-        Some((_, size)) if (0..size).contains(&rank) => Ok((0, 1, 0)),
+        Some((own, _)) if rank == own || (rank == PROC_NULL && own == 0) => {
+            Ok((window.size, window.disp_unit, window.base))
+        }
+        Some((_, size)) if rank == PROC_NULL || (0..size).contains(&rank) => Ok((0, 1, 0)),
         _ => Err(ERR_RANK),
     }
 }
