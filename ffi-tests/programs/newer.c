@@ -144,6 +144,22 @@ static void errors(void)
     meet();
 }
 
+/* MPICH has no events for tools. */
+static void tools(void)
+{
+    int level, number = -1, index;
+    MPI_T_event_registration registration;
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &level);
+    CHECK(MPI_T_event_get_num(&number) == MPI_SUCCESS && number == 0);
+    CHECK(MPI_T_source_get_num(&number) == MPI_SUCCESS && number == 0);
+    CHECK(MPI_T_event_get_index("none", &index) == MPI_T_ERR_INVALID_NAME);
+    CHECK(MPI_T_event_handle_alloc(0, NULL, MPI_INFO_NULL, &registration) == MPI_T_ERR_INVALID_INDEX);
+    CHECK(MPI_T_category_get_num(&number) == MPI_SUCCESS && number > 0);
+    CHECK(MPI_T_category_get_events(number, 1, &index) == MPI_T_ERR_INVALID_INDEX);
+    CHECK(MPI_T_category_get_num_events(0, &number) == MPI_SUCCESS && number == 0);
+    MPI_T_finalize();
+}
+
 /* The part of a window that a process can load, of windows of all kinds. */
 static void parts(void)
 {
@@ -186,6 +202,7 @@ static void content(void)
     if (round_ % 4 == 3)
         exchange_buffers();
     errors();
+    tools();
     parts();
 }
 

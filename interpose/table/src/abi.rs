@@ -92,7 +92,7 @@ fn handles(out: &mut String, rows: &[Vec<&str>], column: usize) {
 }
 
 /// What the face has to know: handles, other values, and the layout of a status.
-const FOR_THE_FACE: [(&str, &str); 31] = [
+const FOR_THE_FACE: [(&str, &str); 34] = [
     ("MPI_COMM_WORLD", "usize"),
     ("MPI_BYTE", "usize"),
     ("MPI_DATATYPE_NULL", "usize"),
@@ -116,6 +116,9 @@ const FOR_THE_FACE: [(&str, &str); 31] = [
     ("MPI_DIST_GRAPH", "c_int"),
     ("MPI_ERR_COUNT", "c_int"),
     ("MPI_ERR_UNSUPPORTED_OPERATION", "c_int"),
+    ("MPI_T_ERR_INVALID_HANDLE", "c_int"),
+    ("MPI_T_ERR_INVALID_INDEX", "c_int"),
+    ("MPI_T_ERR_INVALID_NAME", "c_int"),
     ("MPI_BUFFER_AUTOMATIC", "usize"),
     ("MPI_STATUS_IGNORE", "usize"),
     ("MPI_STATUSES_IGNORE", "usize"),

@@ -197,6 +197,14 @@ const PAIRS: [(usize, usize); 6] = [
 
 /// `MPI_Type_get_value_index` (MPI 4.1, 6.9.4): the predefined pair of two datatypes, if there is one.
 pub unsafe extern "C" fn type_get_value_index(value: usize, index: usize, pair: *mut u8) -> c_int {
+    for datatype in [value, index] {
+        let mut bytes = 0;
+        // SAFETY: the program's handle, and the thunk of a procedure that looks at it.
+        let rc = unsafe { thunk!(PMPI_Type_size_x: AskLarge)(datatype, &mut bytes) };
+        if rc != SUCCESS {
+            return rc;
+        }
+    }
     // The upper half of an argument that is an int may be anything.
     let [value, index] = [value, index].map(|handle| handle & (usize::MAX >> (64 - 8 * HANDLE)));
     let known = PAIRS
@@ -247,18 +255,59 @@ pub unsafe extern "C" fn abi_get_info(info: *mut u8) -> c_int {
     }
 }
 
-/// `MPI_T_event_get_num` and `MPI_T_source_get_num` (MPI 4.0, 15.3.8): there are no events.
+/// What the tool interface answers to a question about events if it is open (MPI 4.0, 15.3.8): there are none.
+fn none_of_them(answer: c_int) -> c_int {
+    let mut variables = 0;
+    // SAFETY: a place, and the thunk of a procedure that answers if the interface is open.
+    let rc = unsafe { thunk!(PMPI_T_cvar_get_num: unsafe extern "C" fn(*mut c_int) -> c_int)(&mut variables) };
+    if rc == SUCCESS { answer } else { rc }
+}
+
+/// `MPI_T_event_get_num` and `MPI_T_source_get_num`
 pub unsafe extern "C" fn t_event_get_num(number: *mut c_int) -> c_int {
-    // SAFETY: the program's place.
-    unsafe { number.write(0) };
-    SUCCESS
+    let rc = none_of_them(SUCCESS);
+    if rc == SUCCESS {
+        // SAFETY: the program's place.
+        unsafe { number.write(0) };
+    }
+    rc
 }
 pub use t_event_get_num as t_source_get_num;
 
+/// `MPI_T_category_get_events`
+pub unsafe extern "C" fn t_category_get_events(category: c_int, _room: c_int, _indices: *mut c_int) -> c_int {
+    type Ask = unsafe extern "C" fn(c_int, c_int, *mut c_int) -> c_int;
+    // SAFETY: no place at all, and the thunk of a procedure that looks at the category.
+    unsafe { thunk!(PMPI_T_category_get_pvars: Ask)(category, 0, core::ptr::null_mut()) }
+}
+
 /// `MPI_T_category_get_num_events`
-pub unsafe extern "C" fn t_category_get_num_events(_category: c_int, number: *mut c_int) -> c_int {
+pub unsafe extern "C" fn t_category_get_num_events(category: c_int, number: *mut c_int) -> c_int {
     // SAFETY: the program's place.
-    unsafe { t_event_get_num(number) }
+    unsafe {
+        let rc = t_category_get_events(category, 0, core::ptr::null_mut());
+        if rc == SUCCESS {
+            number.write(0);
+        }
+        rc
+    }
+}
+
+/// Procedures on an event, a source, a registration or an instance, none of which exists.
+macro_rules! without_events {
+    ($($answer:ident: $($name:ident)*;)*) => { $($(
+        pub unsafe extern "C" fn $name() -> c_int {
+            none_of_them(constant::$answer)
+        }
+    )*)* };
+}
+
+without_events! {
+    T_ERR_INVALID_INDEX: t_event_get_info t_event_handle_alloc t_source_get_info t_source_get_timestamp;
+    T_ERR_INVALID_NAME: t_event_get_index;
+    T_ERR_INVALID_HANDLE: t_event_handle_free t_event_handle_get_info t_event_handle_set_info t_event_register_callback
+        t_event_callback_get_info t_event_callback_set_info t_event_set_dropped_handler
+        t_event_copy t_event_read t_event_get_source t_event_get_timestamp;
 }
 
 /// Reads and writes members of a status.
