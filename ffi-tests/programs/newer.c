@@ -1,4 +1,5 @@
-/* What MPI 4.1 added: states of many requests, buffers of communicators and sessions, error codes that are removed. */
+/* What MPI 4.1 and 5.0 added: states of many requests, buffers of communicators and sessions, error codes that are removed,
+ * datatypes, questions about Fortran. */
 #include "check.h"
 
 #ifdef OPEN_MPI /* Version 5.0 has none of them. */
@@ -144,6 +145,68 @@ static void errors(void)
     meet();
 }
 
+/* What the library knows of Fortran's types, it cannot be told. */
+static void fortran(void)
+{
+    MPI_Info info;
+    char key[MPI_MAX_INFO_KEY + 1], value[64];
+    int number, found, length, yes[4] = {0}, no[4] = {0}, class;
+    CHECK(MPI_Abi_get_fortran_info(&info) == MPI_SUCCESS && info != MPI_INFO_NULL);
+    MPI_Info_get_nkeys(info, &number);
+    meet(); /* the object is saved */
+    for (int i = 0; i < number; i++) {
+        MPI_Info_get_nthkey(info, i, key);
+        length = sizeof value;
+        MPI_Info_get_string(info, key, &length, value, &found);
+        say("%s %s", key, value);
+    }
+    MPI_Error_class(MPI_Abi_set_fortran_info(info), &class);
+    CHECK(class == MPI_ERR_ABI);
+    MPI_Info_free(&info);
+    CHECK(MPI_Abi_get_fortran_booleans(sizeof *yes, yes, no, &found) == MPI_SUCCESS && found);
+    say("booleans %d %d", yes[0], no[0]);
+    MPI_Error_class(MPI_Abi_set_fortran_booleans(sizeof *yes, yes, no), &class);
+    CHECK(class == MPI_ERR_ABI);
+}
+
+/* Datatypes that only MPICH has. */
+static void types(void)
+{
+    static const struct {
+        const char *name;
+        MPI_Datatype type;
+    } all[] = {
+        {"MPI_LOGICAL16", MPI_LOGICAL16},
+#ifdef MPIX_C_FLOAT16
+        {"MPIX_C_FLOAT16", MPIX_C_FLOAT16},
+        {"MPIX_BFLOAT16", MPIX_BFLOAT16},
+#endif
+    };
+    int right = (rank + 1) % size, left = (rank + size - 1) % size, bytes, length;
+    for (size_t t = 0; t < sizeof all / sizeof *all; t++) {
+        unsigned char out[64], in[64] = {0};
+        MPI_Datatype pair, copy;
+        MPI_Status status;
+        char name[MPI_MAX_OBJECT_NAME];
+        MPI_Type_get_name(all[t].type, name, &length);
+        MPI_Type_size(all[t].type, &bytes);
+        say("%s: %s, %d bytes", all[t].name, name, bytes);
+        MPI_Type_contiguous(2, all[t].type, &pair);
+        MPI_Type_commit(&pair);
+        memset(out, 16 * rank + round_ % 16, sizeof out);
+        MPI_Send(out, 2, all[t].type, right, 30, MPI_COMM_WORLD);
+        meet(); /* the message and the datatype are saved */
+        MPI_Recv(in, 1, pair, left, 30, MPI_COMM_WORLD, &status);
+        say_status("pair", &status, all[t].type);
+        CHECK(in[2 * bytes - 1] == 16 * left + round_ % 16 && in[2 * bytes] == 0);
+        int integers[1];
+        MPI_Aint addresses[1];
+        MPI_Type_get_contents(pair, 1, 0, 1, integers, addresses, &copy);
+        CHECK(copy == all[t].type);
+        MPI_Type_free(&pair);
+    }
+}
+
 /* MPICH has no events for tools. */
 static void tools(void)
 {
@@ -202,6 +265,8 @@ static void content(void)
     if (round_ % 4 == 3)
         exchange_buffers();
     errors();
+    fortran();
+    types();
     tools();
     parts();
 }

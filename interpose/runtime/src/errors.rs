@@ -75,6 +75,8 @@ pub const ERR_SERVICE: c_int = 48;
 pub const ERR_UNSUPPORTED_DATAREP: c_int = 51;
 /// `MPI_ERR_WIN`
 pub const ERR_WIN: c_int = 53;
+/// `MPI_ERR_ABI`, which Open MPI 5.0 does not have
+pub const ERR_ABI: c_int = 81;
 /// `MPI_ERR_UNSUPPORTED_OPERATION`
 pub const ERR_UNSUPPORTED_OPERATION: c_int = 52;
 

@@ -14,8 +14,8 @@ const HEAD: &str = "\
 Generated from the call table (`interpose/table/data/procedures.tbl`) and the handlers in `interpose/runtime/src/calls`;
 not to be edited. To make it again: `cargo run -p understudy-table --example support-table > docs/calls.md`.
 
-The names are those of the MPI 4.1 standard that Open MPI 5.0.11 has, and of Open MPI's extensions (`MPIX_`); and 22 more of
-MPI 4.1, which only programs of MPICH and of the standard ABI find. Every one of them can also be called by its profiling
+The names are those of the MPI 4.1 standard that Open MPI 5.0.11 has, and of Open MPI's extensions (`MPIX_`); and 26 more of
+MPI 4.1 and 5.0, which only programs of MPICH and of the standard ABI find. Every one of them can also be called by its profiling
 name (`PMPI_…`).
 
 - **planned** is what the call table asks for: `generic`, translating handles is enough; `manual`, the procedure needs more

@@ -1,14 +1,20 @@
 //! Fortran handles of requests, messages, files and sessions (MPI 4.1, section 19.3.4); those of other kinds are with their objects.
+//! What the library knows of Fortran's types (MPI 5.0, chapter 20).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::calls::runtime;
+use crate::errors::{ERR_ABI, ERR_ARG, SUCCESS};
+use crate::generated::Proc;
 use crate::generated::{HandleKind, real};
-use crate::handles::{VirtFile, VirtMessage, VirtRequest, real_message, virtual_handle};
+use crate::handles::{VirtFile, VirtInfo, VirtMessage, VirtRequest, real_message, virtual_handle};
+use crate::objects::comm::hints;
 use crate::objects::errhandler::no_file;
 use crate::objects::lookup::{from_fortran, to_fortran};
-use crate::objects::objects;
+use crate::objects::{info, objects};
+use crate::raise::{finish, unsupported};
 use crate::{early, requests};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
+use understudy_mpi::library;
 
 /// Fortran handles of created objects start here; below are the real library's predefined ones.
 const CREATED: c_int = 1_000_000;
@@ -66,4 +72,81 @@ pub unsafe extern "C" fn MPI_File_f2c(fh: c_int) -> VirtFile {
         0 => no_file(rt),
         fh => VirtFile(from_fortran(rt, HandleKind::File, fh, exists, std::ptr::null_mut)),
     }
+}
+
+/// Whether the library has the procedures of MPI 5.0 about Fortran's types.
+fn knows_fortran() -> bool {
+    !library::symbol(c"PMPI_Abi_get_fortran_info").is_null()
+}
+
+/// `MPI_Abi_get_fortran_info`: the null handle if the library knows nothing of Fortran.
+pub unsafe extern "C" fn MPI_Abi_get_fortran_info(info: *mut VirtInfo) -> c_int {
+    let (rt, procedure) = (runtime(), Proc::MPI_Abi_get_fortran_info);
+    if info.is_null() {
+        return finish(rt, procedure, ERR_ARG, None);
+    }
+    let null = hints::null_info(rt);
+    let (mut known, mut rc) = (null, SUCCESS);
+    if knows_fortran() {
+        // SAFETY: a place for a handle, which is ours then.
+        rc = unsafe { real::PMPI_Abi_get_fortran_info(&mut known) };
+    }
+    if rc == SUCCESS {
+        let found = (known != null).then(|| info::adopt(rt, known));
+        // SAFETY: the program's place for the handle.
+        unsafe { info.write(found.unwrap_or_else(|| info::null_handle(rt))) };
+    }
+    finish(rt, procedure, rc, None)
+}
+
+/// `MPI_Abi_get_fortran_booleans`
+pub unsafe extern "C" fn MPI_Abi_get_fortran_booleans(
+    logical_size: c_int,
+    logical_true: *mut c_void,
+    logical_false: *mut c_void,
+    is_set: *mut c_int,
+) -> c_int {
+    let (rt, procedure) = (runtime(), Proc::MPI_Abi_get_fortran_booleans);
+    if is_set.is_null() {
+        return finish(rt, procedure, ERR_ARG, None);
+    }
+    // SAFETY: the program's places are handed on, or hold a truth value.
+    let rc = unsafe {
+        if knows_fortran() {
+            real::PMPI_Abi_get_fortran_booleans(logical_size, logical_true, logical_false, is_set)
+        } else {
+            is_set.write(0);
+            SUCCESS
+        }
+    };
+    finish(rt, procedure, rc, None)
+}
+
+/// A library that knows Fortran's types from its installation is not told them; to others it would have to be told again after each failure.
+fn set_fortran(procedure: Proc) -> c_int {
+    let rt = runtime();
+    let mut known = hints::null_info(rt);
+    let null = known;
+    // SAFETY: a place for a handle, which is freed.
+    unsafe {
+        if knows_fortran() && real::PMPI_Abi_get_fortran_info(&mut known) == SUCCESS && known != null {
+            real::PMPI_Info_free(&mut known);
+            return finish(rt, procedure, ERR_ABI, None);
+        }
+    }
+    unsupported(rt, procedure)
+}
+
+/// `MPI_Abi_set_fortran_info`
+pub unsafe extern "C" fn MPI_Abi_set_fortran_info(_info: VirtInfo) -> c_int {
+    set_fortran(Proc::MPI_Abi_set_fortran_info)
+}
+
+/// `MPI_Abi_set_fortran_booleans`
+pub unsafe extern "C" fn MPI_Abi_set_fortran_booleans(
+    _logical_size: c_int,
+    _logical_true: *mut c_void,
+    _logical_false: *mut c_void,
+) -> c_int {
+    set_fortran(Proc::MPI_Abi_set_fortran_booleans)
 }
