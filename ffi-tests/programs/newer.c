@@ -212,6 +212,7 @@ static void tools(void)
 {
     int level, number = -1, index;
     MPI_T_event_registration registration;
+    MPI_T_pvar_session pvars;
     MPI_T_init_thread(MPI_THREAD_SINGLE, &level);
     CHECK(MPI_T_event_get_num(&number) == MPI_SUCCESS && number == 0);
     CHECK(MPI_T_source_get_num(&number) == MPI_SUCCESS && number == 0);
@@ -220,6 +221,12 @@ static void tools(void)
     CHECK(MPI_T_category_get_num(&number) == MPI_SUCCESS && number > 0);
     CHECK(MPI_T_category_get_events(number, 1, &index) == MPI_T_ERR_INVALID_INDEX);
     CHECK(MPI_T_category_get_num_events(0, &number) == MPI_SUCCESS && number == 0);
+    MPI_T_pvar_session_create(&pvars);
+#ifdef MPICH /* With the standard ABI it dies of this constant. */
+    CHECK(MPI_T_pvar_start(pvars, MPI_T_PVAR_ALL_HANDLES) == MPI_SUCCESS);
+    CHECK(MPI_T_pvar_stop(pvars, MPI_T_PVAR_ALL_HANDLES) == MPI_SUCCESS);
+#endif
+    MPI_T_pvar_session_free(&pvars);
     MPI_T_finalize();
 }
 

@@ -125,7 +125,9 @@ static void content(void)
     meet();
     if (counter != MPI_T_PVAR_HANDLE_NULL) {
         unsigned lengths[16];
+        CHECK(MPI_T_pvar_start(session, MPI_T_PVAR_ALL_HANDLES) == MPI_SUCCESS);
         CHECK(MPI_T_pvar_read(session, counter, lengths) == MPI_SUCCESS);
+        CHECK(MPI_T_pvar_stop(session, MPI_T_PVAR_ALL_HANDLES) == MPI_SUCCESS);
     }
     CHECK(MPI_T_cvar_handle_alloc(-7, NULL, &(MPI_T_cvar_handle){0}, &value) != MPI_SUCCESS);
     /* A tool that comes and goes. */

@@ -1,4 +1,4 @@
-//! libunderstudy.so exports what libmpi exports, no more and no less.
+//! libunderstudy.so exports what libmpi exports, no more and no less; the faces of MPICH all of MPI that MPICH exports.
 
 use ffi_tests::{place, plain};
 use std::collections::BTreeMap;
@@ -148,5 +148,30 @@ fn exported_objects_have_the_sizes_of_the_call_table() {
             "{name} is no object but `{kind}`"
         );
         assert_eq!(actual, size, "size of {name}");
+    }
+}
+
+/// Nobody would find what is missing: the real library is not where the program looks.
+#[test]
+fn the_faces_of_mpich_have_all_of_mpi_that_it_exports() {
+    let Some(library) = place::mpich_program("newer").map(|_| place::mpich().join("../lib")) else {
+        return;
+    };
+    let is_of_mpi = |name: &&String| {
+        ["MPI_", "PMPI_", "MPIX_", "PMPIX_"]
+            .iter()
+            .any(|it| name.starts_with(it))
+    };
+    for (theirs, face) in [
+        ("libmpi.so.12", "libunderstudy_mpich.so"),
+        ("libmpi_abi.so.1", "libunderstudy_standard.so"),
+    ] {
+        let (theirs, ours) = (exported(&library.join(theirs)), exported(&place::product(face)));
+        let missing: Vec<&String> = theirs
+            .keys()
+            .filter(is_of_mpi)
+            .filter(|name| !ours.contains_key(*name))
+            .collect();
+        assert!(theirs.len() > 1000 && missing.is_empty(), "{face} lacks {missing:?}");
     }
 }

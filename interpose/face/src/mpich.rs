@@ -24,6 +24,8 @@ mod generated {
 pub static MPI_UNWEIGHTED: usize = 2;
 #[unsafe(no_mangle)]
 pub static MPI_WEIGHTS_EMPTY: usize = 3;
+#[unsafe(no_mangle)]
+pub static MPI_T_PVAR_ALL_HANDLES: usize = usize::MAX;
 
 /// MPI_COMM_DUP_FN and its like (MPI 4.1, 7.7.2): the copy is the value.
 ///

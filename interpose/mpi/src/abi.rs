@@ -98,13 +98,13 @@ pub struct Abi {
     /// By domain: values in Open MPI and here.
     pub values: [&'static [(c_int, c_int)]; 20],
     /// By kind of pointer: values in Open MPI and here.
-    pub pointers: [&'static [(isize, Value)]; 4],
+    pub pointers: [&'static [(isize, Value)]; 5],
     /// Lengths of texts: name, length in Open MPI, length here.
     pub limits: &'static [(&'static str, usize, usize)],
 }
 
 /// Values of variables that have been looked up, in the order in which they occur.
-static VARIABLES: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+static VARIABLES: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 
 impl Abi {
     /// Bytes of a handle: files are pointers everywhere.
@@ -247,7 +247,8 @@ pub trait Edge: 'static {
 
 /// The value of a variable of the library; looked up once.
 fn variable(name: &'static CStr) -> isize {
-    let index = usize::from(name == c"MPI_WEIGHTS_EMPTY");
+    const NAMES: [&CStr; 3] = [c"MPI_UNWEIGHTED", c"MPI_WEIGHTS_EMPTY", c"MPI_T_PVAR_ALL_HANDLES"];
+    let index = NAMES.iter().position(|known| *known == name).expect("a variable");
     match VARIABLES[index].load(Relaxed) {
         0 => {
             let at = crate::library::symbol(name).cast::<usize>();

@@ -30,11 +30,12 @@ const DOMAINS: [(&str, &str); 20] = [
 ];
 
 /// Kinds of pointers some values of which are constants.
-const POINTERS: [(&str, &str); 4] = [
+const POINTERS: [(&str, &str); 5] = [
     ("BufIn", "Buffer"),
     ("Status", "Status"),
     ("StatusArray", "Statuses"),
     ("WeightArray", "Weights"),
+    ("ToolPvar", "ToolPvar"),
 ];
 
 /// The columns that describe an ABI other than Open MPI's.

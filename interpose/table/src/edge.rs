@@ -111,6 +111,9 @@ fn translation(procedure: &Procedure, parameter: &Parameter) -> Translation {
         ParamKind::BufIn | ParamKind::BufOut | ParamKind::BufInOut => {
             Translation::Value(format!("pointer::<E>(Pointer::Buffer, {name})"))
         }
+        ParamKind::ToolPvar if !is_pointer => {
+            Translation::Value(format!("pointer::<E>(Pointer::ToolPvar, {name}.cast()).cast()"))
+        }
         ParamKind::WeightArray => Translation::Value(format!("pointer::<E>(Pointer::Weights, {name})")),
         ParamKind::StringOut => match parameter.length.as_deref() {
             // The text is the library's own, and whoever writes it down knows how long it is.

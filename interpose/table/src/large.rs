@@ -145,6 +145,10 @@ pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
         };
         let _ = writeln!(out, "    {name} {target};\n    P{name} {target};");
     }
+    // In Open MPI they have no second name.
+    for procedure in table.procedures.iter().filter(|it| it.has(Flag::NoProfile)) {
+        let _ = writeln!(out, "    P{0} crate::thunks::thunks::{0};", procedure.name);
+    }
     let _ = writeln!(out, "}}\n\n{handles}");
     for (name, code) in ADDRESSES {
         for name in [name.to_owned(), format!("P{name}")] {

@@ -5,7 +5,7 @@ use super::tool::{give_back, must_be_open, object_at, real_of, returned};
 use crate::calls::runtime;
 use crate::errors::succeeded;
 use crate::generated::real;
-use crate::objects::tool::{self, ALL, INVALID_HANDLE, INVALID_SESSION, Of, Pvar};
+use crate::objects::tool::{self, ALL, INVALID_HANDLE, INVALID_SESSION, NO_STARTSTOP, NO_WRITE, Of, Pvar};
 use crate::objects::{objects, objects_mut};
 use crate::recovery::Runtime;
 use std::ffi::{c_int, c_void};
@@ -105,17 +105,39 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: *mut c_void, handle: *m
     returned(free())
 }
 
-/// Does something with a handle of a session, or with all of them.
-fn with_pvar(
+/// Does something with a handle of a session.
+fn with_one(
     rt: &Runtime,
     session: *mut c_void,
     handle: *mut c_void,
-    call: impl FnOnce(*mut c_void, *mut c_void) -> c_int,
+    call: impl Fn(*mut c_void, *mut c_void) -> c_int,
 ) -> Result<(), c_int> {
     let real_session = real_of(rt, Of::Session, session)?;
     let real = real_of(rt, Of::Pvar, handle)?;
     let _apart = Apart::new();
     succeeded(call(real_session, real))
+}
+
+/// The same, or with all of them, those excepted with which it cannot be done. The library is never told of all: MPICH's takes the
+/// constant of the standard ABI for an address.
+fn with_any(
+    rt: &Runtime,
+    session: *mut c_void,
+    handle: *mut c_void,
+    call: impl Fn(*mut c_void, *mut c_void) -> c_int,
+) -> Result<(), c_int> {
+    if handle != ALL {
+        return with_one(rt, session, handle, call);
+    }
+    must_be_open(rt)?;
+    let number = tool::index(Of::Session, session).ok_or(INVALID_SESSION)?;
+    for index in pvars_of(rt, number) {
+        match with_one(rt, session, tool::handle(Of::Pvar, index), &call) {
+            Err(NO_STARTSTOP | NO_WRITE) => {}
+            outcome => outcome?,
+        }
+    }
+    Ok(())
 }
 
 fn note_started(rt: &Runtime, session: *mut c_void, handle: *mut c_void, started: bool) {
@@ -131,11 +153,11 @@ fn note_started(rt: &Runtime, session: *mut c_void, handle: *mut c_void, started
 }
 
 macro_rules! pvars {
-    ($($name:ident, $real:ident($($argument:ident: $type:ty)?) $(notes $started:literal)?;)*) => {$(
+    ($($name:ident, $real:ident($($argument:ident: $type:ty)?) $with:ident $(notes $started:literal)?;)*) => {$(
         #[doc = concat!("`", stringify!($name), "`")]
         pub unsafe extern "C" fn $name(session: *mut c_void, handle: *mut c_void $(, $argument: $type)?) -> c_int {
             let rt = $crate::calls::runtime();
-            returned(with_pvar(rt, session, handle, |real_session, real| {
+            returned($with(rt, session, handle, |real_session, real| {
                 // SAFETY: handles of the library's, and the program's buffer.
                 unsafe { real::$real(real_session, real $(, $argument)?) }
             }).inspect(|()| { $(note_started(rt, session, handle, $started);)? }))
@@ -144,10 +166,10 @@ macro_rules! pvars {
 }
 
 pvars! {
-    MPI_T_pvar_start, PMPI_T_pvar_start() notes true;
-    MPI_T_pvar_stop, PMPI_T_pvar_stop() notes false;
-    MPI_T_pvar_read, PMPI_T_pvar_read(buf: *mut c_void);
-    MPI_T_pvar_write, PMPI_T_pvar_write(buf: *const c_void);
-    MPI_T_pvar_reset, PMPI_T_pvar_reset();
-    MPI_T_pvar_readreset, PMPI_T_pvar_readreset(buf: *mut c_void);
+    MPI_T_pvar_start, PMPI_T_pvar_start() with_any notes true;
+    MPI_T_pvar_stop, PMPI_T_pvar_stop() with_any notes false;
+    MPI_T_pvar_read, PMPI_T_pvar_read(buf: *mut c_void) with_one;
+    MPI_T_pvar_write, PMPI_T_pvar_write(buf: *const c_void) with_one;
+    MPI_T_pvar_reset, PMPI_T_pvar_reset() with_any;
+    MPI_T_pvar_readreset, PMPI_T_pvar_readreset(buf: *mut c_void) with_one;
 }

@@ -78,6 +78,10 @@ impl Edge for Program {
 
     /// The face's variables hold Open MPI's values.
     fn variable(name: &'static CStr) -> isize {
-        if name == c"MPI_UNWEIGHTED" { 2 } else { 3 }
+        match name {
+            name if name == c"MPI_UNWEIGHTED" => 2,
+            name if name == c"MPI_WEIGHTS_EMPTY" => 3,
+            _ => -1,
+        }
     }
 }

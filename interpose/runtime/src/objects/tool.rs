@@ -24,6 +24,10 @@ pub const NOT_INITIALIZED: c_int = 55;
 pub const INVALID_HANDLE: c_int = 59;
 /// `MPI_T_ERR_INVALID_SESSION`
 pub const INVALID_SESSION: c_int = 62;
+/// `MPI_T_ERR_PVAR_NO_STARTSTOP`
+pub const NO_STARTSTOP: c_int = 65;
+/// `MPI_T_ERR_PVAR_NO_WRITE`
+pub const NO_WRITE: c_int = 66;
 /// `MPI_T_ERR_INVALID`
 const INVALID: c_int = 72;
 /// `MPI_T_PVAR_ALL_HANDLES`
@@ -150,7 +154,6 @@ pub fn real_of(rt: &Runtime, of: Of, given: *mut c_void) -> *mut c_void {
     let list = match of {
         Of::Cvar => &reals.cvars,
         Of::Session => &reals.sessions,
-        Of::Pvar if given == ALL => return ALL,
         Of::Pvar => &reals.pvars,
         Of::CvarEnum | Of::PvarEnum => return null_mut(),
     };
