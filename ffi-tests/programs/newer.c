@@ -207,6 +207,37 @@ static void types(void)
     }
 }
 
+#ifdef MPIX_GPU_SUPPORT_CUDA
+/* What only MPICH has. */
+static void extensions(void)
+{
+    unsigned char bytes[] = {0, 1, 0xab, 0xff};
+    char text[16];
+    int length = sizeof text, found, left = (rank + size - 1) % size, in, is_there;
+    MPI_Info info;
+    MPI_Request request;
+    MPI_Info_create(&info);
+    CHECK(MPIX_Info_set_hex(info, "bytes", bytes, sizeof bytes) == MPI_SUCCESS);
+    MPI_Irecv(&in, 1, MPI_INT, left, 40, MPI_COMM_WORLD, &request);
+    CHECK(!MPIX_Request_is_complete(request) && MPIX_Request_is_complete(MPI_REQUEST_NULL));
+    meet(); /* info object and request are saved */
+    MPI_Info_get_string(info, "bytes", &length, text, &found);
+    say("bytes %s %d %d", text, length, found);
+    MPI_Info_free(&info);
+    MPI_Send(&round_, 1, MPI_INT, (rank + 1) % size, 40, MPI_COMM_WORLD);
+    while (!MPIX_Request_is_complete(request)) /* makes no progress */
+        MPI_Iprobe(MPI_ANY_SOURCE, 41, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(in == round_);
+    CHECK(MPIX_GPU_query_support(MPIX_GPU_SUPPORT_ZE, &is_there) == MPI_SUCCESS && !is_there);
+    CHECK(!MPIX_Query_hip_support() && !MPIX_Query_ze_support());
+}
+#else
+static void extensions(void)
+{
+}
+#endif
+
 /* MPICH has no events for tools. */
 static void tools(void)
 {
@@ -274,6 +305,7 @@ static void content(void)
     errors();
     fortran();
     types();
+    extensions();
     tools();
     parts();
 }

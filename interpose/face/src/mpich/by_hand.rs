@@ -310,6 +310,44 @@ without_events! {
         t_event_copy t_event_read t_event_get_source t_event_get_timestamp;
 }
 
+/// `MPIX_GPU_query_support`: memory of accelerators is not handed to the library under protection.
+pub unsafe extern "C" fn mpix_gpu_query_support(_kind: c_int, is_supported: *mut c_int) -> c_int {
+    // SAFETY: the program's place.
+    unsafe { is_supported.write(0) };
+    SUCCESS
+}
+
+/// `MPIX_Query_hip_support` and `MPIX_Query_ze_support`
+pub extern "C" fn mpix_query_hip_support() -> c_int {
+    0
+}
+pub use mpix_query_hip_support as mpix_query_ze_support;
+
+/// `MPIX_Request_is_complete`: the request stays.
+pub unsafe extern "C" fn mpix_request_is_complete(request: usize) -> c_int {
+    type State = unsafe extern "C" fn(usize, *mut c_int, usize) -> c_int;
+    let mut has_ended = 0;
+    // SAFETY: the program's request, and the thunk of the procedure.
+    let rc = unsafe { thunk!(PMPI_Request_get_status: State)(request, &mut has_ended, constant::STATUS_IGNORE) };
+    c_int::from(rc == SUCCESS && has_ended != 0)
+}
+
+/// `MPIX_Info_set_hex`: the value is these bytes in hexadecimal digits.
+pub unsafe extern "C" fn mpix_info_set_hex(info: usize, key: *const c_char, value: *const u8, bytes: c_int) -> c_int {
+    type Set = unsafe extern "C" fn(usize, *const c_char, *const u8) -> c_int;
+    /// MPI_MAX_INFO_VAL, with the zero at the end.
+    const ROOM: usize = 1024;
+    let mut text = [0u8; ROOM + 1];
+    let bytes = usize::try_from(bytes).unwrap_or(0).min(ROOM / 2);
+    for (place, at) in text.chunks_exact_mut(2).zip(0..bytes) {
+        // SAFETY: so many bytes of the program's.
+        let byte = usize::from(unsafe { value.add(at).read() });
+        place.copy_from_slice(&[byte >> 4, byte & 15].map(|digit| b"0123456789ABCDEF"[digit]));
+    }
+    // SAFETY: the program's info object and key, and the thunk of the procedure.
+    unsafe { thunk!(PMPI_Info_set: Set)(info, key, text.as_ptr()) }
+}
+
 /// Reads and writes members of a status.
 macro_rules! members {
     ($($get:ident $set:ident $place:expr;)*) => { $(
