@@ -158,6 +158,18 @@ pub fn open_ahead<'a>(paths: impl Iterator<Item = &'a str>) -> usize {
     paths.filter(is_new).filter(|path| !open(path).is_null()).count()
 }
 
+/// Has the library's libc look at a stack once (backtrace(3)), for which it opens libgcc's unwinder.
+pub fn backtrace() {
+    type Backtrace = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
+    // SAFETY: backtrace(3) of that libc has this type, or there is none; there is room for one frame.
+    unsafe {
+        let function: Option<Backtrace> = std::mem::transmute(symbol(c"backtrace"));
+        if let Some(function) = function {
+            function(&mut std::ptr::null_mut(), 1);
+        }
+    }
+}
+
 /// A symbol of a library of that namespace, of which a part of the name is given; null if there is none.
 pub fn symbol_of(part: &str, name: &CStr) -> *mut c_void {
     let found = modules().into_iter().find(|module| module.name.contains(part));

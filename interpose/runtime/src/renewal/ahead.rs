@@ -17,10 +17,11 @@ use understudy_mpi::{call, library};
 /// How long the child may take.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Opens what the library will open. Without an answer nothing is opened; a process whose library cannot be put back then
+/// Opens what the library will open, and what its libc opens for a backtrace, which UCX prints where a connection ends. Without an answer nothing is opened; a process whose library cannot be put back then
 /// says why. Where components are files that is certain, and the process ends at once, to be replaced.
 pub fn open() {
     let began = Instant::now();
+    library::backtrace();
     match learn() {
         Ok(names) => {
             let count = library::open_ahead(names.lines());
