@@ -1,12 +1,15 @@
 //! Programs of Debian's MPICH, whose library has another name (`libmpich.so.12`), and of its Fortran bindings.
 
+use crate::disk;
+use ffi_tests::hosts::Hosts;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Trigger, Verdicts, few, place};
+use ffi_tests::{Job, Kill, Scope, Trigger, Verdicts, few, place};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 const LAUNCHER: &str = "/usr/bin/mpiexec.hydra";
+const HEAT: &str = "../../c-examples/heat2d.c";
 
 /// The program's lines in the order of their text: `answers` prints on all ranks.
 fn sorted(text: &[u8]) -> Vec<u8> {
@@ -67,7 +70,7 @@ fn a_worker_of_a_program_in_c_dies() {
 /// The one library that a user names is that for Open MPI; it finds the one that fits.
 #[test]
 fn a_worker_dies_under_the_launcher_of_debians_mpich() {
-    let Some(program) = place::debian_mpich_program("../../c-examples/heat2d.c") else {
+    let Some(program) = place::debian_mpich_program(HEAT) else {
         return;
     };
     let directory = tempfile::tempdir().expect("there is room for temporary files");
@@ -99,4 +102,58 @@ fn a_worker_dies_under_the_launcher_of_debians_mpich() {
         "{errors}"
     );
     assert!(outcome.stdout == alone.stdout, "the output differs: {errors}");
+}
+
+const FILES: &[&str] = &["heat.field", "heat.log"];
+
+/// Jacobi iterations on two ranks.
+fn heat(program: &Path) -> Job {
+    let arguments = [
+        "200",
+        "200",
+        "600",
+        "heat.field",
+        "--print-every",
+        "12",
+        "--log",
+        "heat.log",
+    ];
+    let job = Job::new(program, &arguments).workers(2).interval("60calls");
+    job.limit(Duration::from_secs(60)).of_mpich()
+}
+
+/// These hosts are one machine for UCX, whose shared memory they are not.
+#[test]
+fn a_worker_of_each_host_dies() {
+    let Some(program) = place::debian_mpich_program(HEAT).filter(|_| Hosts::are_possible()) else {
+        return;
+    };
+    let alone = native(heat(&program).mpirun(Path::new(LAUNCHER)));
+    let fault = [0, 1].map(|rank| format!("kill rank={rank} at=ship.half epoch={}", 2 + rank));
+    let job = heat(&program).hosts(&[1, 2]).fault(&fault.join("; "));
+    let outcome = job.env("UCX_TLS", "tcp,self").run();
+    outcome.assert_success();
+    outcome.assert_like(&alone, FILES);
+    outcome.assert_replaced(&[0, 1]);
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn a_job_goes_on_from_disk() {
+    let Some(program) = place::debian_mpich_program(HEAT) else {
+        return;
+    };
+    let alone = native(heat(&program).mpirun(Path::new(LAUNCHER)));
+    let (job, on_disk) = (|| heat(&program).disk(), Trigger::OnDisk { workers: 2, epoch: 2 });
+    let mut first = job().killed_as_a_whole(on_disk, Scope::Job).run();
+    first.check(
+        first.killed.iter().all(|killed| killed.hit),
+        "it came to its end before",
+    );
+    let again = job()
+        .env("UNDERSTUDY_RESTART", "1")
+        .fault("kill rank=1 at=cut.end epoch=9");
+    let second = again.run_after(&mut first);
+    second.assert_taken_over(&[1]);
+    disk::assert_like(&alone, FILES, &first.stdout, second);
 }

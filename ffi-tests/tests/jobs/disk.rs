@@ -80,10 +80,16 @@ fn joined(before: &[u8], next: &Outcome) -> Vec<u8> {
 
 /// The restarted job has come to its end, and all is as if nobody had been killed.
 #[track_caller]
-pub fn assert_as_undisturbed(case: &Case, before: &[u8], mut last: Outcome) {
+pub fn assert_as_undisturbed(case: &Case, before: &[u8], last: Outcome) {
+    assert_like(&native(case.job()), case.files, before, last);
+}
+
+/// The same, and how it runs undisturbed.
+#[track_caller]
+pub fn assert_like(undisturbed: &Outcome, files: &[&str], before: &[u8], mut last: Outcome) {
     last.assert_success();
     last.stdout = joined(before, &last);
-    last.assert_like(&native(case.job()), case.files);
+    last.assert_like(undisturbed, files);
     last.assert_nothing_left();
     let left = fs::read_dir(last.disk()).map_or(0, Iterator::count);
     last.check(left == 0, "epochs are left on disk");
