@@ -1,8 +1,9 @@
 /*
- * Sessions without MPI_Init: instances ROUNDS PAUSE HOW.
+ * Sessions without MPI_Init, or after MPI_Finalize: instances ROUNDS PAUSE HOW.
  *
  * HOW is `once`: one session lasts from begin to end; `again`: each lasts for three rounds, and then there is none for a moment (Open MPI 5.0.11
- * by itself dies of that); `world`: MPI_Init and MPI_Finalize come in the middle, with a session before, meanwhile and after.
+ * by itself dies of that); `world`: MPI_Init and MPI_Finalize come in the middle, with a session before, meanwhile and after; `after`: MPI_Init
+ * and MPI_Finalize come first, and then it goes on as `again`.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -79,17 +80,22 @@ static uint64_t work(int round, uint64_t value)
     return mix(value, sum);
 }
 
-/* The World Model in the middle of it. */
+/* The World Model in the middle of it, or before any session. */
 static void world(int argc, char **argv)
 {
-    int flag, own = rank, sum, to;
+    int flag, own, sum, is_first = session == MPI_SESSION_NULL;
     MPI_Initialized(&flag);
     CHECK(!flag);
     CHECK(MPI_Init(&argc, &argv) == MPI_SUCCESS);
     MPI_Initialized(&flag);
     CHECK(flag);
-    MPI_Comm_rank(MPI_COMM_WORLD, &to);
-    CHECK(to == rank);
+    MPI_Comm_rank(MPI_COMM_WORLD, &own);
+    if (is_first) {
+        rank = own;
+        MPI_Comm_size(MPI_COMM_WORLD, &size);
+        MPI_Comm_dup(MPI_COMM_WORLD, &all);
+    }
+    CHECK(own == rank);
     for (int round = 0; round < 4; round++) {
         MPI_Allreduce(&own, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
         CHECK(sum == size * (size - 1) / 2);
@@ -97,6 +103,8 @@ static void world(int argc, char **argv)
     }
     MPI_Finalized(&flag);
     CHECK(!flag);
+    if (is_first)
+        MPI_Comm_free(&all);
     CHECK(MPI_Finalize() == MPI_SUCCESS);
     MPI_Finalized(&flag);
     CHECK(flag);
@@ -106,15 +114,20 @@ int main(int argc, char **argv)
 {
     int rounds = argc > 1 ? atoi(argv[1]) : 24, pause = argc > 2 ? atoi(argv[2]) : 0, flag;
     const char *how = argc > 3 ? argv[3] : "once";
+    int is_after = strcmp(how, "after") == 0, has_world = is_after || strcmp(how, "world") == 0;
     MPI_Errhandler handler;
     MPI_Initialized(&flag);
     CHECK(!flag);
+    if (is_after) {
+        world(argc, argv);
+        usleep(10000 * pause); /* nothing is open meanwhile */
+    }
     /* These may be called before anything else. */
     MPI_Session_create_errhandler(note, &handler);
     start("first");
     uint64_t value = mix(rank, 1);
     for (int round = 0; round < rounds; round++) {
-        if (round % 3 == 2 && strcmp(how, "again") == 0) {
+        if (round % 3 == 2 && (is_after || strcmp(how, "again") == 0)) {
             char tag[32];
             stop();
             sprintf(tag, "round %d", round);
@@ -129,7 +142,7 @@ int main(int argc, char **argv)
             world(argc, argv);
     }
     MPI_Initialized(&flag);
-    CHECK(flag == (strcmp(how, "world") == 0));
+    CHECK(flag == has_world);
     MPI_Errhandler_free(&handler);
     stop();
     /* Whatever comes now may be lost with its process, and must be done again then. */

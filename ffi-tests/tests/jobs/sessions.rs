@@ -16,7 +16,7 @@ fn job(program: &Path, how: &str) -> Job {
 
 /// What the program writes. Open MPI 5.0.11 dies where a session is opened after the last one, so the layer is asked there.
 fn undisturbed(make: impl Fn() -> Job, how: &str, is_mpich: bool) -> Arc<Outcome> {
-    let outcome = match how == "again" && !is_mpich {
+    let outcome = match ["again", "after"].contains(&how) && !is_mpich {
         true => Arc::new(make().run()),
         false => native(make()),
     };
@@ -57,13 +57,53 @@ fn die_between_rounds(program: &Path, is_mpich: bool, hows: &[&str]) {
 
 #[test]
 fn a_worker_dies_in_a_program_without_mpi_init() {
-    die_between_rounds(&place::test_program("instances"), false, &["once", "again", "world"]);
+    die_between_rounds(
+        &place::test_program("instances"),
+        false,
+        &["once", "again", "world", "after"],
+    );
+}
+
+/// MPI_Finalize was not the end (11.3): the program names MPI_Session_init. Worker 1 dies in the World Model, between the two, and in a session.
+#[test]
+fn a_worker_dies_in_a_session_after_mpi_finalize() {
+    let mut verdicts = Verdicts::default();
+    for is_mpich in [false, true] {
+        let program = match is_mpich {
+            true => place::mpich_program("instances"),
+            false => Some(place::test_program("instances")),
+        };
+        let Some(program) = program else { continue };
+        let make = || match is_mpich {
+            true => job(&program, "after").workers(2).of_mpich(),
+            false => job(&program, "after"),
+        };
+        let undisturbed = undisturbed(make, "after", is_mpich);
+        for (lines, delay) in few([(4, 100), (10, 5), (2, 0)], 2) {
+            let kill = Kill::at(1, Trigger::Lines(lines)).after(Duration::from_millis(delay));
+            let outcome = make().kill(kill).run();
+            verdicts.judge(&format!("{lines} lines, {delay} ms, with MPICH: {is_mpich}"), || {
+                judge(&outcome, &undisturbed, &[1]);
+            });
+        }
+    }
+    verdicts.assert_all_good();
+}
+
+/// One that does not is told so, by the error handler that it gives.
+#[test]
+fn a_session_that_nothing_has_announced_is_refused_after_mpi_finalize() {
+    let outcome = Job::new(place::test_program("unnamed"), &[]).run();
+    outcome.assert_success();
+    outcome.check(outcome.stdout == b"refused: 1\n", "it is not refused");
+    let told = |line: &&str| line.contains("a session cannot be opened: MPI_Finalize was the end of MPI");
+    outcome.check(outcome.own_lines().iter().any(told), "no line says why");
 }
 
 #[test]
 fn a_worker_of_mpich_dies() {
     if let Some(program) = place::mpich_program("instances") {
-        die_between_rounds(&program, true, &["again", "world"]);
+        die_between_rounds(&program, true, &["again", "world", "after"]);
     }
 }
 

@@ -32,7 +32,7 @@ pub use heap::give_back_freed;
 pub use hook::file_effect;
 pub use input::leave as leave_input;
 pub use layout::{compare_layout, layout, remember_start};
-pub use loader::{is_loading, is_locked as is_loader_locked};
+pub use loader::{is_loading, is_locked as is_loader_locked, names};
 pub use output::{
     attach as attach_output, dead_note, dead_output, in_job_memory, inherit as inherit_output, leave, new_ledger,
     note_cell, position as output_position, set_idle, set_stage,

@@ -150,13 +150,18 @@ pub unsafe extern "C" fn MPI_Init_thread(
     })
 }
 
+/// Whether the program may open a session after `MPI_Finalize`: its code names the procedure. Spawned processes wait for the end.
+fn may_open_sessions(rt: &Runtime) -> bool {
+    !comm::is_any_connected(rt) && crate::user::names("mpi_session_init")
+}
+
 /// `MPI_Finalize`
 pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     let rt = runtime();
     if session::world_model() != WorldModel::Open {
         return ERR_OTHER;
     }
-    if session::are_any() {
+    if session::are_any() || may_open_sessions(rt) {
         // What they have may still be used, so this is not the end.
         attribute::delete_comm(rt, comm::self_handle(rt));
     } else {

@@ -5,7 +5,7 @@ use super::arguments::{put, put_text};
 use super::environment;
 use crate::attempt;
 use crate::calls::runtime;
-use crate::errors::{ERR_ARG, ERR_RANK, SUCCESS};
+use crate::errors::{ERR_ARG, ERR_RANK, ERR_UNSUPPORTED_OPERATION, SUCCESS};
 use crate::generated::callbacks::SessionErrhandlerFn;
 use crate::generated::{HandleKind, Proc};
 use crate::handles::{VirtComm, VirtErrhandler, VirtGroup, VirtInfo, VirtSession};
@@ -15,7 +15,7 @@ use crate::objects::group::ERR_GROUP;
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::session::{self, ERR_SESSION, SETS};
 use crate::objects::{comm, group, info, objects};
-use crate::raise::{raise, raise_on, unsupported};
+use crate::raise::{raise, raise_on};
 use crate::recovery::Runtime;
 use crate::{requests, traffic, world};
 use std::ffi::{CStr, c_char, c_int};
@@ -53,11 +53,15 @@ pub unsafe extern "C" fn MPI_Session_init(
 ) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Session_init;
-    if world::is_initialised() && world::get(rt).finalized {
-        return unsupported(rt, procedure);
-    }
     if session.is_null() || !errhandler::is_of(rt, errhandler, Kind::Session) {
         return raise_on(rt, procedure, ERR_ARG, Object::New(errhandler));
+    }
+    if world::is_initialised() && world::get(rt).finalized {
+        log::error!(
+            "a session cannot be opened: MPI_Finalize was the end of MPI, since neither the program nor a library that it had loaded \
+             names MPI_Session_init; open the session before"
+        );
+        return raise_on(rt, procedure, ERR_UNSUPPORTED_OPERATION, Object::New(errhandler));
     }
     let pairs = info::pairs(rt, info);
     let level = pairs.iter().find(|(key, _)| key == b"thread_level");

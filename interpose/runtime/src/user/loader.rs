@@ -14,6 +14,7 @@
 
 mod list;
 mod memory;
+mod named;
 mod operations;
 mod replay;
 mod vector;
@@ -35,6 +36,7 @@ use understudy_abi::{LD_HEAP_HEADER, LD_HEAP_SIZE, LIBRARY_PLACES, USER_LD_HEAP,
 
 pub use list::libraries;
 pub use memory::is_locked;
+pub use named::names;
 
 /// What is known of the loader's state.
 pub(super) struct Loaded {

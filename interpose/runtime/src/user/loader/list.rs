@@ -24,11 +24,11 @@ pub struct Library {
 
 /// The public head of glibc's `struct link_map`.
 #[repr(C)]
-struct LinkMap {
-    base: u64,
-    name: *const c_char,
-    dynamic: *const c_void,
-    next: *const LinkMap,
+pub(super) struct LinkMap {
+    pub(super) base: u64,
+    pub(super) name: *const c_char,
+    pub(super) dynamic: *const c_void,
+    pub(super) next: *const LinkMap,
     previous: *const LinkMap,
 }
 
