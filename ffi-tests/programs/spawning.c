@@ -44,14 +44,15 @@ static double merged(MPI_Comm inter, int is_high, double value)
 
 static int child(MPI_Comm parent, int argc, char **argv)
 {
-    int steps = atoi(argv[2]), rank, size, round = atoi(argv[3]);
+    int steps = atoi(argv[2]), rank, size, round = atoi(argv[3]), *program, is_set;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &program, &is_set);
     double value = converse(parent, steps, 1 + rank + round);
     if (argc > 4 && strcmp(argv[4], "aborts") == 0 && rank == 1)
         MPI_Abort(MPI_COMM_WORLD, 7);
     double sum = merged(parent, 1, value);
-    printf("child %d of %d of round %d: %.15e, %.15e\n", rank, size, round, value, sum);
+    printf("child %d of %d of program %d of round %d: %.15e, %.15e\n", rank, size, is_set ? *program : -1, round, value, sum);
     fflush(stdout);
     if (argc <= 4)
         MPI_Comm_disconnect(&parent);

@@ -6,6 +6,7 @@
 use super::Identity;
 use super::local::adopt;
 use super::parent::die_with_parent;
+use super::pmi1::client::DESCRIPTOR;
 use crate::line::{ChildNews, ChildStart};
 use crate::relay::Position;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,10 +45,10 @@ pub struct Children {
 }
 
 impl Children {
-    /// Starts one, with this in its `LD_PRELOAD`.
-    pub fn start(&mut self, start: ChildStart, preload: String) -> ChildNews {
+    /// Starts one, with its line to the MPI library's server, if that has one, and this in its `LD_PRELOAD`.
+    pub fn start(&mut self, start: ChildStart, line: Option<OwnedFd>, preload: String) -> ChildNews {
         let id = start.id;
-        match self.try_start(start, preload) {
+        match self.try_start(start, line, preload) {
             Ok(running) => {
                 let pid = running.child.id();
                 self.running.push(running);
@@ -61,7 +62,12 @@ impl Children {
         }
     }
 
-    fn try_start(&mut self, start: ChildStart, preload: String) -> Result<Running, (String, io::Error)> {
+    fn try_start(
+        &mut self,
+        mut start: ChildStart,
+        line: Option<OwnedFd>,
+        preload: String,
+    ) -> Result<Running, (String, io::Error)> {
         let program = start.program;
         let mut command = Command::new(&program.file);
         if let Some((name, arguments)) = program.arguments.split_first() {
@@ -85,10 +91,13 @@ impl Children {
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect()
         };
+        // Here it has another number.
+        let number = line.as_ref().map(|line| line.as_raw_fd().to_string());
+        start.variables.extend(number.map(|number| (DESCRIPTOR.into(), number)));
         let identity = Identity {
             variables: os(start.variables),
             defaults: os(start.defaults),
-            descriptor: None,
+            descriptor: line,
         };
         adopt(&mut command, identity);
         command

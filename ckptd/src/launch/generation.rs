@@ -160,7 +160,20 @@ pub struct Namespace {
     pub here: usize,
     /// Whether its ranks here are more than the processors that they may run on.
     pub is_crowded: bool,
+    /// If a program has spawned them (MPI 4.1, 11.8).
+    pub spawned: Option<Spawned>,
 }
+
+/// What is different in processes that a program has spawned.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Spawned {
+    /// How many processes there are of each program, in the order of their ranks.
+    pub of_programs: Vec<u32>,
+    pub put: Preput,
+}
+
+/// Names and values that PMI-1's ranks can get from the beginning.
+pub type Preput = Vec<(String, String)>;
 
 impl Namespace {
     /// One whose ranks are all on this node, and have a processor each.
@@ -173,7 +186,18 @@ impl Namespace {
             placement: Placement::on_one(host, size)?,
             here: 0,
             is_crowded: false,
+            spawned: None,
         })
+    }
+
+    /// Which of the programs that were started together this rank is of (MPI_APPNUM; MPI 4.1, 11.10.3).
+    pub fn program(&self, rank: Rank) -> u32 {
+        let of_programs = self.spawned.iter().flat_map(|spawned| &spawned.of_programs);
+        let ends = of_programs.scan(0, |end, processes| {
+            *end += processes;
+            Some(*end)
+        });
+        ends.take_while(|&end| end <= rank.0).count() as u32
     }
 
     /// The place of a rank among those of this node.
@@ -220,6 +244,17 @@ mod tests {
             );
             assert_eq!(told, (nodes.to_owned(), processes.to_owned(), mapping.to_owned()));
         }
+    }
+
+    #[test]
+    fn ranks_are_of_the_programs_in_their_order() {
+        let mut namespace = Namespace::here("job", 0, "n", 4).unwrap();
+        let programs = |namespace: &Namespace| [0, 1, 2, 3].map(|rank| namespace.program(Rank(rank)));
+        assert_eq!(programs(&namespace), [0; 4]);
+        let of_programs = vec![1, 2, 1];
+        let put = Vec::new();
+        namespace.spawned = Some(Spawned { of_programs, put });
+        assert_eq!(programs(&namespace), [0, 1, 1, 2]);
     }
 
     #[test]

@@ -246,7 +246,9 @@ impl Guardian {
             ToGuardian::IsLast => self.is_last = true,
             ToGuardian::StartChild(start) => {
                 let id = start.id;
-                let news = self.children.start(start, preloaded_besides());
+                let news = self
+                    .children
+                    .start(start, files.into_iter().next(), preloaded_besides());
                 let _ = self.line.send(&FromGuardian::Child { id, news });
             }
         }

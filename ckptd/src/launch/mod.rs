@@ -55,7 +55,7 @@ mod talk;
 mod ward;
 
 pub use error::Error;
-pub use generation::{Name, Namespace, Placement};
+pub use generation::{Name, Namespace, Placement, Preput, Spawned};
 pub use manager::{Event, Identity, Manager, Settings, What};
 pub use peers::{Alone, Answer, Fence, Modex, Peers, Spawn};
 pub use understudy_numbers::Rank;

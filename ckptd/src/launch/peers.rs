@@ -3,7 +3,7 @@
 //! A server knows the processes of its node only. What it needs of others, it hands to its [`Peers`], with an [`Answer`] to fill in: whoever
 //! drives the daemon sends it there, and answers when all have come.
 
-use super::Name;
+use super::{Name, Preput};
 use crate::line::ChildProgram;
 use std::sync::{Arc, Mutex, PoisonError};
 use understudy_numbers::Rank;
@@ -76,12 +76,13 @@ pub struct Modex {
     pub answer: Answer,
 }
 
-/// A rank of this node wants processes started (PMIx_Spawn).
+/// A rank of this node wants processes started (PMIx_Spawn, PMI's `spawn`).
 pub struct Spawn {
     pub generation: Name,
     pub rank: Rank,
     /// Their ranks follow each other in the order of these.
     pub programs: Vec<ChildProgram>,
+    pub put: Preput,
     /// To be given the name of their namespace.
     pub answer: Answer,
 }

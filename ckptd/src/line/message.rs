@@ -111,7 +111,7 @@ pub enum ToGuardian {
     GoesOn,
     /// No other manager can take this one's place.
     IsLast,
-    /// Start a process that the program has asked for.
+    /// Start a process that the program has asked for, with the descriptor that its MPI library needs, if that needs one.
     StartChild(ChildStart),
 }
 

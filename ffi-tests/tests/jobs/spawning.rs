@@ -6,14 +6,20 @@ use ffi_tests::shared::native;
 use ffi_tests::{Job, place};
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
-/// Two processes of another job do not share memory: Open MPI connects them by TCP.
-fn job(steps: &str, way: Option<&str>) -> Job {
+fn job(program: &Path, steps: &str, way: Option<&str>) -> Job {
     let arguments: Vec<&str> = ["3", steps].into_iter().chain(way).collect();
-    Job::new(place::test_program("spawning"), &arguments)
-        .workers(3)
-        .interval("10calls")
-        .tcp()
+    Job::new(program, &arguments).workers(3).interval("10calls")
+}
+
+/// With Open MPI, and with MPICH if that is there: tests the job of so many steps in this way.
+fn with_each(test: impl Fn(&dyn Fn(&str, Option<&str>) -> Job)) {
+    // Two processes of another job do not share memory: Open MPI connects them by TCP.
+    test(&|steps, way| job(&place::test_program("spawning"), steps, way).tcp());
+    if let Some(program) = place::mpich_program("spawning") {
+        test(&|steps, way| job(&program, steps, way).of_mpich());
+    }
 }
 
 /// The parent of a process (proc(5)).
@@ -42,81 +48,105 @@ const WAYS: [Option<&str>; 2] = [None, Some("connected")];
 
 #[test]
 fn spawned_processes_do_as_without_the_layer() {
-    for way in WAYS {
-        let outcome = job("200", way).run();
-        outcome.assert_success();
-        outcome.assert_same_lines(&native(job("200", way)));
-        outcome.assert_nothing_left();
-    }
+    with_each(|job| {
+        for way in WAYS {
+            let outcome = job("200", way).run();
+            outcome.assert_success();
+            outcome.assert_same_lines(&native(job("200", way)));
+            outcome.assert_nothing_left();
+        }
+    });
+}
+
+/// Its handles are pointers, those of MPICH integers.
+#[test]
+fn programs_of_the_standard_abi_spawn_processes() {
+    let Some(program) = place::standard_program("spawning") else {
+        return;
+    };
+    let make = || job(&program, "200", None).of_mpich();
+    let outcome = make().fault("kill rank=1 at=call:615").run();
+    outcome.assert_success();
+    outcome.check(outcome.recoveries() == 1, "nobody has died");
+    outcome.assert_same_lines(&native(make()));
+    outcome.assert_nothing_left();
 }
 
 /// In the first, the second and the third round, and between two.
 #[test]
 fn workers_die_while_spawned_processes_are_connected() {
-    let times = [
-        "rank=0 at=call:40",
-        "rank=1 at=call:615",
-        "rank=2 at=call:30",
-        "rank=0 at=call:1230",
-    ];
-    for way in WAYS {
-        for time in times {
-            let outcome = job("200", way).fault(&format!("kill {time}")).run();
-            outcome.assert_success();
-            outcome.check(outcome.recoveries() == 1, "nobody has died");
-            outcome.assert_same_lines(&native(job("200", way)));
-            outcome.assert_nothing_left();
+    with_each(|job| {
+        let times = [
+            "rank=0 at=call:40",
+            "rank=1 at=call:615",
+            "rank=2 at=call:30",
+            "rank=0 at=call:1230",
+        ];
+        for way in WAYS {
+            for time in times {
+                let outcome = job("200", way).fault(&format!("kill {time}")).run();
+                outcome.assert_success();
+                outcome.check(outcome.recoveries() == 1, "nobody has died");
+                outcome.assert_same_lines(&native(job("200", way)));
+                outcome.assert_nothing_left();
+            }
         }
-    }
+    });
 }
 
 #[test]
 fn a_spawned_process_dies() {
-    for way in WAYS {
-        let outcome = job("20000", way)
-            .watch(|ranks| guardian(ranks).and_then(spawned).is_some_and(processes::kill))
-            .run();
-        outcome.assert_success();
-        outcome.check(outcome.recoveries() == 1, "nothing was recovered");
-        outcome.assert_same_lines(&native(job("20000", way)));
-        outcome.assert_nothing_left();
-    }
+    with_each(|job| {
+        for way in WAYS {
+            let outcome = job("4000", way)
+                .watch(|ranks| guardian(ranks).and_then(spawned).is_some_and(processes::kill))
+                .run();
+            outcome.assert_success();
+            outcome.check(outcome.recoveries() == 1, "nothing was recovered");
+            outcome.assert_same_lines(&native(job("4000", way)));
+            outcome.assert_nothing_left();
+        }
+    });
 }
 
 #[test]
 fn a_spawned_process_may_end_the_job() {
-    let outcome = job("200", Some("aborts")).run();
-    outcome.check(
-        outcome.status.and_then(|status| status.code()) == Some(7),
-        "another status than that of MPI_Abort",
-    );
-    outcome.assert_nothing_left();
+    with_each(|job| {
+        let outcome = job("200", Some("aborts")).run();
+        outcome.check(
+            outcome.status.and_then(|status| status.code()) == Some(7),
+            "another status than that of MPI_Abort",
+        );
+        outcome.assert_nothing_left();
+    });
 }
 
 /// The workers have ended, and nobody goes back from there.
 #[test]
 fn a_spawned_process_that_dies_at_the_end_ends_the_job() {
-    let mut seen = None;
-    let outcome = job("20", Some("lingers"))
-        .watch(move |ranks| {
-            let place = |pid| fs::read_link(format!("/proc/{pid}/cwd")).ok();
-            let look = || {
-                Some((
-                    guardian(ranks)?,
-                    place(ranks.get(&0)?.pid)?.join("../events/rank-0.events"),
-                ))
-            };
-            seen = seen.take().or_else(look);
-            let Some((guardian, events)) = &seen else { return false };
-            let is_end = |record: Record| matches!(record.kind, Kind::End { .. });
-            let is_at_end = EventReader::open(events).is_ok_and(|reader| reader.flatten().any(is_end));
-            is_at_end && spawned(*guardian).is_some_and(processes::kill)
-        })
-        .run();
-    outcome.check(
-        outcome.status.and_then(|status| status.code()) == Some(137),
-        "another status than that of the one that was killed",
-    );
-    let told = "a process that the program has spawned has ended with status 137";
-    outcome.check(outcome.stderr.contains(told), "nobody says so");
+    with_each(|job| {
+        let mut seen = None;
+        let outcome = job("20", Some("lingers"))
+            .watch(move |ranks| {
+                let place = |pid| fs::read_link(format!("/proc/{pid}/cwd")).ok();
+                let look = || {
+                    Some((
+                        guardian(ranks)?,
+                        place(ranks.get(&0)?.pid)?.join("../events/rank-0.events"),
+                    ))
+                };
+                seen = seen.take().or_else(look);
+                let Some((guardian, events)) = &seen else { return false };
+                let is_end = |record: Record| matches!(record.kind, Kind::End { .. });
+                let is_at_end = EventReader::open(events).is_ok_and(|reader| reader.flatten().any(is_end));
+                is_at_end && spawned(*guardian).is_some_and(processes::kill)
+            })
+            .run();
+        outcome.check(
+            outcome.status.and_then(|status| status.code()) == Some(137),
+            "another status than that of the one that was killed",
+        );
+        let told = "a process that the program has spawned has ended with status 137";
+        outcome.check(outcome.stderr.contains(told), "nobody says so");
+    });
 }

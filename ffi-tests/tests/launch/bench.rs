@@ -106,6 +106,7 @@ impl Bench {
             placement: Placement::new(hosts.collect(), self.of_rank.clone()).unwrap(),
             here: self.here,
             is_crowded: true,
+            spawned: None,
         };
         self.number += 1;
         self.manager.begin(&generation).unwrap();

@@ -19,7 +19,7 @@ mod special;
 
 pub use arguments::{Handles, Integers, Statuses, Text, Way, pointer, value};
 pub(crate) use library::connect;
-pub use library::{Library, current, datatype_at, degrees, members, object};
+pub use library::{Library, current, datatype_at, degrees, members, object, rank};
 
 use crate::real_types::{HandleKind, Status};
 use std::ffi::{CStr, c_int};
@@ -237,6 +237,9 @@ pub trait Edge: 'static {
 
     /// Processes of a communicator of the callee's, or of its remote group.
     fn members(comm: u64) -> usize;
+
+    /// The rank of this process in it.
+    fn rank(comm: u64) -> c_int;
 
     /// Its neighbours: those that send to this process, and those that it sends to.
     fn degrees(comm: u64) -> (usize, usize);

@@ -41,6 +41,9 @@ fn length(procedure: &Procedure, parameter: &Parameter) -> String {
         return "1".to_owned();
     };
     let communicator = || identifier(procedure.communicator().expect("a communicator"));
+    // Elsewhere than at the root the array says nothing, and there need not be one.
+    let at_root = (procedure.name == "MPI_Comm_spawn_multiple")
+        .then(|| format!("usize::from(E::rank(v_{}) == v_root)", communicator()));
     let factor = |term: &LengthTerm| match term {
         LengthTerm::Word(word) => match word.as_str() {
             "comm_size" => format!("E::members(v_{})", communicator()),
@@ -51,7 +54,7 @@ fn length(procedure: &Procedure, parameter: &Parameter) -> String {
         LengthTerm::Sum(word) => format!("sum_of({word}, number(n))"),
         other => panic!("`{}` has an array of length {other:?}", procedure.name),
     };
-    terms.iter().map(factor).collect::<Vec<_>>().join(" * ")
+    terms.iter().map(factor).chain(at_root).collect::<Vec<_>>().join(" * ")
 }
 
 fn has(procedure: &Procedure, name: &str) -> bool {

@@ -6,13 +6,13 @@
 use super::Node;
 use crate::launch::process::{Process, processors};
 use crate::launch::talk::Report;
-use crate::launch::{Answer, Error, Name, Namespace, Placement, Rank, Spawn};
+use crate::launch::{Answer, Error, Name, Namespace, Placement, Rank, Spawn, Spawned};
 use crate::line::{ChildNews, ChildProgram, ChildStart, ToGuardian, ToManager};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use understudy_numbers::{Guardian, ProcessNumber, Worker};
 
@@ -54,6 +54,10 @@ impl Group {
 
     fn kill(&mut self) {
         (self.is_killed, self.answer) = (true, None);
+        self.end();
+    }
+
+    fn end(&self) {
         for pidfd in self.running() {
             // It may have ended.
             let _ = pidfd_send_signal(pidfd, Signal::KILL);
@@ -94,10 +98,11 @@ impl Children {
         self.groups.iter_mut().find(|group| group.name == *name)
     }
 
-    /// One of this namespace has aborted.
+    /// One of this namespace has aborted, which MPICH takes for granted to be its end.
     pub fn broke(&mut self, name: &Name, status: i32) {
         if let Some(group) = self.group(name) {
             group.broke.get_or_insert((Instant::now(), status));
+            group.end();
         }
     }
 
@@ -134,8 +139,10 @@ impl Children {
         Some(FOUND_DEAD.saturating_sub(since.elapsed()))
     }
 
-    fn is_any_running(&self) -> bool {
-        self.groups.iter().any(|group| group.running().next().is_some())
+    /// Some run, or have ended badly, and nothing has followed from that yet.
+    fn is_any_open(&self) -> bool {
+        let is_open = |group: &Group| group.broke.is_some() || group.running().next().is_some();
+        self.groups.iter().any(is_open)
     }
 
     /// Some run that would wait for the job's processes.
@@ -180,13 +187,18 @@ impl Node {
             return Ok(());
         };
         self.children.last_name += 1;
-        let size = spawn.programs.iter().map(|program| program.processes).sum();
+        let of_programs: Vec<u32> = spawn.programs.iter().map(|program| program.processes).collect();
+        let size = of_programs.iter().sum();
         let processes: Vec<&Process> = self.processes.values().collect();
         let namespace = Namespace {
             name: spawn.generation.child(self.children.last_name),
             placement: Placement::on_one(&self.host, size)?,
             here: 0,
             is_crowded: processes.len() + size as usize > processors(&processes),
+            spawned: Some(Spawned {
+                of_programs,
+                put: spawn.put,
+            }),
         };
         servers.begin(&namespace)?;
         let mut group = Group {
@@ -218,7 +230,8 @@ impl Node {
                 variables: texts(identity.variables),
                 defaults: texts(identity.defaults),
             });
-            if let Err(error) = guardian.send(&start) {
+            let descriptor: Vec<_> = identity.descriptor.iter().map(OwnedFd::as_fd).collect();
+            if let Err(error) = guardian.send_with(&start, &descriptor) {
                 // Without the answer that it waits for, the call fails.
                 group.kill();
                 eprintln!("understudy: MPI_Comm_spawn: its arguments cannot be handed on: {error}");
@@ -271,7 +284,7 @@ impl Node {
                 log::info!("child {id} ({}:{at}) has ended with status {status}", group.label);
                 let child = &mut group.children[at];
                 child.has_ended = true;
-                let is_bad = status != 0 && !group.is_killed;
+                let is_bad = status != 0 && !group.is_killed && group.broke.is_none();
                 if is_bad && child.is_finalised {
                     self.children.status = status;
                 } else if is_bad && self.children.is_awaited {
@@ -303,6 +316,7 @@ impl Node {
         });
         for (parent, status) in over.collect::<Vec<_>>() {
             self.end_as(parent, status);
+            self.let_guardians_leave();
         }
     }
 
@@ -330,7 +344,11 @@ impl Node {
         for group in over {
             let _ = self.servers.as_ref().map(|servers| servers.end(&group.name));
         }
-        if !self.children.is_any_running() {
+        self.let_guardians_leave();
+    }
+
+    fn let_guardians_leave(&mut self) {
+        if !self.children.is_any_open() {
             for (guardian, leave) in std::mem::take(&mut self.children.leaves) {
                 self.tell_guardian(guardian, &leave);
             }
@@ -362,7 +380,7 @@ impl Node {
     /// What a guardian is told; it does not leave well as long as children run.
     pub(super) fn unless_children_run(&mut self, rank: Guardian, message: &ToGuardian) -> Option<ToGuardian> {
         match *message {
-            ToGuardian::Leave { status: 0 } if self.children.is_any_running() => {
+            ToGuardian::Leave { status: 0 } if self.children.is_any_open() => {
                 self.children.leaves.push((rank, message.clone()));
                 None
             }

@@ -145,6 +145,7 @@ impl Node {
             placement: Placement::new(hosts, of_rank)?,
             here,
             is_crowded: false,
+            spawned: None,
         };
         if of_all.ranks_here().next().is_none() {
             return Ok(());

@@ -6,7 +6,7 @@
 //! | `put`, `get` | what ranks want to know of each other; certain behind a barrier |
 //! | `barrier_in` | when all ranks wait there |
 //! | `publish_name`, `lookup_name`, `unpublish_name` | within the generation |
-//! | `spawn` | that it is not supported |
+//! | `spawn` | when the processes have been started |
 //! | `abort` | nothing; whoever drives the server ends the job |
 //! | `finalize` | farewell |
 //!
@@ -15,6 +15,7 @@
 
 pub mod client;
 mod line;
+mod request;
 mod server;
 mod space;
 

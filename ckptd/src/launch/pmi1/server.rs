@@ -1,7 +1,9 @@
 //! The sockets of all generations, and the thread that serves them.
 
+use super::client::DESCRIPTOR;
 use super::space::{Act, Space};
-use crate::launch::{Answer, Error, Event, Fence, Identity, Name, Namespace, Peers, What};
+use crate::launch::{Answer, Error, Event, Fence, Identity, Name, Namespace, Peers, Preput, Spawn, What};
+use crate::line::ChildProgram;
 use crate::private::MEMORY;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::collections::BTreeMap;
@@ -51,12 +53,18 @@ struct Client {
     out: Vec<u8>,
 }
 
-/// What must be done without the lock.
-struct Outside {
-    generation: Name,
-    members: Vec<Rank>,
-    number: u64,
-    bytes: Vec<u8>,
+/// What must be done without the lock, for a generation.
+enum Outside {
+    Fence {
+        members: Vec<Rank>,
+        number: u64,
+        bytes: Vec<u8>,
+    },
+    Spawn {
+        rank: Rank,
+        programs: Vec<ChildProgram>,
+        put: Preput,
+    },
 }
 
 impl Server {
@@ -110,12 +118,17 @@ impl Server {
         let (near, far) = UnixStream::pair().map_err(Error::system("a pair of sockets"))?;
         near.set_nonblocking(true).map_err(Error::system("a socket"))?;
         let variables = [
-            ("PMI_FD", far.as_raw_fd().to_string()),
+            (DESCRIPTOR, far.as_raw_fd().to_string()),
             ("PMI_RANK", rank.to_string()),
             ("PMI_SIZE", world.generation.placement.size().to_string()),
             ("MPI_LOCALNRANKS", world.generation.ranks_here().count().to_string()),
             ("MPI_LOCALRANKID", local.to_string()),
         ];
+        let is_spawned = world
+            .generation
+            .spawned
+            .as_ref()
+            .map(|_| ("PMI_SPAWNED", "1".to_owned()));
         world.space.forget(rank);
         let client = Client {
             socket: Arc::new(near),
@@ -125,7 +138,11 @@ impl Server {
         drop(state);
         self.shared.wake();
         Ok(Identity {
-            variables: variables.map(|(name, value)| (name.into(), value.into())).into(),
+            variables: variables
+                .into_iter()
+                .chain(is_spawned)
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
             defaults: Vec::new(),
             descriptor: Some(far.into()),
         })
@@ -209,7 +226,7 @@ impl Shared {
                     };
                     self.turn(world, rank)
                 };
-                outside.into_iter().for_each(|fence| self.fence(fence));
+                outside.into_iter().for_each(|it| self.ask(&generation, it));
             }
         }
     }
@@ -265,36 +282,55 @@ impl Shared {
                 Act::Send(rank, bytes) => world.send(rank, &bytes),
                 Act::Tell(rank, what) => self.tell(&world.generation.name, rank, what),
                 Act::Close(rank) => world.close(rank),
-                Act::Fence { number, bytes } => outside.push(Outside {
-                    generation: world.generation.name.clone(),
+                Act::Fence { number, bytes } => outside.push(Outside::Fence {
                     members: (0..world.generation.placement.size()).map(Rank).collect(),
                     number,
                     bytes,
                 }),
+                Act::Spawn { rank, programs, put } => outside.push(Outside::Spawn { rank, programs, put }),
             }
         }
         outside
     }
 
-    /// Brings what was put before a barrier to the other nodes.
-    fn fence(self: &Arc<Shared>, fence: Outside) {
-        let (shared, name) = (self.clone(), fence.generation.clone());
+    /// Brings what was put before a barrier to the other nodes, or has processes started.
+    fn ask(self: &Arc<Shared>, generation: &Name, what: Outside) {
+        let generation = generation.clone();
+        match what {
+            Outside::Fence { members, number, bytes } => self.peers.fence(Fence {
+                answer: self.answer(&generation, |space, reply| space.fenced(reply.as_deref())),
+                generation,
+                members,
+                number,
+                bytes,
+            }),
+            Outside::Spawn { rank, programs, put } => self.peers.spawn(Spawn {
+                answer: self.answer(&generation, move |space, reply| space.spawned(rank, reply.is_some())),
+                generation,
+                rank,
+                programs,
+                put,
+            }),
+        }
+    }
+
+    /// An answer that this makes of what comes.
+    fn answer(
+        self: &Arc<Shared>,
+        generation: &Name,
+        then: impl FnOnce(&mut Space, Option<Vec<u8>>) -> Vec<Act> + Send + 'static,
+    ) -> Answer {
+        let (shared, name) = (self.clone(), generation.clone());
         let (answer, _) = Answer::new(Box::new(move |reply| {
             let mut state = shared.lock();
             if let Some(world) = state.worlds.get_mut(&name) {
-                let acts = world.space.fenced(reply.as_deref());
+                let acts = then(&mut world.space, reply);
                 shared.perform(world, acts);
             }
             drop(state);
             shared.wake();
         }));
-        self.peers.fence(Fence {
-            generation: fence.generation,
-            members: fence.members,
-            number: fence.number,
-            bytes: fence.bytes,
-            answer,
-        });
+        answer
     }
 }
 

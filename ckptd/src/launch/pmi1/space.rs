@@ -1,7 +1,9 @@
 //! The key space of a generation: what its ranks put, and where they wait for each other. Bytes in, [`Act`]s out; no sockets.
 
 use super::line::Line;
-use crate::launch::{Namespace, What};
+use super::request::Request;
+use crate::launch::{Namespace, Preput, What};
+use crate::line::ChildProgram;
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_numbers::Rank;
 
@@ -10,8 +12,8 @@ const LONGEST_KEY: usize = 64;
 const LONGEST_VALUE: usize = 1024;
 /// Longest name of a key space that clients must expect.
 const LONGEST_NAME: usize = 256;
-/// Longest line of a client: a put is the longest that is needed.
-const LONGEST_LINE: usize = 4096;
+/// Longest line of a client: one argument of a program that is to be started (execve(2)), and its name.
+const LONGEST_LINE: usize = (128 << 10) + 16;
 /// Bytes that all ranks of a generation may put.
 const MOST: usize = 256 << 20;
 
@@ -24,6 +26,12 @@ pub enum Act {
     Tell(Rank, What),
     /// All ranks of this node wait in barrier `number`; bring what they have put to the other nodes.
     Fence { number: u64, bytes: Vec<u8> },
+    /// A rank wants processes, which can get this from the beginning; [`Space::spawned`] answers it.
+    Spawn {
+        rank: Rank,
+        programs: Vec<ChildProgram>,
+        put: Preput,
+    },
     /// A rank does not speak PMI-1: close its connection.
     Close(Rank),
 }
@@ -33,8 +41,10 @@ pub enum Act {
 struct Client {
     /// The beginning of a line.
     begun: Vec<u8>,
-    /// It is inside of a `mcmd=spawn`: how many follow this one.
-    spawning: Option<i32>,
+    /// It is inside of a `mcmd=spawn`.
+    asking: Option<Request>,
+    /// It waits for processes.
+    is_spawning: bool,
 }
 
 /// A key space.
@@ -43,6 +53,8 @@ pub struct Space {
     size: u32,
     /// On this node.
     here: BTreeSet<Rank>,
+    /// Which program each of them is of.
+    programs: BTreeMap<Rank, u32>,
     is_alone: bool,
     values: BTreeMap<Vec<u8>, Vec<u8>>,
     bytes: usize,
@@ -61,6 +73,7 @@ impl Space {
         let mut space = Space {
             name: generation.name.to_string(),
             size: placement.size(),
+            programs: here.iter().map(|&rank| (rank, generation.program(rank))).collect(),
             is_alone: here.len() == placement.size() as usize,
             here,
             values: BTreeMap::new(),
@@ -73,6 +86,9 @@ impl Space {
         };
         // MPICH compares the hosts' names if it is not there: because it is longer than a value, say.
         space.put(b"PMI_process_mapping", placement.process_mapping().as_bytes());
+        for (key, value) in generation.spawned.iter().flat_map(|spawned| &spawned.put) {
+            space.put(key.as_bytes(), value.as_bytes());
+        }
         space
     }
 
@@ -117,15 +133,38 @@ impl Space {
         waiting.into_iter().map(|rank| Act::Send(rank, answer.into())).collect()
     }
 
+    /// The processes that a rank waits for have been started, or not.
+    pub fn spawned(&mut self, rank: Rank, is_good: bool) -> Vec<Act> {
+        let client = self.clients.get_mut(&rank).filter(|client| client.is_spawning);
+        let answer = match is_good {
+            true => "cmd=spawn_result rc=0\n",
+            false => "cmd=spawn_result rc=-1 msg=not_started\n",
+        };
+        let acts = client.map(|client| {
+            client.is_spawning = false;
+            Act::Send(rank, answer.into())
+        });
+        acts.into_iter().collect()
+    }
+
     /// `None` if it is no PMI-1.
     fn line(&mut self, rank: Rank, client: &mut Client, line: Line, acts: &mut Vec<Act>) -> Option<()> {
         let mut send = |text: String| acts.push(Act::Send(rank, (text + "\n").into_bytes()));
         if line.0.len() > LONGEST_LINE {
             return None;
         }
-        if client.spawning.is_some() || line.get("mcmd").is_some() {
-            if spawn_is_whole(client, line) {
-                send("cmd=spawn_result rc=-1 msg=not_supported".into());
+        if client.asking.is_some() || line.get("mcmd").is_some() {
+            let request = client.asking.get_or_insert_default();
+            if request.take(line.0) {
+                match client.asking.take().and_then(Request::wanted) {
+                    Some((programs, put)) => {
+                        client.is_spawning = true;
+                        acts.push(Act::Spawn { rank, programs, put });
+                    }
+                    None => send("cmd=spawn_result rc=-1 msg=not_understood".into()),
+                }
+            } else if request.is_too_long() {
+                return None;
             }
             return Some(());
         }
@@ -138,7 +177,10 @@ impl Space {
             b"get_maxes" => send(format!(
                 "cmd=maxes rc=0 kvsname_max={LONGEST_NAME} keylen_max={LONGEST_KEY} vallen_max={LONGEST_VALUE}"
             )),
-            b"get_appnum" => send("cmd=appnum rc=0 appnum=0".into()),
+            b"get_appnum" => {
+                let program = self.programs.get(&rank).copied().unwrap_or_default();
+                send(format!("cmd=appnum rc=0 appnum={program}"));
+            }
             b"get_my_kvsname" => send(format!("cmd=my_kvsname rc=0 kvsname={}", self.name)),
             b"get_universe_size" => send(format!("cmd=universe_size rc=0 size={}", self.size)),
             b"put" => send(match self.rank_puts(line) {
@@ -258,20 +300,6 @@ fn found(answer: &str, name: &str, value: Option<&Vec<u8>>) -> Vec<u8> {
         Some(value) => [format!("cmd={answer} rc=0 {name}=").as_bytes(), value, b"\n"].concat(),
         None => format!("cmd={answer} rc=-1 msg=not_found\n").into_bytes(),
     }
-}
-
-/// Takes a line of `mcmd=spawn`, which comes in parts of several lines; whether it was the last.
-fn spawn_is_whole(client: &mut Client, line: Line) -> bool {
-    let follow = client.spawning.get_or_insert(0);
-    // As in `totspawns=2`, `spawnssofar=1`.
-    *follow += line.number("totspawns").unwrap_or(0).clamp(0, 1 << 20);
-    *follow -= line.number("spawnssofar").unwrap_or(0).clamp(0, 1 << 20);
-    if line.0 != b"endcmd" {
-        return false;
-    }
-    let is_last = *follow <= 0;
-    client.spawning = None;
-    is_last
 }
 
 #[cfg(test)]

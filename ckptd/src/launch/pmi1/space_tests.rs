@@ -1,5 +1,5 @@
 use super::*;
-use crate::launch::{Name, Placement};
+use crate::launch::{Name, Placement, Spawned};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -10,6 +10,7 @@ fn space(of_rank: &[usize]) -> Space {
         placement,
         here: 0,
         is_crowded: false,
+        spawned: None,
     })
 }
 
@@ -128,26 +129,87 @@ fn an_abort_is_told_with_its_message() {
     assert_eq!(acts, [Act::Tell(Rank(1), What::Abort { status: 1, message })]);
 }
 
+/// What MPICH sends for two programs.
+const SPAWN: &str = "mcmd=spawn
+nprocs=2
+execname=worker
+totspawns=2
+spawnssofar=1
+argcnt=2
+arg1=cmd=finalize
+arg2=a b\\c
+preput_num=1
+preput_key_0=PORT
+preput_val_0=tag#0$x
+info_num=1
+info_key_0=wdir
+info_val_0=/a b
+endcmd
+mcmd=spawn
+nprocs=1
+execname=other
+totspawns=2
+spawnssofar=2
+argcnt=0
+info_num=1
+info_key_0=path
+info_val_0=/opt
+endcmd
+";
+
 #[test]
-fn spawning_is_refused_once_all_of_it_has_come() {
+fn a_rank_asks_for_processes_and_waits_until_they_are_there() {
     let mut space = space(&[0, 0]);
-    for line in [
-        "mcmd=spawn",
-        "totspawns=2",
-        "spawnssofar=1",
-        "arg1=cmd=finalize",
-        "endcmd",
-        "mcmd=spawn",
-        "totspawns=2",
+    let program = |file: &str, arguments: &[&str], directory: Option<&str>, processes| ChildProgram {
+        file: file.into(),
+        arguments: arguments.iter().map(|&argument| argument.into()).collect(),
+        variables: Vec::new(),
+        directory: directory.map(Into::into),
+        processes,
+    };
+    let expected = Act::Spawn {
+        rank: Rank(1),
+        programs: vec![
+            program("worker", &["worker", "cmd=finalize", r"a b\c"], Some("/a b"), 2),
+            program("/opt/other", &["other"], None, 1),
+        ],
+        put: vec![("PORT".into(), "tag#0$x".into())],
+    };
+    for (is_good, answer) in [
+        (true, "cmd=spawn_result rc=0\n"),
+        (false, "cmd=spawn_result rc=-1 msg=not_started\n"),
     ] {
-        assert_eq!(ask(&mut space, 0, line), "", "{line}");
+        assert_eq!(space.take(Rank(1), SPAWN.as_bytes()), std::slice::from_ref(&expected));
+        assert_eq!(said(&space.spawned(Rank(1), is_good), 1), answer);
+        // Only once, and nobody else.
+        assert_eq!(space.spawned(Rank(1), is_good), []);
+        assert_eq!(space.spawned(Rank(0), is_good), []);
     }
-    assert_eq!(ask(&mut space, 0, "spawnssofar=2"), "");
+    let nonsense = SPAWN.replace("nprocs=1", "nprocs=0");
     assert_eq!(
-        ask(&mut space, 0, "endcmd"),
-        "cmd=spawn_result rc=-1 msg=not_supported\n"
+        said(&space.take(Rank(1), nonsense.as_bytes()), 1),
+        "cmd=spawn_result rc=-1 msg=not_understood\n"
     );
-    assert_eq!(ask(&mut space, 0, "cmd=get_appnum"), "cmd=appnum rc=0 appnum=0\n");
+    let endless = format!("mcmd=spawn\n{}", "arg1=again\n".repeat(1 << 19));
+    assert_eq!(space.take(Rank(1), endless.as_bytes()), [Act::Close(Rank(1))]);
+}
+
+#[test]
+fn spawned_ranks_know_their_program_and_what_was_put_for_them() {
+    let mut namespace = Namespace::here("job", 3, "n", 3).unwrap();
+    namespace.spawned = Some(Spawned {
+        of_programs: vec![2, 1],
+        put: vec![("PORT".into(), "tag#0$x".into())],
+    });
+    let mut space = Space::new(&namespace);
+    for (rank, program) in [(0, 0), (1, 0), (2, 1)] {
+        let appnum = format!("cmd=appnum rc=0 appnum={program}\n");
+        assert_eq!(ask(&mut space, rank, "cmd=get_appnum"), appnum);
+        assert_eq!(
+            ask(&mut space, rank, "cmd=get kvsname=job.3 key=PORT"),
+            "cmd=get_result rc=0 value=tag#0$x\n"
+        );
+    }
 }
 
 #[test]

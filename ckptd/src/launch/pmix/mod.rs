@@ -390,7 +390,7 @@ fn describe(generation: &Namespace, session: &Path) -> Infos {
         of_rank.rank("pmix.rank", rank.0);
         of_rank.rank("pmix.grank", rank.0);
         of_rank.rank("pmix.apprank", rank.0);
-        of_rank.uint32("pmix.appnum", 0);
+        of_rank.uint32("pmix.appnum", generation.program(rank));
         of_rank.uint16("pmix.lrank", local);
         of_rank.uint16("pmix.nrank", local);
         of_rank.uint32("pmix.nodeid", host as u32);

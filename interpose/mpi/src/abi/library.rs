@@ -137,6 +137,10 @@ impl Edge for Library {
         members(RealComm(comm as *mut c_void))
     }
 
+    fn rank(comm: u64) -> c_int {
+        rank(RealComm(comm as *mut c_void))
+    }
+
     fn degrees(comm: u64) -> (usize, usize) {
         degrees(RealComm(comm as *mut c_void))
     }
@@ -158,6 +162,14 @@ pub fn members(comm: RealComm) -> usize {
         };
     }
     usize::try_from(size).unwrap_or(0)
+}
+
+/// The rank of this process in a communicator.
+pub fn rank(comm: RealComm) -> c_int {
+    let mut rank = UNDEFINED;
+    // SAFETY: a local query; the library checks the communicator.
+    unsafe { real::PMPI_Comm_rank(comm, &mut rank) };
+    rank
 }
 
 /// Neighbours of this process in a communicator: sources and destinations (MPI 4.1, 8.6).

@@ -6,7 +6,7 @@ use crate::handles::{VirtComm, real_comm};
 use crate::{abi, arch};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
-use understudy_mpi::abi::{Abi, Domain, Edge, current, degrees, members, table};
+use understudy_mpi::abi::{Abi, Domain, Edge, current, degrees, members, rank, table};
 
 /// The program calls, and a handler answers.
 struct Program;
@@ -70,6 +70,10 @@ impl Edge for Program {
 
     fn members(comm: u64) -> usize {
         members(real_comm(runtime(), VirtComm(comm as *mut c_void)))
+    }
+
+    fn rank(comm: u64) -> c_int {
+        rank(real_comm(runtime(), VirtComm(comm as *mut c_void)))
     }
 
     fn degrees(comm: u64) -> (usize, usize) {

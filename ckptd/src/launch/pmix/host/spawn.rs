@@ -91,6 +91,7 @@ pub unsafe extern "C" fn spawn(
             generation,
             rank,
             programs,
+            put: Vec::new(),
             answer,
         });
     }
