@@ -25,6 +25,8 @@ pub const ERR_ROOT: c_int = 8;
 pub const ERR_OP: c_int = 10;
 /// `MPI_ERR_ARG`
 pub const ERR_ARG: c_int = 13;
+/// `MPI_ERR_UNKNOWN`
+pub const ERR_UNKNOWN: c_int = 14;
 /// `MPI_ERR_OTHER`
 pub const ERR_OTHER: c_int = 16;
 /// `MPI_ERR_INTERN`

@@ -29,7 +29,7 @@ mod wishes;
 
 use crate::arch::Rewound;
 use crate::cell::{Door, Field, runtime};
-use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, SUCCESS};
+use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, ERR_UNKNOWN, SUCCESS};
 use crate::generated::real;
 use crate::{arch, copies, ending, events, overdue, peers, rehearsal, renewal, user, world};
 use ckptd::events::{ErrorClass, Kind};
@@ -107,7 +107,11 @@ pub fn check_own<T>(rt: &Runtime, outcome: mpi::Result<T>, what: &str) -> Result
 fn classify(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
     let mut class = rc;
     // SAFETY: a local query.
-    unsafe { real::PMPI_Error_class(rc, &mut class) };
+    let asked = unsafe { real::PMPI_Error_class(rc, &mut class) };
+    if asked == call::ABANDONED {
+        // A process has failed meanwhile, and nobody tells of what this was.
+        class = asked;
+    }
     if !world::is_protected() || !means_failure(class) {
         return Ok(rc);
     }
@@ -131,7 +135,7 @@ fn classify(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
 fn means_failure(class: c_int) -> bool {
     match class {
         call::ABANDONED => true,
-        ERR_OTHER | ERR_INTERN | ERR_IN_STATUS => call::is_over_soon(),
+        ERR_UNKNOWN | ERR_OTHER | ERR_INTERN | ERR_IN_STATUS => call::is_over_soon(),
         _ => false,
     }
 }
