@@ -3,7 +3,7 @@
  *   spawning ROUNDS STEPS [connected | aborts | lingers]
  *
  * Each round spawns two processes (in odd rounds of two programs, by MPI_Comm_spawn_multiple), exchanges STEPS messages with them, some of them in
- * a merged communicator, and disconnects. `connected`: the last ones are not disconnected before MPI_Finalize; `aborts`: one of them ends
+ * a merged communicator and in parts of it that are told by groups, and disconnects; a group of those that have gone stays. `connected`: the last ones are not disconnected before MPI_Finalize; `aborts`: one of them ends
  * the job; `lingers`: they are late there. All print what they have. */
 #include <mpi.h>
 #include <stdio.h>
@@ -30,6 +30,62 @@ static double converse(MPI_Comm inter, int steps, double value)
     return value;
 }
 
+/* The other side as it was last. */
+static MPI_Group others = MPI_GROUP_NULL;
+
+/* What a group tells of itself. */
+static double told(MPI_Group group, MPI_Group within)
+{
+    int size, rank, from[8], to[8];
+    MPI_Group_size(group, &size);
+    MPI_Group_rank(group, &rank);
+    double value = size + (rank == MPI_UNDEFINED ? 100 : rank);
+    for (int i = 0; i < size; i++)
+        from[i] = i;
+    MPI_Group_translate_ranks(group, size, from, within, to);
+    for (int i = 0; i < size; i++)
+        value += to[i] == MPI_UNDEFINED ? 1000 : (i + 1) * to[i];
+    return value;
+}
+
+/* The sum over those that have a communicator. */
+static double summed(MPI_Comm *comm, double value)
+{
+    double sum = 0;
+    if (*comm == MPI_COMM_NULL)
+        return sum;
+    MPI_Allreduce(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, *comm);
+    MPI_Comm_free(comm);
+    return sum;
+}
+
+/* Groups of both sides, and communicators that are made of them. */
+static double grouped(MPI_Comm inter, MPI_Comm all, double value)
+{
+    MPI_Group here, both, joined, even, odd;
+    MPI_Comm of_even, of_odd = MPI_COMM_NULL;
+    int size, rank, relation;
+    MPI_Comm_group(inter, &here);
+    MPI_Comm_remote_group(inter, &others);
+    MPI_Comm_group(all, &both);
+    MPI_Group_union(here, others, &joined);
+    MPI_Group_compare(joined, both, &relation);
+    MPI_Comm_size(all, &size);
+    int range[1][3] = {{0, size - 1, 2}};
+    MPI_Group_range_incl(both, 1, range, &even);
+    MPI_Group_difference(both, even, &odd);
+    MPI_Comm_create(all, even, &of_even);
+    MPI_Group_rank(odd, &rank);
+    if (rank != MPI_UNDEFINED)
+        MPI_Comm_create_group(all, odd, 7, &of_odd);
+    double sum = summed(&of_even, value) + 2 * summed(&of_odd, value);
+    sum += told(others, both) + told(here, both) + (relation == MPI_IDENT ? 1 : relation == MPI_SIMILAR ? 2 : 3);
+    MPI_Group *groups[] = {&here, &both, &joined, &even, &odd};
+    for (int i = 0; i < 5; i++)
+        MPI_Group_free(groups[i]);
+    return sum;
+}
+
 static double merged(MPI_Comm inter, int is_high, double value)
 {
     MPI_Comm all, copy;
@@ -37,9 +93,21 @@ static double merged(MPI_Comm inter, int is_high, double value)
     MPI_Intercomm_merge(inter, is_high, &all);
     MPI_Comm_dup(all, &copy);
     MPI_Allreduce(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, copy);
+    sum += grouped(inter, all, value);
     MPI_Comm_free(&copy);
     MPI_Comm_free(&all);
     return sum;
+}
+
+/* What is known of the other side when it has gone. */
+static double remembered(void)
+{
+    MPI_Group world;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    double value = told(others, world);
+    MPI_Group_free(&world);
+    MPI_Group_free(&others);
+    return value;
 }
 
 static int child(MPI_Comm parent, int argc, char **argv)
@@ -96,6 +164,7 @@ int main(int argc, char **argv)
             MPI_Allreduce(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
             value = 0.9 * value + 0.01 * sum;
         }
+        value += remembered();
         if (rank == 0) {
             printf("round %d: %.15e\n", round, value);
             fflush(stdout);

@@ -1,4 +1,4 @@
-//! Groups (MPI 4.1, 7.3). Inquiries are generated: a real group stands beside every one of the program's.
+//! Groups (MPI 4.1, 7.3).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::calls::runtime;
@@ -10,7 +10,9 @@ use crate::objects::group::{self, ERR_GROUP};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::raise::raise;
 use crate::recovery::Runtime;
+use crate::world;
 use std::ffi::c_int;
+use understudy_mpi::real_types::UNDEFINED;
 use understudy_numbers::Worker;
 
 /// Ends a constructor.
@@ -79,6 +81,69 @@ pub unsafe extern "C" fn MPI_Comm_remote_group(comm: VirtComm, group: *mut VirtG
             comm::remote_members(rt, comm).ok_or(ERR_COMM),
             Some(comm),
         )
+    }
+}
+
+/// Ends an inquiry.
+///
+/// # Safety
+/// `place` is the program's, or null.
+unsafe fn told(rt: &Runtime, procedure: Proc, place: *mut c_int, answer: Result<c_int, c_int>) -> c_int {
+    match answer {
+        Ok(_) if place.is_null() => raise(rt, procedure, ERR_ARG, None),
+        Ok(answer) => {
+            // SAFETY: the caller's promise.
+            unsafe { *place = answer };
+            SUCCESS
+        }
+        Err(rc) => raise(rt, procedure, rc, None),
+    }
+}
+
+pub unsafe extern "C" fn MPI_Group_size(group: VirtGroup, size: *mut c_int) -> c_int {
+    let rt = runtime();
+    let answer = known(rt, group).map(|members| members.len() as c_int);
+    // SAFETY: the program's place.
+    unsafe { told(rt, Proc::MPI_Group_size, size, answer) }
+}
+
+pub unsafe extern "C" fn MPI_Group_rank(group: VirtGroup, rank: *mut c_int) -> c_int {
+    let rt = runtime();
+    let me = world::worker(rt);
+    let place = |members: Vec<Worker>| members.iter().position(|&member| member == me);
+    let answer = known(rt, group).map(|members| place(members).map_or(UNDEFINED, |rank| rank as c_int));
+    // SAFETY: the program's place.
+    unsafe { told(rt, Proc::MPI_Group_rank, rank, answer) }
+}
+
+pub unsafe extern "C" fn MPI_Group_compare(group1: VirtGroup, group2: VirtGroup, result: *mut c_int) -> c_int {
+    let rt = runtime();
+    let answer = known(rt, group1).and_then(|first| Ok(group::compare(&first, &known(rt, group2)?) as c_int));
+    // SAFETY: the program's place.
+    unsafe { told(rt, Proc::MPI_Group_compare, result, answer) }
+}
+
+pub unsafe extern "C" fn MPI_Group_translate_ranks(
+    group1: VirtGroup,
+    n: c_int,
+    ranks1: *const c_int,
+    group2: VirtGroup,
+    ranks2: *mut c_int,
+) -> c_int {
+    let rt = runtime();
+    let translated = known(rt, group1).and_then(|first| {
+        // SAFETY: the program's arrays.
+        let ranks = unsafe { array(ranks1, n)? };
+        group::translate(&first, ranks, &known(rt, group2)?)
+    });
+    match translated {
+        Ok(ranks) if ranks2.is_null() && !ranks.is_empty() => raise(rt, Proc::MPI_Group_translate_ranks, ERR_ARG, None),
+        Ok(ranks) => {
+            // SAFETY: the program's array of as many, which may be the first one.
+            unsafe { ranks2.copy_from_nonoverlapping(ranks.as_ptr(), ranks.len()) };
+            SUCCESS
+        }
+        Err(rc) => raise(rt, Proc::MPI_Group_translate_ranks, rc, None),
     }
 }
 

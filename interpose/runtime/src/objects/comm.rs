@@ -10,6 +10,7 @@ pub mod hints;
 mod plan;
 mod rebuild;
 mod recent;
+pub mod spawned;
 pub mod topology;
 
 use super::{objects, objects_mut};
@@ -20,6 +21,7 @@ use crate::handles::{self, Named, VirtComm, created, named, real_comm};
 use crate::objects::Runtime;
 pub use rebuild::rebuild;
 pub use recent::{forget_recent, index, rank_and_size, spans_all, worker_of};
+pub use spawned::is_spawned;
 use std::cell::{Cell, Ref, RefMut};
 use std::ffi::{CStr, c_int};
 pub use topology::{Topology, degrees};
@@ -63,9 +65,6 @@ pub const WORLD_UID: u64 = 0;
 /// `uid` of `MPI_COMM_SELF`, which is the only one that is not the same for all members of something.
 pub const SELF_UID: u64 = u64::MAX;
 
-/// Stands for every process that is no worker: one that the program has spawned (MPI 4.1, 11.8).
-pub const SPAWNED: Worker = Worker(u32::MAX);
-
 /// What is needed to make a communicator again, and what the program has attached to it.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Comm {
@@ -104,7 +103,7 @@ impl Comm {
 
     /// Whether spawned processes are in it. Then it never comes back: there is no cut as long as it is there.
     pub fn has_spawned(&self) -> bool {
-        self.workers().any(|worker| worker == SPAWNED)
+        self.workers().any(is_spawned)
     }
 
     /// The one that comes after `me` among them, and after the last the first.
@@ -296,24 +295,16 @@ pub fn is_any_connected(rt: &Runtime) -> bool {
     objects(rt).comms.iter().any(|(_, comm)| comm.has_spawned())
 }
 
-/// Groups, windows and files are of workers only.
+/// Windows and files are of workers only.
 ///
 /// # Errors
-/// `MPI_ERR_UNSUPPORTED_OPERATION`, and a line, if spawned processes are among them.
-pub fn check_workers(mut workers: impl Iterator<Item = Worker>) -> Result<(), c_int> {
-    if workers.all(|worker| worker != SPAWNED) {
+/// `MPI_ERR_UNSUPPORTED_OPERATION`, and a line, if spawned processes are in the communicator.
+pub fn workers_only(rt: &Runtime, comm: VirtComm) -> Result<(), c_int> {
+    if !has_spawned(rt, comm) {
         return Ok(());
     }
-    log::error!("groups, windows and files of spawned processes are not supported");
+    log::error!("windows and files of spawned processes are not supported");
     Err(ERR_UNSUPPORTED_OPERATION)
-}
-
-/// As [`check_workers`], of the members of a communicator.
-///
-/// # Errors
-/// As there.
-pub fn workers_only(rt: &Runtime, comm: VirtComm) -> Result<(), c_int> {
-    get(rt, comm).map_or(Ok(()), |comm| check_workers(comm.workers()))
 }
 
 /// The program's handle of the error handler; null if it is no communicator.

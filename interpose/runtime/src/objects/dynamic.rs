@@ -53,6 +53,8 @@ pub struct Dynamic {
     pub last_attempt: u64,
     /// How often this process has spawned others, or taken part in that.
     pub spawns: u64,
+    /// How many processes it knows, or has known, that are no workers.
+    pub known: u32,
     /// The attempt that has been told to the port's owner and is not answered.
     pub waits: Option<u64>,
     /// What has come and is not used, in its order, with whom it is from.
@@ -70,6 +72,7 @@ impl Dynamic {
         last_port: 0,
         last_attempt: 0,
         spawns: 0,
+        known: 0,
         waits: None,
         heard: Vec::new(),
     };

@@ -1,4 +1,5 @@
-//! Groups (MPI 4.1, 7.3): lists of workers. Their constructors are local, so the layer computes them itself.
+//! Groups (MPI 4.1, 7.3): lists of workers, and of processes that they have spawned. All that is local the layer computes itself; a real group
+//! stands beside one whose members can be reached.
 #![allow(unsafe_code)]
 
 use super::comm;
@@ -8,9 +9,9 @@ use crate::errors::{ERR_ARG, ERR_RANK, SUCCESS};
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtGroup, real_comm, real_group};
 use crate::objects::Runtime;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
-use understudy_mpi::real_types::RealGroup;
+use understudy_mpi::real_types::{PROC_NULL, RealGroup, UNDEFINED};
 use understudy_numbers::Worker;
 
 /// `MPI_ERR_GROUP`
@@ -22,7 +23,7 @@ static EMPTY: Predefined = Predefined::new("ompi_mpi_group_empty");
 /// The members of a group.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Group {
-    /// In the order of their ranks, as ranks of `MPI_COMM_WORLD`.
+    /// In the order of their ranks, as ranks of `MPI_COMM_WORLD`, or numbers of [spawned](comm::spawned) processes.
     pub members: Vec<Worker>,
 }
 
@@ -54,10 +55,12 @@ pub fn create(rt: &Runtime, members: Vec<Worker>) -> Result<VirtGroup, c_int> {
     if members.is_empty() {
         return Ok(empty_handle(rt));
     }
-    comm::check_workers(members.iter().copied())?;
-    let real = with_world(rt, |world| make(rt, world, &members))?;
+    let real = match members.iter().copied().any(comm::is_spawned) {
+        true => make_of_spawned(rt, &members)?.map_or(std::ptr::null_mut(), |real| real.0),
+        false => with_world(rt, |world| make(rt, world, &members))?.0,
+    };
     let index = objects_mut(rt).groups.insert(Group { members });
-    handles::set_real(rt, HandleKind::Group, index, real.0);
+    handles::set_real(rt, HandleKind::Group, index, real);
     Ok(VirtGroup(handles::virtual_handle(HandleKind::Group, index)))
 }
 
@@ -104,6 +107,36 @@ fn make(rt: &Runtime, world: RealGroup, members: &[Worker]) -> Result<RealGroup,
     Ok(group)
 }
 
+/// The same if spawned processes are among them; none if no communicator leads to one of these any more, so nobody has use for it.
+fn make_of_spawned(rt: &Runtime, members: &[Worker]) -> Result<Option<RealGroup>, c_int> {
+    with_world(rt, |world| {
+        let size = comm::members(rt, comm::world_handle(rt)).map_or(0, |all| all.len());
+        let mut all: Vec<Worker> = (0..size as u32).map(Worker).collect();
+        let mut unions = vec![world];
+        let joined = comm::spawned::visit(rt, |group, numbers| {
+            let mut more = real_group(rt, null_handle(rt));
+            // SAFETY: groups of ours.
+            understudy_mpi::check(unsafe { real::PMPI_Group_union(unions[unions.len() - 1], group, &mut more) })?;
+            unions.push(more);
+            all = union(&all, numbers);
+            Ok(())
+        });
+        let ranks: Option<Vec<Worker>> = members
+            .iter()
+            .map(|member| Some(Worker(all.iter().position(|one| one == member)? as u32)))
+            .collect();
+        let made = joined.map_err(c_int::from).and_then(|()| {
+            let made = ranks.map(|ranks| make(rt, unions[unions.len() - 1], &ranks));
+            made.transpose()
+        });
+        for mut group in unions.drain(1..) {
+            // SAFETY: a group of ours.
+            unsafe { real::PMPI_Group_free(&mut group) };
+        }
+        made
+    })
+}
+
 /// Frees all real groups, before the table is replaced.
 pub fn release_all(rt: &Runtime) {
     let all: Vec<u32> = objects(rt).groups.iter().map(|(index, _)| index).collect();
@@ -112,11 +145,15 @@ pub fn release_all(rt: &Runtime) {
     }
 }
 
-/// Makes the real groups from the new world. Real groups that are still there are given up.
+/// Makes the real groups from the new world. Real groups that are still there are given up. Nothing leads to spawned processes now.
 pub fn rebuild(rt: &Runtime) {
     let outcome = with_world(rt, |world| {
         for (index, group) in objects(rt).groups.iter() {
-            handles::set_real(rt, HandleKind::Group, index, make(rt, world, &group.members)?.0);
+            let real = match group.members.iter().copied().any(comm::is_spawned) {
+                true => std::ptr::null_mut(),
+                false => make(rt, world, &group.members)?.0,
+            };
+            handles::set_real(rt, HandleKind::Group, index, real);
         }
         Ok(())
     });
@@ -195,9 +232,45 @@ pub fn difference(first: &[Worker], second: &[Worker]) -> Vec<Worker> {
         .collect()
 }
 
+/// How two groups compare (`MPI_Group_compare`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i32)]
+pub enum Comparison {
+    /// `MPI_IDENT`
+    Identical = 0,
+    /// `MPI_SIMILAR`
+    Similar = 2,
+    /// `MPI_UNEQUAL`
+    Unequal = 3,
+}
+
+/// The same members in the same order, or in another one, or others (7.3.1).
+pub fn compare(first: &[Worker], second: &[Worker]) -> Comparison {
+    let set = |members: &[Worker]| members.iter().copied().collect::<HashSet<Worker>>();
+    match first == second {
+        true => Comparison::Identical,
+        false if first.len() == second.len() && set(first) == set(second) => Comparison::Similar,
+        false => Comparison::Unequal,
+    }
+}
+
+/// The ranks in the second group of members of the first (`MPI_Group_translate_ranks`).
+pub fn translate(first: &[Worker], ranks: &[c_int], second: &[Worker]) -> Result<Vec<c_int>, c_int> {
+    let places: HashMap<Worker, c_int> = second.iter().copied().zip(0..).collect();
+    let translated = |&rank: &c_int| match usize::try_from(rank).ok().and_then(|rank| first.get(rank)) {
+        Some(member) => Ok(places.get(member).copied().unwrap_or(UNDEFINED)),
+        None if rank == PROC_NULL => Ok(PROC_NULL),
+        None => Err(ERR_RANK),
+    };
+    ranks.iter().map(translated).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Worker, difference, excl, expand, incl, intersection, union};
+    use super::{
+        Comparison, PROC_NULL, UNDEFINED, Worker, compare, difference, excl, expand, incl, intersection, translate,
+        union,
+    };
     use crate::errors::{ERR_ARG, ERR_RANK};
 
     const GROUP: [Worker; 5] = [Worker(7), Worker(3), Worker(9), Worker(0), Worker(4)];
@@ -238,6 +311,26 @@ mod tests {
         assert_eq!(expand(&[[0, 5, 1]], 5), Err(ERR_RANK));
         assert_eq!(expand(&[[-1, 3, 1]], 5), Err(ERR_RANK));
         assert_eq!(expand(&[[0, i32::MAX, 1]], 5), Err(ERR_RANK));
+    }
+
+    #[test]
+    fn groups_compare_by_members_and_their_order() {
+        let turned = workers([4, 0, 9, 3, 7]);
+        assert_eq!(compare(&GROUP, &GROUP), Comparison::Identical);
+        assert_eq!(compare(&GROUP, &turned), Comparison::Similar);
+        assert_eq!(compare(&GROUP, &GROUP[1..]), Comparison::Unequal);
+        assert_eq!(compare(&GROUP, &workers([7, 3, 9, 0, 5])), Comparison::Unequal);
+        assert_eq!(compare(&[], &[]), Comparison::Identical);
+    }
+
+    #[test]
+    fn ranks_are_translated_by_members() {
+        let second = workers([0, 7, 1]);
+        let ranks = [0, 3, 1, PROC_NULL, 0];
+        let expected = vec![1, 0, UNDEFINED, PROC_NULL, 1];
+        assert_eq!(translate(&GROUP, &ranks, &second), Ok(expected));
+        assert_eq!(translate(&GROUP, &[5], &second), Err(ERR_RANK));
+        assert_eq!(translate(&GROUP, &[UNDEFINED], &second), Err(ERR_RANK));
     }
 
     #[test]

@@ -8,14 +8,15 @@
 #![allow(unsafe_code)]
 
 use super::plan::{derived_uid, next_uid};
-use super::{Comm, SPAWNED, Topology, freed, hints, null_real};
+use super::spawned::{self, is_spawned, own_group, remote_group, with_group};
+use super::{Comm, Topology, freed, hints, null_real};
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
 use crate::objects::Runtime;
 use crate::objects::{objects, objects_mut};
 use std::ffi::{CStr, c_int, c_void};
-use understudy_mpi::real_types::{RealComm, RealGroup};
+use understudy_mpi::real_types::RealComm;
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
 
@@ -127,17 +128,13 @@ fn describe(rt: &Runtime, new: RealComm, has_requests: impl Fn(VirtComm) -> bool
     let mut inter = 0;
     // SAFETY: a communicator of ours.
     check(unsafe { real::PMPI_Comm_test_inter(new, &mut inter) })?;
-    let group_of = |ask: AskGroup| translate_group(rt, new, ask);
-    // SAFETY: a communicator and a place of ours.
-    let own = group_of(|comm, group| unsafe { real::PMPI_Comm_group(comm, group) })?;
+    let members_of = |ask| with_group(rt, new, ask, |group| spawned::members(rt, group));
+    let own = members_of(own_group)?;
     let others = match inter {
         0 => None,
-        // SAFETY: as above.
-        _ => Some(group_of(|comm, group| unsafe {
-            real::PMPI_Comm_remote_group(comm, group)
-        })?),
+        _ => Some(members_of(remote_group)?),
     };
-    let (uid, members, remote) = if own.iter().chain(others.iter().flatten()).any(|&one| one == SPAWNED) {
+    let (uid, members, remote) = if own.iter().chain(others.iter().flatten()).copied().any(is_spawned) {
         // Processes without the layer take part in no exchange.
         (candidate(rt), own, others)
     } else if inter == 0 {
@@ -154,7 +151,7 @@ fn describe(rt: &Runtime, new: RealComm, has_requests: impl Fn(VirtComm) -> bool
         describe_inter(rt, new, own)?
     };
     let all = rt.comm.state.borrow().workers as usize;
-    let collective_over_all = remote.is_none() && members.len() == all && !members.contains(&SPAWNED);
+    let collective_over_all = remote.is_none() && members.len() == all && !members.iter().copied().any(is_spawned);
     let name = Some(hints::name(new)).filter(|name| !name.is_empty());
     let (topology, info) = (Topology::read(new)?, hints::of_comm(rt, new));
     let (errhandler, attributes) = (0, Vec::new());
@@ -219,38 +216,6 @@ fn describe_inter(rt: &Runtime, new: RealComm, own: Vec<Worker>) -> mpi::Result<
     let theirs = leader_uid(&there)?;
     let ours = leader_uid(&exchange(rt, new, theirs, 0)?)?;
     Ok((ours.min(theirs), own, Some(workers(&there))))
-}
-
-/// A procedure that tells the local or the remote group.
-type AskGroup = fn(RealComm, &mut RealGroup) -> c_int;
-
-/// Worker ranks of the members of a group. Local.
-fn translate_group(rt: &Runtime, new: RealComm, ask: AskGroup) -> mpi::Result<Vec<Worker>> {
-    let mut group = real_group(rt, VirtGroup(handles::predefined_handle(rt, "ompi_mpi_group_null")));
-    check(ask(new, &mut group))?;
-    let here = translate(rt, group);
-    // SAFETY: the group is ours.
-    unsafe { real::PMPI_Group_free(&mut group) };
-    here
-}
-
-/// Worker ranks of the members of a real group; [`SPAWNED`] stands for those that are none.
-fn translate(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
-    let world = real_comm(rt, super::world_handle(rt));
-    let mut all = real_group(rt, VirtGroup(handles::predefined_handle(rt, "ompi_mpi_group_null")));
-    let mut size = 0;
-    // SAFETY: groups of ours, and arrays of the length that is told.
-    unsafe {
-        check(real::PMPI_Group_size(group, &mut size))?;
-        let ranks: Vec<c_int> = (0..size).collect();
-        let mut workers = vec![0; ranks.len()];
-        check(real::PMPI_Comm_group(world, &mut all))?;
-        let rc = real::PMPI_Group_translate_ranks(group, size, ranks.as_ptr(), all, workers.as_mut_ptr());
-        real::PMPI_Group_free(&mut all);
-        check(rc)?;
-        let worker = |rank: c_int| u32::try_from(rank).map_or(SPAWNED, Worker);
-        Ok(workers.into_iter().map(worker).collect())
-    }
 }
 
 /// Bounds of tags made of strings: any library has these.

@@ -1,6 +1,6 @@
 //! What is known of the communicator that was asked for last: programs use the same few again and again.
 
-use super::{Comm, SPAWNED, VirtComm, find, my_rank, objects};
+use super::{Comm, VirtComm, find, is_spawned, my_rank, objects};
 use crate::objects::Runtime;
 use std::ffi::c_int;
 use understudy_numbers::Worker;
@@ -74,8 +74,8 @@ fn look_up(rt: &Runtime, comm: VirtComm) -> Option<Recent> {
         first,
         in_order: peers
             .iter()
-            .zip(first.0..=SPAWNED.0)
-            .take_while(|(peer, next)| peer.0 == *next && **peer != SPAWNED)
+            .zip(first.0..)
+            .take_while(|(peer, next)| peer.0 == *next && !is_spawned(**peer))
             .count() as u32,
     };
     rt.comm.recent.set(recent);
@@ -110,5 +110,5 @@ fn look_behind(rt: &Runtime, comm: VirtComm, rank: c_int) -> Option<Worker> {
     peers(objects(rt).comms.get(index(rt, comm)?)?)
         .get(rank as usize)
         .copied()
-        .filter(|&worker| worker != SPAWNED)
+        .filter(|&worker| !is_spawned(worker))
 }
