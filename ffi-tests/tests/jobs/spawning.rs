@@ -80,7 +80,7 @@ fn workers_die_while_spawned_processes_are_connected() {
             "rank=0 at=call:40",
             "rank=1 at=call:615",
             "rank=2 at=call:30",
-        "rank=2 at=call:52",
+            "rank=2 at=call:52",
             "rank=0 at=call:1230",
         ];
         for way in WAYS {
