@@ -59,6 +59,8 @@ runtime! {
         files: Field<BTreeMap<u32, file::Here>> = Field::new(BTreeMap::new()),
         /// By index of the window: how its memory is reached in this generation.
         direct: Field<BTreeMap<u32, Rc<window::Direct>>> = Field::new(BTreeMap::new()),
+        /// The part of a window that was reached last.
+        recent: Field<Option<window::recent::Recent>> = Field::new(None),
         /// Real handles of the tool interface.
         tools: Field<tool::Reals> = Field::new(tool::Reals::START),
         /// Which function of ours calls which of the program's.
@@ -113,12 +115,14 @@ pub fn objects(rt: &Runtime) -> Ref<'_, Objects> {
 /// The same, to be changed.
 #[track_caller]
 pub fn objects_mut(rt: &Runtime) -> RefMut<'_, Objects> {
+    window::recent::forget(rt);
     rt.objects.borrow_mut()
 }
 
 /// Replaces all objects by saved ones; the real handles are stale until they are rebuilt.
 pub fn replace(rt: &Runtime, saved: Objects) {
     rt.objects.set(saved);
+    window::recent::forget(rt);
     comm::forget_recent(rt);
     file::forget_open(rt);
     session::tell(rt);

@@ -7,11 +7,13 @@ use crate::errors::{ERR_NO_MEM, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtOp, VirtRequest, VirtWin, real_datatype, real_op};
 use crate::objects::datatype::elements::{self, Elements, Operand};
+use crate::objects::window::Direct;
 use crate::objects::{op, window};
 use crate::recovery::Runtime;
 use crate::{copies, fault};
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::rc::Rc;
 use understudy_mpi::call::ABANDONED;
 use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, RealWin};
@@ -32,6 +34,15 @@ impl Target {
             disp,
             count,
             datatype,
+        }
+    }
+
+    /// It is at this address.
+    fn at(self, address: u64) -> Operand {
+        Operand {
+            at: address as *mut c_void,
+            count: self.count,
+            datatype: self.datatype,
         }
     }
 }
@@ -59,11 +70,17 @@ fn by_itself(
     target: Target,
     way: Way,
 ) -> Option<c_int> {
-    let direct = match window::direct(rt, win) {
-        Ok(direct) => direct.filter(|direct| direct.has_locks())?,
-        Err(_) => return Some(ERR_NO_MEM),
+    let (direct, elements, memory) = match reach_again(rt, win, target, way) {
+        Some(reached) => reached,
+        None => {
+            let direct = match window::direct(rt, win) {
+                Ok(direct) => direct.filter(|direct| direct.has_locks())?,
+                Err(_) => return Some(ERR_NO_MEM),
+            };
+            let (elements, memory) = reach(rt, win, target, way)?;
+            (direct, elements, memory)
+        }
     };
-    let (elements, memory) = reach(rt, win, target, way)?;
     let Some(lock) = direct.lock(target.rank as usize) else {
         return Some(ABANDONED);
     };
@@ -82,20 +99,35 @@ fn by_itself(
     Some(done.err().unwrap_or(SUCCESS))
 }
 
+/// Whether the operation is one of the program's own, which is for the library to refuse.
+fn is_own(rt: &Runtime, way: Way) -> bool {
+    matches!(way, Way::Combine(op) if op::index(rt, op).is_some())
+}
+
+/// [`reach`] for the part of a window that was reached last.
+fn reach_again(rt: &Runtime, win: VirtWin, target: Target, way: Way) -> Option<(Rc<Direct>, Elements, Operand)> {
+    let elements = (target.count, target.datatype);
+    let (direct, at, bytes) = window::recent::direct_place(rt, win, (target.rank, target.disp), elements)?;
+    if bytes == 0 || !direct.has_locks() || is_own(rt, way) {
+        return None;
+    }
+    let size = bytes as usize / target.count as usize;
+    let elements = Elements::dense(rt, target.datatype, size);
+    Some((direct, elements, target.at(at)))
+}
+
 /// The target's memory and what it is made of. Nothing for what is an error, or no operation at all: that is for the library to say.
 fn reach(rt: &Runtime, win: VirtWin, target: Target, way: Way) -> Option<(Elements, Operand)> {
-    if matches!(way, Way::Combine(op) if op::index(rt, op).is_some()) {
+    if is_own(rt, way) {
         return None;
     }
     let elements = Elements::of(rt, target.datatype)?;
     let (first, bytes) = elements::span(rt, target.count, target.datatype)?;
     let at = window::get(rt, win)?.open_memory(rt, target.rank, target.disp, first, bytes)?;
-    let memory = Operand {
-        at: at as *mut c_void,
-        count: target.count,
-        datatype: target.datatype,
-    };
-    Some((elements, memory))
+    if let Some(size) = elements.size_of_dense(target.datatype) {
+        window::recent::remember(rt, win, target.rank, target.datatype, size as u64);
+    }
+    Some((elements, target.at(at)))
 }
 
 /// [`start`] for an accumulate: what the process has done itself has ended.

@@ -8,6 +8,7 @@
 mod direct;
 mod epochs;
 mod rebuild;
+pub mod recent;
 pub mod shared;
 
 use super::comm::hints::{self, Pairs};
@@ -17,9 +18,10 @@ use crate::abi;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtInfo, VirtWin, real_comm, real_info, real_win};
 use crate::objects::Runtime;
-pub use direct::{Direct, direct, is_flushed, set_busy};
+pub use direct::{Direct, direct, set_busy};
 pub use epochs::{Epochs, meet_again, quiesce};
 pub use rebuild::{drop_reals, rebuild};
+pub use recent::is_flushed;
 use shared::Region;
 use std::cell::{Ref, RefMut};
 use std::ffi::{c_int, c_void};

@@ -94,6 +94,21 @@ pub fn span(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> Option<(isize
 }
 
 impl Elements {
+    /// Those of a predefined datatype without gaps, of so many bytes each.
+    pub fn dense(rt: &Runtime, datatype: VirtDatatype, size: usize) -> Elements {
+        Elements {
+            datatype,
+            real: real_datatype(rt, datatype),
+            size,
+            extent: size,
+        }
+    }
+
+    /// Bytes of each, if they are those of this datatype itself and have no gaps.
+    pub fn size_of_dense(&self, datatype: VirtDatatype) -> Option<usize> {
+        (self.datatype == datatype && self.are_dense()).then_some(self.size)
+    }
+
     /// Those of a datatype; none if it is not made of one predefined datatype.
     pub fn of(rt: &Runtime, datatype: VirtDatatype) -> Option<Elements> {
         let datatype = base(rt, datatype)?;

@@ -114,7 +114,7 @@ impl Direct {
     }
 
     /// Whether a flush has nothing to wait for, and the library need not be asked for its progress either.
-    fn is_flushed(&self) -> bool {
+    pub(super) fn is_flushed(&self) -> bool {
         self.flushes.set(self.flushes.get().wrapping_add(1));
         !self.is_busy.get() && !self.flushes.get().is_multiple_of(PROGRESS)
     }

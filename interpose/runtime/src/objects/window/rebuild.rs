@@ -1,7 +1,7 @@
 //! Making windows again in the next generation of MPI.
 #![allow(unsafe_code)]
 
-use super::{Flavor, Window, in_order, info_with, real_comm_of, return_errors};
+use super::{Flavor, Window, in_order, info_with, real_comm_of, recent, return_errors};
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtWin, real_win};
 use crate::objects::Runtime;
@@ -62,6 +62,7 @@ fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
 
 /// Forgets the real windows after a failure: they have gone with the library that has made them.
 pub fn drop_reals(rt: &Runtime) {
+    recent::forget(rt);
     rt.direct.borrow_mut().clear();
     for (index, _) in objects(rt).windows.iter() {
         handles::set_real(rt, HandleKind::Win, index, std::ptr::null_mut());
