@@ -1,9 +1,11 @@
 /*
  * What the kernel keeps for a process: interval timers of both kinds, resource
- * limits and an alternate signal stack, set once at the start.
+ * limits, an alternate signal stack, a name and a nice value, set once at the
+ * start.
  */
 #include "check.h"
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <time.h>
@@ -53,6 +55,10 @@ static void content(void)
     struct rlimit limit;
     getrlimit(RLIMIT_FSIZE, &limit);
     CHECK(limit.rlim_cur == 123456789);
+    char name[16];
+    prctl(PR_GET_NAME, name);
+    CHECK(strcmp(name, "named") == 0);
+    CHECK(getpriority(PRIO_PROCESS, 0) == 3);
     ticks = on_other_stack = 0;
     for (int i = 0; i < 1000 && !on_other_stack; i++)
         usleep(1000);
@@ -75,6 +81,8 @@ int main(int argc, char **argv)
     getrlimit(RLIMIT_FSIZE, &limit);
     limit.rlim_cur = 123456789;
     setrlimit(RLIMIT_FSIZE, &limit);
+    prctl(PR_SET_NAME, "named");
+    setpriority(PRIO_PROCESS, 0, 3);
     sigaltstack(&stack, NULL);
     sigaction(SIGALRM, &action, NULL);
     setitimer(ITIMER_REAL, &timer, NULL);

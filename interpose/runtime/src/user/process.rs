@@ -23,6 +23,9 @@ pub struct Saved {
     signal_stack: [u64; 3],
     /// What of [`ON_REQUEST`] the program may use.
     features: u64,
+    /// The name of the thread that has made the cut (prctl(2), PR_SET_NAME), and its nice value.
+    name: [u8; 16],
+    nice: i32,
 }
 
 /// Bits of the processor's features that a process may use when it has asked for them: AMX's tile data, the only one so
@@ -85,7 +88,24 @@ pub fn capture() -> Saved {
             .collect(),
         signal_stack: signal_stack(),
         features: features(),
+        name: name(),
+        nice: nice(),
     }
+}
+
+fn name() -> [u8; 16] {
+    let mut name = [0; 16];
+    // SAFETY: prctl(2) writes so many bytes.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
+}
+
+/// Of this thread.
+fn nice() -> i32 {
+    // The system call, unlike libc's function, has no answer that looks like an error.
+    // SAFETY: getpriority(2).
+    let answer = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) };
+    20 - answer as i32
 }
 
 impl Saved {
@@ -110,7 +130,7 @@ fn set_timer(which: i64, value: &Timer) {
     unsafe { libc::syscall(libc::SYS_setitimer, which, value.as_ptr(), std::ptr::null::<u8>()) };
 }
 
-/// Sets them where they differ; the signal stack only if this is the thread that has made the cut (`is_callers`).
+/// Sets them where they differ; those of a thread only if this is the one that has made the cut (`is_callers`).
 pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
     // The signal stack of the dead process had room for these registers; this one's may have none.
     ask_for(saved.features)?;
@@ -133,7 +153,22 @@ pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
             );
         }
     }
-    if is_callers && saved.signal_stack != signal_stack() {
+    if !is_callers {
+        return Ok(());
+    }
+    if saved.name != name() {
+        // SAFETY: prctl(2) with a string of at most so many bytes.
+        unsafe { libc::prctl(libc::PR_SET_NAME, saved.name.as_ptr()) };
+    }
+    // SAFETY: setpriority(2) of this thread.
+    if saved.nice != nice() && unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, saved.nice) } != 0 {
+        log::warn!(
+            "the nice value cannot be {} again ({})",
+            saved.nice,
+            io::Error::last_os_error()
+        );
+    }
+    if saved.signal_stack != signal_stack() {
         // SAFETY: sigaltstack(2) with a value that was read before; the runtime has none of its own.
         unsafe {
             libc::syscall(
