@@ -11,7 +11,7 @@ int main(void)
 
 enum { ROOM = 4000, LONGS = 300 };
 
-static MPI_Comm mine;
+static MPI_Comm mine, from_session;
 static MPI_Session session;
 static char *of_process, *of_comm, of_session[ROOM];
 
@@ -62,6 +62,13 @@ static void states(void)
     CHECK(in[0] == 100 * round_ + left && in[2] == 100 * round_ + 2 + left);
 }
 
+static int class_of(int code)
+{
+    int class;
+    MPI_Error_class(code, &class);
+    return class;
+}
+
 /* Messages are buffered before and after the ranks meet. */
 static void buffers(void)
 {
@@ -76,7 +83,8 @@ static void buffers(void)
         memset(values, 0, sizeof values);
         meet();
     }
-    CHECK(MPI_Comm_attach_buffer(mine, of_process, ROOM) != MPI_SUCCESS); /* there is one */
+    CHECK(class_of(MPI_Comm_attach_buffer(mine, of_process, ROOM)) == MPI_ERR_OTHER); /* there is one */
+    CHECK(class_of(MPI_Buffer_attach(of_process, -1)) == MPI_ERR_ARG);
     for (int part = 1; part >= 0; part--)
         for (int own = 0; own < 2; own++) {
             MPI_Recv(got, LONGS, MPI_INT, left, part, own ? mine : MPI_COMM_WORLD, &status);
@@ -102,10 +110,19 @@ static void exchange_buffers(void)
     MPI_Count many;
     MPI_Comm_detach_buffer(mine, &back, &bytes);
     CHECK(back == of_comm && bytes == ROOM + 1);
-    MPI_Session_detach_buffer(session, &back, &bytes);
-    CHECK(back == of_session && bytes == ROOM);
     MPI_Buffer_detach_c(&back, &many);
     CHECK(back == of_process && many == ROOM);
+    CHECK(MPI_Buffer_detach(&back, &bytes) == MPI_SUCCESS && !back && !bytes);
+    CHECK(class_of(MPI_Buffer_attach(of_process, 10)) == MPI_ERR_BUFFER);
+    MPI_Buffer_detach(&back, &bytes);
+    /* The session's is for what comes from it. */
+    CHECK(class_of(MPI_Bsend(&round_, 1, MPI_INT, 0, 50, MPI_COMM_SELF)) == MPI_ERR_BUFFER);
+    CHECK(MPI_Bsend(&round_, 1, MPI_INT, rank, 50, from_session) == MPI_SUCCESS);
+    meet();
+    MPI_Recv(&bytes, 1, MPI_INT, rank, 50, from_session, MPI_STATUS_IGNORE);
+    CHECK(bytes == round_);
+    MPI_Session_detach_buffer(session, &back, &bytes);
+    CHECK(back == of_session && bytes == ROOM);
     meet();
     CHECK(MPI_Buffer_flush() == MPI_SUCCESS && MPI_Comm_flush_buffer(mine) == MPI_SUCCESS);
     char *other = of_comm;
@@ -297,6 +314,13 @@ static void content(void)
         MPI_Comm_attach_buffer(mine, of_comm, ROOM + 1);
         MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
         MPI_Session_attach_buffer(session, of_session, ROOM);
+        MPI_Group group;
+        MPI_Comm parent;
+        MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
+        MPI_Comm_create_from_group(group, "all", MPI_INFO_NULL, MPI_ERRORS_RETURN, &parent);
+        MPI_Comm_dup(parent, &from_session);
+        MPI_Group_free(&group);
+        MPI_Comm_free(&parent);
     }
     states();
     buffers();
@@ -319,6 +343,7 @@ int main(int argc, char **argv)
     MPI_Comm_detach_buffer(mine, &back, &bytes);
     MPI_Buffer_detach(&back, &bytes);
     MPI_Session_detach_buffer(session, &back, &bytes);
+    MPI_Comm_free(&from_session);
     MPI_Session_finalize(&session);
     MPI_Comm_free(&mine);
     MPI_Finalize();

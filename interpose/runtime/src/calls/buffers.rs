@@ -2,9 +2,11 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::outcome;
+use super::environment::standard_version;
+use crate::abi::is_foreign as is_mpich;
 use crate::arch::Rewound;
 use crate::calls::runtime;
-use crate::errors::{ERR_BUFFER, ERR_COMM, SUCCESS};
+use crate::errors::{ERR_ARG, ERR_BUFFER, ERR_COMM, ERR_OTHER, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtRequest, VirtSession};
 use crate::objects::comm;
@@ -15,6 +17,7 @@ use crate::recovery::Runtime;
 use crate::requests::{Attached, Kind, Owner};
 use crate::{checkpoint, completion, requests};
 use std::ffi::{c_int, c_void};
+use understudy_mpi::abi::current;
 
 /// `MPI_BUFFER_AUTOMATIC` of MPICH and of the standard ABI, where no buffer can be: MPI provides one, however large it has to be.
 const AUTOMATIC: [u64; 2] = [-2i64 as u64, 2];
@@ -50,8 +53,14 @@ fn attach(rt: &Runtime, procedure: Proc, owner: Owner, buffer: *mut c_void, size
     let address = buffer as u64;
     let outcome = attached(rt, owner).and_then(|before| {
         let is_automatic = AUTOMATIC.contains(&address);
-        if before.is_some() || address == 0 || (size < 0 && !is_automatic) {
-            return Err(ERR_BUFFER);
+        // MPICH wants room for what each message takes besides.
+        let least = current().map_or(0, |abi| abi.limit("MPI_BSEND_OVERHEAD").1 as i64);
+        match before {
+            _ if address == 0 || (size < 0 && !is_automatic) => return Err(ERR_ARG),
+            Some(_) if is_mpich() && standard_version() >= (4, 1) => return Err(ERR_OTHER),
+            Some(_) => return Err(ERR_BUFFER),
+            None if size < least && !is_automatic => return Err(ERR_BUFFER),
+            None => {}
         }
         let size = if is_automatic { i64::MAX } else { size };
         requests::buffers_mut(rt).push(Attached { owner, address, size });
@@ -79,7 +88,15 @@ unsafe fn detach<Size: TryFrom<i64>>(
     size: *mut Size,
 ) -> c_int {
     outcome!(wait(rt, owner));
-    let found = attached(rt, owner).and_then(|buffer| buffer.ok_or(ERR_BUFFER));
+    let nothing = Attached {
+        owner,
+        address: 0,
+        size: 0,
+    };
+    let found = attached(rt, owner).and_then(|buffer| match buffer {
+        None if is_mpich() => Ok(nothing),
+        buffer => buffer.ok_or(ERR_BUFFER),
+    });
     let outcome = found.and_then(|attached| {
         let is_automatic = AUTOMATIC.contains(&attached.address);
         let bytes = Size::try_from(if is_automatic { 0 } else { attached.size });

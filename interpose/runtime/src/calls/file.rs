@@ -437,7 +437,7 @@ pub unsafe extern "C" fn MPI_File_get_size(fh: VirtFile, size: *mut i64) -> c_in
 pub unsafe extern "C" fn MPI_File_get_group(fh: VirtFile, group: *mut VirtGroup) -> c_int {
     let rt = runtime();
     let members = known(rt, fh).and_then(|file| comm::members(rt, file.comm()).ok_or(class(ERR_COMM)));
-    let made = members.and_then(|members| group::create(rt, members).map_err(Failure::Library));
+    let made = members.and_then(|members| group::create(rt, members, 0).map_err(Failure::Library));
     // SAFETY: the program's place for the handle.
     let got = made.and_then(|handle| unsafe { put(group, handle) });
     finish(rt, Proc::MPI_File_get_group, fh, got)

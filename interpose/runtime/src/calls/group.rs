@@ -23,13 +23,13 @@ unsafe fn constructed(
     rt: &Runtime,
     procedure: Proc,
     newgroup: *mut VirtGroup,
-    members: Result<Vec<Worker>, c_int>,
+    (members, session): (Result<Vec<Worker>, c_int>, u64),
     comm: Option<VirtComm>,
 ) -> c_int {
     if newgroup.is_null() {
         return raise(rt, procedure, ERR_ARG, comm);
     }
-    match members.and_then(|it| group::create(rt, it)) {
+    match members.and_then(|it| group::create(rt, it, session)) {
         Ok(handle) => {
             // SAFETY: the caller's promise.
             unsafe { *newgroup = handle };
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn MPI_Comm_group(comm: VirtComm, group: *mut VirtGroup) -
             rt,
             Proc::MPI_Comm_group,
             group,
-            comm::members(rt, comm).ok_or(ERR_COMM),
+            (comm::members(rt, comm).ok_or(ERR_COMM), comm::session(rt, comm)),
             Some(comm),
         )
     }
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn MPI_Comm_remote_group(comm: VirtComm, group: *mut VirtG
             rt,
             Proc::MPI_Comm_remote_group,
             group,
-            comm::remote_members(rt, comm).ok_or(ERR_COMM),
+            (comm::remote_members(rt, comm).ok_or(ERR_COMM), comm::session(rt, comm)),
             Some(comm),
         )
     }
@@ -160,7 +160,7 @@ unsafe fn select<T>(
     // SAFETY: the program's array and its place for the handle.
     unsafe {
         let members = known(rt, group).and_then(|members| selection(&members, array(ranks, n)?));
-        constructed(rt, procedure, newgroup, members, None)
+        constructed(rt, procedure, newgroup, (members, group::session(rt, group)), None)
     }
 }
 
@@ -236,7 +236,7 @@ unsafe fn combine(
 ) -> c_int {
     let members = known(rt, group1).and_then(|first| Ok(operation(&first, &known(rt, group2)?)));
     // SAFETY: the program's place for the handle.
-    unsafe { constructed(rt, procedure, newgroup, members, None) }
+    unsafe { constructed(rt, procedure, newgroup, (members, group::session(rt, group1)), None) }
 }
 
 pub unsafe extern "C" fn MPI_Group_union(group1: VirtGroup, group2: VirtGroup, newgroup: *mut VirtGroup) -> c_int {

@@ -187,7 +187,7 @@ pub unsafe extern "C" fn MPI_Group_from_session_pset(
     let outcome = known(rt, session).and_then(|_| unsafe {
         put(newgroup, group::null_handle(rt))?;
         let members = session::members(rt, text(pset_name)?).ok_or(ERR_ARG)?;
-        put(newgroup, group::create(rt, members)?)
+        put(newgroup, group::create(rt, members, session.0 as u64)?)
     });
     finish(rt, Proc::MPI_Group_from_session_pset, session, outcome)
 }
@@ -289,7 +289,7 @@ unsafe fn checked(
 
 /// Runs a constructor in a handler and enters the result. A macro because [`attempt!`] leaves the handler.
 macro_rules! construct {
-    ($rt:expr, $procedure:expr, $info:expr, $errhandler:expr, $newcomm:expr, $constructor:expr) => {{
+    ($rt:expr, $procedure:expr, $group:expr, $info:expr, $errhandler:expr, $newcomm:expr, $constructor:expr) => {{
         let (mut made, constructor) = (None, $constructor);
         let with_hints = |new: &mut RealComm| match constructor(new) {
             SUCCESS => {
@@ -311,6 +311,10 @@ macro_rules! construct {
         traffic::forget_recent($rt);
         let new = create::register($rt, made, comm::world_handle($rt));
         comm::set_errhandler($rt, new, $errhandler.0 as u64);
+        let session = group::session($rt, $group);
+        if let Some(mut comm) = comm::get_mut($rt, new) {
+            comm.session = session;
+        }
         // SAFETY: the program's place for the handle, which was checked.
         unsafe { $newcomm.write(new) };
         SUCCESS
@@ -337,7 +341,7 @@ pub unsafe extern "C" fn MPI_Comm_create_from_group(
         Err(rc) => Err(rc),
     };
     match tag {
-        Ok(tag) => construct!(rt, procedure, info, errhandler, newcomm, |new: &mut RealComm| {
+        Ok(tag) => construct!(rt, procedure, group, info, errhandler, newcomm, |new: &mut RealComm| {
             create::of_group(rt, group, tag, new)
         }),
         Err(rc) => raise_on(rt, procedure, rc, Object::New(errhandler)),
@@ -382,9 +386,15 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
     // SAFETY: the program's arguments are handed on.
     let tag = unsafe { checked(rt, tag, errhandler, newintercomm) };
     match leader.and_then(|leader| Ok((leader, tag?))) {
-        Ok((leader, tag)) => construct!(rt, procedure, info, errhandler, newintercomm, |new: &mut RealComm| {
-            create::between_groups(rt, (local_group, local_leader), leader, tag, new)
-        }),
+        Ok((leader, tag)) => construct!(
+            rt,
+            procedure,
+            local_group,
+            info,
+            errhandler,
+            newintercomm,
+            |new: &mut RealComm| { create::between_groups(rt, (local_group, local_leader), leader, tag, new) }
+        ),
         Err(rc) => raise_on(rt, procedure, rc, Object::New(errhandler)),
     }
 }

@@ -4,6 +4,7 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::{outcome, put_text};
+use super::environment::standard_version;
 use crate::arch::{Rewound, call_user};
 use crate::attempt;
 use crate::calls::runtime;
@@ -340,13 +341,14 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
 pub unsafe extern "C" fn MPI_Win_get_group(win: VirtWin, group: *mut VirtGroup) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_get_group;
-    let Some(members) = window::comm_of(rt, win).and_then(|it| comm::members(rt, it)) else {
+    let own = window::comm_of(rt, win);
+    let Some((members, session)) = own.and_then(|it| Some((comm::members(rt, it)?, comm::session(rt, it)))) else {
         return raise(rt, procedure, ERR_WIN, None);
     };
     if group.is_null() {
         return finish_win(rt, procedure, ERR_ARG, win);
     }
-    match group::create(rt, members) {
+    match group::create(rt, members, session) {
         Ok(made) => {
             // SAFETY: the program's place for the handle.
             unsafe { *group = made };
@@ -458,13 +460,8 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
 fn reachable(rt: &Runtime, window: &Window, rank: c_int) -> Result<(i64, c_int, u64), c_int> {
     /// `MPI_ERR_RMA_FLAVOR`
     const ERR_RMA_FLAVOR: c_int = 70;
-    if window.flavor != Flavor::Shared {
-        let [mut version, mut subversion] = [0; 2];
-        // SAFETY: two places.
-        unsafe { real::PMPI_Get_version(&mut version, &mut subversion) };
-        if window.flavor == Flavor::Dynamic || (version, subversion) < (4, 1) {
-            return Err(ERR_RMA_FLAVOR);
-        }
+    if window.flavor == Flavor::Dynamic || (window.flavor != Flavor::Shared && standard_version() < (4, 1)) {
+        return Err(ERR_RMA_FLAVOR);
     }
     if window.flavor == Flavor::Shared || window.region.first().is_some() {
         let rank = match rank {

@@ -91,6 +91,8 @@ pub struct Comm {
     pub inits: u64,
     /// How many blocking collectives this process has entered on it, unless every worker is a member.
     pub collectives: u64,
+    /// The session that it comes from: the program's handle; 0: the World Model.
+    pub session: u64,
     /// Whether this process has freed it: see [`freed`].
     pub is_freed: bool,
 }
@@ -147,6 +149,7 @@ pub fn init(rt: &Runtime, world: RealComm, workers: u32, me: Worker) -> mpi::Res
         info: Vec::new(),
         inits: 0,
         collectives: 0,
+        session: 0,
         is_freed: false,
     };
     if objects(rt).comms.get(WORLD).is_none() {
@@ -288,6 +291,11 @@ pub fn size_of_both(rt: &Runtime, comm: VirtComm) -> usize {
 /// Whether spawned processes are in it.
 pub fn has_spawned(rt: &Runtime, comm: VirtComm) -> bool {
     get(rt, comm).is_some_and(|comm| comm.has_spawned())
+}
+
+/// The session that a communicator comes from: the program's handle; 0: the World Model.
+pub fn session(rt: &Runtime, comm: VirtComm) -> u64 {
+    get(rt, comm).map_or(0, |comm| comm.session)
 }
 
 /// Whether spawned processes are in any communicator.

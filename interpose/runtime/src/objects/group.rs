@@ -25,6 +25,8 @@ static EMPTY: Predefined = Predefined::new("ompi_mpi_group_empty");
 pub struct Group {
     /// In the order of their ranks, as ranks of `MPI_COMM_WORLD`, or numbers of [spawned](comm::spawned) processes.
     pub members: Vec<Worker>,
+    /// The session that it comes from: the program's handle; 0: the World Model.
+    pub session: u64,
 }
 
 /// `MPI_GROUP_NULL` as the program knows it.
@@ -50,8 +52,16 @@ pub fn members(rt: &Runtime, group: VirtGroup) -> Option<Vec<Worker>> {
     }
 }
 
-/// A group of these members; without any it is `MPI_GROUP_EMPTY`.
-pub fn create(rt: &Runtime, members: Vec<Worker>) -> Result<VirtGroup, c_int> {
+/// The session that a group comes from: the program's handle; 0: the World Model.
+pub fn session(rt: &Runtime, group: VirtGroup) -> u64 {
+    let index = created(HandleKind::Group, group.0);
+    index
+        .and_then(|index| Some(objects(rt).groups.get(index)?.session))
+        .unwrap_or(0)
+}
+
+/// A group of these members, that comes from this session or, with 0, the World Model; without any it is `MPI_GROUP_EMPTY`.
+pub fn create(rt: &Runtime, members: Vec<Worker>, session: u64) -> Result<VirtGroup, c_int> {
     if members.is_empty() {
         return Ok(empty_handle(rt));
     }
@@ -59,7 +69,7 @@ pub fn create(rt: &Runtime, members: Vec<Worker>) -> Result<VirtGroup, c_int> {
         true => make_of_spawned(rt, &members)?.map_or(std::ptr::null_mut(), |real| real.0),
         false => with_world(rt, |world| make(rt, world, &members))?.0,
     };
-    let index = objects_mut(rt).groups.insert(Group { members });
+    let index = objects_mut(rt).groups.insert(Group { members, session });
     handles::set_real(rt, HandleKind::Group, index, real);
     Ok(VirtGroup(handles::virtual_handle(HandleKind::Group, index)))
 }

@@ -5,7 +5,7 @@
 //! it may open others until then.
 
 use super::lookup::{Predefined, created};
-use super::{comm, objects, objects_mut};
+use super::{Objects, comm, objects, objects_mut};
 use crate::generated::HandleKind;
 use crate::handles::{VirtErrhandler, VirtSession, virtual_handle};
 use crate::objects::Runtime;
@@ -82,10 +82,20 @@ pub fn first(rt: &Runtime) -> Option<VirtSession> {
     objects(rt).sessions.iter().next().map(|(index, _)| handle(index))
 }
 
-/// Removes a session.
+/// Removes a session. What comes from it, and should be gone, does not come from the next one that gets its handle.
 pub fn remove(rt: &Runtime, index: u32) {
-    objects_mut(rt).sessions.remove(index);
+    forget(&mut objects_mut(rt), index);
     tell(rt);
+}
+
+fn forget(all: &mut Objects, index: u32) {
+    let own = handle(index).0 as u64;
+    all.sessions.remove(index);
+    let comms = all.comms.iter_mut().map(|(_, comm)| &mut comm.session);
+    let groups = all.groups.iter_mut().map(|(_, group)| &mut group.session);
+    for session in comms.chain(groups).filter(|session| **session == own) {
+        *session = 0;
+    }
 }
 
 /// Notes what has become of the World Model.

@@ -1,6 +1,7 @@
 //! The program's buffers for buffered sends (MPI 4.1, section 3.6), which are only counted with.
 
 use crate::handles::{VirtComm, VirtSession};
+use crate::objects::comm;
 use crate::requests::{Runtime, table};
 use std::cell::{Ref, RefMut};
 
@@ -65,17 +66,11 @@ pub fn taken(rt: &Runtime, owner: Owner) -> u64 {
     takes.filter(|takes| takes.0 == owner).map(|takes| takes.1).sum()
 }
 
-/// Where a message of so many bytes on a communicator goes: into the communicator's own buffer, or else into that of the process or of a
-/// session. From which session a communicator comes is not recorded: since nothing is written to buffers, one that has room will do.
+/// Where a message of so many bytes on a communicator goes: into the communicator's own buffer, that of the session it comes from, or that
+/// of the process (MPI 4.1, 3.6), if the first of these that is there has room.
 pub fn with_room(rt: &Runtime, comm: VirtComm, bytes: u64) -> Option<Owner> {
-    let has_room = |buffer: &&Attached| taken(rt, buffer.owner) + bytes <= buffer.size.max(0) as u64;
-    let buffers = buffers(rt);
-    let found = match buffers.iter().find(|buffer| buffer.owner == comm.into()) {
-        Some(own) => Some(own).filter(has_room),
-        None => {
-            let mut others = buffers.iter().filter(|buffer| !matches!(buffer.owner, Owner::Comm(_)));
-            others.find(has_room)
-        }
-    };
-    found.map(|buffer| buffer.owner)
+    let owners = [comm.into(), Owner::Session(comm::session(rt, comm)), Owner::Process];
+    let found = owners.into_iter().find_map(|owner| attached(rt, owner))?;
+    let has_room = taken(rt, found.owner) + bytes <= found.size.max(0) as u64;
+    has_room.then_some(found.owner)
 }

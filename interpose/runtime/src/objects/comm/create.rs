@@ -55,9 +55,10 @@ pub fn make(
 
 /// Enters a communicator in the table; it inherits the error handler of `parent`.
 pub fn register(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
-    let errhandler = super::errhandler(rt, parent);
+    let (errhandler, session) = (super::errhandler(rt, parent), super::session(rt, parent));
     let index = objects_mut(rt).comms.insert(Comm {
         errhandler,
+        session,
         ..made.recipe
     });
     handles::set_real(rt, HandleKind::Comm, index, made.real.0);
@@ -167,6 +168,7 @@ fn describe(rt: &Runtime, new: RealComm, has_requests: impl Fn(VirtComm) -> bool
         collective_over_all,
         inits: 0,
         collectives: 0,
+        session: 0,
         is_freed: false,
     })
 }

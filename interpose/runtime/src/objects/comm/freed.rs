@@ -116,6 +116,7 @@ mod tests {
             collective_over_all: false,
             inits: 0,
             collectives: 0,
+            session: 0,
             is_freed: true,
         }
     }
