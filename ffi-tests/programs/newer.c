@@ -21,6 +21,10 @@ static void states(void)
     MPI_Request requests[3] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     MPI_Status statuses[3];
     statuses[0].MPI_ERROR = MPI_ERR_OTHER;
+    statuses[1] = statuses[2] = statuses[0];
+    MPI_Wait(&requests[1], &statuses[1]);
+    MPI_Testany(3, requests, &index, &flag, &statuses[2]);
+    CHECK(statuses[1].MPI_ERROR == MPI_SUCCESS && statuses[2].MPI_ERROR == MPI_SUCCESS);
     MPI_Request_get_status_any(3, requests, &index, &flag, &statuses[0]);
     say_status("any of none", &statuses[0], MPI_INT);
     CHECK(flag && index == MPI_UNDEFINED && statuses[0].MPI_ERROR == MPI_SUCCESS);

@@ -1,9 +1,10 @@
 //! What handlers do with arguments: messages as they are recorded, statuses, and their own return.
 #![allow(unsafe_code)]
 
-use crate::errors::ERR_ARG;
+use crate::abi::is_foreign;
+use crate::errors::{ERR_ARG, SUCCESS};
 use crate::handles::{VirtComm, VirtDatatype};
-use crate::requests::Envelope;
+use crate::requests::{EMPTY, Envelope};
 use std::ffi::{c_char, c_int, c_void};
 use understudy_mpi::real_types::Status;
 
@@ -14,9 +15,11 @@ use understudy_mpi::real_types::Status;
 #[inline]
 pub unsafe fn put_status(to: *mut Status, status: Status) {
     if !to.is_null() {
-        // SAFETY: handed on to the caller. The error field belongs to the procedures with many statuses.
+        // The error field belongs to the procedures with many statuses, but for empty ones in MPICH.
+        let writes_all = is_foreign() && status == EMPTY;
+        // SAFETY: handed on to the caller.
         unsafe {
-            let error = (*to).error;
+            let error = if writes_all { SUCCESS } else { (*to).error };
             to.write(Status { error, ..status });
         }
     }

@@ -274,8 +274,7 @@ pub unsafe extern "C" fn MPI_Request_get_status_any(
                 let ended = outcome!(completion::peek(rt, *arrays.request(found)));
                 ended.into_iter().for_each(|ended| put_status(status, ended.status));
             }
-            // Its error too: MPICH writes the whole of an empty status, and Open MPI 5.0 does not have this procedure.
-            None if !pending && !status.is_null() => status.write(EMPTY),
+            None if !pending => put_status(status, EMPTY),
             None => (),
         }
     }
