@@ -23,9 +23,9 @@ impl Name {
         Ok(Name(format!("{job}.{number}")))
     }
 
-    /// The namespace of processes that a rank of this one has asked for; its numbers are not given twice.
-    pub fn child(&self, number: u32) -> Name {
-        Name(format!("{self}.{number}"))
+    /// The namespace of processes that a rank of this one has asked for, on this host of the job's; a host does not give numbers twice.
+    pub fn child(&self, host: usize, number: u32) -> Name {
+        Name(format!("{self}.{host}-{number}"))
     }
 
     pub fn as_str(&self) -> &str {

@@ -1,6 +1,7 @@
 //! Programs that spawn processes (MPI 4.1, 11.8): these run without the layer, and are spawned again after a failure.
 
 use ckptd::events::{EventReader, Kind, Record};
+use ffi_tests::hosts::Hosts;
 use ffi_tests::processes::{self, Process};
 use ffi_tests::shared::native;
 use ffi_tests::{Job, place};
@@ -70,6 +71,31 @@ fn programs_of_the_standard_abi_spawn_processes() {
     outcome.check(outcome.recoveries() == 1, "nobody has died");
     outcome.assert_same_lines(&native(make()));
     outcome.assert_nothing_left();
+}
+
+/// Those of rank 0 are on the first host, and those of rank 1 on the second.
+#[test]
+fn workers_of_mpich_on_several_hosts_die() {
+    let Some(program) = place::mpich_program("spawning").filter(|_| Hosts::are_possible()) else {
+        return;
+    };
+    for time in ["rank=0 at=call:40", "rank=1 at=call:700", "rank=2 at=call:52"] {
+        // As in `mpich.rs`. What UCX says of lost connections is on standard output.
+        let ucx = [
+            ("UCX_TLS", "tcp,self"),
+            ("UCX_TCP_BRIDGE_ENABLE", "y"),
+            ("UCX_LOG_LEVEL", "fatal"),
+        ];
+        let make = || {
+            let job = job(&program, "200", None).of_mpich().hosts(&[1, 4]);
+            ucx.iter().fold(job, |job, (name, value)| job.env(name, value))
+        };
+        let outcome = make().fault(&format!("kill {time}")).run();
+        outcome.assert_success();
+        outcome.check(outcome.recoveries() == 1, "nobody has died");
+        outcome.assert_same_lines(&native(make()));
+        outcome.assert_nothing_left();
+    }
 }
 
 /// In the first and the second round, and between two, when a group of those that have gone is left.

@@ -187,11 +187,12 @@ impl Node {
             return Ok(());
         };
         self.children.last_name += 1;
+        let here = self.begun.as_ref().map_or(0, |begun| begun.here);
         let of_programs: Vec<u32> = spawn.programs.iter().map(|program| program.processes).collect();
         let size = of_programs.iter().sum();
         let processes: Vec<&Process> = self.processes.values().collect();
         let namespace = Namespace {
-            name: spawn.generation.child(self.children.last_name),
+            name: spawn.generation.child(here, self.children.last_name),
             placement: Placement::on_one(&self.host, size)?,
             here: 0,
             is_crowded: processes.len() + size as usize > processors(&processes),

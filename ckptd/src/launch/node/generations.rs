@@ -23,6 +23,8 @@ pub(super) const SEGMENTS: &str = "segments";
 pub(super) struct Begun {
     name: Name,
     generation: Generation,
+    /// Which of its hosts this node is.
+    pub(super) here: usize,
     /// The process of each rank.
     ranks: Vec<ProcessNumber>,
 }
@@ -185,6 +187,7 @@ impl Node {
         self.begun = Some(Begun {
             name: of_all.name,
             generation,
+            here,
             ranks: numbers,
         });
         Ok(())

@@ -13,13 +13,14 @@ use crate::handles::{VirtComm, VirtInfo, real_comm, real_info};
 use crate::objects::{comm, dynamic};
 use crate::raise::unsupported;
 use crate::recovery::Runtime;
-use crate::{cut, journal, rendezvous, renewal, world};
+use crate::{abi, cut, journal, rendezvous, renewal, world};
 use std::ffi::{c_char, c_int};
 use understudy_mpi::real_types::{RealComm, RealInfo};
 
 /// Why no process can be spawned here.
 fn obstacle(rt: &Runtime) -> Option<&'static str> {
-    if !rendezvous::reaches_all(rt) {
+    // MPICH's processes tell each other their addresses; Open MPI's ask the process manager, which knows of them on their node only.
+    if !abi::is_foreign() && !rendezvous::reaches_all(rt) {
         Some("the workers of the job are on several nodes")
     } else if attention::is_multiple() && attention::is(SEVERAL) {
         Some("several threads call MPI (MPI_THREAD_MULTIPLE), which might wait for each other")
