@@ -11,7 +11,7 @@
 //! - [`hosts`]: several hosts on one machine; [`slurm`]: a batch system; [`users`]: several users;
 //! - [`kill`]: moments of death; [`processes`]: /proc; [`living`]: who lives under guardians;
 //! - [`command`]: the `understudy` command; [`daemon`]: `ckptd serve`; [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
-//! - [`thin`]: copies without static data;
+//! - [`thin`]: copies without static data; [`hang`]: what a job is doing that does not end;
 //! - [`older`]: the distribution's Open MPI, and Fortran programs;
 //! - [`libraries`]: programs of the distribution's libraries;
 //! - [`place`]: where products, MPI and example programs are; [`programs`]: those programs with their arguments.
@@ -22,6 +22,7 @@
 
 pub mod command;
 pub mod daemon;
+pub mod hang;
 pub mod hosts;
 pub mod job;
 pub mod kill;

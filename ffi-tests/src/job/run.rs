@@ -3,7 +3,7 @@
 use super::{Job, Scope};
 use crate::hosts::Hosts;
 use crate::outcome::Killed;
-use crate::{place, processes};
+use crate::{hang, place, processes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Child;
@@ -52,6 +52,7 @@ impl Run {
                 return Some(status);
             }
             if started.elapsed() > job.limit {
+                println!("after {:?}:\n{}", job.limit, self.describe());
                 self.end();
                 return None;
             }
@@ -141,6 +142,11 @@ impl Run {
                 processes::kill(process.pid);
             }
         }
+    }
+
+    fn describe(&self) -> String {
+        let marked = processes::marked(&self.mark).into_iter().map(|process| process.pid);
+        hang::describe(marked.chain(processes::with_command(&self.relay_mark)))
     }
 
     /// Kills what is left of the job.
