@@ -133,6 +133,8 @@ const SMALL: [&str; 8] = [
 ];
 /// How many deaths, after how many of which nothing may grow any more.
 const DEATHS: [usize; 2] = [26, 6];
+/// So many deaths in a row are looked at for the number of descriptors.
+const SAMPLES: usize = 6;
 /// By more than this: KiB, mappings. (News of lost connections, which libpmix keeps for a while, is the manager's.)
 const LIMITS: (u64, usize) = (2048, 6);
 
@@ -168,7 +170,16 @@ fn nothing_grows_from_death_to_death() {
     for (at, who) in ["the manager", "worker 0"].into_iter().enumerate() {
         let (first, last) = (seen[early][at], seen[deaths - 1][at]);
         println!("{who}: {first:?}, {} deaths later {last:?}", deaths - 1 - early);
-        assert!(last.descriptors <= first.descriptors, "{who}: descriptors");
+        let all: Vec<usize> = seen.iter().map(|uses| uses[at].descriptors).collect();
+        println!("{who}: descriptors {all:?}");
+        // A sample may be of a moment in which one more is open for a file, or most are closed for a recovery.
+        let usual = |samples: &[usize]| {
+            let mut samples = samples.to_vec();
+            samples.sort_unstable();
+            samples[SAMPLES / 2]
+        };
+        let [before, after] = [&all[early..][..SAMPLES], &all[deaths - SAMPLES..]].map(usual);
+        assert!(after <= before, "{who}: descriptors");
         assert!(last.memory <= first.memory + LIMITS.0, "{who}: memory");
         assert!(last.mappings <= first.mappings + LIMITS.1, "{who}: mappings");
     }
