@@ -74,7 +74,7 @@ fn all_processes_may_die_at_once() {
 #[test]
 fn a_job_of_one_worker_is_protected() {
     let one = || job().workers(1).spares(0);
-    let outcome = heat2d().assert_undisturbed(killed(one(), 4, 7, all(1)));
+    let outcome = heat2d().assert_undisturbed(killed(one(), 4, 4, all(1)));
     outcome.check(outcome.recoveries() >= 4, "it was not recovered");
     heat2d().assert_undisturbed(one().spares(1).fault("kill rank=0 at=commit.end epoch=2"));
 }
