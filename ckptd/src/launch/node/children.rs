@@ -317,7 +317,7 @@ impl Node {
         });
         for (parent, status) in over.collect::<Vec<_>>() {
             self.end_as(parent, status);
-            self.let_guardians_leave();
+            self.forget_children();
         }
     }
 
@@ -340,7 +340,10 @@ impl Node {
 
     /// Of those that are settled and have ended nothing is needed any more.
     fn forget_children(&mut self) {
-        let is_over = |group: &mut Group| group.is_settled && group.children.iter().all(|child| child.has_ended);
+        // What follows from a bad end is still to come.
+        let is_over = |group: &mut Group| {
+            group.is_settled && group.broke.is_none() && group.children.iter().all(|child| child.has_ended)
+        };
         let over: Vec<Group> = self.children.groups.extract_if(.., is_over).collect();
         for group in over {
             let _ = self.servers.as_ref().map(|servers| servers.end(&group.name));
