@@ -1,9 +1,9 @@
 //! The last events of each job; those of some jobs that have ended are kept, too.
 
+use crate::events::realtime_ns;
 use crate::pool::{Happening, JobKey};
 use crate::wire::Event;
 use std::collections::{BTreeMap, VecDeque};
-use std::time::SystemTime;
 
 /// Events of one job.
 const EVENTS: usize = 128;
@@ -27,8 +27,7 @@ impl Rings {
         if ring.len() == EVENTS {
             ring.pop_front();
         }
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let at = since.map_or(0, |since| since.as_nanos() as u64);
+        let at = realtime_ns();
         ring.push_back(Event { at, what });
     }
 

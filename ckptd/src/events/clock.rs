@@ -11,10 +11,15 @@ pub struct ClockPair {
 impl ClockPair {
     pub fn now() -> Self {
         Self {
-            realtime_ns: read(libc::CLOCK_REALTIME),
+            realtime_ns: realtime_ns(),
             monotonic_ns: monotonic_ns(),
         }
     }
+}
+
+/// `CLOCK_REALTIME` in nanoseconds: since 1970.
+pub fn realtime_ns() -> u64 {
+    read(libc::CLOCK_REALTIME)
 }
 
 /// `CLOCK_MONOTONIC` in nanoseconds.

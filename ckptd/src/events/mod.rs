@@ -19,7 +19,7 @@ mod reader;
 mod tables;
 mod writer;
 
-pub use clock::{ClockPair, monotonic_ns};
+pub use clock::{ClockPair, monotonic_ns, realtime_ns};
 pub use codec::{HEADER_LEN, Header, MAX_PAYLOAD, encode_record};
 #[cfg(feature = "cli")]
 pub use follower::Follower;

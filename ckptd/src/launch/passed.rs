@@ -1,12 +1,12 @@
 //! Signals that the launcher has sent to all ranks, for processes that have come later or gone back to before them.
 
+use crate::events::realtime_ns;
 use crate::line::{Page, REMEMBERED};
 use rustix::io::{pread, pwrite};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// When each of [`REMEMBERED`] was sent last, as in a [`Page`].
 #[derive(Debug, Default)]
@@ -15,9 +15,8 @@ pub struct Passed([AtomicU64; REMEMBERED.len()]);
 impl Passed {
     /// This signal is being sent.
     pub fn note(&self, signal: i32) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         if let Some(time) = self.of(signal) {
-            time.store(now.as_nanos() as u64, Ordering::Relaxed);
+            time.store(realtime_ns(), Ordering::Relaxed);
         }
     }
 

@@ -32,6 +32,7 @@ use crate::{sys, told, user};
 use catalogue::Name;
 pub use ckptd::epochs::catalogue::Key;
 use ckptd::epochs::{catalogue, format};
+use ckptd::events::realtime_ns;
 use format::{Head, Identity};
 pub use load::Loaded;
 use places::Places;
@@ -40,7 +41,6 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 use understudy_mpi as mpi;
 use understudy_mpi::comm::Plain;
 use understudy_mpi::real_types::RealComm;
@@ -123,8 +123,7 @@ pub fn open(
     let Some(directory) = &config.disk else {
         return Ok(Ok(false));
     };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let mut lineage = [now.as_nanos() as u64];
+    let mut lineage = [realtime_ns()];
     comm.broadcast(Rank(0), &mut lineage)?;
     let [lineage] = lineage;
     let mut level = rt.disk.borrow_mut();

@@ -3,13 +3,6 @@
 use ckptd::settings::Config;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::SystemTime;
-
-/// Nanoseconds since 1970.
-pub fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_nanos() as u64)
-}
 
 /// Cores that this process may use, counted as the launcher counts slots: processors that share a core are one.
 pub fn cores() -> u32 {

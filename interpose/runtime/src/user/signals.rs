@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::arch::turn;
+use ckptd::events::realtime_ns;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
-use std::time::{SystemTime, UNIX_EPOCH};
 use understudy_abi::turn::LET_THROUGH;
 use understudy_abi::{ZONE_END, ZONE_START};
 
@@ -89,7 +89,7 @@ pub fn capture() -> Saved {
         directory: directory.unwrap_or_default(),
         creation_mask,
         pending: pending(),
-        at: now(),
+        at: realtime_ns(),
     }
 }
 
@@ -98,11 +98,6 @@ fn pending() -> u64 {
     // SAFETY: rt_sigpending(2) with a mask of eight bytes.
     unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut set, 8usize) };
     set
-}
-
-fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_nanos() as u64
 }
 
 impl Saved {

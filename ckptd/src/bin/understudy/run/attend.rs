@@ -5,8 +5,8 @@ use super::settings::Settings;
 use super::signals::Signals;
 use super::verdict::{Verdict, verdict};
 use super::{EVENTS_PREFIX, Progress, cannot};
-use crate::node::now_ns;
 use crate::outcome::{Failure, Outcome, tell};
+use ckptd::events::realtime_ns;
 use ckptd::events::{HEADER_LEN, rank_of_file_name};
 use ckptd::report::{Live, Protection, RunRecord};
 use ckptd::settings::SECRET;
@@ -259,7 +259,7 @@ impl Record {
         let run = RunRecord {
             command: words.collect(),
             host,
-            started_ns: now_ns(),
+            started_ns: realtime_ns(),
             ended_ns: None,
             status: None,
             signal: None,
@@ -271,7 +271,7 @@ impl Record {
 
     fn end(&mut self, status: u8, signal: i32) {
         if let Some((_, run)) = &mut self.0 {
-            run.ended_ns = Some(now_ns());
+            run.ended_ns = Some(realtime_ns());
             run.status = Some(status);
             run.signal = (signal != 0).then_some(signal);
         }

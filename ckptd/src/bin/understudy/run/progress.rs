@@ -1,7 +1,7 @@
 //! Telling how a job gets on.
 
 use super::Progress;
-use crate::node::now_ns;
+use ckptd::events::realtime_ns;
 use ckptd::report::{Protection, Standing};
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex};
@@ -102,7 +102,10 @@ impl Teller {
 
     pub fn tell(&mut self, standing: &Standing) {
         match self {
-            Self::Line(terminal) => terminal.set(cut(&format!("understudy: {}", standing.to_line(now_ns())), width())),
+            Self::Line(terminal) => terminal.set(cut(
+                &format!("understudy: {}", standing.to_line(realtime_ns())),
+                width(),
+            )),
             Self::Plain(plain) => plain.tell(standing),
             Self::Nobody => {}
         }
@@ -126,7 +129,7 @@ impl Plain {
         let is_news = self.said.as_ref() != Some(&state) && state.0 != Protection::Starting;
         let is_time = epoch > self.epoch && self.at.is_some_and(|at| at.elapsed() >= PLAIN_PERIOD);
         if is_news || is_time {
-            crate::outcome::tell(standing.to_line(now_ns()));
+            crate::outcome::tell(standing.to_line(realtime_ns()));
             (self.said, self.at, self.epoch) = (Some(state), Some(Instant::now()), epoch);
         }
     }

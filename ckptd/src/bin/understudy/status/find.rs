@@ -1,6 +1,6 @@
 //! Jobs by the ledgers of their ranks, and by their event files where the launcher tells where these are.
 
-use crate::node::now_ns;
+use ckptd::events::realtime_ns;
 use ckptd::events::{ProcessNumber, Role};
 use ckptd::relay::{RankStage, Seat, survey};
 use ckptd::report::{Live, Standing};
@@ -83,14 +83,14 @@ impl JobStatus {
                 self.ranks.len()
             );
         };
-        let since = now_ns().saturating_sub(standing.started_ns) / 1_000_000_000;
+        let since = realtime_ns().saturating_sub(standing.started_ns) / 1_000_000_000;
         format!(
             "{}: {}, {} workers, {} spares, for {since} s | {}",
             self.job,
             standing.program,
             standing.workers,
             standing.spares,
-            standing.to_line(now_ns())
+            standing.to_line(realtime_ns())
         )
     }
 }

@@ -5,6 +5,7 @@ use super::keep::{self, Keeper};
 use super::log::{Effect, Id, Log, Record};
 use super::place::MOVED;
 use super::ranges::Ranges;
+use ckptd::events::{monotonic_ns, realtime_ns};
 use ckptd::private::in_memory;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -70,7 +71,8 @@ pub struct Recorder {
     began: SystemTime,
     /// Where the log goes if it cannot be where it is.
     refuge: Option<PathBuf>,
-    clock: libc::clockid_t,
+    /// A time that all processes of a node share, in nanoseconds.
+    clock: fn() -> u64,
     /// Names made since the cut. Their files are of no interest to it, if they are still those files.
     created: HashSet<PathBuf>,
     /// Files that have been noted since the cut.
@@ -83,17 +85,6 @@ pub struct Recorder {
 
 pub(super) fn metadata_of(path: &Path) -> Option<Metadata> {
     fs::symlink_metadata(path).ok()
-}
-
-/// A time that all processes of a node share, in nanoseconds (clock_gettime(2)).
-fn time(clock: libc::clockid_t) -> u64 {
-    // SAFETY: fills the structure.
-    let now = unsafe {
-        let mut now: libc::timespec = std::mem::zeroed();
-        libc::clock_gettime(clock, &mut now);
-        now
-    };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Lets two files change places (renameat2(2): RENAME_EXCHANGE).
@@ -118,7 +109,7 @@ impl Recorder {
             section: Epoch::NONE,
             began: SystemTime::now(),
             refuge: None,
-            clock: libc::CLOCK_MONOTONIC,
+            clock: monotonic_ns,
             created: HashSet::new(),
             known: HashMap::new(),
             overwritten: HashMap::new(),
@@ -131,7 +122,7 @@ impl Recorder {
     /// goes on at `refuge`.
     pub fn lasting(mut self, refuge: PathBuf) -> io::Result<Recorder> {
         self.log = Some(Log::create(&self.place)?);
-        (self.refuge, self.clock) = (Some(refuge), libc::CLOCK_REALTIME);
+        (self.refuge, self.clock) = (Some(refuge), realtime_ns);
         Ok(self)
     }
 
@@ -193,7 +184,7 @@ impl Recorder {
         };
         let record = Record {
             section: self.section,
-            time: time(self.clock),
+            time: (self.clock)(),
             effect,
         };
         match (log.append(record.clone()), self.refuge.take()) {
