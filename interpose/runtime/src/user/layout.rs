@@ -7,6 +7,7 @@ use crate::image::runs::AddrRange;
 use crate::image::vmas::{self, Owner, Zones};
 use crate::told;
 use crate::user::Runtime;
+use std::iter;
 use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, STUB_PAGE, USER_LD_HEAP};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
@@ -38,13 +39,8 @@ pub fn remember_start(rt: &Runtime) {
 
 /// The mappings that hold the thread's control block or a link map, without what the modules themselves cover.
 fn loader_heap(modules: &[tls::Module]) -> Vec<AddrRange> {
-    let mut inside: Vec<u64> = vec![tls::control_block()];
-    let mut map = told::info().link_map.cast::<[u64; 5]>();
-    while !map.is_null() {
-        inside.push(map as u64);
-        // SAFETY: ld.so's list; l_next is the fourth word of a link map.
-        map = unsafe { map.read()[3] } as *const [u64; 5];
-    }
+    let maps = loader::link_maps().map(|map| std::ptr::from_ref(map) as u64);
+    let inside: Vec<u64> = iter::once(tls::control_block()).chain(maps).collect();
     let mut found = Vec::new();
     for vma in vmas::read_self().unwrap_or_default() {
         if !inside.iter().any(|&at| vma.range.contains(at)) || !vma.path.is_empty() {

@@ -34,7 +34,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::fs::MetadataExt;
 use understudy_abi::{LD_HEAP_HEADER, LD_HEAP_SIZE, LIBRARY_PLACES, USER_LD_HEAP, effect};
 
-pub use list::libraries;
+pub use list::{libraries, link_maps};
 pub use memory::is_locked;
 pub use named::names;
 

@@ -24,11 +24,11 @@ pub struct Library {
 
 /// The public head of glibc's `struct link_map`.
 #[repr(C)]
-pub(super) struct LinkMap {
+pub struct LinkMap {
     pub(super) base: u64,
     pub(super) name: *const c_char,
     pub(super) dynamic: *const c_void,
-    pub(super) next: *const LinkMap,
+    next: *const LinkMap,
     previous: *const LinkMap,
 }
 
@@ -102,14 +102,19 @@ pub fn runtime_modules() -> Vec<Module> {
     modules
 }
 
+/// ld.so's records of the libraries of the user side, in load order. To be walked while the program does not run.
+pub fn link_maps() -> impl Iterator<Item = &'static LinkMap> {
+    // SAFETY: ld.so's list of the program's namespace.
+    let map = |at: *const LinkMap| unsafe { at.as_ref() };
+    std::iter::successors(map(told::info().link_map.cast()), move |before| map(before.next))
+}
+
 /// All libraries of the user side in load order.
 pub fn libraries() -> Vec<Library> {
     let mut list = Vec::new();
-    let mut at = told::info().link_map.cast::<LinkMap>();
     let modules = modules();
     let mut modules = modules.iter();
-    // SAFETY: ld.so's list of the program's namespace; the program does not run meanwhile.
-    while let Some(map) = unsafe { at.as_ref() } {
+    for map in link_maps() {
         // SAFETY: ld.so keeps the name as long as the record.
         let path = unsafe { CStr::from_ptr(map.name) }.to_string_lossy().into_owned();
         // dl_iterate_phdr(3) walks the same list.
@@ -118,11 +123,10 @@ pub fn libraries() -> Vec<Library> {
             path,
             base: map.base,
             end: module.map_or(map.base, |module| module.end),
-            handle: at as u64,
+            handle: std::ptr::from_ref(map) as u64,
             tls_module: module.map_or(0, |module| module.tls_module),
             alignment: module.map_or(1, |module| module.alignment),
         });
-        at = map.next;
     }
     list
 }

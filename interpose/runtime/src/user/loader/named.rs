@@ -1,8 +1,7 @@
 //! Which procedures of MPI the program's own code names.
 #![allow(unsafe_code)]
 
-use super::list::LinkMap;
-use crate::told;
+use super::list::{LinkMap, link_maps};
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 
@@ -41,16 +40,8 @@ pub fn names(start: &str) -> bool {
         let name = name.to_bytes().to_ascii_lowercase();
         name.strip_prefix(b"p").unwrap_or(&name).starts_with(start.as_bytes())
     };
-    let mut at = told::info().link_map.cast::<LinkMap>();
-    // SAFETY: ld.so's list of the program's namespace.
-    while let Some(map) = unsafe { at.as_ref() } {
-        // SAFETY: a loaded library, whose name ld.so keeps.
-        if unsafe { !is_of_mpi(CStr::from_ptr(map.name)) && names_in(map, is_it) } {
-            return true;
-        }
-        at = map.next;
-    }
-    false
+    // SAFETY: a loaded library, whose name ld.so keeps.
+    link_maps().any(|map| unsafe { !is_of_mpi(CStr::from_ptr(map.name)) && names_in(map, is_it) })
 }
 
 /// The library, its bindings for other languages, and ours.
