@@ -66,7 +66,6 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
     if let Some(comm) = window::comm_of(rt, win) {
         outcome!(cut::collective(rt, comm));
     }
-    arch::will_block();
     // SAFETY: the real library checks its arguments.
     let rc = attempt!(rt, unsafe { real::PMPI_Win_fence(assert, real_win(rt, win)) });
     noted(rt, procedure, rc, win, |epochs| {
