@@ -2,6 +2,7 @@
 
 use ffi_tests::living::Ranks;
 use ffi_tests::{Job, place, processes};
+use std::path::Path;
 use std::time::Duration;
 
 const WORKERS: u32 = 3;
@@ -10,10 +11,12 @@ const VICTIM: u32 = 1;
 /// Between the signal and the death, in whichever order.
 const BETWEEN: Duration = Duration::from_millis(300);
 
+fn job_of(program: impl AsRef<Path>, arguments: &[&str]) -> Job {
+    Job::new(program, arguments).workers(WORKERS).interval("off")
+}
+
 fn job(arguments: &[&str]) -> Job {
-    Job::new(place::test_program("warned"), arguments)
-        .workers(WORKERS)
-        .interval("off")
+    job_of(place::test_program("warned"), arguments)
 }
 
 /// Whether the program is ready for the signal.
@@ -39,7 +42,8 @@ fn assert_all_told(job: Job) {
 /// What a handler has noted is undone with all else.
 #[test]
 fn a_worker_dies_when_all_were_told() {
-    for job in [job(&[]), job(&[]).of_mpich()] {
+    let of_mpich = place::mpich_program("warned").map(|program| job_of(program, &[]).of_mpich());
+    for job in [job(&[])].into_iter().chain(of_mpich) {
         assert_all_told(job.watch(|ranks| {
             let is_ready = is_ready(ranks);
             if is_ready {
