@@ -190,9 +190,10 @@ pub fn epoch(rt: &Runtime) -> Epoch {
         .map_or(Epoch::NONE, |keep| keep.own.image.epoch())
 }
 
-/// Number of the epoch that is or will be under way.
+/// Number of the epoch that the next cut makes: what is pending is committed before.
 pub fn next_epoch(rt: &Runtime) -> Epoch {
-    epoch(rt).next()
+    let last = epoch(rt);
+    if is_pending() { last.next().next() } else { last.next() }
 }
 
 /// For each layer, the worker that keeps this worker's copy, and the worker whose copy this one keeps.
