@@ -3,9 +3,9 @@
 use ffi_tests::{Job, Outcome, place};
 use std::time::Duration;
 
-fn lull(how: &str, interval: &str) -> Outcome {
+fn lull(how: &str, interval: &str, anywhere: &str) -> Outcome {
     let job = Job::new(place::test_program("lull"), &[how, "5"]).workers(3);
-    let job = job.env("UNDERSTUDY_ANYWHERE", "0");
+    let job = job.env("UNDERSTUDY_ANYWHERE", anywhere);
     let outcome = job.interval(interval).limit(Duration::from_secs(40)).run();
     outcome.assert_success();
     outcome.check(outcome.stdout == b"lull: done, 3\n", "another output");
@@ -21,7 +21,7 @@ fn told(outcome: &Outcome) -> Vec<&str> {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_phase_of_messages_is_told_of_with_the_call() {
-    let outcome = lull("talk", "0.1s");
+    let outcome = lull("talk", "0.1s", "0");
     let lines = told(&outcome);
     outcome.check(
         lines.len() == 1 && lines[0].contains("its last MPI call is MPI_Sendrecv at exchange+"),
@@ -33,7 +33,7 @@ fn a_phase_of_messages_is_told_of_with_the_call() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn the_worker_that_the_others_wait_for_is_named() {
-    let outcome = lull("compute", "0.1s");
+    let outcome = lull("compute", "0.1s", "0");
     let lines = told(&outcome);
     outcome.check(
         lines.len() == 1 && lines[0].contains("worker 1 (rank 1 on "),
@@ -42,8 +42,22 @@ fn the_worker_that_the_others_wait_for_is_named() {
 }
 
 #[test]
+fn a_worker_that_does_not_call_mpi_is_named() {
+    let outcome = lull("compute", "0.1s", "1");
+    let lines = told(&outcome);
+    let words = [
+        "a call about messages by every worker, and worker 1 (rank 1 on ",
+        "MPI_Iprobe",
+    ];
+    outcome.check(
+        lines.len() == 1 && words.iter().all(|words| lines[0].contains(words)),
+        "not one line with worker 1",
+    );
+}
+
+#[test]
 #[ignore = "a variant: make test-all"]
 fn a_phase_that_is_shorter_than_the_intervals_is_not() {
-    let outcome = lull("talk", "1s");
+    let outcome = lull("talk", "1s", "0");
     outcome.check(told(&outcome).is_empty(), "it was told of");
 }

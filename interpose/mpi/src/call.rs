@@ -118,6 +118,11 @@ pub fn is_over() -> bool {
     wanted().0 != GENERATION.load(Ordering::Relaxed)
 }
 
+/// Whether a thread of this process is inside of the library.
+pub fn is_inside() -> bool {
+    page().is_inside.load(Ordering::Relaxed) != 0
+}
+
 /// [`is_over`], once the news of a death that may have caused an error or a fault of the library has had time to come.
 pub fn is_over_soon() -> bool {
     let start = Instant::now();

@@ -17,6 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
+use understudy_mpi::call;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
 /// Intervals without a cut before the user is told.
@@ -125,13 +126,19 @@ fn watch() {
         told = None;
         if phase.lasts(1) {
             let place = Place::now();
-            // Who is in a collective waits for others, which are to speak first.
-            if place.is_collective() && !phase.lasts(2) {
+            let is_away = attention::is(attention::ASKED) && !call::is_inside();
+            // Who waits for others lets them speak first.
+            let waits = if told::config().anywhere {
+                !is_away
+            } else {
+                place.is_collective()
+            };
+            if waits && !phase.lasts(2) {
                 continue;
             }
             let word = take_word(phase.epoch);
             if word.is_some() && !said.contains(&place) {
-                say(&phase, place);
+                say(&phase, place, is_away);
                 said.push(place);
             }
             told = Some((phase.began, word));
@@ -164,17 +171,28 @@ fn take_word(epoch: Epoch) -> Option<UnixDatagram> {
     UnixDatagram::bind_addr(&address).ok()
 }
 
-fn say(phase: &Phase, place: Place) {
+/// `is_away`: a cut at any call was asked for, and the program has made none since.
+fn say(phase: &Phase, place: Place, is_away: bool) {
     let Phase { epoch, who, .. } = phase;
+    let is_anywhere = told::config().anywhere;
     let why = match phase.put_off {
+        0 if is_away => {
+            format!("one needs a call about messages by every worker, and {who} has made none for long; {place}")
+        }
+        0 if is_anywhere => format!("the workers have not agreed on a call of MPI to take one at; {who}: {place}"),
         0 => format!("one needs a collective over all workers, and {who} has come to none; {place}"),
         times => format!(
             "it was put off {times} times because of a non-blocking collective that was under way, or of a library that was being opened; {who}: {place}"
         ),
     };
+    let remedy = if is_away {
+        "a call such as MPI_Iprobe"
+    } else {
+        "MPI_Barrier(MPI_COMM_WORLD)"
+    };
     sys::say(format_args!(
         "no checkpoint for {:.1} s, more than {INTERVALS} intervals: {why}. A failure now costs all work since epoch {epoch}; \
-         MPI_Barrier(MPI_COMM_WORLD) now and then in this phase would allow checkpoints",
+         {remedy} now and then in this phase would allow checkpoints",
         phase.began.elapsed().as_secs_f64()
     ));
 }
