@@ -190,10 +190,9 @@ pub fn epoch(rt: &Runtime) -> Epoch {
         .map_or(Epoch::NONE, |keep| keep.own.image.epoch())
 }
 
-/// Number of the epoch that the next cut makes: what is pending is committed before.
+/// Number of the epoch that is or will be under way.
 pub fn next_epoch(rt: &Runtime) -> Epoch {
-    let last = epoch(rt);
-    if is_pending() { last.next().next() } else { last.next() }
+    epoch(rt).next()
 }
 
 /// For each layer, the worker that keeps this worker's copy, and the worker whose copy this one keeps.

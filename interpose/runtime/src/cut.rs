@@ -251,9 +251,9 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
 
 /// The same at a candidate, or wherever the workers are.
 fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
-    fault::point("cut.begin", copies::next_epoch(rt));
     turn::settle();
     checkpoint::finish(rt)?;
+    fault::point("cut.begin", copies::next_epoch(rt));
     rehearsal::poll(rt);
     completion::reap_orphans(rt)?;
     let are_even = recovery::check_own(rt, window::quiesce(rt), NO_QUIET)?;
