@@ -102,10 +102,16 @@ pub fn pretends(lack: Lack) -> bool {
     faults().contains(&Fault::Pretend(lack))
 }
 
+/// Whether any fault is to happen in this process.
+#[inline]
+pub fn is_any() -> bool {
+    ACTIVE.load(Ordering::Relaxed)
+}
+
 /// A fault point; one load and a predictable branch when nothing is set.
 #[inline]
 pub fn point(name: &str, epoch: Epoch) {
-    if ACTIVE.load(Ordering::Relaxed) {
+    if is_any() {
         reached(name, epoch);
     }
 }

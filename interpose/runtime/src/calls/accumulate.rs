@@ -61,6 +61,30 @@ enum Way {
     Swap(*const c_void),
 }
 
+/// Adds a single number where numbers have been added before; whether that was all.
+///
+/// # Safety
+/// As of `MPI_Fetch_and_op`.
+unsafe fn add_again(
+    rt: &Runtime,
+    win: VirtWin,
+    origin: Operand,
+    result: Option<Operand>,
+    target: Target,
+    op: VirtOp,
+) -> bool {
+    let is_one = |count, datatype| count == 1 && datatype == target.datatype;
+    let is_single = is_one(origin.count, origin.datatype)
+        && is_one(target.count, target.datatype)
+        && result.is_none_or(|result| is_one(result.count, result.datatype));
+    if !is_single || op != op::sum(rt) || fault::is_any() {
+        return false;
+    }
+    let (place, before) = ((target.rank, target.disp), result.map(|result| result.at));
+    // SAFETY: the caller's promise.
+    unsafe { window::recent::add(rt, win, place, target.datatype, origin.at, before) }
+}
+
 /// Makes an accumulate without the library, where it is to be made so: what that has come to.
 fn by_itself(
     rt: &Runtime,
@@ -70,6 +94,12 @@ fn by_itself(
     target: Target,
     way: Way,
 ) -> Option<c_int> {
+    if let Way::Combine(op) = way
+        // SAFETY: the program's numbers.
+        && unsafe { add_again(rt, win, origin, result, target, op) }
+    {
+        return Some(SUCCESS);
+    }
     let (direct, elements, memory) = match reach_again(rt, win, target, way) {
         Some(reached) => reached,
         None => {
@@ -173,6 +203,9 @@ pub unsafe extern "C" fn MPI_Accumulate(
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
     let done = by_itself(rt, win, origin, None, target, Way::Combine(op));
+    if done == Some(SUCCESS) {
+        return SUCCESS;
+    }
     let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
     finish(rt, Proc::MPI_Accumulate, win, done, |real| {
         let op = real_op(rt, op);
@@ -212,6 +245,9 @@ pub unsafe extern "C" fn MPI_Get_accumulate(
     let result = operand(result_addr, result_count, result_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
     let done = by_itself(rt, win, origin, Some(result), target, Way::Combine(op));
+    if done == Some(SUCCESS) {
+        return SUCCESS;
+    }
     let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
     finish(rt, Proc::MPI_Get_accumulate, win, done, |real| {
         let op = real_op(rt, op);
@@ -248,6 +284,9 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
     let (origin, result) = (operand(origin_addr, 1, datatype), operand(result_addr, 1, datatype));
     let target = Target::new(target_rank, target_disp, 1, datatype);
     let done = by_itself(rt, win, origin, Some(result), target, Way::Combine(op));
+    if done == Some(SUCCESS) {
+        return SUCCESS;
+    }
     let datatype = real_datatype(rt, datatype);
     finish(rt, Proc::MPI_Fetch_and_op, win, done, |real| {
         let op = real_op(rt, op);
@@ -269,6 +308,9 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
     let (origin, result) = (operand(origin_addr, 1, datatype), operand(result_addr, 1, datatype));
     let target = Target::new(target_rank, target_disp, 1, datatype);
     let done = by_itself(rt, win, origin, Some(result), target, Way::Swap(compare_addr));
+    if done == Some(SUCCESS) {
+        return SUCCESS;
+    }
     let datatype = real_datatype(rt, datatype);
     finish(rt, Proc::MPI_Compare_and_swap, win, done, |real| {
         // SAFETY: the program's arguments are handed on.

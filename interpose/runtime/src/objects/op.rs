@@ -29,6 +29,7 @@ const TRAMPOLINES: usize = 256;
 static NULL: Predefined = Predefined::new("ompi_mpi_op_null");
 static REPLACE: Predefined = Predefined::new("ompi_mpi_op_replace");
 static NO_OP: Predefined = Predefined::new("ompi_mpi_op_no_op");
+static SUM: Predefined = Predefined::new("ompi_mpi_op_sum");
 
 /// A reduction function of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -156,6 +157,11 @@ pub fn null_handle(rt: &Runtime) -> VirtOp {
 /// `MPI_REPLACE`
 pub fn replace(rt: &Runtime) -> VirtOp {
     VirtOp(REPLACE.get(rt))
+}
+
+/// `MPI_SUM`
+pub fn sum(rt: &Runtime) -> VirtOp {
+    VirtOp(SUM.get(rt))
 }
 
 /// `MPI_NO_OP`

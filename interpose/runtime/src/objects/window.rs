@@ -7,6 +7,7 @@
 
 mod direct;
 mod epochs;
+mod number;
 mod rebuild;
 pub mod recent;
 pub mod shared;

@@ -1,12 +1,14 @@
 //! The part of a window that was reached last: a loop of operations asks for the same again and again.
 //!
 //! It holds until any object changes ([`super::objects_mut`]), with which epochs begin and end, or a recovery begins.
+#![allow(unsafe_code)]
 
 use super::direct::{self, Direct};
+use super::number::Number;
 use super::{Window, get};
 use crate::handles::{VirtDatatype, VirtWin};
 use crate::objects::Runtime;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
 /// A member's memory that this process may load and store in.
@@ -18,6 +20,7 @@ pub struct Recent {
     datatype: VirtDatatype,
     /// Bytes of one of those.
     element: u64,
+    number: Option<Number>,
     memory: u64,
     size: u64,
     unit: u64,
@@ -65,6 +68,37 @@ pub fn direct_place(
     Some((direct, memory, bytes))
 }
 
+/// Adds a number to one in that part, which is copied to `before` first. Nothing has been done if it is another part or datatype.
+///
+/// # Safety
+/// The program's numbers of this datatype; no place, or one for such a number.
+#[inline]
+pub unsafe fn add(
+    rt: &Runtime,
+    win: VirtWin,
+    (rank, disp): (c_int, isize),
+    datatype: VirtDatatype,
+    number: *const c_void,
+    before: Option<*mut c_void>,
+) -> bool {
+    let recent = rt.recent.borrow();
+    let Some(recent) = recent
+        .as_ref()
+        .filter(|it| it.is_of(win, rank) && it.datatype == datatype)
+    else {
+        return false;
+    };
+    let (Some(kind), Some((place, _))) = (recent.number, recent.place(disp, 1)) else {
+        return false;
+    };
+    let Some(_locked) = recent.direct.lock(rank as usize) else {
+        return false;
+    };
+    // SAFETY: the caller's promise; memory of the window, inside of it.
+    unsafe { kind.add(number, place as *mut c_void, before) };
+    true
+}
+
 /// Whether a flush has nothing to wait for: of a rank, or of all.
 #[inline]
 pub fn is_flushed(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> bool {
@@ -92,6 +126,7 @@ pub fn remember(rt: &Runtime, win: VirtWin, rank: c_int, datatype: VirtDatatype,
             rank,
             datatype,
             element,
+            number: Number::of(rt, datatype),
             memory,
             size,
             unit,
