@@ -75,6 +75,13 @@ fn large_counts() {
     conform(place::standard_program, &["large_counts"]);
 }
 
+/// Their counts, displacements and extents do not fit in 31 bits.
+#[test]
+fn datatypes_of_large_counts() {
+    conform(place::mpich_program, &["large_types"]);
+    conform(place::standard_program, &["large_types"]);
+}
+
 #[test]
 fn communicators_groups_and_topologies() {
     conform(

@@ -139,7 +139,7 @@ pub fn hear_all(rt: &Runtime) -> mpi::Result<()> {
         let all = objects(rt);
         all.windows.iter().map(|(index, _)| window::handle(index)).collect()
     };
-    for win in windows {
+    for win in windows.into_iter().filter(|&win| !window::has_spawned(rt, win)) {
         while hear(rt, win)? {}
     }
     Ok(())

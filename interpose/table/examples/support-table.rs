@@ -14,7 +14,7 @@ const HEAD: &str = "\
 Generated from the call table (`interpose/table/data/procedures.tbl`) and the handlers in `interpose/runtime/src/calls`;
 not to be edited. To make it again: `cargo run -p understudy-table --example support-table > docs/calls.md`.
 
-The names are those of the MPI 4.1 standard that Open MPI 5.0.11 has, and of Open MPI's extensions (`MPIX_`); and 26 more of
+The names are those of the MPI 4.1 standard that Open MPI 5.0.11 has, and of Open MPI's extensions (`MPIX_`); and 39 more of
 MPI 4.1 and 5.0, which only programs of MPICH and of the standard ABI find. Every one of them can also be called by its profiling
 name (`PMPI_…`).
 
@@ -34,9 +34,9 @@ const MPICH: &str = "
 
 Programs of MPICH, and of the standard ABI, may call these, too (`interpose/table/data/mpich.tbl`). In the face, on the program's side, each calls what is
 named here, and the runtime knows only that. A count or displacement that does not fit in 31 bits is an error, `MPI_ERR_COUNT`, with
-a line that says so; what only asks (sizes, extents, numbers of elements) has all 63 bits. A refused one ends the job with a line that names it.
+a line that says so; datatypes (`MPI_Type_…_c`) and what only asks (sizes, extents, numbers of elements) have all 63 bits. A refused one ends the job with a line that names it.
 
-- A datatype made by a procedure for large counts describes itself (`MPI_Type_get_envelope_c`) as one made by its twin: it has integers, and no large counts.
+- A datatype made by a procedure for large counts describes itself by `MPI_Type_get_envelope_c` and `MPI_Type_get_contents_c` only, as in MPICH; Open MPI 5.0 has no such procedures.
 - `MPI_Op_create_c` is refused in a program that runs without protection and has loaded MPI late.
 
 ";

@@ -227,8 +227,12 @@ fn function(out: &mut String, slot: usize, procedure: &Procedure) {
                 let _ = writeln!(out, "            v_{}.give_back(is_success);", identifier(parameter));
             }
         }
-        if procedure.name == "MPI_Type_get_contents" {
-            out.push_str("            contents::<E>(v_datatype, array_of_integers, is_success);\n");
+        if let "MPI_Type_get_contents" | "MPI_Type_get_contents_c" = procedure.name.as_str() {
+            let is_large = procedure.name.ends_with("_c");
+            let _ = writeln!(
+                out,
+                "            contents::<E>(v_datatype, array_of_integers, is_success, {is_large});"
+            );
         }
         let _ = writeln!(out, "            {expression}");
     } else {
@@ -293,15 +297,17 @@ pub(crate) fn source(table: &Table) -> String {
     }
     out.push_str("    ]\n}\n");
     foreign_calls(&mut out, table);
-    let envelope = table
-        .procedures
-        .iter()
-        .position(|procedure| procedure.name == "MPI_Type_get_envelope");
-    let envelope = envelope.expect("a procedure of the standard");
-    let _ = writeln!(
-        out,
-        "\n/// The slot of the procedure that tells how a datatype was made.\n\
-         pub(super) const TYPE_GET_ENVELOPE: usize = {envelope};"
-    );
+    for (name, constant) in [
+        ("MPI_Type_get_envelope", "TYPE_GET_ENVELOPE"),
+        ("MPI_Type_get_envelope_c", "TYPE_GET_ENVELOPE_C"),
+    ] {
+        let slot = table.procedures.iter().position(|procedure| procedure.name == name);
+        let slot = slot.expect("a procedure of the standard");
+        let _ = writeln!(
+            out,
+            "\n/// The slot of a procedure that tells how a datatype was made.\n\
+             pub(super) const {constant}: usize = {slot};"
+        );
+    }
     out
 }

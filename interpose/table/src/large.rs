@@ -1,7 +1,8 @@
 //! What MPICH's face has besides thunks (`data/mpich.tbl`): procedures for large counts, aliases, and refusals.
 //!
 //! A procedure for large counts is its twin for counts that are an int, called on the program's side of the thunk: the runtime, and all that
-//! it saves and brings back, knows only the twin. A count that is too large for it is an error, and never cut off.
+//! it saves and brings back, knows only the twin. A count that is too large for it is an error, and never cut off. Constructors of datatypes
+//! are in the call table instead, with counts of 64 bits.
 
 use crate::abi::constants;
 use crate::collective::{Given, given};

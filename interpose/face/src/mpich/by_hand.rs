@@ -131,60 +131,6 @@ pub unsafe extern "C" fn op_create_c(function: Option<Reduce>, commute: usize, o
     }
 }
 
-/// `MPI_Type_get_envelope_c`: a datatype is described as its maker with counts that are an int would have it.
-pub unsafe extern "C" fn type_get_envelope_c(
-    datatype: usize,
-    integers: *mut i64,
-    addresses: *mut i64,
-    large_counts: *mut i64,
-    datatypes: *mut i64,
-    combiner: usize,
-) -> c_int {
-    type Envelope = unsafe extern "C" fn(usize, *mut c_int, *mut c_int, *mut c_int, usize) -> c_int;
-    let [mut n_integers, mut n_addresses, mut n_datatypes] = [0; 3];
-    // SAFETY: the program's arguments, and the thunk of the procedure.
-    unsafe {
-        let envelope = thunk!(PMPI_Type_get_envelope: Envelope);
-        let rc = envelope(datatype, &mut n_integers, &mut n_addresses, &mut n_datatypes, combiner);
-        if rc == SUCCESS {
-            integers.write(n_integers.into());
-            addresses.write(n_addresses.into());
-            large_counts.write(0);
-            datatypes.write(n_datatypes.into());
-        }
-        rc
-    }
-}
-
-/// `MPI_Type_get_contents_c`: there are no large counts.
-#[allow(clippy::too_many_arguments)]
-pub unsafe extern "C" fn type_get_contents_c(
-    datatype: usize,
-    integers: i64,
-    addresses: i64,
-    _large_counts: i64,
-    datatypes: i64,
-    array_of_integers: usize,
-    array_of_addresses: usize,
-    _array_of_large_counts: usize,
-    array_of_datatypes: usize,
-) -> c_int {
-    type Contents = unsafe extern "C" fn(usize, c_int, c_int, c_int, usize, usize, usize) -> c_int;
-    let room = |count: i64| count.clamp(c_int::MIN.into(), c_int::MAX.into()) as c_int;
-    // SAFETY: the program's arguments, and the thunk of the procedure.
-    unsafe {
-        thunk!(PMPI_Type_get_contents: Contents)(
-            datatype,
-            room(integers),
-            room(addresses),
-            room(datatypes),
-            array_of_integers,
-            array_of_addresses,
-            array_of_datatypes,
-        )
-    }
-}
-
 /// Pairs for `MPI_MAXLOC` and `MPI_MINLOC` (6.9.4): value and pair; all indices are `MPI_INT`.
 const PAIRS: [(usize, usize); 6] = [
     (constant::FLOAT, constant::FLOAT_INT),

@@ -9,38 +9,59 @@ use std::ffi::c_int;
 const SUBARRAY: c_int = 12;
 const DARRAY: c_int = 13;
 
-/// Of the integers that `MPI_Type_get_contents` gives, some are constants (MPI 4.1, 5.1.13).
+/// How a datatype was made: the constructor, and how many integers and large counts it has.
 ///
 /// # Safety
-/// `integers` must be as many as the callee has written.
-pub(super) unsafe fn contents<E: Edge>(datatype: u64, integers: *mut u8, is_success: bool) {
+/// The callee's datatype; `is_large`: the library has procedures for large counts.
+unsafe fn envelope<E: Edge>(datatype: u64, is_large: bool) -> (c_int, usize, usize) {
     type Envelope = unsafe extern "C" fn(u64, *mut c_int, *mut c_int, *mut c_int, *mut c_int) -> c_int;
+    type Large = unsafe extern "C" fn(u64, *mut i64, *mut i64, *mut i64, *mut i64, *mut c_int) -> c_int;
+    let (mut combiner, mut integers, mut counts) = (0, 0, 0);
+    // SAFETY: the procedure of this slot.
+    unsafe {
+        if is_large {
+            let envelope: Large = std::mem::transmute(E::callee(super::edges::TYPE_GET_ENVELOPE_C));
+            envelope(datatype, &mut integers, &mut 0, &mut counts, &mut 0, &mut combiner);
+        } else {
+            let mut few = 0;
+            let envelope: Envelope = std::mem::transmute(E::callee(super::edges::TYPE_GET_ENVELOPE));
+            envelope(datatype, &mut few, &mut 0, &mut 0, &mut combiner);
+            integers = few.into();
+        }
+    }
+    if !E::INWARD {
+        combiner = E::abi().canonical(Domain::Combiner, combiner);
+    }
+    (combiner, integers as usize, counts as usize)
+}
+
+/// Of the integers that `MPI_Type_get_contents` and `MPI_Type_get_contents_c` give, some are constants (MPI 4.1, 5.1.13).
+///
+/// # Safety
+/// `integers` must be as many as the callee has written; `is_large`: by the second one.
+pub(super) unsafe fn contents<E: Edge>(datatype: u64, integers: *mut u8, is_success: bool, is_large: bool) {
     if integers.is_null() || !is_success {
         return;
     }
     let integers = integers.cast::<c_int>();
-    let (mut count, mut addresses, mut datatypes, mut combiner) = (0, 0, 0, 0);
-    // SAFETY: the procedure of this slot; the arrays are as long as it says.
+    // SAFETY: the arrays are as long as the callee says.
     unsafe {
-        let envelope: Envelope = std::mem::transmute(E::callee(super::edges::TYPE_GET_ENVELOPE));
-        envelope(datatype, &mut count, &mut addresses, &mut datatypes, &mut combiner);
-        if !E::INWARD {
-            combiner = E::abi().canonical(Domain::Combiner, combiner);
-        }
+        let (combiner, length, counts) = envelope::<E>(datatype, is_large);
         let translate = |domain: Domain, index: usize| {
             let at = integers.add(index);
             at.write_unaligned(back::<E>(domain, at.read_unaligned()));
         };
-        let last = count as usize - 1;
         match combiner {
-            SUBARRAY => translate(Domain::Order, last),
+            SUBARRAY => translate(Domain::Order, length - 1),
             DARRAY => {
                 let dimensions = integers.add(2).read_unaligned() as usize;
+                // The sizes of the array are integers, or large counts.
+                let first = if counts == 0 { 3 + dimensions } else { 3 };
                 for index in 0..dimensions {
-                    translate(Domain::Distribution, 3 + dimensions + index);
-                    translate(Domain::DistributionArgument, 3 + 2 * dimensions + index);
+                    translate(Domain::Distribution, first + index);
+                    translate(Domain::DistributionArgument, first + dimensions + index);
                 }
-                translate(Domain::Order, last);
+                translate(Domain::Order, length - 1);
             }
             _ => {}
         }

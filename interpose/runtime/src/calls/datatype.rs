@@ -6,6 +6,7 @@ use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COUNT, ERR_TYPE, SUCCESS};
 use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{self, VirtDatatype, real_datatype};
+use crate::objects::datatype::{Counts, Recipe};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::{attribute, datatype};
 use crate::raise::{finish, raise};
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn MPI_Type_size(datatype: VirtDatatype, size: *mut c_int)
 /// `newtype` is the program's place for the handle, or null.
 unsafe fn construct(
     rt: &Runtime,
-    procedure: Proc,
+    (procedure, counts): (Proc, Counts),
     contained: &[VirtDatatype],
     newtype: *mut VirtDatatype,
     real: impl FnOnce(&[RealDatatype], *mut RealDatatype) -> c_int,
@@ -55,7 +56,7 @@ unsafe fn construct(
     if rc != SUCCESS {
         return raise(rt, procedure, rc, None);
     }
-    match datatype::create(rt, new, contained) {
+    match datatype::create(rt, new, contained, counts) {
         Ok(handle) => {
             // SAFETY: the caller's promise.
             unsafe { *newtype = handle };
@@ -67,7 +68,7 @@ unsafe fn construct(
 
 /// Constructors that differ in nothing but their arguments: those before the old datatype, and those after it.
 macro_rules! constructors {
-    ($(extern "C" fn $name:ident($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*) = $real:ident;)*) => {$(
+    ($counts:ident: $(extern "C" fn $name:ident($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*) = $real:ident;)*) => {$(
         pub unsafe extern "C" fn $name(
             $($before: $before_type,)*
             oldtype: VirtDatatype,
@@ -77,13 +78,16 @@ macro_rules! constructors {
             let rt = $crate::calls::runtime();
             // SAFETY: the program's arguments are handed on; the datatypes are real.
             unsafe {
-                construct(rt, Proc::$name, &[oldtype], newtype, |old, new| real::$real($($before,)* old[0], $($after,)* new))
+                construct(rt, (Proc::$name, Counts::$counts), &[oldtype], newtype, |old, new| {
+                    real::$real($($before,)* old[0], $($after,)* new)
+                })
             }
         }
     )*};
 }
 
 constructors! {
+    Int:
     extern "C" fn MPI_Type_contiguous(count: c_int;) = PMPI_Type_contiguous;
     extern "C" fn MPI_Type_vector(count: c_int, length: c_int, stride: c_int;) = PMPI_Type_vector;
     extern "C" fn MPI_Type_create_hvector(count: c_int, length: c_int, stride: isize;) = PMPI_Type_create_hvector;
@@ -113,6 +117,47 @@ constructors! {
     extern "C" fn MPI_Type_create_resized(; lb: isize, extent: isize) = PMPI_Type_create_resized;
 }
 
+constructors! {
+    Large:
+    extern "C" fn MPI_Type_contiguous_c(count: i64;) = PMPI_Type_contiguous_c;
+    extern "C" fn MPI_Type_vector_c(count: i64, length: i64, stride: i64;) = PMPI_Type_vector_c;
+    extern "C" fn MPI_Type_create_hvector_c(count: i64, length: i64, stride: i64;) = PMPI_Type_create_hvector_c;
+    extern "C" fn MPI_Type_indexed_c(
+        count: i64, lengths: *const i64, displacements: *const i64;
+    ) = PMPI_Type_indexed_c;
+    extern "C" fn MPI_Type_create_hindexed_c(
+        count: i64, lengths: *const i64, displacements: *const i64;
+    ) = PMPI_Type_create_hindexed_c;
+    extern "C" fn MPI_Type_create_indexed_block_c(
+        count: i64, length: i64, displacements: *const i64;
+    ) = PMPI_Type_create_indexed_block_c;
+    extern "C" fn MPI_Type_create_hindexed_block_c(
+        count: i64, length: i64, displacements: *const i64;
+    ) = PMPI_Type_create_hindexed_block_c;
+    extern "C" fn MPI_Type_create_subarray_c(
+        ndims: c_int, sizes: *const i64, subsizes: *const i64, starts: *const i64, order: c_int;
+    ) = PMPI_Type_create_subarray_c;
+    extern "C" fn MPI_Type_create_darray_c(
+        size: c_int, rank: c_int, ndims: c_int, gsizes: *const i64, distribs: *const c_int, dargs: *const c_int,
+        psizes: *const c_int, order: c_int;
+    ) = PMPI_Type_create_darray_c;
+    extern "C" fn MPI_Type_create_resized_c(; lb: i64, extent: i64) = PMPI_Type_create_resized_c;
+}
+
+/// The program's array of as many datatypes.
+///
+/// # Safety
+/// It must have that length, unless it is null.
+unsafe fn array<'a>(types: *const VirtDatatype, count: impl TryInto<usize>) -> Result<&'a [VirtDatatype], c_int> {
+    match count.try_into() {
+        Err(_) => Err(ERR_COUNT),
+        Ok(0) => Ok(&[]),
+        Ok(_) if types.is_null() => Err(ERR_ARG),
+        // SAFETY: the caller's promise.
+        Ok(count) => Ok(unsafe { std::slice::from_raw_parts(types, count) }),
+    }
+}
+
 /// # Safety
 /// The program's arguments.
 unsafe fn structure(
@@ -122,18 +167,33 @@ unsafe fn structure(
     types: *const VirtDatatype,
     newtype: *mut VirtDatatype,
 ) -> c_int {
-    let types = match usize::try_from(count) {
-        Err(_) => return raise(rt, procedure, ERR_COUNT, None),
-        Ok(0) => &[],
-        Ok(_) if types.is_null() => return raise(rt, procedure, ERR_ARG, None),
-        // SAFETY: the program's array of that length.
-        Ok(count) => unsafe { std::slice::from_raw_parts(types, count) },
-    };
     // SAFETY: the program's arguments are handed on; the datatypes are real.
     unsafe {
-        construct(rt, procedure, types, newtype, |types, new| {
-            real::PMPI_Type_create_struct(count, lengths, displacements, types.as_ptr(), new)
-        })
+        match array(types, count) {
+            Ok(types) => construct(rt, (procedure, Counts::Int), types, newtype, |types, new| {
+                real::PMPI_Type_create_struct(count, lengths, displacements, types.as_ptr(), new)
+            }),
+            Err(rc) => raise(rt, procedure, rc, None),
+        }
+    }
+}
+
+pub unsafe extern "C" fn MPI_Type_create_struct_c(
+    count: i64,
+    lengths: *const i64,
+    displacements: *const i64,
+    types: *const VirtDatatype,
+    newtype: *mut VirtDatatype,
+) -> c_int {
+    let (rt, procedure) = (runtime(), Proc::MPI_Type_create_struct_c);
+    // SAFETY: the program's arguments are handed on; the datatypes are real.
+    unsafe {
+        match array(types, count) {
+            Ok(types) => construct(rt, (procedure, Counts::Large), types, newtype, |types, new| {
+                real::PMPI_Type_create_struct_c(count, lengths, displacements, types.as_ptr(), new)
+            }),
+            Err(rc) => raise(rt, procedure, rc, None),
+        }
     }
 }
 
@@ -181,9 +241,13 @@ pub unsafe extern "C" fn MPI_Type_create_f90_real(p: c_int, r: c_int, newtype: *
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        construct(rt, Proc::MPI_Type_create_f90_real, &[], newtype, |_, new| {
-            real::PMPI_Type_create_f90_real(p, r, new)
-        })
+        construct(
+            rt,
+            (Proc::MPI_Type_create_f90_real, Counts::Int),
+            &[],
+            newtype,
+            |_, new| real::PMPI_Type_create_f90_real(p, r, new),
+        )
     }
 }
 
@@ -191,9 +255,13 @@ pub unsafe extern "C" fn MPI_Type_create_f90_complex(p: c_int, r: c_int, newtype
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        construct(rt, Proc::MPI_Type_create_f90_complex, &[], newtype, |_, new| {
-            real::PMPI_Type_create_f90_complex(p, r, new)
-        })
+        construct(
+            rt,
+            (Proc::MPI_Type_create_f90_complex, Counts::Int),
+            &[],
+            newtype,
+            |_, new| real::PMPI_Type_create_f90_complex(p, r, new),
+        )
     }
 }
 
@@ -201,9 +269,13 @@ pub unsafe extern "C" fn MPI_Type_create_f90_integer(r: c_int, newtype: *mut Vir
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
-        construct(rt, Proc::MPI_Type_create_f90_integer, &[], newtype, |_, new| {
-            real::PMPI_Type_create_f90_integer(r, new)
-        })
+        construct(
+            rt,
+            (Proc::MPI_Type_create_f90_integer, Counts::Int),
+            &[],
+            newtype,
+            |_, new| real::PMPI_Type_create_f90_integer(r, new),
+        )
     }
 }
 
@@ -213,7 +285,7 @@ pub unsafe extern "C" fn MPI_Type_dup(oldtype: VirtDatatype, newtype: *mut VirtD
     let procedure = Proc::MPI_Type_dup;
     // SAFETY: the program's arguments are handed on; the datatype is real.
     let rc = unsafe {
-        construct(rt, procedure, &[oldtype], newtype, |old, new| {
+        construct(rt, (procedure, Counts::Int), &[oldtype], newtype, |old, new| {
             real::PMPI_Type_dup(old[0], new)
         })
     };
@@ -277,7 +349,7 @@ pub unsafe extern "C" fn MPI_Type_free(datatype: *mut VirtDatatype) -> c_int {
 ///
 /// # Safety
 /// The program's array of `max` elements.
-unsafe fn copy<T: Copy>(from: &[T], to: *mut T, max: c_int) -> Result<(), c_int> {
+unsafe fn copy<T: Copy>(from: &[T], to: *mut T, max: i64) -> Result<(), c_int> {
     if usize::try_from(max).map_or(true, |max| max < from.len()) || (to.is_null() && !from.is_empty()) {
         return Err(ERR_ARG);
     }
@@ -288,7 +360,38 @@ unsafe fn copy<T: Copy>(from: &[T], to: *mut T, max: c_int) -> Result<(), c_int>
     Ok(())
 }
 
-/// Derived datatypes are returned as new ones, which the program has to free (5.1.13).
+/// An array of the program's, and how many elements it has.
+type Room<T> = (*mut T, i64);
+
+/// What `MPI_Type_get_contents` gives; derived datatypes are returned as new ones, which the program has to free (5.1.13).
+///
+/// # Safety
+/// The program's arrays.
+unsafe fn contents(
+    rt: &Runtime,
+    recipe: &Recipe,
+    (integers, addresses, counts): (Room<c_int>, Room<i64>, Room<i64>),
+    (datatypes, max_datatypes): Room<VirtDatatype>,
+) -> Result<(), c_int> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        copy(&recipe.integers, integers.0, integers.1)?;
+        copy(&recipe.addresses, addresses.0, addresses.1)?;
+        copy(&recipe.counts, counts.0, counts.1)?;
+    }
+    let is_enough = usize::try_from(max_datatypes).is_ok_and(|max| max >= recipe.contained.len());
+    if !is_enough || (datatypes.is_null() && !recipe.contained.is_empty()) {
+        return Err(ERR_ARG);
+    }
+    for (n, &base) in recipe.contained.iter().enumerate() {
+        let handle = datatype::equivalent(rt, VirtDatatype(base as *mut _))?;
+        // SAFETY: the program's array is long enough.
+        unsafe { datatypes.add(n).write(handle) };
+    }
+    Ok(())
+}
+
+/// A datatype made by a procedure for large counts has contents for the other one only, as in MPICH.
 pub unsafe extern "C" fn MPI_Type_get_contents(
     datatype: VirtDatatype,
     max_integers: c_int,
@@ -298,29 +401,48 @@ pub unsafe extern "C" fn MPI_Type_get_contents(
     addresses: *mut isize,
     datatypes: *mut VirtDatatype,
 ) -> c_int {
-    let rt = runtime();
-    let procedure = Proc::MPI_Type_get_contents;
+    let (rt, procedure) = (runtime(), Proc::MPI_Type_get_contents);
+    let recipe = datatype::recipe(rt, datatype).map(|recipe| recipe.clone());
+    let Some(recipe) = recipe.filter(|recipe| recipe.counts.is_empty()) else {
+        return raise(rt, procedure, ERR_TYPE, None);
+    };
+    let numbers = (
+        (integers, max_integers.into()),
+        (addresses.cast(), max_addresses.into()),
+        (std::ptr::null_mut(), 0),
+    );
+    // SAFETY: the program's arrays of these lengths.
+    match unsafe { contents(rt, &recipe, numbers, (datatypes, max_datatypes.into())) } {
+        Ok(()) => SUCCESS,
+        Err(rc) => raise(rt, procedure, rc, None),
+    }
+}
+
+pub unsafe extern "C" fn MPI_Type_get_contents_c(
+    datatype: VirtDatatype,
+    max_integers: i64,
+    max_addresses: i64,
+    max_large_counts: i64,
+    max_datatypes: i64,
+    integers: *mut c_int,
+    addresses: *mut isize,
+    large_counts: *mut i64,
+    datatypes: *mut VirtDatatype,
+) -> c_int {
+    let (rt, procedure) = (runtime(), Proc::MPI_Type_get_contents_c);
     let Some(recipe) = datatype::recipe(rt, datatype).map(|recipe| recipe.clone()) else {
         return raise(rt, procedure, ERR_TYPE, None);
     };
-    let room = usize::try_from(max_datatypes).is_ok_and(|max| max >= recipe.contained.len())
-        && (recipe.contained.is_empty() || !datatypes.is_null());
+    let numbers = (
+        (integers, max_integers),
+        (addresses.cast(), max_addresses),
+        (large_counts, max_large_counts),
+    );
     // SAFETY: the program's arrays of these lengths.
-    let copied = unsafe {
-        copy(&recipe.integers, integers, max_integers)
-            .and_then(|()| copy(&recipe.addresses, addresses.cast::<i64>(), max_addresses))
-    };
-    if let Err(rc) = copied.and(if room { Ok(()) } else { Err(ERR_ARG) }) {
-        return raise(rt, procedure, rc, None);
+    match unsafe { contents(rt, &recipe, numbers, (datatypes, max_datatypes)) } {
+        Ok(()) => SUCCESS,
+        Err(rc) => raise(rt, procedure, rc, None),
     }
-    for (n, &base) in recipe.contained.iter().enumerate() {
-        match datatype::equivalent(rt, VirtDatatype(base as *mut _)) {
-            // SAFETY: the program's array is long enough.
-            Ok(handle) => unsafe { datatypes.add(n).write(handle) },
-            Err(rc) => return raise(rt, procedure, rc, None),
-        }
-    }
-    SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Type_match_size(typeclass: c_int, size: c_int, datatype: *mut VirtDatatype) -> c_int {

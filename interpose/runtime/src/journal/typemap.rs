@@ -115,6 +115,9 @@ impl Pieces {
 
     /// Adds `count` elements from `at` on; `None` if there are too many pieces.
     pub fn add(&mut self, of: &TypeMap, at: isize, count: usize) -> Option<()> {
+        if of.size == 0 {
+            return Some(());
+        }
         if let [(offset, length)] = of.pieces[..]
             && length as isize == of.extent
         {
@@ -142,7 +145,7 @@ fn measure(rt: &Runtime, datatype: VirtDatatype) -> ((isize, usize), isize, usiz
     unsafe {
         real::PMPI_Type_get_extent(real, &mut bound, &mut extent);
         real::PMPI_Type_get_true_extent(real, &mut true_bound, &mut true_extent);
-        real::PMPI_Type_size(real, &mut size);
+        real::PMPI_Type_size_x(real, &mut size);
     }
     ((true_bound, true_extent.max(0) as usize), extent, size.max(0) as usize)
 }

@@ -1,13 +1,14 @@
 //! Derived datatypes (MPI 4.1, chapter 5).
 //!
-//! A recipe is what `MPI_Type_get_contents` tells (5.1.13): the constructor and its arguments. The real procedure answers
-//! with duplicates of the contained datatypes, so these are taken from the constructor's arguments instead. A datatype
-//! may be freed while others are made from it; its entry then stays as a *zombie* until no recipe refers to it.
+//! A datatype may be freed while others are made from it; its entry then stays as a *zombie* until no recipe refers to it.
 #![allow(unsafe_code)]
 
 mod build;
 pub mod combiner;
 pub mod elements;
+mod recipe;
+
+pub use recipe::{Counts, Recipe};
 
 use super::lookup::{Predefined, created};
 use super::{objects, objects_mut};
@@ -23,38 +24,6 @@ use understudy_mpi::real_types::RealDatatype;
 const MAX_NAME: usize = 64;
 
 static NULL: Predefined = Predefined::new("ompi_mpi_datatype_null");
-
-/// A constructor (`MPI_COMBINER_…`) and its arguments.
-#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Recipe {
-    /// The constructor.
-    pub combiner: i32,
-    /// Its integer arguments in the standard's order.
-    pub integers: Vec<i32>,
-    /// Its address arguments.
-    pub addresses: Vec<i64>,
-    /// Its datatype arguments: the program's handles.
-    pub contained: Vec<u64>,
-}
-
-impl Recipe {
-    /// Created datatypes that it refers to; one that occurs twice comes twice.
-    fn bases(&self) -> impl Iterator<Item = u32> + '_ {
-        self.contained
-            .iter()
-            .filter_map(|&handle| created(HandleKind::Datatype, handle as *mut c_void))
-    }
-
-    /// Whether it is a predefined datatype: the entry holds what the program has attached to that.
-    fn is_named(&self) -> bool {
-        self.combiner == build::NAMED
-    }
-
-    /// Whether it is one that the program cannot free (19.1.5).
-    fn is_parameterised(&self) -> bool {
-        [build::F90_REAL, build::F90_COMPLEX, build::F90_INTEGER].contains(&self.combiner)
-    }
-}
 
 /// What is needed to make a datatype again, and what the program has attached to it.
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
@@ -176,44 +145,6 @@ pub fn name_of(datatype: RealDatatype) -> Vec<u8> {
     }
 }
 
-/// Reads a new real datatype's constructor and arguments; `contained` are the datatypes it was made from.
-fn inspect(rt: &Runtime, datatype: RealDatatype, contained: &[VirtDatatype]) -> Result<Recipe, c_int> {
-    let (mut integers, mut addresses, mut datatypes, mut combiner) = (0, 0, 0, 0);
-    // SAFETY: a datatype of ours.
-    let rc =
-        unsafe { real::PMPI_Type_get_envelope(datatype, &mut integers, &mut addresses, &mut datatypes, &mut combiner) };
-    check(rc)?;
-    let count = |number: c_int| usize::try_from(number).map_err(|_| ERR_INTERN);
-    let mut recipe = Recipe {
-        combiner,
-        integers: vec![0; count(integers)?],
-        addresses: vec![0; count(addresses)?],
-        contained: contained
-            .get(..count(datatypes)?)
-            .ok_or(ERR_INTERN)?
-            .iter()
-            .map(|base| base.0 as u64)
-            .collect(),
-    };
-    let mut found = vec![RealDatatype(std::ptr::null_mut()); count(datatypes)?];
-    // SAFETY: arrays of the lengths that the real library has told.
-    let rc = unsafe {
-        let (int, aint) = (
-            recipe.integers.as_mut_ptr(),
-            recipe.addresses.as_mut_ptr().cast::<isize>(),
-        );
-        real::PMPI_Type_get_contents(datatype, integers, addresses, datatypes, int, aint, found.as_mut_ptr())
-    };
-    check(rc)?;
-    for mut duplicate in found {
-        if virtual_of(rt, duplicate) == null_handle(rt) && !duplicate.0.is_null() && duplicate != null_real(rt) {
-            // SAFETY: a duplicate that the real library has made for us.
-            unsafe { real::PMPI_Type_free(&mut duplicate) };
-        }
-    }
-    Ok(recipe)
-}
-
 fn null_real(rt: &Runtime) -> RealDatatype {
     real_datatype(rt, null_handle(rt))
 }
@@ -223,8 +154,13 @@ fn check(rc: c_int) -> Result<(), c_int> {
 }
 
 /// Enters a new real datatype that was made from `contained`.
-pub fn create(rt: &Runtime, mut datatype: RealDatatype, contained: &[VirtDatatype]) -> Result<VirtDatatype, c_int> {
-    let recipe = match inspect(rt, datatype, contained) {
+pub fn create(
+    rt: &Runtime,
+    mut datatype: RealDatatype,
+    contained: &[VirtDatatype],
+    counts: Counts,
+) -> Result<VirtDatatype, c_int> {
+    let recipe = match recipe::inspect(rt, datatype, contained, counts) {
         Ok(recipe) => recipe,
         Err(rc) => {
             // SAFETY: a datatype of ours.

@@ -103,6 +103,12 @@ pub fn null_handle(rt: &Runtime) -> VirtWin {
 }
 
 impl Window {
+    /// Whether its memory is the library's own, which no copy has.
+    fn is_in_library(&self) -> bool {
+        let is_allocated = matches!(self.flavor, Flavor::Allocate | Flavor::Shared);
+        is_allocated && self.block == 0 && !self.region.is_mapped()
+    }
+
     /// Where this displacement is in a member's part, if this process shares that and an epoch is open in which it may load and store
     /// there `bytes` from `first` on, which is counted from the displacement.
     pub fn open_memory(&self, rt: &Runtime, rank: c_int, disp: isize, first: isize, bytes: u64) -> Option<u64> {
@@ -141,6 +147,11 @@ pub fn get_mut(rt: &Runtime, win: VirtWin) -> Option<RefMut<'_, Window>> {
 /// Its communicator, which the program does not know.
 pub fn comm_of(rt: &Runtime, win: VirtWin) -> Option<VirtComm> {
     get(rt, win).map(|window| comm::handle(rt, window.comm))
+}
+
+/// Whether spawned processes have it, too. Then it is the library's alone, since they run without the layer, and never comes back.
+pub fn has_spawned(rt: &Runtime, win: VirtWin) -> bool {
+    comm_of(rt, win).is_some_and(|comm| comm::has_spawned(rt, comm))
 }
 
 /// The program's handle of the error handler; 0: the default.
@@ -285,11 +296,14 @@ struct Known {
     epochs: Epochs,
 }
 
-/// All windows, in an order that is the same in all members: that of their communicators' numbers.
+/// All windows of workers only, in an order that is the same in all members: that of their communicators' numbers.
 fn in_order(rt: &Runtime) -> Vec<Known> {
     let all = objects(rt);
-    let uid = |window: &Window| all.comms.get(window.comm).map_or(0, |comm| comm.uid);
-    let mut sorted: Vec<(u64, u32)> = all.windows.iter().map(|(index, window)| (uid(window), index)).collect();
+    let numbered = |(index, window): (u32, &Window)| {
+        let comm = all.comms.get(window.comm)?;
+        (!comm.has_spawned()).then_some((comm.uid, index))
+    };
+    let mut sorted: Vec<(u64, u32)> = all.windows.iter().filter_map(numbered).collect();
     sorted.sort_unstable();
     let known = |(_, index): (u64, u32)| {
         let window = all.windows.get(index)?;
@@ -308,7 +322,9 @@ pub fn exposed(rt: &Runtime) -> Vec<(u64, u64)> {
     let all = objects(rt);
     let mut parts = Vec::new();
     for (_, window) in all.windows.iter() {
-        parts.push((window.base, window.size));
+        if !window.is_in_library() {
+            parts.push((window.base, window.size));
+        }
         parts.extend_from_slice(&window.attached);
     }
     let is_some = |&(base, size): &(u64, i64)| base != 0 && size > 0;

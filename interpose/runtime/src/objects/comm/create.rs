@@ -65,6 +65,20 @@ pub fn register(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
     super::handle(rt, index)
 }
 
+/// Enters who has a window with spawned processes: those of `parent`. No communicator is made of them, since they would not know of it.
+pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
+    let recipe = super::get(rt, parent)?.clone();
+    let index = objects_mut(rt).comms.insert(Comm {
+        uid: candidate(rt),
+        name: None,
+        attributes: Vec::new(),
+        inits: 0,
+        collectives: 0,
+        ..recipe
+    });
+    Some(super::handle(rt, index))
+}
+
 /// A duplicate that the library has begun to make ([`Comm`] is in the table already): where it writes to.
 pub struct Begun {
     /// Its index in the table.

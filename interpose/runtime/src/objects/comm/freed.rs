@@ -76,7 +76,7 @@ pub fn forget(rt: &Runtime, indices: &[u32]) {
     }
 }
 
-/// A communicator with spawned processes has been disconnected: if it was the last one, those that have been freed before are quiet, too.
+/// A communicator with spawned processes has been disconnected, or a window freed: if it was the last one, those that have been freed before are quiet, too.
 pub fn forget_spawned(rt: &Runtime) {
     let freed: Vec<u32> = {
         let objects = objects(rt);

@@ -57,6 +57,10 @@ pub fn visit(rt: &Runtime, mut then: impl FnMut(RealGroup, &[Worker]) -> mpi::Re
     for (index, comm) in objects(rt).comms.iter() {
         if comm.has_spawned() && !comm.is_freed {
             let real = real_comm(rt, handle(rt, index));
+            // The members of a window have none.
+            if real.0.is_null() {
+                continue;
+            }
             let others = comm.remote.clone();
             groups.push((real, own_group, comm.members.clone()));
             groups.extend(others.map(|others| (real, remote_group as AskGroup, others)));

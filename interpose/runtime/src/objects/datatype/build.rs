@@ -42,22 +42,20 @@ pub(super) fn make(rt: &Runtime, entry: &Datatype) -> Result<RealDatatype, c_int
     Ok(new)
 }
 
-/// The arguments of a recipe, taken one after the other in the order of MPI 4.1, 5.1.13.
-struct Arguments<'a> {
-    integers: &'a [i32],
-}
+/// Arguments of a recipe, taken one after the other in the order of MPI 4.1, 5.1.13.
+struct Arguments<'a, T>(&'a [T]);
 
-impl<'a> Arguments<'a> {
-    fn one(&mut self) -> Result<c_int, c_int> {
-        let (&first, rest) = self.integers.split_first().ok_or(ERR_INTERN)?;
-        self.integers = rest;
+impl<T: Copy> Arguments<'_, T> {
+    fn one(&mut self) -> Result<T, c_int> {
+        let (&first, rest) = self.0.split_first().ok_or(ERR_INTERN)?;
+        self.0 = rest;
         Ok(first)
     }
 
-    fn many(&mut self, count: c_int) -> Result<*const c_int, c_int> {
-        let count = usize::try_from(count).map_err(|_| ERR_INTERN)?;
-        let (first, rest) = self.integers.split_at_checked(count).ok_or(ERR_INTERN)?;
-        self.integers = rest;
+    fn many(&mut self, count: impl TryInto<usize>) -> Result<*const T, c_int> {
+        let count = count.try_into().map_err(|_| ERR_INTERN)?;
+        let (first, rest) = self.0.split_at_checked(count).ok_or(ERR_INTERN)?;
+        self.0 = rest;
         Ok(first.as_ptr())
     }
 }
@@ -80,6 +78,9 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
     if bases.iter().any(|base| base.0.is_null()) {
         return Err(ERR_INTERN);
     }
+    if !recipe.counts.is_empty() {
+        return construct_large(rt, recipe, &bases);
+    }
     let old = bases.first().copied().ok_or(ERR_INTERN);
     let address = |at: usize| {
         recipe
@@ -88,9 +89,7 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
             .map(|&address| address as isize)
             .ok_or(ERR_INTERN)
     };
-    let mut a = Arguments {
-        integers: &recipe.integers,
-    };
+    let mut a = Arguments(&recipe.integers);
     let mut new = null_real(rt);
     let to = &mut new;
     // SAFETY: the arguments with which the real library has made such a datatype before, in arrays whose lengths have
@@ -119,11 +118,9 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
             }
             STRUCT | STRUCT_INTEGER => {
                 let count = a.one()?;
-                if usize::try_from(count).map_or(true, |count| bases.len() < count) {
-                    return Err(ERR_INTERN);
-                }
                 let (lengths, displacements) = (a.many(count)?, addresses(recipe, count)?);
-                real::PMPI_Type_create_struct(count, lengths, displacements, bases.as_ptr(), to)
+                let bases = Arguments(&bases).many(count)?;
+                real::PMPI_Type_create_struct(count, lengths, displacements, bases, to)
             }
             SUBARRAY => {
                 let n = a.one()?;
@@ -140,6 +137,58 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
             F90_REAL => real::PMPI_Type_create_f90_real(a.one()?, a.one()?, to),
             F90_COMPLEX => real::PMPI_Type_create_f90_complex(a.one()?, a.one()?, to),
             F90_INTEGER => real::PMPI_Type_create_f90_integer(a.one()?, to),
+            _ => return Err(ERR_INTERN),
+        }
+    };
+    check(rc)?;
+    Ok(new)
+}
+
+/// By a procedure for large counts, which has made it before.
+fn construct_large(rt: &Runtime, recipe: &Recipe, bases: &[RealDatatype]) -> Result<RealDatatype, c_int> {
+    let old = bases.first().copied().ok_or(ERR_INTERN);
+    let (mut a, mut c) = (Arguments(&recipe.integers), Arguments(&recipe.counts));
+    let mut new = null_real(rt);
+    let to = &mut new;
+    // SAFETY: as in `construct`.
+    let rc = unsafe {
+        match recipe.combiner {
+            CONTIGUOUS => real::PMPI_Type_contiguous_c(c.one()?, old?, to),
+            VECTOR => real::PMPI_Type_vector_c(c.one()?, c.one()?, c.one()?, old?, to),
+            HVECTOR => real::PMPI_Type_create_hvector_c(c.one()?, c.one()?, c.one()?, old?, to),
+            INDEXED => {
+                let count = c.one()?;
+                real::PMPI_Type_indexed_c(count, c.many(count)?, c.many(count)?, old?, to)
+            }
+            HINDEXED => {
+                let count = c.one()?;
+                real::PMPI_Type_create_hindexed_c(count, c.many(count)?, c.many(count)?, old?, to)
+            }
+            INDEXED_BLOCK => {
+                let (count, length) = (c.one()?, c.one()?);
+                real::PMPI_Type_create_indexed_block_c(count, length, c.many(count)?, old?, to)
+            }
+            HINDEXED_BLOCK => {
+                let (count, length) = (c.one()?, c.one()?);
+                real::PMPI_Type_create_hindexed_block_c(count, length, c.many(count)?, old?, to)
+            }
+            STRUCT => {
+                let count = c.one()?;
+                let bases = Arguments(bases).many(count)?;
+                real::PMPI_Type_create_struct_c(count, c.many(count)?, c.many(count)?, bases, to)
+            }
+            SUBARRAY => {
+                let (n, order) = (a.one()?, a.one()?);
+                let (sizes, subsizes, starts) = (c.many(n)?, c.many(n)?, c.many(n)?);
+                real::PMPI_Type_create_subarray_c(n, sizes, subsizes, starts, order, old?, to)
+            }
+            DARRAY => {
+                let (size, rank, n) = (a.one()?, a.one()?, a.one()?);
+                let (distribs, dargs, psizes) = (a.many(n)?, a.many(n)?, a.many(n)?);
+                let (gsizes, order) = (c.many(n)?, a.one()?);
+                real::PMPI_Type_create_darray_c(size, rank, n, gsizes, distribs, dargs, psizes, order, old?, to)
+            }
+            RESIZED => real::PMPI_Type_create_resized_c(old?, c.one()?, c.one()?, to),
             _ => return Err(ERR_INTERN),
         }
     };

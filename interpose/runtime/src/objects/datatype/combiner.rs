@@ -18,24 +18,62 @@ pub enum Blocks {
 }
 
 /// `MPI_ORDER_C`
-const ORDER_C: i32 = 0;
+const ORDER_C: i64 = 0;
 /// `MPI_DISTRIBUTE_BLOCK`
-const BLOCK: i32 = 0;
+const BLOCK: i64 = 0;
 /// `MPI_DISTRIBUTE_CYCLIC`
-const CYCLIC: i32 = 1;
+const CYCLIC: i64 = 1;
 /// `MPI_DISTRIBUTE_DFLT_DARG`
-const DEFAULT_ARGUMENT: i32 = -1;
+const DEFAULT_ARGUMENT: i64 = -1;
+
+/// The arguments of a constructor in the order of the one whose counts are an int.
+struct Arguments {
+    integers: Vec<i64>,
+    addresses: Vec<i64>,
+}
+
+/// A constructor's arguments, whichever counts it has (MPI 4.1, 5.1.13); `None` for constructors that are not known here.
+fn arguments(recipe: &Recipe) -> Option<Arguments> {
+    let integers: Vec<i64> = recipe.integers.iter().map(|&integer| integer.into()).collect();
+    let counts = &recipe.counts;
+    if counts.is_empty() {
+        let addresses = recipe.addresses.clone();
+        return Some(Arguments { integers, addresses });
+    }
+    let count = || usize::try_from(*counts.first()?).ok();
+    let split = |at: usize| {
+        let (integers, addresses) = counts.split_at_checked(at)?;
+        Some((integers.to_vec(), addresses.to_vec()))
+    };
+    let (integers, addresses) = match recipe.combiner {
+        RESIZED => split(0)?,
+        HVECTOR | HINDEXED_BLOCK => split(2)?,
+        HINDEXED | STRUCT => split(count()?.checked_add(1)?)?,
+        CONTIGUOUS | VECTOR | INDEXED | INDEXED_BLOCK => split(counts.len())?,
+        SUBARRAY => among(&integers, 1, counts)?,
+        DARRAY => among(&integers, 3, counts)?,
+        _ => return None,
+    };
+    Some(Arguments { integers, addresses })
+}
+
+/// Integers with counts among them.
+fn among(integers: &[i64], at: usize, counts: &[i64]) -> Option<(Vec<i64>, Vec<i64>)> {
+    let (before, after) = integers.split_at_checked(at)?;
+    Some(([before, counts, after].concat(), Vec::new()))
+}
 
 /// The blocks that a datatype is made of; `None` for constructors that are not known here, and for more blocks than `most`.
 pub fn blocks(recipe: &Recipe, most: usize) -> Option<Blocks> {
-    let integer = |at: usize| Some(*recipe.integers.get(at)? as isize);
-    let lengths = |at: usize, count: usize| recipe.integers.get(at..at + count);
-    let count = recipe.integers.first().map_or(0, |&count| count.max(0) as usize);
+    let arguments = arguments(recipe)?;
+    let integer = |at: usize| Some(*arguments.integers.get(at)? as isize);
+    let lengths = |at: usize, count: usize| arguments.integers.get(at..at + count);
+    let count = arguments.integers.first().map_or(0, |&count| count.max(0) as usize);
     if count > most {
         return None;
     }
-    let addresses = || recipe.addresses.iter().map(|&address| address as isize);
-    let zip = |lengths: &[i32], offsets: Vec<isize>| -> Vec<(isize, usize)> {
+    let addresses = || arguments.addresses.iter().map(|&address| address as isize);
+    let zip = |lengths: &[i64], offsets: Vec<isize>| -> Vec<(isize, usize)> {
         let lengths = lengths.iter().map(|&length| length.max(0) as usize);
         offsets.into_iter().zip(lengths).collect()
     };
@@ -52,18 +90,19 @@ pub fn blocks(recipe: &Recipe, most: usize) -> Option<Blocks> {
                 .collect::<Vec<_>>(),
         )
     };
+    let alike = || Some(vec![*arguments.integers.get(1)?; count]);
     Some(match recipe.combiner {
         DUP | RESIZED => Blocks::Same(vec![(0, 1)]),
         CONTIGUOUS => Blocks::Same(vec![(0, count)]),
         VECTOR => Blocks::Elements(strided(integer(2)?, integer(1)?)),
-        HVECTOR | HVECTOR_INTEGER => Blocks::Same(strided(*recipe.addresses.first()? as isize, integer(1)?)),
+        HVECTOR | HVECTOR_INTEGER => Blocks::Same(strided(*arguments.addresses.first()? as isize, integer(1)?)),
         INDEXED => Blocks::Elements(zip(lengths(1, count)?, integers(1 + count)?)),
         HINDEXED | HINDEXED_INTEGER => Blocks::Same(zip(lengths(1, count)?, addresses().collect())),
-        INDEXED_BLOCK => Blocks::Elements(zip(&vec![integer(1)? as i32; count], integers(2)?)),
-        HINDEXED_BLOCK => Blocks::Same(zip(&vec![integer(1)? as i32; count], addresses().collect())),
+        INDEXED_BLOCK => Blocks::Elements(zip(&alike()?, integers(2)?)),
+        HINDEXED_BLOCK => Blocks::Same(zip(&alike()?, addresses().collect())),
         STRUCT | STRUCT_INTEGER => Blocks::Each(zip(lengths(1, count)?, addresses().collect())),
-        SUBARRAY => Blocks::Elements(subarray(&recipe.integers, most)?),
-        DARRAY => Blocks::Elements(darray(&recipe.integers, most)?),
+        SUBARRAY => Blocks::Elements(subarray(&arguments.integers, most)?),
+        DARRAY => Blocks::Elements(darray(&arguments.integers, most)?),
         _ => return None,
     })
 }
@@ -79,15 +118,16 @@ pub enum Bounds {
 
 /// The bounds of a datatype, if they do not follow from its blocks.
 pub fn bounds(recipe: &Recipe) -> Option<Bounds> {
+    let arguments = arguments(recipe)?;
     let array = |first: usize, dimensions: usize| {
-        let sizes = recipe.integers.get(first..)?.get(..dimensions)?;
+        let sizes = arguments.integers.get(first..)?.get(..dimensions)?;
         Some(Bounds::Elements(sizes.iter().map(|&size| size as isize).product()))
     };
-    let dimensions = |at: usize| usize::try_from(*recipe.integers.get(at)?).ok();
+    let dimensions = |at: usize| usize::try_from(*arguments.integers.get(at)?).ok();
     match recipe.combiner {
         RESIZED => Some(Bounds::Bytes(
-            *recipe.addresses.first()? as isize,
-            *recipe.addresses.get(1)? as isize,
+            *arguments.addresses.first()? as isize,
+            *arguments.addresses.get(1)? as isize,
         )),
         SUBARRAY => array(1, dimensions(0)?),
         DARRAY => array(3, dimensions(2)?),
@@ -99,7 +139,7 @@ pub fn bounds(recipe: &Recipe) -> Option<Bounds> {
 type Axis = (isize, Vec<(isize, usize)>);
 
 /// The rows of a subarray.
-fn subarray(integers: &[i32], most: usize) -> Option<Vec<(isize, usize)>> {
+fn subarray(integers: &[i64], most: usize) -> Option<Vec<(isize, usize)>> {
     let dimensions = usize::try_from(*integers.first()?).ok()?;
     let part = |at: usize| integers.get(1 + at * dimensions..1 + (at + 1) * dimensions);
     let (sizes, lengths, starts) = (part(0)?, part(1)?, part(2)?);
@@ -115,7 +155,7 @@ fn subarray(integers: &[i32], most: usize) -> Option<Vec<(isize, usize)>> {
 }
 
 /// The rows of one process's part of a distributed array (MPI 4.1, 5.1.4).
-fn darray(integers: &[i32], most: usize) -> Option<Vec<(isize, usize)>> {
+fn darray(integers: &[i64], most: usize) -> Option<Vec<(isize, usize)>> {
     let (rank, dimensions) = (*integers.get(1)? as isize, usize::try_from(*integers.get(2)?).ok()?);
     let part = |at: usize| integers.get(3 + at * dimensions..3 + (at + 1) * dimensions);
     let (sizes, ways, arguments, processes) = (part(0)?, part(1)?, part(2)?, part(3)?);
@@ -144,7 +184,7 @@ fn darray(integers: &[i32], most: usize) -> Option<Vec<(isize, usize)>> {
 }
 
 /// What is taken of an array, in pieces along the axis whose elements are neighbours.
-fn rows(mut axes: Vec<Axis>, order: i32, most: usize) -> Option<Vec<(isize, usize)>> {
+fn rows(mut axes: Vec<Axis>, order: i64, most: usize) -> Option<Vec<(isize, usize)>> {
     // From here the last axis is the one whose elements are neighbours.
     if order != ORDER_C {
         axes.reverse();
@@ -177,12 +217,72 @@ mod tests {
         super::blocks(recipe, 1 << 10)
     }
 
-    fn recipe(combiner: i32, integers: &[i32], addresses: &[i64]) -> Recipe {
+    fn recipe(combiner: i32, integers: &[i64], addresses: &[i64]) -> Recipe {
         Recipe {
             combiner,
-            integers: integers.to_vec(),
+            integers: integers.iter().map(|&integer| integer as i32).collect(),
             addresses: addresses.to_vec(),
+            counts: Vec::new(),
             contained: vec![0],
+        }
+    }
+
+    /// As a procedure for large counts makes it.
+    fn large(combiner: i32, integers: &[i64], counts: &[i64]) -> Recipe {
+        Recipe {
+            counts: counts.to_vec(),
+            ..recipe(combiner, integers, &[])
+        }
+    }
+
+    #[test]
+    fn large_counts_say_the_same() {
+        let far = 1 << 40;
+        let pairs = [
+            (recipe(CONTIGUOUS, &[3], &[]), large(CONTIGUOUS, &[], &[3])),
+            (recipe(VECTOR, &[3, 2, 5], &[]), large(VECTOR, &[], &[3, 2, 5])),
+            (recipe(HVECTOR, &[2, 1], &[far]), large(HVECTOR, &[], &[2, 1, far])),
+            (
+                recipe(INDEXED, &[2, 1, 3, 7, 9], &[]),
+                large(INDEXED, &[], &[2, 1, 3, 7, 9]),
+            ),
+            (
+                recipe(HINDEXED, &[2, 1, 3], &[0, far]),
+                large(HINDEXED, &[], &[2, 1, 3, 0, far]),
+            ),
+            (
+                recipe(INDEXED_BLOCK, &[2, 4, 7, 9], &[]),
+                large(INDEXED_BLOCK, &[], &[2, 4, 7, 9]),
+            ),
+            (
+                recipe(HINDEXED_BLOCK, &[2, 4], &[0, far]),
+                large(HINDEXED_BLOCK, &[], &[2, 4, 0, far]),
+            ),
+            (
+                recipe(STRUCT, &[2, 1, 3], &[0, far]),
+                large(STRUCT, &[], &[2, 1, 3, 0, far]),
+            ),
+            (
+                recipe(SUBARRAY, &[2, 4, 5, 2, 3, 1, 1, ORDER_C], &[]),
+                large(SUBARRAY, &[2, ORDER_C], &[4, 5, 2, 3, 1, 1]),
+            ),
+            (
+                recipe(DARRAY, &[4, 1, 2, 5, 7, 0, 1, -1, 2, 2, 2, ORDER_C], &[]),
+                large(DARRAY, &[4, 1, 2, 0, 1, -1, 2, 2, 2, ORDER_C], &[5, 7]),
+            ),
+            (recipe(RESIZED, &[], &[-8, far]), large(RESIZED, &[], &[-8, far])),
+        ];
+        for (few, many) in pairs {
+            assert!(blocks(&few).is_some(), "{few:?}");
+            assert_eq!(blocks(&few), blocks(&many), "{many:?}");
+            assert_eq!(bounds(&few), bounds(&many), "{many:?}");
+        }
+    }
+
+    #[test]
+    fn arguments_that_are_missing_are_noticed() {
+        for combiner in [HINDEXED, STRUCT, INDEXED, HINDEXED_BLOCK, SUBARRAY, DARRAY] {
+            assert_eq!(blocks(&large(combiner, &[], &[3])), None, "{combiner}");
         }
     }
 
