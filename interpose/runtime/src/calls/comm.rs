@@ -413,8 +413,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
     if rc != errors::SUCCESS {
         return raise(rt, procedure, rc, Some(handle));
     }
-    freed::forget(rt, &[index]);
-    freed::forget_spawned(rt);
+    freed::part(rt, index);
     requests::forget_comm(rt, handle);
     traffic::forget_recent(rt);
     // SAFETY: the program's handle.

@@ -55,6 +55,8 @@ pub struct Dynamic {
     pub spawns: u64,
     /// How many processes it knows, or has known, that are no workers.
     pub known: u32,
+    /// Those of them that have been disconnected, though communicators lead to them that have only been freed. Nobody at a cut.
+    pub parted: BTreeSet<Worker>,
     /// The attempt that has been told to the port's owner and is not answered.
     pub waits: Option<u64>,
     /// What has come and is not used, in its order, with whom it is from.
@@ -73,6 +75,7 @@ impl Dynamic {
         last_attempt: 0,
         spawns: 0,
         known: 0,
+        parted: BTreeSet::new(),
         waits: None,
         heard: Vec::new(),
     };

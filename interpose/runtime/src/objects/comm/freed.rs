@@ -7,12 +7,13 @@
 //! Whether that is so tells a sum: each member adds a number of its own and takes that of the next member away, in a ring.
 #![allow(unsafe_code)]
 
-use super::{Comm, SELF, forget_recent, handle};
+use super::{Comm, SELF, forget_recent, handle, is_spawned};
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, real_comm};
 use crate::objects::Runtime;
-use crate::objects::{objects, objects_mut};
+use crate::objects::{dynamic, objects, objects_mut};
+use std::collections::BTreeSet;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
@@ -76,17 +77,41 @@ pub fn forget(rt: &Runtime, indices: &[u32]) {
     }
 }
 
-/// A communicator with spawned processes has been disconnected, or a window freed: if it was the last one, those that have been freed before are quiet, too.
-pub fn forget_spawned(rt: &Runtime) {
-    let freed: Vec<u32> = {
-        let objects = objects(rt);
-        let spawned = || objects.comms.iter().filter(|(_, comm)| comm.has_spawned());
-        match spawned().all(|(_, comm)| comm.is_freed) {
-            true => spawned().map(|(index, _)| index).collect(),
-            false => Vec::new(),
-        }
+/// A communicator has been disconnected, or a window with spawned processes freed: its entry goes. Nothing is under way to those spawned
+/// processes that nothing else led to (MPI 4.1, 11.10.4), so communicators that lead only to such ones, and have been freed before, go as well.
+pub fn part(rt: &Runtime, index: u32) {
+    let gone = objects_mut(rt).comms.remove(index);
+    disconnect(rt, index);
+    let Some(gone) = gone.filter(Comm::has_spawned) else {
+        return;
     };
-    forget(rt, &freed);
+    let mut parted = std::mem::take(&mut dynamic::get_mut(rt).parted);
+    let quiet = {
+        let all = objects(rt);
+        let comms: Vec<(u32, &Comm)> = all.comms.iter().collect();
+        parted.extend(parted_with(&gone, &comms));
+        quiet(&comms, &parted)
+    };
+    forget(rt, &quiet);
+    let is_any = objects(rt).comms.iter().any(|(_, comm)| comm.has_spawned());
+    dynamic::get_mut(rt).parted = if is_any { parted } else { BTreeSet::new() };
+}
+
+/// The spawned processes of a communicator that has gone to which no other one leads that has not been freed.
+fn parted_with(gone: &Comm, comms: &[(u32, &Comm)]) -> Vec<Worker> {
+    let leads_to = |comm: &Comm, one: Worker| !comm.is_freed && comm.workers().any(|other| other == one);
+    let is_left = |one: Worker| !comms.iter().any(|(_, comm)| leads_to(comm, one));
+    gone.workers().filter(|&one| is_spawned(one) && is_left(one)).collect()
+}
+
+/// The freed communicators all of whose spawned processes have been disconnected.
+fn quiet(comms: &[(u32, &Comm)], parted: &BTreeSet<Worker>) -> Vec<u32> {
+    let is_quiet = |comm: &Comm| {
+        let mut spawned = comm.workers().filter(|&one| is_spawned(one));
+        comm.is_freed && comm.has_spawned() && spawned.all(|one| parted.contains(&one))
+    };
+    let quiet = comms.iter().filter(|(_, comm)| is_quiet(comm));
+    quiet.map(|&(index, _)| index).collect()
 }
 
 /// What a member adds. With requests it breaks the ring.
@@ -119,6 +144,33 @@ mod tests {
             session: 0,
             is_freed: true,
         }
+    }
+
+    #[test]
+    fn what_was_only_freed_goes_with_those_who_are_disconnected() {
+        const SPAWNED: u32 = 1 << 31;
+        let with = |spawned: &[u32], is_freed: bool| Comm {
+            remote: Some(spawned.iter().map(|one| Worker(SPAWNED + one)).collect()),
+            is_freed,
+            ..comm(1, &[0, 1])
+        };
+        let (first, freed, other, both) = (
+            with(&[1, 2], false),
+            with(&[2], true),
+            with(&[3], true),
+            with(&[1, 3], true),
+        );
+        let left = [(4, &freed), (5, &other), (6, &both)];
+        let mut parted: BTreeSet<Worker> = parted_with(&first, &left).into_iter().collect();
+        assert_eq!(parted, [1, 2].map(|one| Worker(SPAWNED + one)).into());
+        assert_eq!(quiet(&left, &parted), [4], "3 was not disconnected");
+        parted.extend(parted_with(&with(&[3], false), &left[1..]));
+        assert_eq!(quiet(&left[1..], &parted), [5, 6]);
+        // Another one leads to 2, and has not been freed.
+        let stays = with(&[2], false);
+        let left = [(4, &freed), (7, &stays)];
+        assert_eq!(parted_with(&first, &left), [Worker(SPAWNED + 1)]);
+        assert!(quiet(&left, &BTreeSet::from([Worker(SPAWNED + 1)])).is_empty());
     }
 
     #[test]
