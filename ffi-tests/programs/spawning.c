@@ -1,9 +1,9 @@
 /* Spawns processes, round by round, which compute for their parents (MPI 4.1, 11.8).
  *
- *   spawning ROUNDS STEPS [connected | aborts | lingers]
+ *   spawning ROUNDS STEPS [connected | freed | aborts | lingers]
  *
  * Each round spawns two processes (in odd rounds of two programs, by MPI_Comm_spawn_multiple), exchanges STEPS messages with them, some of them in
- * a merged communicator and in parts of it that are told by groups, and disconnects; a group of those that have gone stays. `connected`: the last ones are not disconnected before MPI_Finalize; `aborts`: one of them ends
+ * a merged communicator and in parts of it that are told by groups, and disconnects; a group of those that have gone stays. `connected`: the last ones are not disconnected before MPI_Finalize; `freed`: nor are they, but their communicator is freed, and the workers compute for long; `aborts`: one of them ends
  * the job; `lingers`: they are late there. All print what they have. */
 #include <mpi.h>
 #include <stdio.h>
@@ -124,6 +124,8 @@ static int child(MPI_Comm parent, int argc, char **argv)
     fflush(stdout);
     if (argc <= 4)
         MPI_Comm_disconnect(&parent);
+    else if (strcmp(argv[4], "freed") == 0)
+        MPI_Comm_free(&parent);
     else if (strcmp(argv[4], "lingers") == 0)
         sleep(20);
     MPI_Finalize();
@@ -156,10 +158,14 @@ int main(int argc, char **argv)
             MPI_Comm_spawn_multiple(2, commands, both, each, infos, 1, MPI_COMM_WORLD, &inter, codes);
         value = converse(inter, steps, value);
         value += merged(inter, 0, value);
+        int is_freed = is_last && strcmp(argv[3], "freed") == 0;
         if (!is_last)
             MPI_Comm_disconnect(&inter);
+        else if (is_freed)
+            MPI_Comm_free(&inter);
         /* What is computed between two rounds. */
-        for (int step = 0; step < 20; step++) {
+        for (int step = 0; step < (is_freed ? 200 : 20); step++) {
+            usleep(is_freed ? 20000 : 0);
             double sum;
             MPI_Allreduce(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
             value = 0.9 * value + 0.01 * sum;

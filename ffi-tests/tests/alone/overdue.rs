@@ -1,5 +1,6 @@
 //! A phase in which no checkpoint is possible is told of, once, with the process that stands in the way.
 
+use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, place};
 use std::time::Duration;
 
@@ -39,6 +40,25 @@ fn the_worker_that_the_others_wait_for_is_named() {
         lines.len() == 1 && lines[0].contains("worker 1 (rank 1 on "),
         "not one line with worker 1",
     );
+}
+
+/// MPI_Comm_free does not disconnect them (MPI 4.1, 11.10.4).
+#[test]
+fn that_spawned_processes_are_connected_is_told() {
+    let job = || {
+        let job = Job::new(place::test_program("spawning"), &["1", "20", "freed"]).workers(2);
+        job.tcp().interval("0.1s").limit(Duration::from_secs(60))
+    };
+    let outcome = job().run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&native(job()));
+    let lines = told(&outcome);
+    outcome.check(
+        lines.len() == 1 && lines[0].contains("processes that the program has spawned are connected to worker "),
+        "not one line with the reason",
+    );
+    outcome.check(lines[0].contains("MPI_Comm_disconnect"), "no remedy");
+    outcome.assert_nothing_left();
 }
 
 #[test]

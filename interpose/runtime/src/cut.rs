@@ -291,7 +291,7 @@ fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
                 schedule.next = schedule.candidates + 1;
                 schedule.overdue = true;
             }
-            overdue::put_off();
+            overdue::put_off(comm::is_any_connected(rt));
         }
         Exchange::Unprotected(speaker) => {
             if speaker == world::worker(rt)

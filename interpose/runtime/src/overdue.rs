@@ -42,6 +42,8 @@ struct Phase {
     who: String,
     /// Cuts that were put off since.
     put_off: u32,
+    /// Once since this process was connected to some that the program has spawned.
+    is_connected: bool,
     /// When a cut at any call is asked for, unless one comes before.
     asks: Instant,
     /// How often that has failed.
@@ -72,6 +74,7 @@ pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber)
         interval,
         who: format!("worker {worker} (rank {process} on {})", peers::host(process)),
         put_off: 0,
+        is_connected: false,
         failures: 0,
         asks: Instant::now() + interval * if at_candidate { BEFORE_ASKING } else { 1 },
     });
@@ -85,18 +88,20 @@ pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber)
     });
 }
 
-/// A cut was agreed on and could not be taken.
-pub fn put_off() {
+/// A cut was agreed on and could not be taken; whether since this process is connected to spawned ones.
+pub fn put_off(is_connected: bool) {
     if let Some(phase) = &mut *phase() {
         phase.put_off += 1;
+        phase.is_connected |= is_connected;
         // Who was behind in a collective has come through it soon.
         phase.asks = Instant::now() + phase.interval / 4 * (1 << phase.put_off.min(MOST_FAILURES));
     }
 }
 
-/// A cut at any call was not possible: another one is asked for later.
-pub fn ask_again() {
+/// A cut at any call was not possible, as in [`put_off`]: another one is asked for later.
+pub fn ask_again(is_connected: bool) {
     if let Some(phase) = &mut *phase() {
+        phase.is_connected |= is_connected;
         phase.asks = Instant::now() + phase.interval * (BEFORE_ASKING << phase.failures);
         phase.failures = (phase.failures + 1).min(MOST_FAILURES);
     }
@@ -176,23 +181,26 @@ fn say(phase: &Phase, place: Place, is_away: bool) {
     let Phase { epoch, who, .. } = phase;
     let is_anywhere = told::config().anywhere;
     let why = match phase.put_off {
+        _ if phase.is_connected => format!("processes that the program has spawned are connected to {who}; {place}"),
         0 if is_away => {
             format!("one needs a call about messages by every worker, and {who} has made none for long; {place}")
         }
         0 if is_anywhere => format!("the workers have not agreed on a call of MPI to take one at; {who}: {place}"),
         0 => format!("one needs a collective over all workers, and {who} has come to none; {place}"),
         times => format!(
-            "it was put off {times} times because of a non-blocking collective that was under way, or of a library that was being opened; {who}: {place}"
+            "it was put off {times} times because of a non-blocking collective that was under way, of a library that was being opened, or of \
+             spawned processes that were connected; {who}: {place}"
         ),
     };
-    let remedy = if is_away {
-        "a call such as MPI_Iprobe"
+    let remedy = if phase.is_connected {
+        "MPI_Comm_disconnect, instead of MPI_Comm_free, would allow checkpoints again"
+    } else if is_away {
+        "a call such as MPI_Iprobe now and then in this phase would allow checkpoints"
     } else {
-        "MPI_Barrier(MPI_COMM_WORLD)"
+        "MPI_Barrier(MPI_COMM_WORLD) now and then in this phase would allow checkpoints"
     };
     sys::say(format_args!(
-        "no checkpoint for {:.1} s, more than {INTERVALS} intervals: {why}. A failure now costs all work since epoch {epoch}; \
-         {remedy} now and then in this phase would allow checkpoints",
+        "no checkpoint for {:.1} s, more than {INTERVALS} intervals: {why}. A failure now costs all work since epoch {epoch}; {remedy}",
         phase.began.elapsed().as_secs_f64()
     ));
 }

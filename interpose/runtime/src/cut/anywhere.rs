@@ -257,7 +257,7 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
         if is_near {
             attention::set(ASKED);
         } else {
-            overdue::ask_again();
+            overdue::ask_again(comm::is_any_connected(rt));
         }
     }
     Ok(())
