@@ -8,6 +8,7 @@ use ffi_tests::{Job, place};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 fn job(program: &Path, steps: &str, way: Option<&str>) -> Job {
     let arguments: Vec<&str> = ["3", steps].into_iter().chain(way).collect();
@@ -20,6 +21,18 @@ fn with_each(test: impl Fn(&dyn Fn(&str, Option<&str>) -> Job)) {
     test(&|steps, way| job(&place::test_program("spawning"), steps, way).tcp());
     if let Some(program) = place::mpich_program("spawning") {
         test(&|steps, way| job(&program, steps, way).of_mpich());
+    }
+}
+
+/// The same, of a program with windows of workers and spawned processes.
+fn with_windows_of_each(test: impl Fn(&dyn Fn() -> Job)) {
+    let job = |program: &Path| {
+        let job = Job::new(program, &["2", "1"]).workers(3).interval("10calls");
+        job.limit(Duration::from_secs(120))
+    };
+    test(&|| job(&place::test_program("reaching")).tcp());
+    if let Some(program) = place::mpich_program("reaching") {
+        test(&|| job(&program).of_mpich());
     }
 }
 
@@ -131,6 +144,37 @@ fn a_spawned_process_dies() {
             outcome.assert_success();
             outcome.check(outcome.recoveries() == 1, "nothing was recovered");
             outcome.assert_same_lines(&native(job("4000", way)));
+            outcome.assert_nothing_left();
+        }
+    });
+}
+
+#[test]
+fn windows_of_workers_and_spawned_processes() {
+    with_windows_of_each(|job| {
+        let outcome = job().run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&native(job()));
+        outcome.assert_nothing_left();
+    });
+}
+
+/// In windows of each kind, also when they are all that leads to spawned processes (call 145): no cut is taken as long as there is one.
+#[test]
+fn workers_die_while_they_have_windows_with_spawned_processes() {
+    with_windows_of_each(|job| {
+        let alone = native(job());
+        for time in [
+            "rank=1 at=call:20",
+            "rank=0 at=call:60",
+            "rank=2 at=call:100",
+            "rank=0 at=call:145",
+            "rank=1 at=call:230",
+        ] {
+            let outcome = job().fault(&format!("kill {time}")).run();
+            outcome.assert_success();
+            outcome.check(outcome.recoveries() == 1, "nobody has died");
+            outcome.assert_same_lines(&alone);
             outcome.assert_nothing_left();
         }
     });

@@ -1,5 +1,5 @@
 //! Epochs of windows (MPI 4.1, 12.5): fences, locks and flushes of the library's; post, start, complete and wait are the layer's
-//! ([`crate::exposure`]).
+//! ([`crate::exposure`]), but where spawned processes, which know nothing of that, have the window, too.
 //!
 //! Each is where a cut may be taken, before it begins. What waits for others' programs either looks for cuts meanwhile or is entered like a
 //! collective over some workers.
@@ -12,7 +12,7 @@ use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_RMA_SYNC, ERR_WIN, SUCCESS};
 use crate::exposure::{self, Word};
 use crate::generated::{Proc, real};
-use crate::handles::{VirtGroup, VirtWin, real_win};
+use crate::handles::{VirtGroup, VirtWin, real_group, real_win};
 use crate::objects::comm;
 use crate::objects::group::{self, ERR_GROUP};
 use crate::objects::window::{self, Epochs};
@@ -21,6 +21,7 @@ use crate::recovery::Runtime;
 use crate::{arch, attention, cut, recovery};
 use std::ffi::c_int;
 use std::sync::atomic::{Ordering, fence};
+use understudy_mpi::real_types::{RealGroup, RealWin};
 
 /// `MPI_MODE_NOSUCCEED`
 const NO_SUCCEED: c_int = 16;
@@ -163,6 +164,47 @@ fn ranks_of(rt: &Runtime, win: VirtWin, members: VirtGroup) -> Result<Vec<i32>, 
     wanted.into_iter().map(rank).collect()
 }
 
+/// Calls a procedure of the library with a group of members of a window that spawned processes have, too.
+fn with_members(
+    rt: &Runtime,
+    win: VirtWin,
+    members: VirtGroup,
+    procedure: impl FnOnce(RealGroup, RealWin) -> c_int,
+) -> Result<c_int, c_int> {
+    let (ranks, real) = (ranks_of(rt, win, members)?, real_win(rt, win));
+    let (mut all, mut some) = (
+        real_group(rt, group::null_handle(rt)),
+        real_group(rt, group::null_handle(rt)),
+    );
+    // SAFETY: a window of ours, and ranks in its group; the groups are ours.
+    unsafe {
+        let mut rc = real::PMPI_Win_get_group(real, &mut all);
+        if rc == SUCCESS {
+            rc = real::PMPI_Group_incl(all, ranks.len() as c_int, ranks.as_ptr(), &mut some);
+            real::PMPI_Group_free(&mut all);
+        }
+        if rc == SUCCESS {
+            rc = procedure(some, real);
+            real::PMPI_Group_free(&mut some);
+        }
+        Ok(rc)
+    }
+}
+
+/// The library's own post, start, complete and wait: the handler returns what this comes to, unless the window is of workers only. It may wait for
+/// the programs of others.
+macro_rules! unless_spawned {
+    ($rt:expr, $procedure:expr, $win:expr, $library:expr) => {
+        if window::has_spawned($rt, $win) {
+            outcome!(cut::hold($rt));
+            arch::will_block();
+            let rc: Result<c_int, c_int> = $library(real_win($rt, $win));
+            let rc = attempt!($rt, rc.unwrap_or_else(|rc| rc));
+            return finish_win($rt, $procedure, rc, $win);
+        }
+    };
+}
+
 /// Waits for the next word of a window, unless there is something else to be done: then it has a look.
 fn next_word(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
     if attention::is_on() {
@@ -173,9 +215,14 @@ fn next_word(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
     }
 }
 
-pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, _assert: c_int, win: VirtWin) -> c_int {
+pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, assert: c_int, win: VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_start;
+    let library = |group: RealGroup, real: RealWin| {
+        // SAFETY: the real library checks its arguments.
+        unsafe { real::PMPI_Win_start(group, assert, real) }
+    };
+    unless_spawned!(rt, procedure, win, |_| with_members(rt, win, group, library));
     must!(rt, procedure, win, |epochs| {
         epochs.targets.is_none() && epochs.all.is_none() && epochs.locks.is_empty()
     });
@@ -208,6 +255,8 @@ pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, _assert: c_int, win: Vi
 pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_complete;
+    // SAFETY: the real library checks its arguments.
+    unless_spawned!(rt, procedure, win, |real| Ok(unsafe { real::PMPI_Win_complete(real) }));
     must!(rt, procedure, win, |epochs| epochs.targets.is_some());
     outcome!(cut::here(rt));
     let targets = window::get(rt, win).and_then(|window| window.epochs.targets.clone());
@@ -232,9 +281,14 @@ pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
     SUCCESS
 }
 
-pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, _assert: c_int, win: VirtWin) -> c_int {
+pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, assert: c_int, win: VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_post;
+    let library = |group: RealGroup, real: RealWin| {
+        // SAFETY: the real library checks its arguments.
+        unsafe { real::PMPI_Win_post(group, assert, real) }
+    };
+    unless_spawned!(rt, procedure, win, |_| with_members(rt, win, group, library));
     must!(rt, procedure, win, |epochs| epochs.origins.is_none());
     let origins = match ranks_of(rt, win, group) {
         Ok(origins) => origins,
@@ -262,7 +316,10 @@ fn has_ended(rt: &Runtime, win: VirtWin) -> bool {
 
 pub unsafe extern "C" fn MPI_Win_wait(win: VirtWin) -> c_int {
     let rt = runtime();
-    must!(rt, Proc::MPI_Win_wait, win, |epochs| epochs.origins.is_some());
+    let procedure = Proc::MPI_Win_wait;
+    // SAFETY: the real library checks its arguments.
+    unless_spawned!(rt, procedure, win, |real| Ok(unsafe { real::PMPI_Win_wait(real) }));
+    must!(rt, procedure, win, |epochs| epochs.origins.is_some());
     outcome!(cut::here(rt));
     while !has_ended(rt, win) {
         outcome!(next_word(rt, win));
@@ -273,6 +330,10 @@ pub unsafe extern "C" fn MPI_Win_wait(win: VirtWin) -> c_int {
 pub unsafe extern "C" fn MPI_Win_test(win: VirtWin, flag: *mut c_int) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_test;
+    // SAFETY: the real library checks its arguments.
+    unless_spawned!(rt, procedure, win, |real| Ok(unsafe {
+        real::PMPI_Win_test(real, flag)
+    }));
     must!(rt, procedure, win, |epochs| epochs.origins.is_some());
     if flag.is_null() {
         return finish_win(rt, procedure, ERR_ARG, win);

@@ -1,14 +1,19 @@
 //! Windows (MPI 4.1, 12.2): their making and end, and what is asked about them.
 //!
-//! Operations on them (12.3) are in `one_sided`, or generated, as most only need their handles translated.
+//! Operations on them (12.3) are in `one_sided`, or generated, as most only need their handles translated. What differs where spawned
+//! processes are members is in `with_spawned`.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+mod part;
+mod with_spawned;
+
+pub use part::MPI_Win_shared_query;
+
 use super::arguments::{outcome, put_text};
-use super::environment::standard_version;
 use crate::arch::{Rewound, call_user};
 use crate::attempt;
 use crate::calls::runtime;
-use crate::errors::{ERR_ARG, ERR_COMM, ERR_NO_MEM, ERR_RANK, ERR_WIN, SUCCESS};
+use crate::errors::{ERR_ARG, ERR_COMM, ERR_NO_MEM, ERR_WIN, SUCCESS};
 use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtWin, real_comm, real_info, real_win};
 use crate::objects::comm::{create, hints};
@@ -21,7 +26,7 @@ use crate::recovery::Runtime;
 use crate::told::user_symbol;
 use crate::{copies, cut, gather, recovery, requests, traffic};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use understudy_mpi::real_types::{PROC_NULL, RealComm, RealInfo, RealWin};
+use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
 
 /// `MPI_MAX_OBJECT_NAME` of Open MPI.
 const MAX_NAME: usize = 64;
@@ -63,7 +68,9 @@ fn blank(rt: &Runtime, comm: VirtComm, flavor: Flavor) -> Window {
 /// What a window has had besides the real one.
 fn give_back(rt: &Runtime, window: &Window) {
     traffic::forget_recent(rt);
-    if window.comm > comm::SELF {
+    if comm::has_spawned(rt, comm::handle(rt, window.comm)) {
+        with_spawned::forget_members(rt, window);
+    } else if window.comm > comm::SELF {
         comm::freed::free(rt, window.comm);
     }
     free(window.cells);
@@ -78,8 +85,10 @@ fn make(
     info: VirtInfo,
     constructor: impl FnOnce(&mut Window, RealComm, RealInfo, &mut RealWin) -> c_int,
 ) -> Result<Result<VirtWin, c_int>, Rewound> {
-    let hints = comm::workers_only(rt, comm).and_then(|()| Hints::of(rt, info));
-    let mut hints = match hints {
+    if comm::has_spawned(rt, comm) {
+        return with_spawned::make(rt, comm, flavor, info, constructor);
+    }
+    let mut hints = match Hints::of(rt, info) {
         Ok(hints) => hints,
         Err(rc) => return Ok(Err(rc)),
     };
@@ -206,6 +215,11 @@ pub unsafe extern "C" fn MPI_Win_allocate(
         win,
         make(rt, comm, Flavor::Allocate, info, |window, own, hints, new| {
             (window.size, window.disp_unit) = (size as i64, disp_unit);
+            if comm::has_spawned(rt, comm) {
+                let allocate = real::PMPI_Win_allocate;
+                // SAFETY: the program's place for the address.
+                return unsafe { with_spawned::allocate(window, (hints, own, new), baseptr, allocate) };
+            }
             if let Err(rc) = allocate(rt, window, own) {
                 return rc;
             }
@@ -244,6 +258,11 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
         win,
         make(rt, comm, Flavor::Shared, info, |window, own, hints, new| {
             (window.size, window.disp_unit) = (size as i64, disp_unit);
+            if comm::has_spawned(rt, comm) {
+                let allocate = real::PMPI_Win_allocate_shared;
+                // SAFETY: the program's place for the address.
+                return unsafe { with_spawned::allocate(window, (hints, own, new), baseptr, allocate) };
+            }
             let region = shared::allocate(rt, window.comm, own, segment);
             if let Err(rc) = region.and_then(|region| share(window, own, region)) {
                 return rc;
@@ -428,56 +447,6 @@ pub unsafe extern "C" fn MPI_Win_get_name(win: VirtWin, win_name: *mut c_char, r
         *resultlen = name.len() as c_int;
     }
     SUCCESS
-}
-
-pub unsafe extern "C" fn MPI_Win_shared_query(
-    win: VirtWin,
-    rank: c_int,
-    size: *mut isize,
-    disp_unit: *mut c_int,
-    baseptr: *mut c_void,
-) -> c_int {
-    let rt = runtime();
-    let procedure = Proc::MPI_Win_shared_query;
-    let part = match window::get(rt, win) {
-        None => Err(ERR_WIN),
-        Some(_) if size.is_null() || disp_unit.is_null() || baseptr.is_null() => Err(ERR_ARG),
-        Some(window) => reachable(rt, &window, rank),
-    };
-    if let Ok((bytes, unit, base)) = part {
-        // SAFETY: the program's places for them.
-        unsafe {
-            size.write(bytes as isize);
-            disp_unit.write(unit);
-            baseptr.cast::<u64>().write_unaligned(base);
-        }
-    }
-    finish_win(rt, procedure, part.err().unwrap_or(SUCCESS), win)
-}
-
-/// Bytes, unit of displacements and address of what this process can load of a member's part, or of the first that has any: all of shared
-/// memory. In other windows, of which libraries before MPI 4.1 know nothing here, its own; whether a member before it has any it does not know.
-fn reachable(rt: &Runtime, window: &Window, rank: c_int) -> Result<(i64, c_int, u64), c_int> {
-    /// `MPI_ERR_RMA_FLAVOR`
-    const ERR_RMA_FLAVOR: c_int = 70;
-    if window.flavor == Flavor::Dynamic || (window.flavor != Flavor::Shared && standard_version() < (4, 1)) {
-        return Err(ERR_RMA_FLAVOR);
-    }
-    if window.flavor == Flavor::Shared || window.region.first().is_some() {
-        let rank = match rank {
-            PROC_NULL => window.region.first().unwrap_or(0),
-            rank => usize::try_from(rank).unwrap_or(usize::MAX),
-        };
-        let (at, segment) = window.region.segment(rank).ok_or(ERR_RANK)?;
-        return Ok((segment.size, segment.disp_unit, at));
-    }
-    match comm::rank_and_size(rt, comm::handle(rt, window.comm)) {
-        Some((own, _)) if rank == own || (rank == PROC_NULL && own == 0) => {
-            Ok((window.size, window.disp_unit, window.base))
-        }
-        Some((_, size)) if rank == PROC_NULL || (0..size).contains(&rank) => Ok((0, 1, 0)),
-        _ => Err(ERR_RANK),
-    }
 }
 
 pub unsafe extern "C" fn MPI_Win_c2f(win: VirtWin) -> c_int {

@@ -303,7 +303,7 @@ pub fn is_any_connected(rt: &Runtime) -> bool {
     objects(rt).comms.iter().any(|(_, comm)| comm.has_spawned())
 }
 
-/// Windows and files are of workers only.
+/// Files are of workers only.
 ///
 /// # Errors
 /// `MPI_ERR_UNSUPPORTED_OPERATION`, and a line, if spawned processes are in the communicator.
@@ -311,7 +311,7 @@ pub fn workers_only(rt: &Runtime, comm: VirtComm) -> Result<(), c_int> {
     if !has_spawned(rt, comm) {
         return Ok(());
     }
-    log::error!("windows and files of spawned processes are not supported");
+    log::error!("files of spawned processes are not supported; open them on a communicator of workers");
     Err(ERR_UNSUPPORTED_OPERATION)
 }
 

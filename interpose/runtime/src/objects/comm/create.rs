@@ -68,8 +68,9 @@ pub fn register(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
 /// Enters who has a window with spawned processes: those of `parent`. No communicator is made of them, since they would not know of it.
 pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
     let recipe = super::get(rt, parent)?.clone();
+    let uid = candidate(rt);
     let index = objects_mut(rt).comms.insert(Comm {
-        uid: candidate(rt),
+        uid,
         name: None,
         attributes: Vec::new(),
         inits: 0,

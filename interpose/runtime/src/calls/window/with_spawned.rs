@@ -1,0 +1,67 @@
+//! Windows of which spawned processes are members, too: these run without the layer, so whatever the members do together is the library's.
+//!
+//! As long as there is one no cut is taken. So it never comes back, and its memory may be the library's.
+#![allow(unsafe_code)]
+
+use super::{blank, give_back};
+use crate::arch::Rewound;
+use crate::errors::{ERR_COMM, ERR_NO_MEM, SUCCESS};
+use crate::handles::{VirtComm, VirtInfo, VirtWin, real_comm, real_info};
+use crate::objects::comm::{create, freed};
+use crate::objects::window::{self, Flavor, Window};
+use crate::recovery::{self, Runtime};
+use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
+
+/// Makes a window on the program's communicator. `constructor` fills in the rest.
+pub(super) fn make(
+    rt: &Runtime,
+    comm: VirtComm,
+    flavor: Flavor,
+    info: VirtInfo,
+    constructor: impl FnOnce(&mut Window, RealComm, RealInfo, &mut RealWin) -> c_int,
+) -> Result<Result<VirtWin, c_int>, Rewound> {
+    let Some(members) = create::register_members(rt, comm) else {
+        return Ok(Err(ERR_COMM));
+    };
+    let mut window = blank(rt, members, flavor);
+    let mut new = RealWin(std::ptr::null_mut());
+    let rc = match window.cells {
+        0 => ERR_NO_MEM,
+        _ => constructor(&mut window, real_comm(rt, comm), real_info(rt, info), &mut new),
+    };
+    let rc = recovery::check(rt, rc)?;
+    if rc != SUCCESS {
+        give_back(rt, &window);
+        return Ok(Err(rc));
+    }
+    Ok(Ok(window::register(rt, new, window)))
+}
+
+/// A procedure that makes a window with memory.
+type Allocate = unsafe extern "C" fn(isize, c_int, RealInfo, RealComm, *mut c_void, *mut RealWin) -> c_int;
+
+/// Memory of the library's.
+///
+/// # Safety
+/// The program's place for the address.
+pub(super) unsafe fn allocate(
+    window: &mut Window,
+    (info, comm, new): (RealInfo, RealComm, &mut RealWin),
+    place: *mut c_void,
+    allocate: Allocate,
+) -> c_int {
+    // SAFETY: the caller's promise; the real library checks the rest.
+    unsafe {
+        let rc = allocate(window.size as isize, window.disp_unit, info, comm, place, new);
+        if rc == SUCCESS {
+            window.base = place.cast::<u64>().read_unaligned();
+        }
+        rc
+    }
+}
+
+/// The window has gone. If nothing else leads to spawned processes, cuts may be taken again.
+pub(super) fn forget_members(rt: &Runtime, window: &Window) {
+    freed::part(rt, window.comm);
+}
