@@ -1,4 +1,4 @@
-/* Windows and files of workers and of processes that these have spawned (MPI 4.1, chapters 11, 12 and 14).
+/* Windows of workers and of processes that these have spawned (MPI 4.1, chapters 11 and 12).
  *
  *   reaching ROUNDS STEPS [KIND]
  *
