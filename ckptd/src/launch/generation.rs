@@ -1,12 +1,13 @@
 //! One MPI_COMM_WORLD: its name, its ranks, and where they are.
 
 use super::Error;
+use bincode::{Decode, Encode};
 use std::borrow::Borrow;
 use std::fmt;
 use understudy_numbers::Rank;
 
 /// What no other generation of any job on these nodes is called: MPI libraries name shared memory after it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]
 pub struct Name(String);
 
 impl Name {

@@ -144,6 +144,8 @@ fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> i3
         node.attend();
         node.take_reports().into_iter().for_each(|report| leader.tell(report));
         leader.attend().into_iter().for_each(|order| node.obey(order));
+        // What it is to answer at once.
+        node.take_reports().into_iter().for_each(|report| leader.tell(report));
         has_come |= !node.is_deserted();
         let starter_has_gone = || is_readable(starter.from()).then(|| "what has started it is gone".to_owned());
         if let (false, Some(why)) = (node.is_over(), leader.is_lost().or_else(starter_has_gone)) {

@@ -1,7 +1,8 @@
 //! The leader of a job: has the state machine that decides, and a clock. Reports become events, and actions become orders.
 
+use super::Name;
 use super::exchange::Exchange;
-use super::talk::{Beginning, Order, Report};
+use super::talk::{Beginning, Joining, Order, Report};
 use crate::line::{Ended, ToGuardian, ToManager};
 use crate::settings::domains::of_host;
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,6 +116,11 @@ impl Leader {
                 host.unwrap_or_default()
             );
         }
+        let (names, answers) = self.exchange.lose(node);
+        self.orders.extend(answers);
+        for name in names {
+            self.tell_all(&Order::Forget { name });
+        }
         self.happen(Event::Lost(Node(node)));
         had_guardians
     }
@@ -170,12 +176,32 @@ impl Leader {
                 let answers = self.exchange.fence(node, id, fence, bytes);
                 self.orders.extend(answers);
             }
-            Report::Modex { id, generation, rank } => {
-                let question = self.exchange.ask(node, id, generation, rank);
+            Report::Modex { id, of, rank } => {
+                let question = self.exchange.ask(node, id, of, rank);
                 self.orders.push(question);
             }
-            Report::Answer { id, bytes } => self.orders.extend(self.exchange.answer(id, bytes)),
+            Report::Join { id, name, size } => self.join_spawned((node, id), name, size),
+            Report::Forget { name } => {
+                let answers = self.exchange.forget(&name);
+                self.orders.extend(answers);
+                let others = self.hosts.keys().filter(|&&other| other != node);
+                self.orders
+                    .extend(others.map(|&other| (other, Order::Forget { name: name.clone() })));
+            }
+            Report::Answer { id, bytes } => self.orders.extend(self.exchange.answer(node, id, bytes)),
         }
+    }
+
+    /// All other nodes are to know processes that the program has asked for on this one.
+    fn join_spawned(&mut self, (node, id): (u32, u64), name: Name, size: u32) {
+        let others: BTreeSet<u32> = self.hosts.keys().copied().filter(|&other| other != node).collect();
+        let joining = Joining {
+            name,
+            size,
+            host: self.hosts.get(&node).cloned().unwrap_or_default(),
+        };
+        let orders = self.exchange.join(node, id, &joining, others);
+        self.orders.extend(orders);
     }
 
     /// Unless the file does not list the node's host. Who cannot read the file is told by the ranks.
@@ -251,7 +277,10 @@ impl Leader {
             ranks: numbers.zip(of_rank.iter().map(|&node| place(node))).collect(),
             hosts: self.hosts.values().cloned().collect(),
         };
-        self.exchange = Exchange::of(generation, of_rank);
+        match Name::new(&beginning.job, generation.0) {
+            Ok(name) => self.exchange.begin(name, of_rank),
+            Err(error) => return self.give_up(&error.to_string()),
+        }
         self.tell_all(&Order::Begin(beginning));
     }
 

@@ -13,6 +13,8 @@ pub enum Mail {
     Fence(Fence),
     Modex(Modex),
     Spawn(Spawn),
+    /// All nodes know this namespace of processes that are to be spawned, or they cannot.
+    Joined(Name, bool),
     /// What a rank of this node has put, which another node has asked for by this number.
     Reply(u64, Option<Vec<u8>>),
     /// The MPI library of this rank has given up, or its program, with this status.

@@ -159,6 +159,11 @@ impl Manager {
         defaults
     }
 
+    /// Whether ranks ask the manager of their node about processes that a rank of another node has spawned. MPICH's tell each other.
+    pub fn asks_for_spawned(&self) -> bool {
+        matches!(self.server, Server::Pmix(_))
+    }
+
     /// What a rank of this node has put for ranks of other nodes: answers a [`super::Modex`] of another node. `then` is called by any thread, with
     /// `None` if there is nothing. With PMI-1 nobody asks.
     pub fn modex(&self, generation: &Name, rank: Rank, then: impl FnOnce(Option<Vec<u8>>) + Send + 'static) {

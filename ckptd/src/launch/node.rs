@@ -9,7 +9,7 @@ use super::mail::Mailbox;
 use super::place;
 use super::process::{Caller, Process};
 use super::talk::{Order, Report};
-use super::{Answer, Error, Manager};
+use super::{Answer, Error, Manager, Name};
 use crate::line::{Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
 use again::Again;
 use children::Children;
@@ -50,8 +50,8 @@ pub struct Node {
     /// Those of the MPI library; not before a process has said which one.
     servers: Option<Manager>,
     mailbox: Mailbox,
-    /// What other nodes have been asked for, by numbers that rise.
-    asked: BTreeMap<u64, Answer>,
+    /// What other nodes have been asked for, by numbers that rise, with the namespaces that it is for.
+    asked: BTreeMap<u64, (Vec<Name>, Answer)>,
     asked_last: u64,
     /// Who has not said yet what it is.
     callers: Vec<Line>,
@@ -345,10 +345,16 @@ impl Node {
                     processes.for_each(|process| process.tell(&ToProcess::End, &[]));
                 }
             }
-            Order::Modex { id, generation, rank } => self.look_up(id, generation, rank),
+            Order::Modex { id, of, rank } => self.look_up(id, &of, rank),
+            Order::Join { id, joining } => {
+                if let Err(error) = self.join(id, joining) {
+                    self.give_up(format!("{error}. {}", error.remedy()));
+                }
+            }
+            Order::Forget { name } => self.forget_namespace(&name),
             Order::Answer { id, bytes } => {
                 // Without bytes, or of a generation that has ended, there is none.
-                if let (Some(answer), Some(bytes)) = (self.asked.remove(&id), bytes) {
+                if let (Some((_, answer)), Some(bytes)) = (self.asked.remove(&id), bytes) {
                     answer.give(bytes);
                 }
             }

@@ -5,6 +5,7 @@
 
 use super::{Name, Preput};
 use crate::line::ChildProgram;
+use bincode::{Decode, Encode};
 use std::sync::{Arc, Mutex, PoisonError};
 use understudy_numbers::Rank;
 
@@ -35,6 +36,7 @@ impl Drop for Answer {
 }
 
 /// The server's end of an [`Answer`].
+#[derive(Clone)]
 pub(crate) struct Recall(Arc<Mutex<Option<Answering>>>);
 
 impl Recall {
@@ -55,12 +57,26 @@ fn resolve(slot: &Mutex<Option<Answering>>, reply: Reply) {
     }
 }
 
-/// All ranks of this node have come to a fence (PMIx_Fence, PMI's barrier).
+/// Processes: each namespace once, with its ranks, all in order.
+pub type Members = Vec<(Name, Vec<Rank>)>;
+
+/// What processes do together that come to a fence.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Encode, Decode)]
+pub enum Purpose {
+    /// They wait for each other, and may exchange bytes (PMIx_Fence, PMI's barrier).
+    Exchange,
+    /// Namespaces are connected (PMIx_Connect).
+    Connect,
+    /// They are not any more (PMIx_Disconnect).
+    Disconnect,
+}
+
+/// All ranks of this node have come to a fence.
 pub struct Fence {
-    pub generation: Name,
-    /// Who takes part, in order, of all nodes.
-    pub members: Vec<Rank>,
-    /// How many fences of these members there were before in this generation: with them it tells which fence of another node is the same.
+    pub purpose: Purpose,
+    /// Who takes part, of all nodes.
+    pub members: Members,
+    /// How many of these members there were before for this: with them it tells which fence of another node is the same.
     pub number: u64,
     /// What this node's ranks bring, for all others.
     pub bytes: Vec<u8>,

@@ -10,6 +10,7 @@
 //!
 //! The leader's own node hears it directly, others over a [`super::link`].
 
+use super::{Members, Name, Purpose};
 use crate::line::{Ended, ToGuardian, ToManager};
 use bincode::{Decode, Encode};
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Rank};
@@ -66,10 +67,20 @@ pub enum Report {
     /// A rank of this node wants what one of another node has put ([`super::Modex`]).
     Modex {
         id: u64,
-        generation: Generation,
+        of: Name,
         rank: Rank,
     },
-    /// The answer to an [`Order::Modex`].
+    /// The program has asked for so many processes here; all nodes shall know their namespace.
+    Join {
+        id: u64,
+        name: Name,
+        size: u32,
+    },
+    /// That namespace is no more.
+    Forget {
+        name: Name,
+    },
+    /// The answer to an [`Order::Modex`], or [`Order::Join`].
     Answer {
         id: u64,
         bytes: Option<Vec<u8>>,
@@ -79,8 +90,8 @@ pub enum Report {
 /// Which fence of which ranks.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Encode, Decode)]
 pub struct FenceOf {
-    pub generation: Generation,
-    pub members: Vec<Rank>,
+    pub purpose: Purpose,
+    pub members: Members,
     pub number: u64,
 }
 
@@ -121,14 +132,32 @@ pub enum Order {
     /// What a rank of this node has put is wanted elsewhere.
     Modex {
         id: u64,
-        generation: Generation,
+        of: Name,
         rank: Rank,
+    },
+    /// There are processes that the program has asked for on another node.
+    Join {
+        id: u64,
+        joining: Joining,
+    },
+    /// There are not any more.
+    Forget {
+        name: Name,
     },
     /// The answer to what the node has asked for.
     Answer {
         id: u64,
         bytes: Option<Vec<u8>>,
     },
+}
+
+/// Processes that the program has asked for.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct Joining {
+    pub name: Name,
+    pub size: u32,
+    /// Where they are.
+    pub host: String,
 }
 
 /// A generation that begins.

@@ -200,7 +200,7 @@ fn receive(stream: &mut UnixStream) -> Option<(Message, String, Vec<u8>)> {
 
 impl Peers for Other {
     fn fence(&self, fence: Fence) {
-        let key = format!("{}/{:?}/{}", fence.generation, fence.members, fence.number);
+        let key = format!("{:?}/{:?}/{}", fence.purpose, fence.members, fence.number);
         self.send(Message::Fence, &key, &fence.bytes);
         let mut state = self.state.lock().unwrap();
         match state.come.remove(&key) {

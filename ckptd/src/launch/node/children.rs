@@ -4,9 +4,10 @@
 //! ends they are killed, and the worker, set back, asks for them again. One that dies before is a failure of the generation.
 
 use super::Node;
+use crate::launch::mail::Mail;
 use crate::launch::process::{Process, processors};
 use crate::launch::talk::Report;
-use crate::launch::{Answer, Error, Name, Namespace, Placement, Rank, Spawn, Spawned};
+use crate::launch::{Answer, Error, Manager, Name, Namespace, Placement, Rank, Spawn, Spawned};
 use crate::line::{ChildNews, ChildProgram, ChildStart, ToGuardian, ToManager};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -35,6 +36,8 @@ struct Group {
     label: String,
     /// How often its processes have asked for others.
     spawns: u64,
+    /// What they are to run, until they are started.
+    programs: Vec<ChildProgram>,
     children: Vec<Child>,
     answer: Option<Answer>,
     is_settled: bool,
@@ -161,7 +164,7 @@ impl Node {
             return;
         };
         if let Err(error) = self.start_group(spawn, parent, of, label) {
-            eprintln!("understudy: MPI_Comm_spawn: {error}. {}", error.remedy());
+            tell(&error);
         }
     }
 
@@ -183,13 +186,13 @@ impl Node {
         of: (Worker, u64),
         label: String,
     ) -> Result<(), Error> {
-        let Some((servers, guardian)) = self.servers.as_ref().zip(self.guardians.values().next()) else {
+        let Some(servers) = &self.servers else {
             return Ok(());
         };
         self.children.last_name += 1;
         let here = self.begun.as_ref().map_or(0, |begun| begun.here);
         let of_programs: Vec<u32> = spawn.programs.iter().map(|program| program.processes).collect();
-        let size = of_programs.iter().sum();
+        let size: u32 = of_programs.iter().sum();
         let processes: Vec<&Process> = self.processes.values().collect();
         let namespace = Namespace {
             name: spawn.generation.child(here, self.children.last_name),
@@ -202,30 +205,73 @@ impl Node {
             }),
         };
         servers.begin(&namespace)?;
-        let mut group = Group {
-            name: namespace.name.clone(),
+        let is_told = servers.asks_for_spawned();
+        let is_settled = self
+            .children
+            .group(&spawn.generation)
+            .is_some_and(|group| group.is_settled);
+        let name = namespace.name;
+        self.children.groups.push(Group {
+            name: name.clone(),
             of,
             parent,
             label,
             spawns: 0,
+            programs: spawn.programs,
             children: Vec::new(),
             answer: Some(spawn.answer),
-            is_settled: false,
+            // Of those that go on whatever happens.
+            is_settled,
             is_killed: false,
             broke: None,
+        });
+        if is_told {
+            let (slot, joined) = (self.mailbox.slot(), name.clone());
+            let (answer, _) = Answer::new(Box::new(move |reply| slot.put(Mail::Joined(joined, reply.is_some()))));
+            let id = self.note(vec![name.clone()], answer);
+            self.reports.push(Report::Join { id, name, size });
+        } else {
+            self.start_children(&name, true);
+        }
+        Ok(())
+    }
+
+    /// All nodes know these children, or that cannot be.
+    pub(super) fn start_children(&mut self, name: &Name, are_known: bool) {
+        let Some(group) = self.children.group(name).filter(|group| !group.is_killed) else {
+            return;
         };
+        if !are_known {
+            return group.kill();
+        }
+        if let Err(error) = self.start_each(name) {
+            tell(&error);
+            self.children.group(name).into_iter().for_each(Group::kill);
+        }
+    }
+
+    fn start_each(&mut self, name: &Name) -> Result<(), Error> {
+        let Children { groups, last_id, .. } = &mut self.children;
+        let group = groups.iter_mut().find(|group| group.name == *name);
+        let (Some(group), Some(servers)) = (group, &self.servers) else {
+            return Ok(());
+        };
+        let Some(guardian) = self.guardians.values().next() else {
+            return Ok(());
+        };
+        let programs = std::mem::take(&mut group.programs);
         let each = |program: ChildProgram| std::iter::repeat_n(program.clone(), program.processes as usize);
-        for (rank, program) in (0..).map(Rank).zip(spawn.programs.into_iter().flat_map(each)) {
-            let identity = servers.identity(&namespace.name, rank)?;
+        for (rank, program) in (0..).map(Rank).zip(programs.into_iter().flat_map(each)) {
+            let identity = servers.identity(name, rank)?;
             let texts = |list: Vec<(OsString, OsString)>| -> Vec<(String, String)> {
                 let text = |text: OsString| text.to_string_lossy().into_owned();
                 list.into_iter()
                     .map(|(name, value)| (text(name), text(value)))
                     .collect()
             };
-            self.children.last_id += 1;
+            *last_id += 1;
             let start = ToGuardian::StartChild(ChildStart {
-                id: self.children.last_id,
+                id: *last_id,
                 name: format!("{}:{rank}", group.label),
                 program,
                 variables: texts(identity.variables),
@@ -238,13 +284,12 @@ impl Node {
                 eprintln!("understudy: MPI_Comm_spawn: its arguments cannot be handed on: {error}");
             }
             group.children.push(Child {
-                id: self.children.last_id,
+                id: *last_id,
                 pidfd: None,
                 is_finalised: false,
                 has_ended: false,
             });
         }
-        self.children.groups.push(group);
         Ok(())
     }
 
@@ -342,13 +387,21 @@ impl Node {
     fn forget_children(&mut self) {
         // What follows from a bad end is still to come.
         let is_over = |group: &mut Group| {
-            group.is_settled && group.broke.is_none() && group.children.iter().all(|child| child.has_ended)
+            let has_ended = group.answer.is_none() && group.children.iter().all(|child| child.has_ended);
+            group.is_settled && group.broke.is_none() && has_ended
         };
         let over: Vec<Group> = self.children.groups.extract_if(.., is_over).collect();
-        for group in over {
-            let _ = self.servers.as_ref().map(|servers| servers.end(&group.name));
-        }
+        over.iter().for_each(|group| self.forget_group(group));
         self.let_guardians_leave();
+    }
+
+    /// Nobody needs its namespace any more, here or on other nodes.
+    fn forget_group(&mut self, group: &Group) {
+        self.forget_namespace(&group.name);
+        if self.servers.as_ref().is_some_and(Manager::asks_for_spawned) {
+            let name = group.name.clone();
+            self.reports.push(Report::Forget { name });
+        }
     }
 
     fn let_guardians_leave(&mut self) {
@@ -367,7 +420,7 @@ impl Node {
             for pidfd in group.running() {
                 let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], None);
             }
-            let _ = self.servers.as_ref().map(|servers| servers.end(&group.name));
+            self.forget_group(&group);
         }
     }
 
@@ -399,6 +452,10 @@ impl Node {
             _ => Some(message.clone()),
         }
     }
+}
+
+fn tell(error: &Error) {
+    eprintln!("understudy: MPI_Comm_spawn: {error}. {}", error.remedy());
 }
 
 fn open(pid: u32) -> Option<OwnedFd> {

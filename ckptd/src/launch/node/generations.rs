@@ -4,7 +4,7 @@ use super::Node;
 use crate::launch::mail::Mail;
 use crate::launch::process::{Process, processors};
 use crate::launch::program::Mpi;
-use crate::launch::talk::{Beginning, FenceOf, Report};
+use crate::launch::talk::{Beginning, FenceOf, Joining, Report};
 use crate::launch::{Answer, Error, Manager, Name, Namespace, Placement, Settings};
 use crate::line::ToProcess;
 use std::ffi::OsString;
@@ -64,48 +64,64 @@ impl Node {
             }
             Mail::Finalised(name, rank) => self.children.finalised(&name, rank),
             Mail::Spawn(spawn) => self.spawn(spawn),
+            Mail::Joined(name, are_all) => self.start_children(&name, are_all),
             Mail::Fence(fence) => {
-                let Some(generation) = current(&fence.generation).map(|begun| begun.generation) else {
-                    return;
-                };
-                let id = self.note(fence.answer);
-                let members = fence.members;
+                let names = fence.members.iter().map(|(name, _)| name.clone());
+                let id = self.note(names.collect(), fence.answer);
                 let of = FenceOf {
-                    generation,
-                    members,
+                    purpose: fence.purpose,
+                    members: fence.members,
                     number: fence.number,
                 };
                 let bytes = fence.bytes;
                 self.reports.push(Report::Fence { id, fence: of, bytes });
             }
             Mail::Modex(modex) => {
-                let Some(generation) = current(&modex.generation).map(|begun| begun.generation) else {
-                    return;
-                };
-                let (id, rank) = (self.note(modex.answer), modex.rank);
-                self.reports.push(Report::Modex { id, generation, rank });
+                let id = self.note(vec![modex.generation.clone()], modex.answer);
+                let (of, rank) = (modex.generation, modex.rank);
+                self.reports.push(Report::Modex { id, of, rank });
             }
             Mail::Reply(id, bytes) => self.reports.push(Report::Answer { id, bytes }),
         }
     }
 
-    /// The number by which an answer will come.
-    fn note(&mut self, answer: Answer) -> u64 {
+    /// The number by which an answer will come that is for these namespaces.
+    pub(super) fn note(&mut self, names: Vec<Name>, answer: Answer) -> u64 {
         self.asked_last += 1;
-        self.asked.insert(self.asked_last, answer);
+        self.asked.insert(self.asked_last, (names, answer));
         self.asked_last
     }
 
     /// What a rank of this node has put, another node wants.
-    pub(super) fn look_up(&self, id: u64, generation: Generation, rank: Rank) {
-        let begun = self.begun.as_ref().filter(|begun| begun.generation == generation);
+    pub(super) fn look_up(&self, id: u64, of: &Name, rank: Rank) {
         let slot = self.mailbox.slot();
-        match begun.zip(self.servers.as_ref()) {
-            Some((begun, servers)) => {
-                servers.modex(&begun.name, rank, move |bytes| slot.put(Mail::Reply(id, bytes)));
-            }
+        match &self.servers {
+            Some(servers) => servers.modex(of, rank, move |bytes| slot.put(Mail::Reply(id, bytes))),
             None => slot.put(Mail::Reply(id, None)),
         }
+    }
+
+    /// Processes that were spawned on another node become known to the servers here.
+    pub(super) fn join(&mut self, id: u64, joining: Joining) -> Result<(), Error> {
+        if let Some(servers) = &self.servers {
+            servers.begin(&Namespace {
+                name: joining.name,
+                placement: Placement::new(vec![joining.host, self.host.clone()], vec![0; joining.size as usize])?,
+                here: 1,
+                is_crowded: false,
+                spawned: None,
+            })?;
+        }
+        // Who has no servers has no ranks that could ask for them.
+        let bytes = Some(Vec::new());
+        self.reports.push(Report::Answer { id, bytes });
+        Ok(())
+    }
+
+    /// Ends a namespace; nobody waits for anything of it any more. It may have ended, or never begun here.
+    pub(super) fn forget_namespace(&mut self, name: &Name) {
+        self.asked.retain(|_, (names, _)| !names.contains(name));
+        let _ = self.servers.as_ref().map(|servers| servers.end(name));
     }
 
     /// The process of a rank in the generation that has begun last, if that has this name.
@@ -127,8 +143,8 @@ impl Node {
         // All have left it, and none is in the next one yet: the servers want it so.
         if let Some(before) = self.begun.take() {
             servers.end(&before.name)?;
+            self.asked.retain(|_, (names, _)| !names.contains(&before.name));
         }
-        self.asked.clear();
         let Beginning {
             job,
             generation,

@@ -2,7 +2,7 @@
 
 use super::client::DESCRIPTOR;
 use super::space::{Act, Space};
-use crate::launch::{Answer, Error, Event, Fence, Identity, Name, Namespace, Peers, Preput, Spawn, What};
+use crate::launch::{Answer, Error, Event, Fence, Identity, Name, Namespace, Peers, Preput, Purpose, Spawn, What};
 use crate::line::ChildProgram;
 use crate::private::MEMORY;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -299,8 +299,8 @@ impl Shared {
         match what {
             Outside::Fence { members, number, bytes } => self.peers.fence(Fence {
                 answer: self.answer(&generation, |space, reply| space.fenced(reply.as_deref())),
-                generation,
-                members,
+                purpose: Purpose::Exchange,
+                members: vec![(generation, members)],
                 number,
                 bytes,
             }),

@@ -12,9 +12,9 @@ use super::abi::{EVERY_RANK, Info, ModexDone, Module, OpDone, Proc, Status, Type
 use super::store::{Owner, Store};
 use super::values::{bytes_at, text_in};
 use crate::launch::peers::Recall;
-use crate::launch::{Alone, Answer, Event, Fence, Modex, Name, Namespace, Peers, What};
+use crate::launch::{Alone, Answer, Event, Fence, Members, Modex, Name, Namespace, Peers, Purpose, What};
 use names::Lookup;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -28,6 +28,8 @@ pub struct Host {
     events: Sender<Event>,
     peers: Arc<dyn Peers>,
     worlds: Mutex<BTreeMap<Name, World>>,
+    /// How many fences of these members there have been.
+    fences: Mutex<HashMap<(Purpose, Members), u64>>,
     store: Mutex<Store>,
     /// What is not published yet.
     lookups: Mutex<Vec<Lookup>>,
@@ -38,8 +40,6 @@ struct World {
     size: u32,
     /// All ranks are on this node.
     is_here: bool,
-    /// How many fences of these members there have been.
-    fences: HashMap<Vec<Rank>, u64>,
     /// What other nodes have been asked for.
     asked: Vec<Recall>,
 }
@@ -54,6 +54,7 @@ impl Host {
             events,
             peers,
             worlds: Mutex::default(),
+            fences: Mutex::default(),
             store: Mutex::default(),
             lookups: Mutex::default(),
         })
@@ -82,7 +83,6 @@ impl Host {
         let world = World {
             size: generation.placement.size(),
             is_here: generation.ranks_here().count() == generation.placement.size() as usize,
-            fences: HashMap::new(),
             asked: Vec::new(),
         };
         worlds.insert(generation.name.clone(), world);
@@ -92,6 +92,7 @@ impl Host {
     /// Forgets a generation; who still waits for other nodes hears that nothing will come.
     pub fn end(&self, generation: &Name) {
         lock(&self.store).end(generation);
+        lock(&self.fences).retain(|(_, members), _| members.iter().all(|(name, _)| name != generation));
         lock(&self.lookups).retain(|lookup| lookup.is_not_of(generation));
         let world = lock(&self.worlds).remove(generation);
         world.into_iter().flat_map(|world| world.asked).for_each(Recall::fail);
@@ -109,48 +110,71 @@ impl Host {
         (proc.rank < world.size).then(|| (name.clone(), Rank(proc.rank)))
     }
 
-    /// Whether a namespace is wholly on this node.
-    fn is_here(&self, proc: &Proc) -> bool {
+    /// Who is meant, if their namespaces are known.
+    fn members(&self, procs: &[Proc]) -> Option<Members> {
         let worlds = lock(&self.worlds);
-        text_in(&proc.namespace).is_some_and(|name| worlds.get(name).is_some_and(|world| world.is_here))
-    }
-
-    /// The generation and the ranks that are meant, if they are all of one generation.
-    fn members(&self, procs: &[Proc]) -> Option<(Name, Vec<Rank>)> {
-        let worlds = lock(&self.worlds);
-        let namespace = text_in(&procs.first()?.namespace)?;
-        let (name, world) = worlds.get_key_value(namespace)?;
-        let mut ranks = Vec::new();
+        let mut members: BTreeMap<&Name, BTreeSet<Rank>> = BTreeMap::new();
         for proc in procs {
-            match (text_in(&proc.namespace) == Some(namespace), proc.rank) {
-                (true, EVERY_RANK) => ranks.extend((0..world.size).map(Rank)),
-                (true, rank) if rank < world.size => ranks.push(Rank(rank)),
+            let (name, world) = worlds.get_key_value(text_in(&proc.namespace)?)?;
+            let ranks = members.entry(name).or_default();
+            match proc.rank {
+                EVERY_RANK => ranks.extend((0..world.size).map(Rank)),
+                rank if rank < world.size => drop(ranks.insert(Rank(rank))),
                 _ => return None,
             }
         }
-        ranks.sort_unstable();
-        ranks.dedup();
-        Some((name.clone(), ranks))
+        let members = members.into_iter();
+        Some(
+            members
+                .map(|(name, ranks)| (name.clone(), ranks.into_iter().collect()))
+                .collect(),
+        )
     }
 
-    /// Completes a fence of this node's ranks; hands one with ranks of other nodes to those.
-    fn exchange(&self, fence: Fence) {
-        let is_here = lock(&self.worlds)
-            .get(&fence.generation)
-            .is_some_and(|world| world.is_here);
-        match is_here {
+    /// Whether these namespaces are wholly on this node.
+    fn are_here(&self, members: &Members) -> bool {
+        let worlds = lock(&self.worlds);
+        let is_here = |name: &Name| worlds.get(name).is_some_and(|world| world.is_here);
+        members.iter().all(|(name, _)| is_here(name))
+    }
+
+    /// The ranks of this node have come to a fence. Completes it if all are; hands one with ranks of other nodes to those.
+    fn exchange(&self, purpose: Purpose, members: Members, bytes: Vec<u8>, (answer, recall): (Answer, Recall)) {
+        let names = members.iter().map(|(name, _)| name);
+        // Of one that has ended this moment, the answer's end says so.
+        if !self.ask(names, &recall) {
+            return;
+        }
+        let number = {
+            let mut fences = lock(&self.fences);
+            let before = fences.entry((purpose, members.clone())).or_default();
+            std::mem::replace(before, *before + 1)
+        };
+        let are_here = self.are_here(&members);
+        let fence = Fence {
+            purpose,
+            members,
+            number,
+            bytes,
+            answer,
+        };
+        match are_here {
             true => Alone.fence(fence),
             false => self.peers.fence(fence),
         }
     }
 
-    /// Notes that something is asked for, unless the generation has ended.
-    fn ask<T>(&self, generation: &Name, recall: Recall, then: impl FnOnce(&mut World) -> T) -> Option<T> {
+    /// Notes that something is asked for, unless one of these namespaces has ended.
+    fn ask<'a>(&self, mut names: impl Iterator<Item = &'a Name>, recall: &Recall) -> bool {
         let mut worlds = lock(&self.worlds);
-        let world = worlds.get_mut(generation)?;
-        world.asked.retain(Recall::is_open);
-        world.asked.push(recall);
-        Some(then(world))
+        names.all(|name| {
+            let Some(world) = worlds.get_mut(name) else {
+                return false;
+            };
+            world.asked.retain(Recall::is_open);
+            world.asked.push(recall.clone());
+            true
+        })
     }
 }
 
@@ -167,7 +191,7 @@ pub fn module() -> Module {
         unpublish: Some(names::unpublish),
         spawn: Some(spawn::spawn),
         connect: Some(connect),
-        disconnect: Some(connect),
+        disconnect: Some(disconnect),
         register_events: None,
         deregister_events: None,
         listener: None,
@@ -189,27 +213,85 @@ pub fn module() -> Module {
     }
 }
 
-/// Connects processes, or takes that back, when all have come that are on this node: those of several nodes are not connected. It must be
-/// there: when a process dies that has asked for it, libpmix calls it unseen.
+/// Connects processes when all have come that are on this node. It must be there: when a process dies that has asked for it, libpmix calls it
+/// unseen.
 unsafe extern "C" fn connect(
     procs: *const Proc,
     count: usize,
     infos: *const Info,
     info_count: usize,
-    _: Option<OpDone>,
-    _: *mut c_void,
+    done: Option<OpDone>,
+    context: *mut c_void,
 ) -> Status {
     // SAFETY: libpmix gives so many processes and infos.
-    let (procs, is_complete) = unsafe {
-        let procs = std::slice::from_raw_parts(procs, count);
-        (procs, is_complete(slice(infos, info_count)))
-    };
-    let Some(host) = Host::current().filter(|_| is_complete) else {
+    unsafe {
+        let (procs, infos) = (std::slice::from_raw_parts(procs, count), slice(infos, info_count));
+        meet(Purpose::Connect, procs, infos, (done, context))
+    }
+}
+
+/// Takes that back.
+unsafe extern "C" fn disconnect(
+    procs: *const Proc,
+    count: usize,
+    infos: *const Info,
+    info_count: usize,
+    done: Option<OpDone>,
+    context: *mut c_void,
+) -> Status {
+    // SAFETY: as above.
+    unsafe {
+        let (procs, infos) = (std::slice::from_raw_parts(procs, count), slice(infos, info_count));
+        meet(Purpose::Disconnect, procs, infos, (done, context))
+    }
+}
+
+/// # Safety
+/// libpmix has made the infos, and waits for the call of a function.
+unsafe fn meet(
+    purpose: Purpose,
+    procs: &[Proc],
+    infos: &[Info],
+    (done, context): (Option<OpDone>, *mut c_void),
+) -> Status {
+    // SAFETY: as the caller says.
+    let is_complete = unsafe { is_complete(infos) };
+    let (Some(host), Some(done)) = (Host::current().filter(|_| is_complete), done) else {
         return Status::LOST_CONNECTION;
     };
-    match procs.iter().all(|proc| host.is_here(proc)) {
-        true => Status::OPERATION_SUCCEEDED,
-        false => Status::NOT_SUPPORTED,
+    match host.members(procs) {
+        None => return Status::NOT_SUPPORTED,
+        Some(members) if host.are_here(&members) => return Status::OPERATION_SUCCEEDED,
+        Some(members) => {
+            let waiting = Met { done, context };
+            let answer = Answer::new(Box::new(move |reply| waiting.answer(reply.is_some())));
+            host.exchange(purpose, members, Vec::new(), answer);
+        }
+    }
+    Status::SUCCESS
+}
+
+/// A function of libpmix that waits until processes of other nodes have come, too.
+struct Met {
+    done: OpDone,
+    context: *mut c_void,
+}
+
+// SAFETY: libpmix takes the call from any thread; the context is only handed back.
+unsafe impl Send for Met {}
+
+impl Met {
+    /// Calls it, unless libpmix has been shut down.
+    fn answer(self, have_come: bool) {
+        let host = HOST.read().unwrap_or_else(PoisonError::into_inner);
+        if host.is_some() {
+            let status = match have_come {
+                true => Status::SUCCESS,
+                false => Status::LOST_CONNECTION,
+            };
+            // SAFETY: it is called once; the lock keeps libpmix up meanwhile.
+            unsafe { (self.done)(status, self.context) };
+        }
     }
 }
 
@@ -364,7 +446,7 @@ unsafe extern "C" fn fence(
     let (Some(host), Some(done)) = (Host::current(), done) else {
         return Status::ERROR;
     };
-    let Some((generation, members)) = host.members(procs) else {
+    let Some(members) = host.members(procs) else {
         return Status::NOT_SUPPORTED;
     };
     let waiting = Waiting { done, context };
@@ -372,22 +454,8 @@ unsafe extern "C" fn fence(
         waiting.answer(None);
         return Status::SUCCESS;
     }
-    let (answer, recall) = Answer::new(Box::new(move |reply| waiting.answer(reply)));
-    let number = host.ask(&generation, recall, |world| {
-        let before = world.fences.entry(members.clone()).or_default();
-        std::mem::replace(before, *before + 1)
-    });
-    // Without a number it has ended this moment, and the answer's end says so.
-    if let Some(number) = number {
-        let fence = Fence {
-            generation,
-            members,
-            number,
-            bytes,
-            answer,
-        };
-        host.exchange(fence);
-    }
+    let answer = Answer::new(Box::new(move |reply| waiting.answer(reply)));
+    host.exchange(Purpose::Exchange, members, bytes, answer);
     Status::SUCCESS
 }
 
@@ -408,7 +476,7 @@ unsafe extern "C" fn direct_modex(
     };
     let waiting = Waiting { done, context };
     let (answer, recall) = Answer::new(Box::new(move |reply| waiting.answer(reply)));
-    if host.ask(&generation, recall, |_| ()).is_some() {
+    if host.ask(std::iter::once(&generation), &recall) {
         host.peers.modex(Modex {
             generation,
             rank,

@@ -262,6 +262,10 @@ impl Server {
     /// What a rank of this node has put for ranks of other nodes, as soon as it has: what answers a [`super::Modex`] of another node.
     /// `then` is called by a thread of libpmix; with `None` if there is nothing.
     pub fn modex(&self, generation: &Name, rank: Rank, then: impl FnOnce(Option<Vec<u8>>) + Send + 'static) {
+        // For one that it does not know, libpmix would wait.
+        if !self.generations().contains_key(generation) {
+            return then(None);
+        }
         let then: Box<Then> = Box::new(Box::new(then));
         let context = Box::into_raw(then);
         let done: DmodexDone = modex_done;
@@ -370,10 +374,13 @@ fn describe(generation: &Namespace, session: &Path) -> Infos {
     infos.uint32("pmix.max.size", size);
     infos.uint32("pmix.job.napps", 1);
     infos.uint32("pmix.num.nodes", placement.used_hosts() as u32);
-    infos.uint32("pmix.local.size", here.len() as u32);
-    infos.uint32("pmix.node.size", here.len() as u32);
-    infos.string("pmix.lpeers", listed(here.iter().copied()).as_bytes());
-    infos.rank("pmix.lldr", here.first().map_or(0, |rank| rank.0));
+    // Open MPI does not bear an empty list: of processes that were spawned on another node there is none.
+    if let Some(first) = here.first() {
+        infos.uint32("pmix.local.size", here.len() as u32);
+        infos.uint32("pmix.node.size", here.len() as u32);
+        infos.string("pmix.lpeers", listed(here.iter().copied()).as_bytes());
+        infos.rank("pmix.lldr", first.0);
+    }
     infos.string("pmix.tmpdir", session.as_os_str().as_bytes());
     infos.string("pmix.nsdir", session.as_os_str().as_bytes());
     if generation.is_crowded {

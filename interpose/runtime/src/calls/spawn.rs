@@ -13,16 +13,13 @@ use crate::handles::{VirtComm, VirtInfo, real_comm, real_info};
 use crate::objects::{comm, dynamic};
 use crate::raise::unsupported;
 use crate::recovery::Runtime;
-use crate::{abi, cut, journal, rendezvous, renewal, world};
+use crate::{cut, journal, renewal, world};
 use std::ffi::{c_char, c_int};
 use understudy_mpi::real_types::{RealComm, RealInfo};
 
 /// Why no process can be spawned here.
-fn obstacle(rt: &Runtime) -> Option<&'static str> {
-    // MPICH's processes tell each other their addresses; Open MPI's ask the process manager, which knows of them on their node only.
-    if !abi::is_foreign() && !rendezvous::reaches_all(rt) {
-        Some("the workers of the job are on several nodes")
-    } else if attention::is_multiple() && attention::is(SEVERAL) {
+fn obstacle() -> Option<&'static str> {
+    if attention::is_multiple() && attention::is(SEVERAL) {
         Some("several threads call MPI (MPI_THREAD_MULTIPLE), which might wait for each other")
     } else {
         None
@@ -37,7 +34,7 @@ unsafe fn spawn(
     (comm, intercomm): (VirtComm, *mut VirtComm),
     constructor: impl FnOnce(&mut RealComm) -> c_int,
 ) -> c_int {
-    if let Some(why) = obstacle(rt) {
+    if let Some(why) = obstacle() {
         log::error!("{}: {why}", procedure.name());
         return unsupported(rt, procedure);
     }

@@ -86,7 +86,7 @@ pub unsafe extern "C" fn spawn(
     };
     let waiting = Waiting { done, context };
     let (answer, recall) = Answer::new(Box::new(move |name| waiting.answer(name)));
-    if host.ask(&generation, recall, |_| ()).is_some() {
+    if host.ask(std::iter::once(&generation), &recall) {
         host.peers.spawn(Spawn {
             generation,
             rank,
