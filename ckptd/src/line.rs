@@ -34,7 +34,8 @@
 mod message;
 
 pub use message::{
-    Call, ChildNews, ChildProgram, ChildStart, Ended, FromGuardian, Has, Hello, ToGuardian, ToManager, ToProcess,
+    Boards, Call, ChildNews, ChildProgram, ChildStart, Ended, FromGuardian, Has, Hello, ToGuardian, ToManager,
+    ToProcess,
 };
 
 use crate::private::Directory;

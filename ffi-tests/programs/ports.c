@@ -6,6 +6,8 @@
 #include "check.h"
 #include "../../interpose/include/understudy.h"
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -191,11 +193,24 @@ static void late(void)
         MPI_Close_port(port);
 }
 
+/* An address by which another host finds this one, if it has any. */
+static struct in_addr own_address(void)
+{
+    struct in_addr found = {htonl(INADDR_LOOPBACK)};
+    struct ifaddrs *all = NULL;
+    MUST(getifaddrs(&all) == 0);
+    for (struct ifaddrs *each = all; each; each = each->ifa_next)
+        if (each->ifa_addr && each->ifa_addr->sa_family == AF_INET && each->ifa_flags & IFF_UP && !(each->ifa_flags & IFF_LOOPBACK))
+            found = ((struct sockaddr_in *)each->ifa_addr)->sin_addr;
+    freeifaddrs(all);
+    return found;
+}
+
 /* The ends of a socket become two groups. No checkpoint is taken while it is open: another process would not have it. */
 static void joined(void)
 {
     MPI_Comm inter;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = own_address()};
     socklen_t length = sizeof address;
     MPI_Pcontrol(UNDERSTUDY_HOLD);
     meet();

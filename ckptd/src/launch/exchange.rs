@@ -140,6 +140,12 @@ impl Exchange {
         (there, Order::Modex { id, of, rank })
     }
 
+    /// A node wants to know something of another one, in the generation. By which number that answers.
+    pub fn ask_node(&mut self, node: u32, id: u64, there: u32) -> Option<u64> {
+        let generation = self.generation.clone()?;
+        Some(self.note((node, id), generation, BTreeSet::from([there]), None))
+    }
+
     /// A node answers; when the last has, what it has said is the answer.
     pub fn answer(&mut self, node: u32, id: u64, bytes: Option<Vec<u8>>) -> Option<(u32, Order)> {
         let question = self.questions.get_mut(&id)?;

@@ -181,6 +181,14 @@ impl Leader {
                 self.orders.push(question);
             }
             Report::Join { id, name, size } => self.join_spawned((node, id), name, size),
+            Report::Look { id, process, workers } => {
+                let there = self.processes.get(&process).copied();
+                if let Some(there) = there
+                    && let Some(id) = self.exchange.ask_node(node, id, there)
+                {
+                    self.orders.push((there, Order::Look { id, workers }));
+                }
+            }
             Report::Forget { name } => {
                 let answers = self.exchange.forget(&name);
                 self.orders.extend(answers);
@@ -343,6 +351,6 @@ fn said_by_process(message: &ToManager) -> Option<Said> {
         ToManager::HasChosen { generation } => Said::HasChosen(generation),
         ToManager::Abort { status } => Said::Abort(status),
         // Its node sees to that.
-        ToManager::Spawns { .. } | ToManager::Settled { .. } => return None,
+        ToManager::Spawns { .. } | ToManager::Settled { .. } | ToManager::Look { .. } => return None,
     })
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use understudy_numbers::Rank;
+use understudy_numbers::{ProcessNumber, Rank};
 
 /// Something for the node.
 pub enum Mail {
@@ -17,6 +17,8 @@ pub enum Mail {
     Joined(Name, bool),
     /// What a rank of this node has put, which another node has asked for by this number.
     Reply(u64, Option<Vec<u8>>),
+    /// What another node's workers show, for this process, which has asked for it by this number.
+    Shown(ProcessNumber, u64, Vec<u8>),
     /// The MPI library of this rank has given up, or its program, with this status.
     Broke(Name, Rank, i32),
     /// This rank has called MPI_Finalize.

@@ -1,6 +1,7 @@
 //! A job's processes and guardians on one node: their lines, what they hand over, and the MPI library's servers.
 
 mod again;
+mod boards;
 mod children;
 mod generations;
 mod guardians;
@@ -278,7 +279,7 @@ impl Node {
         if !self.again.is_led() {
             return;
         }
-        let mut goes_on = None;
+        let (mut goes_on, mut looks) = (None, Vec::new());
         for (&number, process) in &mut self.processes {
             for (said, files) in process.hear() {
                 match said {
@@ -291,10 +292,17 @@ impl Node {
                     ToManager::Running { generation } => goes_on = Some(generation),
                     ToManager::Spawns { worker, number: time } => self.children.expect(number, worker, time),
                     ToManager::Settled { worker, number: time } => self.children.settle(worker, time),
+                    ToManager::Look { id, process, workers } => {
+                        looks.push((number, id, process, workers));
+                        continue;
+                    }
                     _ => {}
                 }
                 self.reports.push(Report::Process { number, said });
             }
+        }
+        for (number, id, process, workers) in looks {
+            self.want_boards((number, id), process, workers);
         }
         if goes_on > self.went_on {
             (self.went_on, self.is_protected) = (goes_on, true);
@@ -351,6 +359,7 @@ impl Node {
                     self.give_up(format!("{error}. {}", error.remedy()));
                 }
             }
+            Order::Look { id, workers } => self.read_boards(id, &workers),
             Order::Forget { name } => self.forget_namespace(&name),
             Order::Answer { id, bytes } => {
                 // Without bytes, or of a generation that has ended, there is none.

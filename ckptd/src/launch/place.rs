@@ -15,7 +15,7 @@ use super::pipe::{Messages, put};
 use super::share::Environment;
 use crate::line::{Line, Listener, Socket};
 use crate::private::{self, Directory};
-use crate::relay::name_of_directory;
+use crate::relay::{job_of_directory, name_of_directory};
 use crate::remains;
 use crate::wire::auth;
 use rustix::fs::{FlockOperation, flock};
@@ -255,7 +255,7 @@ impl Seat {
 /// Removes what the job that has this directory has left on this node, and the directory.
 pub(super) fn remove_left(directory: &Path) {
     let name = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    let name = name.trim_start_matches("understudy-").trim_end_matches("-launch");
+    let name = job_of_directory(name);
     // The directory first: a relay that makes its ledger later removes that itself.
     for is_directory in [true, false] {
         let all = remains::of_job(name).into_iter();

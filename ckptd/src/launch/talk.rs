@@ -13,7 +13,7 @@
 use super::{Members, Name, Purpose};
 use crate::line::{Ended, ToGuardian, ToManager};
 use bincode::{Decode, Encode};
-use understudy_numbers::{Generation, Guardian, ProcessNumber, Rank};
+use understudy_numbers::{Generation, Guardian, ProcessNumber, Rank, Worker};
 use understudy_protocol::Known;
 
 /// What a node tells the leader.
@@ -76,11 +76,17 @@ pub enum Report {
         name: Name,
         size: u32,
     },
+    /// A process of this node wants to see what these workers show, who are where this process is.
+    Look {
+        id: u64,
+        process: ProcessNumber,
+        workers: Vec<Worker>,
+    },
     /// That namespace is no more.
     Forget {
         name: Name,
     },
-    /// The answer to an [`Order::Modex`], or [`Order::Join`].
+    /// The answer to an [`Order::Modex`], [`Order::Join`] or [`Order::Look`].
     Answer {
         id: u64,
         bytes: Option<Vec<u8>>,
@@ -139,6 +145,11 @@ pub enum Order {
     Join {
         id: u64,
         joining: Joining,
+    },
+    /// What these workers of this node show is wanted elsewhere.
+    Look {
+        id: u64,
+        workers: Vec<Worker>,
     },
     /// There are not any more.
     Forget {

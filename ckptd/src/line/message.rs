@@ -54,9 +54,14 @@ pub enum ToProcess {
     Ask { fallen: Vec<ProcessNumber> },
     /// With the files that a dead process has handed over: its number, and its status as wait(2) tells it. The guardian's word.
     Inherit { from: ProcessNumber, status: i32 },
+    /// The answer to [`ToManager::Look`], in a file that comes with this: [`Boards`].
+    Shown { id: u64 },
     /// All workers are at the end: nobody's death matters any more.
     End,
 }
+
+/// What workers show: the bytes of each one's file, none if it has no file; or why that cannot be read.
+pub type Boards = Vec<Result<Vec<u8>, String>>;
 
 /// What a process says.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -87,6 +92,12 @@ pub enum ToManager {
     Spawns { worker: Worker, number: u64 },
     /// Those that it has started up to this time do not go back with it any more.
     Settled { worker: Worker, number: u64 },
+    /// What do these workers show ([`crate::relay::board`]), who are all on the node of this process?
+    Look {
+        id: u64,
+        process: ProcessNumber,
+        workers: Vec<Worker>,
+    },
 }
 
 /// What the manager says to a guardian.

@@ -51,7 +51,7 @@ mod sys;
 mod view;
 
 pub use ledger::{LEDGER_LEN, LEDGER_MAGIC, LEDGER_VERSION, Ledger, LedgerError, RankStage, StreamCell, StreamState};
-pub use names::{in_file_names, job_of_name, name_in_memory, name_of_directory};
+pub use names::{board, in_file_names, job_of_directory, job_of_name, name_in_memory, name_of_directory};
 pub use note::{FRAMES, Frame, NAME_LEN, NOTE_WORDS, Note, NoteCell};
 pub use observer::LedgerObserver;
 pub use position::Position;

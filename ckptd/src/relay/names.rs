@@ -1,5 +1,7 @@
 //! What a job calls its files in memory.
 
+use understudy_numbers::Worker;
+
 const PREFIX: &str = "understudy-";
 
 /// A job's name as part of a file's: a launcher's name for it may have slashes.
@@ -12,6 +14,11 @@ pub fn name_in_memory(job: &str, rest: &str) -> String {
     format!("{PREFIX}{}-{rest}", in_file_names(job))
 }
 
+/// What rest of such a name a worker's board has, by which it shows others of its job what they are to know while it is busy.
+pub fn board(worker: Worker) -> String {
+    format!("{worker}.board")
+}
+
 /// The job and what follows it, for a name that a job has given to a file of one of its ranks.
 pub fn job_of_name(name: &str) -> Option<(&str, &str)> {
     let (job, rest) = name.strip_prefix(PREFIX)?.rsplit_once('-')?;
@@ -21,6 +28,11 @@ pub fn job_of_name(name: &str) -> Option<(&str, &str)> {
 /// The job's directory, which lasts until what the job has left is removed.
 pub fn name_of_directory(job: &str) -> String {
     name_in_memory(job, "launch")
+}
+
+/// The job whose directory has this name, as it is in the names of its files.
+pub fn job_of_directory(name: &str) -> &str {
+    name.trim_start_matches(PREFIX).trim_end_matches("-launch")
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! What MPI libraries answer for a port that is not there differs, and so do their name servers: the program says what it expects, and runs
 //! with deaths are compared with one without under the layer.
 
+use ffi_tests::hosts::Hosts;
 use ffi_tests::{Job, Outcome, Verdicts, few, place};
 use std::path::Path;
 use std::time::Duration;
@@ -62,6 +63,48 @@ fn a_cut_falls_while_workers_wait_to_connect() {
     verdicts.assert_all_good();
 }
 
+/// Ranks 0 and 2 on the first host, 1 and 3 on the second: everybody connects to others of its host and of the other one.
+fn spread(job: Job) -> Job {
+    job.hosts(&[3, 3]).map_by("node")
+}
+
+#[test]
+fn workers_on_several_hosts_die_whose_program_connects() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let make = || job(&place::test_program("ports"));
+    // What is said does not tell where.
+    let expected = undisturbed(make());
+    let mut verdicts = Verdicts::default();
+    verdicts.judge("undisturbed", || {
+        undisturbed(spread(make())).assert_like(&expected, &[]);
+    });
+    for (rank, epoch) in few([(1, 3), (0, 4), (3, 2), (2, 6), (1, 7), (3, 5)], 3) {
+        let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
+        let outcome = spread(make()).fault(&fault).run();
+        verdicts.judge(&fault, || assert_same(&outcome, &expected, rank));
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_cut_falls_while_workers_of_several_hosts_wait_to_connect() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let arguments = ["3", "2", "120"];
+    let make = || Job::new(place::test_program("ports"), &arguments).interval("20ms");
+    let expected = undisturbed(make());
+    let mut verdicts = Verdicts::default();
+    for (rank, epoch) in few([(1, 6), (0, 9), (3, 5), (2, 7)], 2) {
+        let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
+        let outcome = spread(make()).fault(&fault).run();
+        verdicts.judge(&fault, || assert_same(&outcome, &expected, rank));
+    }
+    verdicts.assert_all_good();
+}
+
 #[test]
 fn a_worker_of_mpich_dies() {
     let Some(program) = place::mpich_program("ports") else {
@@ -71,4 +114,27 @@ fn a_worker_of_mpich_dies() {
     let expected = undisturbed(make());
     let outcome = make().fault("kill rank=1 at=cut.end epoch=4").run();
     assert_same(&outcome, &expected, 1);
+}
+
+#[test]
+fn a_worker_of_mpich_on_one_of_several_hosts_dies() {
+    let Some(program) = place::mpich_program("ports").filter(|_| Hosts::are_possible()) else {
+        return;
+    };
+    // As in `mpich.rs`. What UCX says of lost connections is on standard output.
+    let ucx = [
+        ("UCX_TLS", "tcp,self"),
+        ("UCX_TCP_BRIDGE_ENABLE", "y"),
+        ("UCX_LOG_LEVEL", "fatal"),
+    ];
+    let make = || job(&program).workers(2).limit(Duration::from_secs(60)).of_mpich();
+    let spread = || {
+        ucx.iter()
+            .fold(make().hosts(&[1, 2]), |job, (name, value)| job.env(name, value))
+    };
+    let expected = undisturbed(make());
+    for rank in [0, 1] {
+        let outcome = spread().fault(&format!("kill rank={rank} at=cut.end epoch=4")).run();
+        assert_same(&outcome, &expected, rank);
+    }
 }

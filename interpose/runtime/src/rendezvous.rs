@@ -11,27 +11,33 @@
 //!
 //! Words go over a communicator of all workers that the program does not know, and count as messages of the program: at a cut they
 //! have come. A *board* is a file in the memory of the node, which tells others of a worker while it is busy: it is replaced as a whole,
-//! and after a rollback made again from what came back, before anybody goes on.
+//! and after a rollback made again from what came back, before anybody goes on. Those on other nodes have it read by the process manager there.
 #![allow(unsafe_code)]
 
 use crate::generated::real;
 use crate::objects::comm;
 use crate::objects::dynamic::{self, Board, Word};
 use crate::requests::{self, EMPTY, Kind, Runtime, State};
-use crate::{told, user, world};
+use crate::{renewal, told, user, world};
 use bincode::config::standard;
 use ckptd::private::{create_anew, open_own};
+use ckptd::relay::board;
+use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::PathBuf;
 use std::ptr;
+use std::time::Duration;
 use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{ANY_SOURCE, RealRequest};
 use understudy_mpi::{self as mpi, check};
-use understudy_numbers::Worker;
+use understudy_numbers::{ProcessNumber, Worker};
 
 /// Tag of the words.
 const TAG: c_int = 18;
+/// How often who waits looks at boards, and how often if one is on another node.
+const INTERVAL: Duration = Duration::from_millis(5);
+const APART_INTERVAL: Duration = Duration::from_millis(50);
 /// Bytes of a word: more than any has.
 const ROOM: usize = 64;
 
@@ -102,16 +108,8 @@ pub fn hear(rt: &Runtime) -> mpi::Result<()> {
     }
 }
 
-/// Whether boards reach all workers: they are on one node.
-pub fn reaches_all(rt: &Runtime) -> bool {
-    let world = world::get(rt);
-    let mut nodes = world.players.iter().map(|player| world.nodes.get(player.index()));
-    let first = nodes.next();
-    nodes.all(|node| Some(node) == first)
-}
-
 fn place(worker: Worker) -> PathBuf {
-    user::in_job_memory(&told::job(), &format!("{}.board", worker.0))
+    user::in_job_memory(&told::job(), &board(worker))
 }
 
 /// Shows others what has changed in this worker.
@@ -150,17 +148,72 @@ pub fn show_again(rt: &Runtime, me: Worker) -> mpi::Result<()> {
     })
 }
 
-/// What a worker shows.
+/// How often who waits looks at the boards of these workers.
+pub fn interval(rt: &Runtime, workers: impl IntoIterator<Item = Worker>) -> Duration {
+    match workers.into_iter().any(|worker| is_apart(rt, worker)) {
+        true => APART_INTERVAL,
+        false => INTERVAL,
+    }
+}
+
+/// Whether this worker is on another node.
+fn is_apart(rt: &Runtime, worker: Worker) -> bool {
+    let world = world::get(rt);
+    let node_of = |process: ProcessNumber| world.nodes.get(process.index());
+    let player = world.players.get(worker.index());
+    player.is_some_and(|&player| node_of(player) != node_of(world.process))
+}
+
+/// What a worker shows; `None` if a process has failed before that is known.
 ///
 /// # Errors
 /// That of the file, but that there is none.
-pub fn look(worker: Worker) -> io::Result<Board> {
-    let mut file = match open_own(&place(worker), libc::O_RDONLY) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Board::default()),
-        file => file?,
-    };
+pub fn look(rt: &Runtime, worker: Worker) -> io::Result<Option<Board>> {
+    let shown = look_at(rt, [worker])?;
+    Ok(shown.map(|mut shown| shown.pop().map(|(_, board)| board).unwrap_or_default()))
+}
+
+/// What these workers show, those of each other node at once; `None` as above.
+///
+/// # Errors
+/// As above.
+pub fn look_at(rt: &Runtime, workers: impl IntoIterator<Item = Worker>) -> io::Result<Option<Vec<(Worker, Board)>>> {
+    let world = world::get(rt);
+    let mut shown = Vec::new();
+    let mut apart: BTreeMap<Option<&u64>, (ProcessNumber, Vec<Worker>)> = BTreeMap::new();
+    for worker in workers {
+        match world.players.get(worker.index()) {
+            Some(&player) if is_apart(rt, worker) => {
+                let of_node = apart.entry(world.nodes.get(player.index()));
+                of_node.or_insert((player, Vec::new())).1.push(worker);
+            }
+            _ => shown.push((worker, look_here(worker)?)),
+        }
+    }
+    for (process, workers) in apart.into_values() {
+        let Some(boards) = renewal::boards(rt, process, workers.clone())? else {
+            return Ok(None);
+        };
+        for (worker, bytes) in workers.into_iter().zip(boards) {
+            shown.push((worker, read(&bytes.map_err(io::Error::other)?)?));
+        }
+    }
+    Ok(Some(shown))
+}
+
+fn look_here(worker: Worker) -> io::Result<Board> {
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    let decoded = bincode::decode_from_slice(&bytes, standard()).map_err(io::Error::other);
+    match open_own(&place(worker), libc::O_RDONLY) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        file => drop(file?.read_to_end(&mut bytes)?),
+    }
+    read(&bytes)
+}
+
+fn read(bytes: &[u8]) -> io::Result<Board> {
+    if bytes.is_empty() {
+        return Ok(Board::default());
+    }
+    let decoded = bincode::decode_from_slice(bytes, standard()).map_err(io::Error::other);
     decoded.map(|(board, _)| board)
 }

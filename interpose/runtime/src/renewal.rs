@@ -11,7 +11,7 @@ mod components;
 mod talk;
 
 pub use talk::{
-    Inheritance, abort, choose_by, directory, hand_over, is_running, keep_nothing, neighbours, passed_signals,
+    Inheritance, abort, boards, choose_by, directory, hand_over, is_running, keep_nothing, neighbours, passed_signals,
     replenish, settle, spare_deaths, spawns, take_inheritance,
 };
 use understudy_mpi as mpi;

@@ -21,7 +21,7 @@ pub(super) const SEGMENTS: &str = "segments";
 
 /// The generation that has begun last.
 pub(super) struct Begun {
-    name: Name,
+    pub(super) name: Name,
     generation: Generation,
     /// Which of its hosts this node is.
     pub(super) here: usize,
@@ -81,6 +81,7 @@ impl Node {
                 let (of, rank) = (modex.generation, modex.rank);
                 self.reports.push(Report::Modex { id, of, rank });
             }
+            Mail::Shown(number, id, bytes) => self.show(number, id, &bytes),
             Mail::Reply(id, bytes) => self.reports.push(Report::Answer { id, bytes }),
         }
     }

@@ -23,6 +23,7 @@ use std::mem::ManuallyDrop;
 use std::net::TcpStream;
 use std::os::fd::FromRawFd;
 use std::time::{Duration, Instant};
+use understudy_mpi::call;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -35,8 +36,6 @@ const PREFIX: &str = "understudy:";
 /// So many looks follow each other without a pause; then there is one between two.
 const QUICK_LOOKS: u32 = 1000;
 const PAUSE: Duration = Duration::from_micros(50);
-/// How often who waits for a welcome looks whether the port is there still.
-const BOARD_INTERVAL: Duration = Duration::from_millis(5);
 /// After this time a process that waits for the other end of a socket says so.
 const LONG_WAIT: Duration = Duration::from_secs(10);
 
@@ -47,13 +46,9 @@ fn unreadable(why: &io::Error) -> c_int {
     ERR_INTERN
 }
 
-/// Only where boards reach everybody.
-fn may_show(rt: &Runtime, procedure: Proc) -> Outcome<()> {
-    if rendezvous::reaches_all(rt) {
-        return Ok(());
-    }
-    log::error!("{}: the workers of the job are on several nodes", procedure.name());
-    Err(ERR_UNSUPPORTED_OPERATION)
+/// What has been seen of other workers, unless a process has failed meanwhile.
+fn seen<T>(looked: io::Result<Option<T>>) -> Outcome<T> {
+    looked.map_err(|why| unreadable(&why))?.ok_or(call::ABANDONED)
 }
 
 /// The owner of a port, and its number.
@@ -87,20 +82,19 @@ fn finish(rt: &Runtime, procedure: Proc, outcome: Outcome<()>) -> c_int {
 pub unsafe extern "C" fn MPI_Open_port(_info: VirtInfo, port_name: *mut c_char) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Open_port;
-    let opened = may_show(rt, procedure).and_then(|()| {
-        if port_name.is_null() {
-            return Err(ERR_ARG);
-        }
-        // Ports of another job are other numbers.
-        let number = dynamic::get_mut(rt).number(xxh3_64(told::job().as_bytes()));
-        change(rt, |board| {
-            board.ports.insert(number);
-        })?;
+    if port_name.is_null() {
+        return finish(rt, procedure, Err(ERR_ARG));
+    }
+    // Ports of another job are other numbers.
+    let number = dynamic::get_mut(rt).number(xxh3_64(told::job().as_bytes()));
+    let opened = change(rt, |board| {
+        board.ports.insert(number);
+    });
+    if opened.is_ok() {
         let name = format!("{PREFIX}{}:{number:x}", world::worker(rt).0);
         // SAFETY: the program's place for it, of MPI_MAX_PORT_NAME characters.
         unsafe { put_text(port_name, name.as_bytes()) };
-        Ok(())
-    });
+    }
     finish(rt, procedure, opened)
 }
 
@@ -125,13 +119,10 @@ fn service(name: *const c_char) -> Outcome<Vec<u8>> {
 
 /// The port of a service that any worker of the job has published.
 fn find(rt: &Runtime, service: &[u8]) -> Outcome<Option<Vec<u8>>> {
-    for worker in Worker::all(world::get(rt).worker_count) {
-        let mut board = rendezvous::look(worker).map_err(|why| unreadable(&why))?;
-        if let Some(port) = board.names.remove(service) {
-            return Ok(Some(port));
-        }
-    }
-    Ok(None)
+    let boards = seen(rendezvous::look_at(rt, Worker::all(world::get(rt).worker_count)))?;
+    Ok(boards
+        .into_iter()
+        .find_map(|(_, mut board)| board.names.remove(service)))
 }
 
 pub unsafe extern "C" fn MPI_Publish_name(
@@ -140,9 +131,8 @@ pub unsafe extern "C" fn MPI_Publish_name(
     port_name: *const c_char,
 ) -> c_int {
     let rt = runtime();
-    let procedure = Proc::MPI_Publish_name;
-    let published = may_show(rt, procedure).and_then(|()| {
-        let (name, port) = (service(service_name)?, service(port_name)?);
+    let published = service(service_name).and_then(|name| {
+        let port = service(port_name)?;
         match find(rt, &name)? {
             Some(_) => Err(ERR_SERVICE),
             None => change(rt, |board| {
@@ -150,7 +140,7 @@ pub unsafe extern "C" fn MPI_Publish_name(
             }),
         }
     });
-    finish(rt, procedure, published)
+    finish(rt, Proc::MPI_Publish_name, published)
 }
 
 pub unsafe extern "C" fn MPI_Unpublish_name(
@@ -176,17 +166,16 @@ pub unsafe extern "C" fn MPI_Lookup_name(
     port_name: *mut c_char,
 ) -> c_int {
     let rt = runtime();
-    let procedure = Proc::MPI_Lookup_name;
-    let found = may_show(rt, procedure).and_then(|()| {
+    let found = service(service_name).and_then(|name| {
         if port_name.is_null() {
             return Err(ERR_ARG);
         }
-        let port = find(rt, &service(service_name)?)?.ok_or(ERR_NAME)?;
+        let port = find(rt, &name)?.ok_or(ERR_NAME)?;
         // SAFETY: the program's place for it; the name of a port that fits there has been published.
         unsafe { put_text(port_name, &port) };
         Ok(())
     });
-    finish(rt, procedure, found)
+    finish(rt, Proc::MPI_Lookup_name, found)
 }
 
 /// What a call waits for.
@@ -315,11 +304,9 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Outcome<Worker>,
         return Ok(Err(ERR_PORT));
     }
     // Whether an attempt of this process may still have an answer.
-    let is_open = |attempt: u64| match rendezvous::look(owner) {
-        Ok(board) => {
-            Ok(board.ports.contains(&number) || board.welcomed.get(&me.0).is_some_and(|last| *last >= attempt))
-        }
-        Err(why) => Err(unreadable(&why)),
+    let is_open = |attempt: u64| {
+        let board = seen(rendezvous::look(rt, owner))?;
+        Ok(board.ports.contains(&number) || board.welcomed.get(&me.0).is_some_and(|last| *last >= attempt))
     };
     let waits = dynamic::get(rt).waits;
     let attempt = match waits {
@@ -338,11 +325,12 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Outcome<Worker>,
         }
     };
     let welcome = Word::Welcome { attempt };
-    let (mut waiting, mut next) = (Waiting { looks: 0 }, Instant::now() + BOARD_INTERVAL);
+    let interval = rendezvous::interval(rt, [owner]);
+    let (mut waiting, mut next) = (Waiting { looks: 0 }, Instant::now() + interval);
     while !dynamic::get(rt).has(|word| *word == welcome) {
         waiting.look(rt)?;
         if Instant::now() >= next {
-            next = Instant::now() + BOARD_INTERVAL;
+            next = Instant::now() + interval;
             let refused = match is_open(attempt) {
                 Ok(true) => continue,
                 Ok(false) => ERR_PORT,
@@ -362,17 +350,20 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Outcome<Worker>,
 /// The only worker besides this one that has opened this port: the process at the other end of a socket.
 fn other_end(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
     let me = world::worker(rt);
+    let others = Worker::all(world::get(rt).worker_count).filter(move |other| *other != me);
+    let interval = rendezvous::interval(rt, others.clone());
     let (mut waiting, began) = (Waiting { looks: 0 }, Instant::now());
     let (mut next, mut told) = (began, false);
     loop {
         if Instant::now() >= next {
-            next = Instant::now() + BOARD_INTERVAL;
-            for other in Worker::all(world::get(rt).worker_count).filter(|other| *other != me) {
-                match rendezvous::look(other) {
-                    Ok(board) if board.ports.contains(&port) => return Ok(Ok(other)),
-                    Ok(_) => {}
-                    Err(why) => return Ok(Err(unreadable(&why))),
+            next = Instant::now() + interval;
+            match seen(rendezvous::look_at(rt, others.clone())) {
+                Ok(boards) => {
+                    if let Some((other, _)) = boards.iter().find(|(_, board)| board.ports.contains(&port)) {
+                        return Ok(Ok(*other));
+                    }
                 }
+                Err(rc) => return Ok(Err(rc)),
             }
             if !told && began.elapsed() > LONG_WAIT {
                 told = true;
@@ -445,10 +436,7 @@ unsafe fn construct(
         Ok(side) => side,
         Err(rc) => return raise(rt, procedure, rc, Some(comm)),
     };
-    let found = side.find(rt, || match may_show(rt, procedure) {
-        Ok(()) => find(),
-        Err(rc) => Ok(Err(rc)),
-    });
+    let found = side.find(rt, find);
     let other = match outcome!(found) {
         Ok(other) => other,
         Err(rc) => return raise(rt, procedure, rc, Some(comm)),

@@ -1,16 +1,18 @@
 //! What this process, its guardian and their process manager say to each other (`ckptd::line`).
 #![allow(unsafe_code)]
 
+use crate::renewal::LOOK;
 use crate::renewal::Runtime;
 use crate::{shim, sys, told};
-use ckptd::line::{self, Hello, LINE, Line, Socket, ToManager, ToProcess};
+use ckptd::line::{self, Boards, Hello, LINE, Line, Socket, ToManager, ToProcess};
 use std::ffi::c_int;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use understudy_mpi::{call, library};
 use understudy_numbers::{Guardian, ProcessNumber, Worker};
@@ -333,6 +335,27 @@ pub fn spawns(worker: Worker, number: u64) {
 /// Those that it has started up to this time do not go back with it any more.
 pub fn settle(worker: Worker, number: u64) {
     tell(&ToManager::Settled { worker, number });
+}
+
+/// What these workers show, who are on the node of this process; `None` if another generation is to be before that is known.
+///
+/// # Errors
+/// What is told cannot be read.
+pub fn boards(rt: &Runtime, process: ProcessNumber, workers: Vec<Worker>) -> io::Result<Option<Boards>> {
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+    let id = ASKED.fetch_add(1, Ordering::Relaxed);
+    tell(&ToManager::Look { id, process, workers });
+    while !call::is_over() {
+        if let Some((ToProcess::Shown { id: answered }, mut files)) = hear_with(rt, LOOK)
+            && answered == id
+        {
+            let mut bytes = Vec::new();
+            File::from(files.pop().ok_or(io::ErrorKind::InvalidData)?).read_to_end(&mut bytes)?;
+            let decoded = bincode::decode_from_slice(&bytes, bincode::config::standard());
+            return decoded.map(|(boards, _)| Some(boards)).map_err(io::Error::other);
+        }
+    }
+    Ok(None)
 }
 
 /// The whole job is to end with this status.
