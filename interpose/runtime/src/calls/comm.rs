@@ -12,6 +12,7 @@ use crate::raise::{finish, raise};
 use crate::recovery::Runtime;
 use crate::{errors, requests, traffic};
 use std::ffi::c_int;
+use understudy_mpi::call;
 use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{RealComm, RealRequest};
 
@@ -408,6 +409,10 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
         let mut real = real_comm(rt, handle);
         // SAFETY: a communicator; it is gone after a success.
         rc = unsafe { real::PMPI_Comm_disconnect(&mut real) };
+        // Whatever the server's end at a failure makes of this, Open MPI returns MPI_ERR_COMM.
+        if rc != errors::SUCCESS && comm::has_spawned(rt, handle) && call::is_over_soon() {
+            rc = call::ABANDONED;
+        }
         rc = attempt!(rt, rc);
     }
     if rc != errors::SUCCESS {
