@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, Metadata};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
@@ -116,6 +116,19 @@ pub fn is_own(about: &Metadata) -> bool {
 /// Those of open(2); `PermissionDenied` for anything else than a regular file of this user.
 pub fn open_own(path: &Path, flags: libc::c_int) -> io::Result<File> {
     open_own_at(libc::AT_FDCWD, path.as_os_str(), flags)
+}
+
+/// Reads a regular file of this user, opened as [`open_own`] does; nothing if there is none.
+///
+/// # Errors
+/// As [`open_own`], and those of read(2).
+pub fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match open_own(path, libc::O_RDONLY) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        file => drop(file?.read_to_end(&mut bytes)?),
+    }
+    Ok(bytes)
 }
 
 /// Opens a regular file of whatever user for reading, never waiting for the other end of a FIFO.

@@ -20,11 +20,11 @@ use crate::objects::dynamic::{self, Board, Word};
 use crate::requests::{self, EMPTY, Kind, Runtime, State};
 use crate::{renewal, told, user, world};
 use bincode::config::standard;
-use ckptd::private::{create_anew, open_own};
+use ckptd::private::{create_anew, read_own};
 use ckptd::relay::board;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::ptr;
 use std::time::Duration;
@@ -187,7 +187,7 @@ pub fn look_at(rt: &Runtime, workers: impl IntoIterator<Item = Worker>) -> io::R
                 let of_node = apart.entry(world.nodes.get(player.index()));
                 of_node.or_insert((player, Vec::new())).1.push(worker);
             }
-            _ => shown.push((worker, look_here(worker)?)),
+            _ => shown.push((worker, read(&read_own(&place(worker))?)?)),
         }
     }
     for (process, workers) in apart.into_values() {
@@ -199,15 +199,6 @@ pub fn look_at(rt: &Runtime, workers: impl IntoIterator<Item = Worker>) -> io::R
         }
     }
     Ok(Some(shown))
-}
-
-fn look_here(worker: Worker) -> io::Result<Board> {
-    let mut bytes = Vec::new();
-    match open_own(&place(worker), libc::O_RDONLY) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        file => drop(file?.read_to_end(&mut bytes)?),
-    }
-    read(&bytes)
 }
 
 fn read(bytes: &[u8]) -> io::Result<Board> {

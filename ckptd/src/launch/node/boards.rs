@@ -5,13 +5,13 @@ use crate::launch::Answer;
 use crate::launch::mail::Mail;
 use crate::launch::talk::Report;
 use crate::line::{Boards, ToProcess};
-use crate::private::open_own;
+use crate::private::read_own;
 use crate::relay::{board, job_of_directory, name_in_memory};
 use bincode::config::standard;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::io::{self, Seek, Write};
 use std::path::PathBuf;
 use understudy_numbers::{ProcessNumber, Worker};
 
@@ -41,18 +41,10 @@ impl Node {
 
     /// Reads boards of this node, for another one.
     pub(super) fn read_boards(&mut self, id: u64, workers: &[Worker]) {
-        let boards: Boards = workers.iter().map(|&worker| self.read_board(worker)).collect();
+        let read = |&worker: &Worker| read_own(&self.board(worker)).map_err(|error| error.to_string());
+        let boards: Boards = workers.iter().map(read).collect();
         let bytes = bincode::encode_to_vec(boards, standard()).ok();
         self.reports.push(Report::Answer { id, bytes });
-    }
-
-    fn read_board(&self, worker: Worker) -> Result<Vec<u8>, String> {
-        let mut bytes = Vec::new();
-        let read = open_own(&self.board(worker), libc::O_RDONLY).and_then(|mut file| file.read_to_end(&mut bytes));
-        match read {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error.to_string()),
-            _ => Ok(bytes),
-        }
     }
 
     fn board(&self, worker: Worker) -> PathBuf {
