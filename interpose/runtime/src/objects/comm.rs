@@ -103,6 +103,18 @@ impl Comm {
         self.members.iter().chain(self.remote.iter().flatten()).copied()
     }
 
+    /// A recipe of the same members, without what is each communicator's own.
+    fn duplicate(self, uid: u64) -> Comm {
+        Comm {
+            uid,
+            name: None,
+            attributes: Vec::new(),
+            inits: 0,
+            collectives: 0,
+            ..self
+        }
+    }
+
     /// Whether spawned processes are in it. Then it never comes back: there is no cut as long as it is there.
     pub fn has_spawned(&self) -> bool {
         self.workers().any(is_spawned)

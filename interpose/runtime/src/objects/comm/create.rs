@@ -69,14 +69,7 @@ pub fn register(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
 pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
     let recipe = super::get(rt, parent)?.clone();
     let uid = candidate(rt);
-    let index = objects_mut(rt).comms.insert(Comm {
-        uid,
-        name: None,
-        attributes: Vec::new(),
-        inits: 0,
-        collectives: 0,
-        ..recipe
-    });
+    let index = objects_mut(rt).comms.insert(recipe.duplicate(uid));
     Some(super::handle(rt, index))
 }
 
@@ -106,14 +99,7 @@ impl Begun {
         } else {
             0
         };
-        let index = objects_mut(rt).comms.insert(Comm {
-            uid,
-            name: None,
-            attributes: Vec::new(),
-            inits: 0,
-            collectives: 0,
-            ..recipe
-        });
+        let index = objects_mut(rt).comms.insert(recipe.duplicate(uid));
         let real = null_real(rt);
         Some(Box::new(Begun { index, real, uid }))
     }
