@@ -203,11 +203,8 @@ pub unsafe extern "C" fn MPI_Accumulate(
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
     let done = by_itself(rt, win, origin, None, target, Way::Combine(op));
-    if done == Some(SUCCESS) {
-        return SUCCESS;
-    }
-    let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
     finish(rt, Proc::MPI_Accumulate, win, done, |real| {
+        let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);
         // SAFETY: the program's arguments are handed on.
         unsafe {
@@ -245,11 +242,8 @@ pub unsafe extern "C" fn MPI_Get_accumulate(
     let result = operand(result_addr, result_count, result_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
     let done = by_itself(rt, win, origin, Some(result), target, Way::Combine(op));
-    if done == Some(SUCCESS) {
-        return SUCCESS;
-    }
-    let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
     finish(rt, Proc::MPI_Get_accumulate, win, done, |real| {
+        let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);
         // SAFETY: the program's arguments are handed on.
         unsafe {
@@ -284,11 +278,8 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
     let (origin, result) = (operand(origin_addr, 1, datatype), operand(result_addr, 1, datatype));
     let target = Target::new(target_rank, target_disp, 1, datatype);
     let done = by_itself(rt, win, origin, Some(result), target, Way::Combine(op));
-    if done == Some(SUCCESS) {
-        return SUCCESS;
-    }
-    let datatype = real_datatype(rt, datatype);
     finish(rt, Proc::MPI_Fetch_and_op, win, done, |real| {
+        let datatype = real_datatype(rt, datatype);
         let op = real_op(rt, op);
         // SAFETY: the program's arguments are handed on.
         unsafe { real::PMPI_Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op, real) }
@@ -308,11 +299,8 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
     let (origin, result) = (operand(origin_addr, 1, datatype), operand(result_addr, 1, datatype));
     let target = Target::new(target_rank, target_disp, 1, datatype);
     let done = by_itself(rt, win, origin, Some(result), target, Way::Swap(compare_addr));
-    if done == Some(SUCCESS) {
-        return SUCCESS;
-    }
-    let datatype = real_datatype(rt, datatype);
     finish(rt, Proc::MPI_Compare_and_swap, win, done, |real| {
+        let datatype = real_datatype(rt, datatype);
         // SAFETY: the program's arguments are handed on.
         unsafe {
             real::PMPI_Compare_and_swap(
@@ -344,8 +332,8 @@ pub unsafe extern "C" fn MPI_Raccumulate(
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
     let done = by_itself(rt, win, origin, None, target, Way::Combine(op));
-    let [from, to] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
     let library = |real: RealWin, new: &mut RealRequest| {
+        let [from, to] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);
         // SAFETY: the program's arguments are handed on.
         unsafe {
@@ -387,8 +375,8 @@ pub unsafe extern "C" fn MPI_Rget_accumulate(
     let result = operand(result_addr, result_count, result_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
     let done = by_itself(rt, win, origin, Some(result), target, Way::Combine(op));
-    let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
     let library = |real: RealWin, new: &mut RealRequest| {
+        let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);
         // SAFETY: the program's arguments are handed on.
         unsafe {

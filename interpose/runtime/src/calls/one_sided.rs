@@ -50,6 +50,9 @@ pub(super) fn finish(
     done: Option<c_int>,
     library: impl FnOnce(RealWin) -> c_int,
 ) -> c_int {
+    if done == Some(SUCCESS) {
+        return SUCCESS;
+    }
     let rc = done.unwrap_or_else(|| {
         window::set_busy(rt, win, true);
         library(real_win(rt, win))

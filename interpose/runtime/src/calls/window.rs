@@ -69,7 +69,8 @@ fn blank(rt: &Runtime, comm: VirtComm, flavor: Flavor) -> Window {
 fn give_back(rt: &Runtime, window: &Window) {
     traffic::forget_recent(rt);
     if comm::has_spawned(rt, comm::handle(rt, window.comm)) {
-        with_spawned::forget_members(rt, window);
+        // If nothing else leads to them, cuts may be taken again.
+        comm::freed::part(rt, window.comm);
     } else if window.comm > comm::SELF {
         comm::freed::free(rt, window.comm);
     }
@@ -112,6 +113,11 @@ fn make(
         Ok(false) => ERR_NO_MEM,
         Err(error) => error.code(),
     };
+    enter(rt, rc, window, new)
+}
+
+/// Enters a window that a constructor has made, or gives back what it has if that has failed.
+fn enter(rt: &Runtime, rc: c_int, window: Window, new: RealWin) -> Result<Result<VirtWin, c_int>, Rewound> {
     let rc = recovery::check(rt, rc)?;
     if rc != SUCCESS {
         window.region.unmap();

@@ -3,13 +3,13 @@
 //! As long as there is one no cut is taken. So it never comes back, and its memory may be the library's.
 #![allow(unsafe_code)]
 
-use super::{blank, give_back};
+use super::{blank, enter};
 use crate::arch::Rewound;
 use crate::errors::{ERR_COMM, ERR_NO_MEM, SUCCESS};
 use crate::handles::{VirtComm, VirtInfo, VirtWin, real_comm, real_info};
-use crate::objects::comm::{create, freed};
-use crate::objects::window::{self, Flavor, Window};
-use crate::recovery::{self, Runtime};
+use crate::objects::comm::create;
+use crate::objects::window::{Flavor, Window};
+use crate::recovery::Runtime;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
 
@@ -30,12 +30,7 @@ pub(super) fn make(
         0 => ERR_NO_MEM,
         _ => constructor(&mut window, real_comm(rt, comm), real_info(rt, info), &mut new),
     };
-    let rc = recovery::check(rt, rc)?;
-    if rc != SUCCESS {
-        give_back(rt, &window);
-        return Ok(Err(rc));
-    }
-    Ok(Ok(window::register(rt, new, window)))
+    enter(rt, rc, window, new)
 }
 
 /// A procedure that makes a window with memory.
@@ -59,9 +54,4 @@ pub(super) unsafe fn allocate(
         }
         rc
     }
-}
-
-/// The window has gone. If nothing else leads to spawned processes, cuts may be taken again.
-pub(super) fn forget_members(rt: &Runtime, window: &Window) {
-    freed::part(rt, window.comm);
 }
