@@ -162,11 +162,16 @@ fn a_restarted_job_survives_the_death_of_a_rank() {
 }
 
 /// The file of a worker of the last epoch that is complete.
-fn newest(outcome: &Outcome, worker: u32) -> PathBuf {
-    let last = epochs_on_disk(&outcome.disk(), WORKERS)
+fn newest(outcome: &Outcome, workers: u32, worker: u32) -> PathBuf {
+    let last = epochs_on_disk(&outcome.disk(), workers)
         .pop()
         .expect("there are epochs on disk");
     file(&outcome.disk(), last, worker)
+}
+
+/// Removes it.
+pub fn remove_newest(outcome: &Outcome, workers: u32, worker: u32) {
+    fs::remove_file(newest(outcome, workers, worker)).expect("the file is there");
 }
 
 fn file(directory: &Path, epoch: u64, worker: u32) -> PathBuf {
@@ -227,7 +232,7 @@ fn a_damaged_file_is_refused_and_the_older_epoch_is_used() {
     let mut verdicts = Verdicts::default();
     for (index, (what, damage, message)) in few(DAMAGES, 2).enumerate() {
         let mut first = killed(job(&case), 4);
-        let path = newest(&first, index as u32 % WORKERS);
+        let path = newest(&first, WORKERS, index as u32 % WORKERS);
         damage(&path);
         let second = restarted(&case).run_after(&mut first);
         println!("{what}: {:?}", second.own_lines());
@@ -430,7 +435,7 @@ impl Drop for Mount {
     }
 }
 
-fn said(outcome: &Outcome, words: &str) -> usize {
+pub fn said(outcome: &Outcome, words: &str) -> usize {
     outcome.own_lines().iter().filter(|line| line.contains(words)).count()
 }
 

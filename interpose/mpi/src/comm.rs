@@ -143,7 +143,7 @@ impl RealComm {
         }
     }
 
-    /// Starts to find the least number of all; of an intercommunicator, to wait until all have come.
+    /// Starts to find the least number of all, each below 2⁶³; of an intercommunicator, to wait until all have come.
     ///
     /// # Safety
     /// The numbers, this process's and the least, must stay in place until the request has ended.
@@ -153,8 +153,10 @@ impl RealComm {
     pub unsafe fn start_least(self, numbers: *mut [u64; 2], is_inter: bool) -> Result<RealRequest> {
         static LEAST: OnceLock<(RealDatatype, RealOp)> = OnceLock::new();
         let &(number, op) = LEAST.get_or_init(|| {
-            let number = RealDatatype(object(c"ompi_mpi_uint64_t"));
-            (number, RealOp(object(c"ompi_mpi_op_min")))
+            (
+                RealDatatype(object(c"ompi_mpi_int64_t")),
+                RealOp(object(c"ompi_mpi_op_min")),
+            )
         });
         let mut request = RealRequest(std::ptr::null_mut());
         // SAFETY: one number on either side, which stay where they are as the caller says.
@@ -233,19 +235,25 @@ impl RealComm {
 
     /// The extreme of each place in what all processes have, as many numbers each.
     ///
+    /// They are compared as signed numbers of the same order, since MPICH 4.0 (its issue 6083) and Open MPI 4.1 (its issue 10525)
+    /// take unsigned ones for signed.
+    ///
     /// # Errors
     /// The library's; [`Error::INTERN`] if they are more than 2³¹.
     pub fn extremes(self, extreme: Extreme, own: &[u64]) -> Result<Vec<u64>> {
-        let number = RealDatatype(object(c"ompi_mpi_uint64_t"));
+        const TOP: u64 = 1 << 63;
+        let number = RealDatatype(object(c"ompi_mpi_int64_t"));
         let op = RealOp(object(match extreme {
             Extreme::Least => c"ompi_mpi_op_min",
             Extreme::Greatest => c"ompi_mpi_op_max",
         }));
         let count = c_int::try_from(own.len()).map_err(|_| Error::INTERN)?;
+        let own: Vec<u64> = own.iter().map(|number| number ^ TOP).collect();
         let mut all = vec![0; own.len()];
         let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
         // SAFETY: as many numbers on either side.
         check(unsafe { real::PMPI_Allreduce(from, to, count, number, op, self) })?;
+        all.iter_mut().for_each(|number| *number ^= TOP);
         Ok(all)
     }
 }
