@@ -263,15 +263,16 @@ pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
 }
 
 /// The job has come to its end: there is nothing to go back for. All others are at the end, too; this worker removes the files of all of
-/// them, since some may be killed before they do.
+/// them, since some may be killed before they do. Epochs go first: a job that went on from one without the undo log would leave files
+/// with what the program has written since.
 pub fn end(rt: &Runtime) {
     let Some(mut disk) = rt.disk.take() else { return };
-    user::end_files_on_disk(rt);
     if let Some(writer) = &mut disk.writer {
         writer.stop();
     }
     disk.places.let_go(disk.lineage, |_| true);
     disk.places.remove_job(disk.lineage);
+    user::end_files_on_disk(rt);
 }
 
 /// Where a worker's static data are, or are to be.
