@@ -61,18 +61,41 @@ enum Way {
     Swap(*const c_void),
 }
 
+/// What an accumulate does: the old elements of the target become the result, and it becomes what comes of them and the origin's.
+#[derive(Clone, Copy)]
+struct Operation {
+    origin: Operand,
+    result: Option<Operand>,
+    target: Target,
+    way: Way,
+}
+
+impl Operation {
+    fn new(origin: Operand, result: Option<Operand>, target: Target, way: Way) -> Operation {
+        Operation {
+            origin,
+            result,
+            target,
+            way,
+        }
+    }
+}
+
 /// Adds a single number where numbers have been added before; whether that was all.
 ///
 /// # Safety
 /// As of `MPI_Fetch_and_op`.
-unsafe fn add_again(
-    rt: &Runtime,
-    win: VirtWin,
-    origin: Operand,
-    result: Option<Operand>,
-    target: Target,
-    op: VirtOp,
-) -> bool {
+#[inline]
+unsafe fn add_again(rt: &Runtime, win: VirtWin, operation: Operation) -> bool {
+    let Operation {
+        origin,
+        result,
+        target,
+        way: Way::Combine(op),
+    } = operation
+    else {
+        return false;
+    };
     let is_one = |count, datatype| count == 1 && datatype == target.datatype;
     let is_single = is_one(origin.count, origin.datatype)
         && is_one(target.count, target.datatype)
@@ -86,20 +109,24 @@ unsafe fn add_again(
 }
 
 /// Makes an accumulate without the library, where it is to be made so: what that has come to.
-fn by_itself(
-    rt: &Runtime,
-    win: VirtWin,
-    origin: Operand,
-    result: Option<Operand>,
-    target: Target,
-    way: Way,
-) -> Option<c_int> {
-    if let Way::Combine(op) = way
-        // SAFETY: the program's numbers.
-        && unsafe { add_again(rt, win, origin, result, target, op) }
-    {
+#[inline]
+fn by_itself(rt: &Runtime, win: VirtWin, operation: Operation) -> Option<c_int> {
+    // SAFETY: the program's numbers.
+    if unsafe { add_again(rt, win, operation) } {
         return Some(SUCCESS);
     }
+    under_lock(rt, win, operation)
+}
+
+/// [`by_itself`] for elements of any kind and number.
+#[inline(never)]
+fn under_lock(rt: &Runtime, win: VirtWin, operation: Operation) -> Option<c_int> {
+    let Operation {
+        origin,
+        result,
+        target,
+        way,
+    } = operation;
     let (direct, elements, memory) = match reach_again(rt, win, target, way) {
         Some(reached) => reached,
         None => {
@@ -202,7 +229,7 @@ pub unsafe extern "C" fn MPI_Accumulate(
     let rt = runtime();
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
-    let done = by_itself(rt, win, origin, None, target, Way::Combine(op));
+    let done = by_itself(rt, win, Operation::new(origin, None, target, Way::Combine(op)));
     finish(rt, Proc::MPI_Accumulate, win, done, |real| {
         let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);
@@ -241,7 +268,7 @@ pub unsafe extern "C" fn MPI_Get_accumulate(
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let result = operand(result_addr, result_count, result_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
-    let done = by_itself(rt, win, origin, Some(result), target, Way::Combine(op));
+    let done = by_itself(rt, win, Operation::new(origin, Some(result), target, Way::Combine(op)));
     finish(rt, Proc::MPI_Get_accumulate, win, done, |real| {
         let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);
@@ -277,7 +304,7 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
     let rt = runtime();
     let (origin, result) = (operand(origin_addr, 1, datatype), operand(result_addr, 1, datatype));
     let target = Target::new(target_rank, target_disp, 1, datatype);
-    let done = by_itself(rt, win, origin, Some(result), target, Way::Combine(op));
+    let done = by_itself(rt, win, Operation::new(origin, Some(result), target, Way::Combine(op)));
     finish(rt, Proc::MPI_Fetch_and_op, win, done, |real| {
         let datatype = real_datatype(rt, datatype);
         let op = real_op(rt, op);
@@ -298,7 +325,11 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
     let rt = runtime();
     let (origin, result) = (operand(origin_addr, 1, datatype), operand(result_addr, 1, datatype));
     let target = Target::new(target_rank, target_disp, 1, datatype);
-    let done = by_itself(rt, win, origin, Some(result), target, Way::Swap(compare_addr));
+    let done = by_itself(
+        rt,
+        win,
+        Operation::new(origin, Some(result), target, Way::Swap(compare_addr)),
+    );
     finish(rt, Proc::MPI_Compare_and_swap, win, done, |real| {
         let datatype = real_datatype(rt, datatype);
         // SAFETY: the program's arguments are handed on.
@@ -331,7 +362,7 @@ pub unsafe extern "C" fn MPI_Raccumulate(
     let rt = runtime();
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
-    let done = by_itself(rt, win, origin, None, target, Way::Combine(op));
+    let done = by_itself(rt, win, Operation::new(origin, None, target, Way::Combine(op)));
     let library = |real: RealWin, new: &mut RealRequest| {
         let [from, to] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);
@@ -374,7 +405,7 @@ pub unsafe extern "C" fn MPI_Rget_accumulate(
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let result = operand(result_addr, result_count, result_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
-    let done = by_itself(rt, win, origin, Some(result), target, Way::Combine(op));
+    let done = by_itself(rt, win, Operation::new(origin, Some(result), target, Way::Combine(op)));
     let library = |real: RealWin, new: &mut RealRequest| {
         let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);

@@ -160,6 +160,7 @@ pub fn replace(rt: &Runtime) -> VirtOp {
 }
 
 /// `MPI_SUM`
+#[inline]
 pub fn sum(rt: &Runtime) -> VirtOp {
     VirtOp(SUM.get(rt))
 }

@@ -76,6 +76,31 @@ impl Drop for Locked<'_> {
     }
 }
 
+fn try_lock(word: &AtomicU32, held: u32) -> bool {
+    let found = word.load(Ordering::Relaxed);
+    found != held
+        && word
+            .compare_exchange_weak(found, held, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+}
+
+#[cold]
+fn wait(word: &AtomicU32, held: u32) -> bool {
+    for spins in 1_u32.. {
+        if call::is_over() {
+            return false;
+        }
+        if try_lock(word, held) {
+            return true;
+        }
+        std::hint::spin_loop();
+        if spins.is_multiple_of(SPINS) {
+            std::thread::yield_now();
+        }
+    }
+    false
+}
+
 impl Direct {
     fn new(rt: &Runtime, window: &Window) -> io::Result<Direct> {
         let are_together = window.region.is_on_one_node(rt, &world::get(rt).players);
@@ -93,24 +118,12 @@ impl Direct {
     }
 
     /// Waits for the lock of a member's part. Nothing, if this generation is over.
+    #[inline]
     pub fn lock(&self, rank: usize) -> Option<Locked<'_>> {
         let word = self.locks.as_ref()?.of(rank);
         let held = call::wanted().0.wrapping_add(1);
-        for spins in 1_u32.. {
-            if call::is_over() {
-                return None;
-            }
-            let found = word.load(Ordering::Relaxed);
-            let taken = || word.compare_exchange_weak(found, held, Ordering::Acquire, Ordering::Relaxed);
-            if found != held && taken().is_ok() {
-                return Some(Locked(word));
-            }
-            std::hint::spin_loop();
-            if spins.is_multiple_of(SPINS) {
-                std::thread::yield_now();
-            }
-        }
-        None
+        let is_free = !call::is_over() && try_lock(word, held);
+        (is_free || wait(word, held)).then(|| Locked(word))
     }
 
     /// Whether a flush has nothing to wait for, and the library need not be asked for its progress either.
