@@ -4,7 +4,7 @@
  * HOW is `ring`: MPI_Sendrecv and MPI_Sendrecv_replace; `halo`: MPI_Isend, MPI_Irecv and all kinds of waits and tests; `farm`: rank 0
  * gives tasks to whoever asks; `pairs`: blocking and persistent messages, probes; `rows`: a ring, and collectives of rows and columns.
  *
- * With windows: `post`: halos by post, start, complete and wait; `locks`: sums under exclusive locks; `queue`: tasks by MPI_Fetch_and_op
+ * With windows: `post`: halos by post, start, complete and wait; `locks`: sums under locks of all kinds; `queue`: tasks by MPI_Fetch_and_op
  * and results by MPI_Accumulate in one epoch of MPI_Win_lock_all; `fences`: windows of rows. `record`: a ring that writes a file by MPI.
  */
 #include <mpi.h>
@@ -260,27 +260,63 @@ static uint64_t post(int steps)
     return sum;
 }
 
+/* Two cells that do not lie side by side: the library transfers them. */
+static void add_apart(MPI_Win win, MPI_Datatype pair, int to, int at, uint64_t add)
+{
+    uint64_t cells[3];
+    MPI_Get(cells, 1, pair, to, at, 1, pair, win);
+    MPI_Win_flush(to, win);
+    cells[0] += add;
+    cells[2] += 2 * add;
+    MPI_Put(cells, 1, pair, to, at, 1, pair, win);
+}
+
 static uint64_t locks(int steps)
 {
     uint64_t *cells, old, add;
     MPI_Win win;
-    MPI_Win_allocate(CELLS * sizeof *cells, sizeof *cells, MPI_INFO_NULL, MPI_COMM_WORLD, &cells, &win);
-    memset(cells, 0, CELLS * sizeof *cells);
+    MPI_Datatype pair;
+    MPI_Type_vector(2, 1, 2, MPI_UINT64_T, &pair);
+    MPI_Type_commit(&pair);
+    MPI_Win_allocate(2 * CELLS * sizeof *cells, sizeof *cells, MPI_INFO_NULL, MPI_COMM_WORLD, &cells, &win);
+    memset(cells, 0, 2 * CELLS * sizeof *cells);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int step = 0; step < steps; step++) {
-        int to = mix(rank, step) % size, at = mix(step, rank) % CELLS;
+        int to = mix(rank, step) % size, at = mix(step, rank) % (CELLS - 2);
         add = work(mix(rank, step), 10000);
-        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, win);
-        MPI_Get(&old, 1, MPI_UINT64_T, to, at, 1, MPI_UINT64_T, win);
-        MPI_Win_flush(to, win);
-        old += add;
-        MPI_Put(&old, 1, MPI_UINT64_T, to, at, 1, MPI_UINT64_T, win);
-        MPI_Win_unlock(to, win);
+        switch (step % 16) {
+        case 3:
+            MPI_Win_lock_all(0, win);
+            for (int i = 0; i < size; i++)
+                MPI_Accumulate(&add, 1, MPI_UINT64_T, i, CELLS + at, 1, MPI_UINT64_T, MPI_SUM, win);
+            MPI_Win_flush_all(win);
+            MPI_Win_unlock_all(win);
+            break;
+        case 7:
+            MPI_Win_lock(MPI_LOCK_SHARED, to, 0, win);
+            MPI_Accumulate(&add, 1, MPI_UINT64_T, to, CELLS + at, 1, MPI_UINT64_T, MPI_SUM, win);
+            MPI_Win_unlock(to, win);
+            break;
+        case 11:
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, win);
+            add_apart(win, pair, to, at, add);
+            MPI_Win_unlock(to, win);
+            break;
+        default:
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, win);
+            MPI_Get(&old, 1, MPI_UINT64_T, to, at, 1, MPI_UINT64_T, win);
+            MPI_Win_flush(to, win);
+            /* Others wait for long at times. */
+            old += step % 128 ? add : work(add, 300000);
+            MPI_Put(&old, 1, MPI_UINT64_T, to, at, 1, MPI_UINT64_T, win);
+            MPI_Win_unlock(to, win);
+        }
     }
     MPI_Barrier(MPI_COMM_WORLD);
     uint64_t sum = 0;
-    for (int i = 0; i < CELLS; i++)
+    for (int i = 0; i < 2 * CELLS; i++)
         sum = mix(sum, cells[i]);
+    MPI_Type_free(&pair);
     MPI_Win_free(&win);
     return sum;
 }

@@ -162,16 +162,11 @@ fn a_restarted_job_survives_the_death_of_a_rank() {
 }
 
 /// The file of a worker of the last epoch that is complete.
-fn newest(outcome: &Outcome, workers: u32, worker: u32) -> PathBuf {
+pub fn newest(outcome: &Outcome, workers: u32, worker: u32) -> PathBuf {
     let last = epochs_on_disk(&outcome.disk(), workers)
         .pop()
         .expect("there are epochs on disk");
     file(&outcome.disk(), last, worker)
-}
-
-/// Removes it.
-pub fn remove_newest(outcome: &Outcome, workers: u32, worker: u32) {
-    fs::remove_file(newest(outcome, workers, worker)).expect("the file is there");
 }
 
 fn file(directory: &Path, epoch: u64, worker: u32) -> PathBuf {

@@ -112,6 +112,11 @@ pub fn wanted() -> Generation {
     Generation(page().generation.load(Ordering::Acquire))
 }
 
+/// The generation that this process is in.
+pub fn current() -> Generation {
+    Generation(GENERATION.load(Ordering::Relaxed))
+}
+
 /// Whether another generation is to be than that which this process is in.
 #[inline]
 pub fn is_over() -> bool {

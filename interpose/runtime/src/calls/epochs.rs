@@ -1,34 +1,32 @@
-//! Epochs of windows (MPI 4.1, 12.5): fences, locks and flushes of the library's; post, start, complete and wait are the layer's
-//! ([`crate::exposure`]), but where spawned processes, which know nothing of that, have the window, too.
+//! Epochs of windows (MPI 4.1, 12.5): fences are the library's; post, start, complete and wait are the layer's ([`crate::exposure`]), but
+//! where spawned processes, which know nothing of that, have the window, too; `passive` has locks and flushes.
 //!
 //! Each is where a cut may be taken, before it begins. What waits for others' programs either looks for cuts meanwhile or is entered like a
 //! collective over some workers.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+mod passive;
+
 use super::arguments::outcome;
 use crate::arch::Rewound;
 use crate::attempt;
 use crate::calls::runtime;
-use crate::errors::{ERR_ARG, ERR_RMA_SYNC, ERR_WIN, SUCCESS};
+use crate::errors::{ERR_ARG, ERR_NO_MEM, ERR_RMA_SYNC, ERR_WIN, SUCCESS};
 use crate::exposure::{self, Word};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtGroup, VirtWin, real_group, real_win};
 use crate::objects::comm;
 use crate::objects::group::{self, ERR_GROUP};
-use crate::objects::window::{self, Epochs};
+use crate::objects::window::{self, Epochs, LOCK_SHARED, NO_CHECK};
 use crate::raise::{finish_win, raise};
 use crate::recovery::Runtime;
 use crate::{arch, attention, cut, recovery};
+pub use passive::*;
 use std::ffi::c_int;
-use std::sync::atomic::{Ordering, fence};
 use understudy_mpi::real_types::{RealGroup, RealWin};
 
 /// `MPI_MODE_NOSUCCEED`
 const NO_SUCCEED: c_int = 16;
-/// `MPI_MODE_NOCHECK`
-const NO_CHECK: c_int = 1;
-/// `MPI_LOCK_SHARED`
-const LOCK_SHARED: c_int = 2;
 
 /// What it means if the two sides of an epoch cannot tell each other.
 const NO_WORD: &str = "the processes of a window cannot tell each other of their epochs";
@@ -36,15 +34,9 @@ const NO_WORD: &str = "the processes of a window cannot tell each other of their
 /// Ends a procedure that opens or closes an epoch, and notes that if it has succeeded.
 fn noted(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin, change: impl FnOnce(&mut Epochs)) -> c_int {
     if rc == SUCCESS {
-        note(rt, win, change);
+        window::change_epochs(rt, win, change);
     }
     finish_win(rt, procedure, rc, win)
-}
-
-fn note(rt: &Runtime, win: VirtWin, change: impl FnOnce(&mut Epochs)) {
-    if let Some(mut window) = window::get_mut(rt, win) {
-        change(&mut window.epochs);
-    }
 }
 
 /// Leaves a handler with an error unless the window is there and its epochs are as they have to be.
@@ -68,92 +60,11 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
         outcome!(cut::collective(rt, comm));
     }
     // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_fence(assert, real_win(rt, win)) });
+    let fence = || unsafe { real::PMPI_Win_fence(assert, real_win(rt, win)) };
+    let rc = attempt!(rt, window::passive::told(rt, win, fence));
     noted(rt, procedure, rc, win, |epochs| {
         epochs.is_fenced = assert & NO_SUCCEED == 0
     })
-}
-
-pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: VirtWin) -> c_int {
-    let rt = runtime();
-    let procedure = Proc::MPI_Win_lock;
-    must!(rt, procedure, win, |epochs| epochs.targets.is_none());
-    outcome!(cut::hold(rt));
-    // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe {
-        real::PMPI_Win_lock(lock_type, rank, assert, real_win(rt, win))
-    });
-    noted(rt, procedure, rc, win, |epochs| {
-        epochs.locks.insert(rank, (lock_type, assert));
-    })
-}
-
-pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: VirtWin) -> c_int {
-    let rt = runtime();
-    let procedure = Proc::MPI_Win_unlock;
-    must!(rt, procedure, win, |epochs| epochs.targets.is_none());
-    outcome!(cut::here(rt));
-    arch::will_return();
-    // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock(rank, real_win(rt, win)) });
-    noted(rt, procedure, rc, win, |epochs| {
-        epochs.locks.remove(&rank);
-    })
-}
-
-pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int {
-    let rt = runtime();
-    let procedure = Proc::MPI_Win_lock_all;
-    must!(rt, procedure, win, |epochs| epochs.targets.is_none());
-    outcome!(cut::hold(rt));
-    // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_lock_all(assert, real_win(rt, win)) });
-    noted(rt, procedure, rc, win, |epochs| epochs.all = Some(assert))
-}
-
-pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
-    let rt = runtime();
-    outcome!(cut::here(rt));
-    arch::will_return();
-    // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock_all(real_win(rt, win)) });
-    noted(rt, Proc::MPI_Win_unlock_all, rc, win, |epochs| epochs.all = None)
-}
-
-macro_rules! flushes {
-    ($($name:ident, $real:ident $(, $rank:ident)?;)*) => {$(
-        pub unsafe extern "C" fn $name($($rank: c_int,)? win: VirtWin) -> c_int {
-            let rt = runtime();
-            outcome!(cut::here(rt));
-            let rank: Option<c_int> = None $(.or(Some($rank)))?;
-            if window::is_flushed(rt, win, rank) {
-                fence(Ordering::SeqCst);
-                return SUCCESS;
-            }
-            arch::will_return();
-            // SAFETY: the real library checks its arguments.
-            let rc = attempt!(rt, unsafe { real::$real($($rank,)? real_win(rt, win)) });
-            if Proc::$name == Proc::MPI_Win_flush_all && rc == SUCCESS {
-                window::set_busy(rt, win, false);
-            }
-            finish_win(rt, Proc::$name, rc, win)
-        }
-    )*};
-}
-
-flushes! {
-    MPI_Win_flush, PMPI_Win_flush, rank;
-    MPI_Win_flush_all, PMPI_Win_flush_all;
-    MPI_Win_flush_local, PMPI_Win_flush_local, rank;
-    MPI_Win_flush_local_all, PMPI_Win_flush_local_all;
-}
-
-pub unsafe extern "C" fn MPI_Win_sync(win: VirtWin) -> c_int {
-    let rt = runtime();
-    outcome!(cut::here(rt));
-    // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_sync(real_win(rt, win)) });
-    finish_win(rt, Proc::MPI_Win_sync, rc, win)
 }
 
 /// The ranks in the window's group of a group's members.
@@ -234,7 +145,10 @@ pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, assert: c_int, win: Vir
     while !exposure::have_told(rt, win, &targets, Word::Exposed) {
         outcome!(next_word(rt, win));
     }
-    for &target in &targets {
+    let Ok(own) = window::passive::own(rt, win) else {
+        return finish_win(rt, procedure, ERR_NO_MEM, win);
+    };
+    for &target in targets.iter().filter(|_| own.is_none()) {
         // Nobody may lock what is exposed, so there is nothing to wait for.
         // SAFETY: a window of ours and a rank in its group.
         let rc = attempt!(rt, unsafe {
@@ -244,7 +158,7 @@ pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, assert: c_int, win: Vir
             return finish_win(rt, procedure, rc, win);
         }
     }
-    note(rt, win, |epochs| {
+    window::change_epochs(rt, win, |epochs| {
         let lock = |&target: &i32| (target, (LOCK_SHARED, NO_CHECK));
         epochs.locks.extend(targets.iter().map(lock));
         epochs.targets = Some(targets);
@@ -261,7 +175,11 @@ pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
     outcome!(cut::here(rt));
     let targets = window::get(rt, win).and_then(|window| window.epochs.targets.clone());
     let targets = targets.unwrap_or_default();
-    for &target in &targets {
+    let Ok(own) = window::passive::own(rt, win) else {
+        return finish_win(rt, procedure, ERR_NO_MEM, win);
+    };
+    let is_known = |&&target: &&i32| own.as_ref().is_none_or(|own| own.told().ranks.remove(&target));
+    for &target in targets.iter().filter(is_known) {
         arch::will_return();
         // SAFETY: a window of ours, and a rank that `MPI_Win_start` has locked.
         let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock(target, real_win(rt, win)) });
@@ -274,7 +192,7 @@ pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
         exposure::tell(rt, win, &targets, Word::Done),
         NO_WORD
     ));
-    note(rt, win, |epochs| {
+    window::change_epochs(rt, win, |epochs| {
         epochs.targets = None;
         epochs.locks.clear();
     });
@@ -300,7 +218,7 @@ pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, assert: c_int, win: Virt
         exposure::tell(rt, win, &origins, Word::Exposed),
         NO_WORD
     ));
-    note(rt, win, |epochs| epochs.origins = Some(origins));
+    window::change_epochs(rt, win, |epochs| epochs.origins = Some(origins));
     SUCCESS
 }
 
@@ -309,7 +227,7 @@ fn has_ended(rt: &Runtime, win: VirtWin) -> bool {
     let origins = window::get(rt, win).and_then(|window| window.epochs.origins.clone());
     let has_ended = exposure::have_told(rt, win, &origins.unwrap_or_default(), Word::Done);
     if has_ended {
-        note(rt, win, |epochs| epochs.origins = None);
+        window::change_epochs(rt, win, |epochs| epochs.origins = None);
     }
     has_ended
 }

@@ -6,7 +6,7 @@
 use crate::attempt;
 use crate::errors::{ERR_ARG, ERR_WIN, SUCCESS};
 use crate::generated::{Proc, real};
-use crate::handles::{VirtDatatype, VirtRequest, VirtWin, real_datatype, real_win};
+use crate::handles::{VirtDatatype, VirtRequest, VirtWin, real_datatype};
 use crate::objects::{datatype, window};
 use crate::raise::{finish_one_sided, finish_win, raise};
 use crate::recovery::Runtime;
@@ -32,9 +32,8 @@ pub(super) unsafe fn start(
     if request.is_null() {
         return finish_win(rt, procedure, ERR_ARG, win);
     }
-    window::set_busy(rt, win, true);
     let mut new = RealRequest(std::ptr::null_mut());
-    let rc = attempt!(rt, operation(real_win(rt, win), &mut new));
+    let rc = attempt!(rt, window::passive::begun(rt, win, |real| operation(real, &mut new)));
     if rc == SUCCESS {
         // SAFETY: the caller's promise.
         unsafe { request.write(requests::add(rt, comm, Kind::OneSided, State::Active, new)) };
@@ -53,10 +52,7 @@ pub(super) fn finish(
     if done == Some(SUCCESS) {
         return SUCCESS;
     }
-    let rc = done.unwrap_or_else(|| {
-        window::set_busy(rt, win, true);
-        library(real_win(rt, win))
-    });
+    let rc = done.unwrap_or_else(|| window::passive::begun(rt, win, library));
     finish_one_sided(rt, procedure, rc, win)
 }
 

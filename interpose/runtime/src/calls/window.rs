@@ -345,7 +345,8 @@ pub unsafe extern "C" fn MPI_Win_free(win: *mut VirtWin) -> c_int {
     }
     let mut real = real_win(rt, handle);
     // SAFETY: a window, which is gone after a success.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_free(&mut real) });
+    let free = || unsafe { real::PMPI_Win_free(&mut real) };
+    let rc = attempt!(rt, window::passive::told(rt, handle, free));
     if rc != SUCCESS {
         return finish_win(rt, procedure, rc, handle);
     }

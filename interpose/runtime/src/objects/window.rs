@@ -7,10 +7,14 @@
 
 mod direct;
 mod epochs;
+pub mod locks;
 mod number;
+pub mod passive;
+mod quiet;
 mod rebuild;
 pub mod recent;
 pub mod shared;
+mod told;
 
 use super::comm::hints::{self, Pairs};
 use super::lookup::{Predefined, created};
@@ -19,10 +23,10 @@ use crate::abi;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtInfo, VirtWin, real_comm, real_info, real_win};
 use crate::objects::Runtime;
-pub use direct::{Direct, direct, set_busy};
-pub use epochs::{Epochs, meet_again, quiesce};
+pub use direct::{Direct, Flush, direct};
+pub use epochs::{Epochs, LOCK_SHARED, NO_CHECK};
+pub use quiet::{meet_again, quiesce};
 pub use rebuild::{drop_reals, rebuild};
-pub use recent::is_flushed;
 use shared::Region;
 use std::cell::{Ref, RefMut};
 use std::ffi::{c_int, c_void};
@@ -142,6 +146,15 @@ pub fn get(rt: &Runtime, win: VirtWin) -> Option<Ref<'_, Window>> {
 pub fn get_mut(rt: &Runtime, win: VirtWin) -> Option<RefMut<'_, Window>> {
     let index = index(rt, win)?;
     RefMut::filter_map(objects_mut(rt), |all| all.windows.get_mut(index)).ok()
+}
+
+/// Opens or closes epochs of a window.
+pub fn change_epochs(rt: &Runtime, win: VirtWin, change: impl FnOnce(&mut Epochs)) {
+    let Some(index) = index(rt, win) else { return };
+    if let Some(window) = rt.objects.borrow_mut().windows.get_mut(index) {
+        change(&mut window.epochs);
+        recent::refresh(rt, win, &window.epochs);
+    }
 }
 
 /// Its communicator, which the program does not know.

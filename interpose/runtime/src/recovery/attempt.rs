@@ -160,7 +160,7 @@ fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Load
     load::check_nodes(rt, &plan.players);
     comm::drop_reals(rt);
     comm::rebuild(rt, world::get(rt).workers, copies::epoch(rt))?;
-    window::rebuild(rt)?;
+    window::rebuild(rt, &plan.players)?;
     rendezvous::show_again(rt, me)?;
     report.stage(rt, RecoveryStage::Rebuild);
     fetch::make_again(rt, &plan.remakes, me)?;

@@ -68,7 +68,7 @@ fn make_copies(rt: &Runtime) -> mpi::Result<()> {
     load::check_nodes(rt, &world::get(rt).players);
     comm::drop_reals(rt);
     comm::rebuild(rt, world::get(rt).workers, copies::epoch(rt))?;
-    window::rebuild(rt)?;
+    window::rebuild(rt, &world::get(rt).players)?;
     rendezvous::show_again(rt, world::worker(rt))?;
     fetch::make_all(rt, world::worker(rt))?;
     world::private(rt).barrier()

@@ -1,31 +1,46 @@
 //! Windows whose memory all members share: what a process does there by itself, and what it has left to the library.
 //!
 //! All accumulates on such a window are made by their origins under a lock of the target's (MPI 4.1, 12.7.1), whatever their
-//! datatypes: the library's own would not know of it. A lock that somebody has died with is free in the next generation.
+//! datatypes: the library's own would not know of it. A lock that somebody has died with is free in the next generation. So are those of
+//! passive target epochs ([`super::passive`]), which have words of their own behind it.
 #![allow(unsafe_code)]
 
+use super::locks::{Hold, Lock};
+use super::told::Told;
 use super::{Window, get, index};
 use crate::handles::VirtWin;
 use crate::image::PAGE_SIZE;
 use crate::image::shared;
 use crate::objects::Runtime;
 use crate::world;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell, RefMut};
 use std::ffi::c_int;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use understudy_mpi::call;
+use understudy_numbers::ProcessNumber;
 
 /// Of each lock, for a cache line of its own.
 const STRIDE: usize = 64;
 const LOCKS: usize = PAGE_SIZE / STRIDE;
 /// How often a lock is tried for before another process may run.
 const SPINS: u32 = 100;
-/// One flush in so many is the library's, so that it gets on with messages.
-const PROGRESS: u32 = 64;
+/// At one of so many flushes and unlocks the library gets on with messages.
+const PROGRESS: u32 = 256;
+
+/// What a flush has to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    Nothing,
+    /// Nothing, but the library is to get on with messages.
+    Progress,
+    /// What the library has begun. It says also what is wrong.
+    Library,
+}
 
 /// A window in this generation.
 #[derive(Debug)]
@@ -34,36 +49,52 @@ pub struct Direct {
     locks: Option<Locks>,
     /// The library may have begun what it has not ended.
     is_busy: Cell<bool>,
-    /// Flushes that it has not been asked for.
-    flushes: Cell<u32>,
+    /// Flushes and unlocks that it has not been asked for.
+    quiet: Cell<u32>,
+    /// Of which passive target epochs it has been told.
+    told: RefCell<Told>,
+    generation: u32,
 }
 
-/// A mapping of the file of a window's locks.
+/// A mapping of the file of a window's locks: a page of those of accumulates, and those of epochs, one for each member.
 #[derive(Debug)]
-struct Locks(NonNull<AtomicU32>);
+struct Locks {
+    at: NonNull<u8>,
+    members: usize,
+}
 
 impl Locks {
-    fn map(window: u64) -> io::Result<Locks> {
-        let file = shared::open_locks(window, PAGE_SIZE as u64)?;
+    fn map(window: u64, members: usize) -> io::Result<Locks> {
+        let bytes = Locks::bytes(members);
+        let file = shared::open_locks(window, bytes as u64)?;
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), PAGE_SIZE, access, flags, file.as_raw_fd(), 0) };
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, file.as_raw_fd(), 0) };
         NonNull::new(at.cast())
             .filter(|_| at != libc::MAP_FAILED)
-            .map(Locks)
+            .map(|at| Locks { at, members })
             .ok_or_else(io::Error::last_os_error)
+    }
+
+    fn bytes(members: usize) -> usize {
+        (PAGE_SIZE + members * STRIDE).next_multiple_of(PAGE_SIZE)
     }
 
     fn of(&self, rank: usize) -> &AtomicU32 {
         // SAFETY: a word of the mapping, which lives as long as `self`.
-        unsafe { self.0.byte_add(rank % LOCKS * STRIDE).as_ref() }
+        unsafe { self.at.byte_add(rank % LOCKS * STRIDE).cast().as_ref() }
+    }
+
+    fn of_epochs(&self, rank: usize) -> Option<&AtomicU64> {
+        // SAFETY: as above.
+        (rank < self.members).then(|| unsafe { self.at.byte_add(PAGE_SIZE + rank * STRIDE).cast().as_ref() })
     }
 }
 
 impl Drop for Locks {
     fn drop(&mut self) {
         // SAFETY: the mapping of above.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), PAGE_SIZE) };
+        unsafe { libc::munmap(self.at.as_ptr().cast(), Locks::bytes(self.members)) };
     }
 }
 
@@ -102,17 +133,20 @@ fn wait(word: &AtomicU32, held: u32) -> bool {
 }
 
 impl Direct {
-    fn new(rt: &Runtime, window: &Window) -> io::Result<Direct> {
-        let are_together = window.region.is_on_one_node(rt, &world::get(rt).players);
-        let locks = are_together.then(|| Locks::map(window.region.window())).transpose()?;
+    fn new(rt: &Runtime, window: &Window, players: &[ProcessNumber]) -> io::Result<Direct> {
+        let are_together = window.region.is_on_one_node(rt, players);
+        let map = || Locks::map(window.region.window(), window.region.members());
+        let locks = are_together.then(map).transpose()?;
         Ok(Direct {
             locks,
             is_busy: Cell::new(false),
-            flushes: Cell::new(0),
+            quiet: Cell::new(0),
+            told: RefCell::default(),
+            generation: call::current().0,
         })
     }
 
-    /// Whether accumulates are their origins'; the same in all members.
+    /// Whether accumulates are their origins', and locks the layer's; the same in all members.
     pub fn has_locks(&self) -> bool {
         self.locks.is_some()
     }
@@ -126,10 +160,60 @@ impl Direct {
         (is_free || wait(word, held)).then(|| Locked(word))
     }
 
-    /// Whether a flush has nothing to wait for, and the library need not be asked for its progress either.
-    pub(super) fn is_flushed(&self) -> bool {
-        self.flushes.set(self.flushes.get().wrapping_add(1));
-        !self.is_busy.get() && !self.flushes.get().is_multiple_of(PROGRESS)
+    fn lock_of_epochs(&self, rank: c_int) -> Option<Lock<'_>> {
+        let word = self.locks.as_ref()?.of_epochs(usize::try_from(rank).ok()?)?;
+        Some(Lock::new(word, self.generation))
+    }
+
+    /// Takes the lock of a member's part, if it is free and there is such a member.
+    pub fn take(&self, rank: c_int, hold: Hold, has_waited: bool) -> bool {
+        self.lock_of_epochs(rank)
+            .is_some_and(|lock| lock.take(hold, has_waited))
+    }
+
+    /// Takes those of all members with others, or none.
+    pub fn take_all(&self, has_waited: bool) -> bool {
+        let missed = self.members().find(|&rank| !self.take(rank, Hold::Shared, has_waited));
+        if let Some(missed) = missed {
+            (0..missed).for_each(|rank| self.give_back(rank, Hold::Shared));
+        }
+        missed.is_none()
+    }
+
+    /// Gives them back.
+    pub fn give_back_all(&self) {
+        self.members().for_each(|rank| self.give_back(rank, Hold::Shared));
+    }
+
+    /// Gives a lock back.
+    pub fn give_back(&self, rank: c_int, hold: Hold) {
+        if let Some(lock) = self.lock_of_epochs(rank) {
+            lock.give_back(hold);
+        }
+    }
+
+    /// The ranks whose locks are the layer's.
+    pub fn members(&self) -> Range<c_int> {
+        0..self.locks.as_ref().map_or(0, |locks| locks.members as c_int)
+    }
+
+    /// Of which passive target epochs the library has been told.
+    pub fn told(&self) -> RefMut<'_, Told> {
+        self.told.borrow_mut()
+    }
+
+    /// Whether the library need not be asked for its progress either.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet.set(self.quiet.get().wrapping_add(1));
+        !self.quiet.get().is_multiple_of(PROGRESS)
+    }
+
+    pub(super) fn flush(&self) -> Flush {
+        match (self.is_quiet(), self.is_busy.get()) {
+            (_, true) => Flush::Library,
+            (false, false) => Flush::Progress,
+            (true, false) => Flush::Nothing,
+        }
     }
 }
 
@@ -145,19 +229,38 @@ pub fn direct(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<Direct>>> {
     if let Some(known) = rt.direct.borrow().get(&number) {
         return Ok(Some(Rc::clone(known)));
     }
-    let new = Rc::new(Direct::new(rt, &window)?);
-    rt.direct.borrow_mut().insert(number, Rc::clone(&new));
+    renew(rt, number, &window, &world::get(rt).players)
+}
+
+/// The same, anew, for the window with this index; these processes play the workers.
+///
+/// # Errors
+/// As of [`direct`].
+pub(super) fn renew(
+    rt: &Runtime,
+    index: u32,
+    window: &Window,
+    players: &[ProcessNumber],
+) -> io::Result<Option<Rc<Direct>>> {
+    if !window.region.is_mapped() {
+        return Ok(None);
+    }
+    let new = Rc::new(Direct::new(rt, window, players)?);
+    rt.direct.borrow_mut().insert(index, Rc::clone(&new));
     Ok(Some(new))
 }
 
-/// Whether a flush has nothing to wait for: of a rank, or of all.
-pub fn is_flushed(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> bool {
+/// What a flush has to wait for: of a rank, or of all.
+pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> Flush {
     let is_passive = get(rt, win).is_some_and(|window| window.epochs.are_passive(rank));
-    is_passive && matches!(direct(rt, win), Ok(Some(direct)) if direct.is_flushed())
+    match direct(rt, win) {
+        Ok(Some(direct)) if is_passive => direct.flush(),
+        _ => Flush::Library,
+    }
 }
 
 /// Whether the library may have begun what it has not ended.
-pub fn set_busy(rt: &Runtime, win: VirtWin, is: bool) {
+pub(super) fn set_busy(rt: &Runtime, win: VirtWin, is: bool) {
     if let Ok(Some(direct)) = direct(rt, win) {
         direct.is_busy.set(is);
     }

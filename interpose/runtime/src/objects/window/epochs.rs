@@ -1,16 +1,18 @@
-//! Open epochs of windows: at a cut everything that was begun in them has arrived.
+//! Open epochs of windows (MPI 4.1, 12.5).
 #![allow(unsafe_code)]
 
-use super::{Known, in_order};
 use crate::generated::real;
-use crate::handles::real_comm;
-use crate::objects::Runtime;
-use crate::objects::comm;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
-use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealWin;
 use understudy_mpi::{self as mpi, check};
+
+/// `MPI_LOCK_EXCLUSIVE`
+pub const LOCK_EXCLUSIVE: c_int = 1;
+/// `MPI_LOCK_SHARED`
+pub const LOCK_SHARED: c_int = 2;
+/// `MPI_MODE_NOCHECK`
+pub const NO_CHECK: c_int = 1;
 
 /// What is open on a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -44,12 +46,12 @@ impl Epochs {
     }
 
     /// Whether a lock is held: on a rank, or on any.
-    pub(super) fn are_passive(&self, rank: Option<c_int>) -> bool {
+    pub fn are_passive(&self, rank: Option<c_int>) -> bool {
         self.all.is_some() || rank.map_or(!self.locks.is_empty(), |rank| self.locks.contains_key(&rank))
     }
 
     /// Whether an epoch is open that excludes one between fences.
-    fn is_held(&self) -> bool {
+    pub(super) fn is_held(&self) -> bool {
         self.all.is_some() || !self.locks.is_empty() || self.are_general()
     }
 
@@ -69,56 +71,4 @@ impl Epochs {
         }
         Ok(())
     }
-}
-
-/// Ends all that this process has begun, here and at its targets, and keeps the epochs open. When all workers have called it, nothing is
-/// under way. Collective over the members of each window. Whether fences are open everywhere or nowhere: where some workers have come
-/// further than others, there is no cut.
-///
-/// # Errors
-/// That of a real procedure.
-pub fn quiesce(rt: &Runtime) -> mpi::Result<bool> {
-    let mut are_even = true;
-    for window in in_order(rt) {
-        flush(&window)?;
-        let Known { real, comm, epochs, .. } = window;
-        let says = [epochs.is_fenced, !epochs.is_fenced, epochs.is_held()].map(u64::from);
-        match real_comm(rt, comm).extremes(Extreme::Greatest, &says)?[..] {
-            [1, 1, _] => are_even = false,
-            // Where somebody holds a lock no epoch between fences is open.
-            // SAFETY: a window of ours; all members are here.
-            [1, _, 0] => check(unsafe { real::PMPI_Win_fence(0, real) })?,
-            _ => {}
-        }
-    }
-    Ok(are_even)
-}
-
-fn flush(window: &Known) -> mpi::Result<()> {
-    let Known { real, epochs, .. } = window;
-    if epochs.all.is_some() {
-        // SAFETY: a window of ours, in an epoch that allows it.
-        check(unsafe { real::PMPI_Win_flush_all(*real) })?;
-    }
-    for &rank in epochs.locks.keys() {
-        let rank: c_int = rank;
-        // SAFETY: as above.
-        check(unsafe { real::PMPI_Win_flush(rank, *real) })?;
-    }
-    Ok(())
-}
-
-/// Waits until all have been captured who may be written to: nobody goes on before. Collective over the members of each window.
-///
-/// # Errors
-/// That of a real procedure.
-pub fn meet_again(rt: &Runtime) -> mpi::Result<()> {
-    let windows = in_order(rt);
-    let widest = windows.iter().find(|window| comm::spans_all(rt, window.comm));
-    let met: Vec<&Known> = match widest {
-        Some(widest) => vec![widest],
-        None => windows.iter().collect(),
-    };
-    met.into_iter()
-        .try_for_each(|window| real_comm(rt, window.comm).barrier())
 }

@@ -1,6 +1,9 @@
 //! Making windows again in the next generation of MPI.
 #![allow(unsafe_code)]
 
+use super::direct::{self, Direct};
+use super::epochs::Epochs;
+use super::locks::Hold;
 use super::{Flavor, Window, in_order, info_with, real_comm_of, recent, return_errors};
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtWin, real_win};
@@ -9,13 +12,14 @@ use crate::objects::objects;
 use std::ffi::c_void;
 use understudy_mpi::real_types::{RealInfo, RealWin};
 use understudy_mpi::{self as mpi, check};
+use understudy_numbers::ProcessNumber;
 
 /// Makes all windows from their recipes, and opens the epochs that were open. Collective over the workers, which have their
-/// communicators again.
+/// communicators again and are played by these processes.
 ///
 /// # Errors
 /// The first error of a real procedure; then all begin again in another generation.
-pub fn rebuild(rt: &Runtime) -> mpi::Result<()> {
+pub fn rebuild(rt: &Runtime, players: &[ProcessNumber]) -> mpi::Result<()> {
     for known in in_order(rt) {
         let Some(window) = objects(rt).windows.get(known.index).cloned() else {
             continue;
@@ -27,9 +31,25 @@ pub fn rebuild(rt: &Runtime) -> mpi::Result<()> {
         let real = made?;
         handles::set_real(rt, HandleKind::Win, known.index, real.0);
         return_errors(real);
-        known.epochs.open(real)?;
+        let own = direct::renew(rt, known.index, &window, players).map_err(|_| mpi::Error::INTERN)?;
+        match own.filter(|own| own.has_locks()) {
+            Some(own) => {
+                take_again(&own, &known.epochs)?;
+                own.told().known(known.epochs).open(real)?;
+            }
+            None => known.epochs.open(real)?,
+        }
     }
     Ok(())
+}
+
+/// Takes the locks again that were held at a cut; those of targets exclude nobody.
+fn take_again(own: &Direct, epochs: &Epochs) -> mpi::Result<()> {
+    let is_target = |rank: &i32| epochs.targets.as_ref().is_some_and(|targets| targets.contains(rank));
+    let locks = epochs.locks.iter().filter(|(rank, _)| !is_target(rank));
+    let mut taken = locks.map(|(&rank, &(kind, _))| Hold::of(kind).is_some_and(|hold| own.take(rank, hold, true)));
+    let are_taken = taken.all(|is_taken| is_taken) && (epochs.all.is_none() || own.take_all(true));
+    if are_taken { Ok(()) } else { Err(mpi::Error::INTERN) }
 }
 
 fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {

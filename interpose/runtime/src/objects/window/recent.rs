@@ -1,13 +1,17 @@
 //! The part of a window that was reached last: a loop of operations asks for the same again and again.
 //!
-//! It holds until any object changes ([`super::objects_mut`]), with which epochs begin and end, or a recovery begins.
+//! It holds until any object but a window's epochs changes ([`super::objects_mut`]), or a recovery begins.
 #![allow(unsafe_code)]
 
-use super::direct::{self, Direct};
+use super::direct::{self, Direct, Flush};
+use super::locks::Hold;
 use super::number::Number;
-use super::{Window, get};
+use super::{Epochs, Window, get};
+use crate::generated::HandleKind;
 use crate::handles::{VirtDatatype, VirtWin};
 use crate::objects::Runtime;
+use crate::objects::lookup::created;
+use std::collections::btree_map::Entry;
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
@@ -24,6 +28,8 @@ pub struct Recent {
     memory: u64,
     size: u64,
     unit: u64,
+    /// An epoch is open in which this process may access it.
+    is_open: bool,
     /// A lock is held.
     is_passive: bool,
     direct: Rc<Direct>,
@@ -34,8 +40,16 @@ impl Recent {
         self.win == win && self.rank == rank
     }
 
+    fn note(&mut self, epochs: &Epochs) {
+        self.is_open = epochs.admit(self.rank);
+        self.is_passive = epochs.are_passive(Some(self.rank));
+    }
+
     fn place(&self, disp: isize, count: c_int) -> Option<(u64, u64)> {
         let bytes = self.element * u64::try_from(count).ok()?;
+        if !self.is_open {
+            return None;
+        }
         let begin = self.unit.checked_mul(u64::try_from(disp).ok()?)?;
         (begin.checked_add(bytes)? <= self.size).then_some((self.memory + begin, bytes))
     }
@@ -53,6 +67,88 @@ pub fn place(
     let recent = recent.as_ref()?;
     let is_it = recent.is_of(win, rank) && recent.datatype == datatype;
     is_it.then(|| recent.place(disp, count)).flatten()
+}
+
+/// How its window is reached.
+pub(super) fn direct_of(rt: &Runtime, win: VirtWin) -> Option<Rc<Direct>> {
+    let recent = rt.recent.borrow();
+    let recent = recent.as_ref().filter(|recent| recent.win == win)?;
+    Some(Rc::clone(&recent.direct))
+}
+
+/// Takes the lock of a member's part and enters that, if its window was reached last and nothing has to be waited for or asked first.
+pub fn lock(rt: &Runtime, win: VirtWin, rank: c_int, kind: c_int, assert: c_int) -> bool {
+    let is_free = |epochs: &Epochs| !epochs.is_fenced && epochs.targets.is_none() && epochs.all.is_none();
+    change(
+        rt,
+        win,
+        |direct, epochs| {
+            let Entry::Vacant(place) = epochs.locks.entry(rank) else {
+                return false;
+            };
+            let is_taken = Hold::of(kind).is_some_and(|hold| direct.take(rank, hold, false));
+            if is_taken {
+                place.insert((kind, assert));
+            }
+            is_taken
+        },
+        is_free,
+    )
+}
+
+/// Gives the lock back, if its window was reached last and the library has nothing to do.
+pub fn unlock(rt: &Runtime, win: VirtWin, rank: c_int) -> bool {
+    change(
+        rt,
+        win,
+        |direct, epochs| {
+            let Entry::Occupied(place) = epochs.locks.entry(rank) else {
+                return false;
+            };
+            let Some(hold) =
+                Hold::of(place.get().0).filter(|_| direct.is_quiet() && !direct.told().ranks.contains(&rank))
+            else {
+                return false;
+            };
+            place.remove();
+            direct.give_back(rank, hold);
+            true
+        },
+        |epochs| epochs.targets.is_none(),
+    )
+}
+
+fn change(
+    rt: &Runtime,
+    win: VirtWin,
+    change: impl FnOnce(&Direct, &mut Epochs) -> bool,
+    are_right: impl FnOnce(&Epochs) -> bool,
+) -> bool {
+    let mut recent = rt.recent.borrow_mut();
+    let Some(recent) = recent
+        .as_mut()
+        .filter(|recent| recent.win == win && recent.direct.has_locks())
+    else {
+        return false;
+    };
+    let mut objects = rt.objects.borrow_mut();
+    let window = created(HandleKind::Win, win.0).and_then(|index| objects.windows.get_mut(index));
+    let Some(epochs) = window
+        .map(|window| &mut window.epochs)
+        .filter(|epochs| are_right(epochs))
+    else {
+        return false;
+    };
+    let is_changed = change(&recent.direct, epochs);
+    recent.note(epochs);
+    is_changed
+}
+
+/// Epochs of a window have been opened or closed.
+pub(super) fn refresh(rt: &Runtime, win: VirtWin, epochs: &Epochs) {
+    if let Some(recent) = rt.recent.borrow_mut().as_mut().filter(|recent| recent.win == win) {
+        recent.note(epochs);
+    }
 }
 
 /// How its window is reached, and [`place`].
@@ -99,15 +195,13 @@ pub unsafe fn add(
     true
 }
 
-/// Whether a flush has nothing to wait for: of a rank, or of all.
+/// What a flush has to wait for: of a rank, or of all.
 #[inline]
-pub fn is_flushed(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> bool {
-    if let (Some(recent), Some(rank)) = (&*rt.recent.borrow(), rank)
-        && recent.is_of(win, rank)
-    {
-        return recent.is_passive && recent.direct.is_flushed();
+pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> Flush {
+    match (&*rt.recent.borrow(), rank) {
+        (Some(recent), Some(rank)) if recent.is_of(win, rank) && recent.is_passive => recent.direct.flush(),
+        _ => direct::flush(rt, win, rank),
     }
-    direct::is_flushed(rt, win, rank)
 }
 
 /// This part was reached, for elements of so many bytes, which lie there without gaps.
@@ -130,6 +224,7 @@ pub fn remember(rt: &Runtime, win: VirtWin, rank: c_int, datatype: VirtDatatype,
             memory,
             size,
             unit,
+            is_open: true,
             is_passive,
             direct,
         }));

@@ -131,6 +131,11 @@ impl Region {
         self.window
     }
 
+    /// How many members have it.
+    pub fn members(&self) -> usize {
+        self.owners.len()
+    }
+
     /// Whether all members are on one node.
     pub fn is_on_one_node(&self, rt: &Runtime, players: &[ProcessNumber]) -> bool {
         let world = world::get(rt);

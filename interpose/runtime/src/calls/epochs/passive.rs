@@ -1,0 +1,240 @@
+//! Passive target epochs (MPI 4.1, 12.5.3 and 12.5.4): the library's locks and flushes, or, where members share memory, the layer's.
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use super::{NO_WORD, noted};
+use crate::arch::Rewound;
+use crate::attempt;
+use crate::calls::arguments::outcome;
+use crate::calls::runtime;
+use crate::errors::{ERR_NO_MEM, ERR_RMA_SYNC, ERR_WIN, SUCCESS};
+use crate::exposure;
+use crate::generated::{Proc, real};
+use crate::handles::{VirtWin, real_win};
+use crate::objects::window::locks::Hold;
+use crate::objects::window::{self, Direct, Epochs, Flush, passive, recent};
+use crate::raise::finish_win;
+use crate::recovery::Runtime;
+use crate::{arch, cut, recovery};
+use std::ffi::c_int;
+use std::rc::Rc;
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// So long who waits for a lock looks without a pause; then there is one between two looks.
+const QUICK: Duration = Duration::from_millis(1);
+const PAUSE: Duration = Duration::from_micros(50);
+/// So long those who want to hold a lock with others give way to one who waits to hold it alone.
+const COURTESY: Duration = Duration::from_millis(10);
+
+/// How the window is reached, if its locks are the layer's.
+fn own(rt: &Runtime, win: VirtWin) -> Result<Option<Rc<Direct>>, c_int> {
+    passive::own(rt, win).map_err(|_| ERR_NO_MEM)
+}
+
+/// Whether the epochs of a window are as they have to be.
+fn check(rt: &Runtime, win: VirtWin, are_right: impl Fn(&Epochs) -> bool) -> Result<(), c_int> {
+    match window::get(rt, win).map(|window| are_right(&window.epochs)) {
+        None => Err(ERR_WIN),
+        Some(false) => Err(ERR_RMA_SYNC),
+        Some(true) => Ok(()),
+    }
+}
+
+/// Leaves a handler with an error.
+macro_rules! or_end {
+    ($rt:expr, $procedure:expr, $win:expr, $result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(rc) => return finish_win($rt, $procedure, rc, $win),
+        }
+    };
+}
+
+/// The library gets on with messages.
+fn get_on(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
+    fence(Ordering::SeqCst);
+    arch::will_return();
+    recovery::check_own(rt, exposure::hear(rt, win), NO_WORD).map(drop)
+}
+
+/// Waits until a lock has been taken. A cut may be taken meanwhile: set back to that, the call begins anew.
+fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), Rewound> {
+    cut::here(rt)?;
+    if take(false) {
+        return Ok(());
+    }
+    let began = Instant::now();
+    loop {
+        cut::meanwhile(rt)?;
+        get_on(rt, win)?;
+        let waited = began.elapsed();
+        if take(waited > COURTESY) {
+            return Ok(());
+        }
+        if waited > QUICK {
+            std::thread::sleep(PAUSE);
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A lock has been taken. Where fences have been, the library knows whether it may be: else it is given back.
+fn taken(rt: &Runtime, procedure: Proc, win: VirtWin, give_back: impl FnOnce(&mut Epochs)) -> c_int {
+    if !window::get(rt, win).is_some_and(|window| window.epochs.is_fenced) {
+        return SUCCESS;
+    }
+    let rc = attempt!(rt, passive::tell(rt, win));
+    if rc != SUCCESS {
+        window::change_epochs(rt, win, give_back);
+    }
+    finish_win(rt, procedure, rc, win)
+}
+
+pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_lock;
+    outcome!(cut::here(rt));
+    if recent::lock(rt, win, rank, lock_type, assert) {
+        return SUCCESS;
+    }
+    let lock = |epochs: &mut Epochs| {
+        epochs.locks.insert(rank, (lock_type, assert));
+    };
+    let own = or_end!(rt, procedure, win, own(rt, win)).filter(|own| own.members().contains(&rank));
+    let Some((own, hold)) = own.zip(Hold::of(lock_type)) else {
+        or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.targets.is_none()));
+        outcome!(cut::hold(rt));
+        // SAFETY: the real library checks its arguments.
+        let rc = attempt!(rt, unsafe {
+            real::PMPI_Win_lock(lock_type, rank, assert, real_win(rt, win))
+        });
+        return noted(rt, procedure, rc, win, lock);
+    };
+    let is_free =
+        |epochs: &Epochs| epochs.targets.is_none() && epochs.all.is_none() && !epochs.locks.contains_key(&rank);
+    or_end!(rt, procedure, win, check(rt, win, is_free));
+    outcome!(wait(rt, win, |has_waited| own.take(rank, hold, has_waited)));
+    window::change_epochs(rt, win, lock);
+    taken(rt, procedure, win, |epochs| {
+        epochs.locks.remove(&rank);
+        own.give_back(rank, hold);
+    })
+}
+
+pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_unlock;
+    outcome!(cut::here(rt));
+    if recent::unlock(rt, win, rank) {
+        return SUCCESS;
+    }
+    or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.targets.is_none()));
+    let own = or_end!(rt, procedure, win, own(rt, win));
+    let held = window::get(rt, win).and_then(|window| window.epochs.locks.get(&rank).copied());
+    let own = own.zip(held.and_then(|(kind, _)| Hold::of(kind)));
+    if own.as_ref().is_none_or(|(own, _)| own.told().ranks.remove(&rank)) {
+        arch::will_return();
+        // SAFETY: the real library checks its arguments.
+        let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock(rank, real_win(rt, win)) });
+        if rc != SUCCESS {
+            return finish_win(rt, procedure, rc, win);
+        }
+    }
+    window::change_epochs(rt, win, |epochs| {
+        epochs.locks.remove(&rank);
+    });
+    if let Some((own, hold)) = own {
+        own.give_back(rank, hold);
+        outcome!(get_on(rt, win));
+    }
+    SUCCESS
+}
+
+pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_lock_all;
+    let lock = |epochs: &mut Epochs| epochs.all = Some(assert);
+    let Some(own) = or_end!(rt, procedure, win, own(rt, win)) else {
+        or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.targets.is_none()));
+        outcome!(cut::hold(rt));
+        // SAFETY: the real library checks its arguments.
+        let rc = attempt!(rt, unsafe { real::PMPI_Win_lock_all(assert, real_win(rt, win)) });
+        return noted(rt, procedure, rc, win, lock);
+    };
+    let is_free = |epochs: &Epochs| epochs.targets.is_none() && epochs.all.is_none() && epochs.locks.is_empty();
+    or_end!(rt, procedure, win, check(rt, win, is_free));
+    outcome!(wait(rt, win, |has_waited| own.take_all(has_waited)));
+    window::change_epochs(rt, win, lock);
+    taken(rt, procedure, win, |epochs| {
+        epochs.all = None;
+        own.give_back_all();
+    })
+}
+
+pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Win_unlock_all;
+    outcome!(cut::here(rt));
+    let own = or_end!(rt, procedure, win, own(rt, win));
+    let own = own.filter(|_| window::get(rt, win).is_some_and(|window| window.epochs.all.is_some()));
+    if own.as_ref().is_none_or(|own| std::mem::take(&mut own.told().all)) {
+        arch::will_return();
+        // SAFETY: the real library checks its arguments.
+        let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock_all(real_win(rt, win)) });
+        if rc != SUCCESS {
+            return finish_win(rt, procedure, rc, win);
+        }
+    }
+    window::change_epochs(rt, win, |epochs| epochs.all = None);
+    if let Some(own) = own {
+        own.give_back_all();
+        outcome!(get_on(rt, win));
+    }
+    SUCCESS
+}
+
+macro_rules! flushes {
+    ($($name:ident, $real:ident $(, $rank:ident)?;)*) => {$(
+        pub unsafe extern "C" fn $name($($rank: c_int,)? win: VirtWin) -> c_int {
+            let rt = runtime();
+            outcome!(cut::here(rt));
+            let rank: Option<c_int> = None $(.or(Some($rank)))?;
+            match recent::flush(rt, win, rank) {
+                Flush::Nothing => {
+                    fence(Ordering::SeqCst);
+                    return SUCCESS;
+                }
+                Flush::Progress => {
+                    outcome!(get_on(rt, win));
+                    return SUCCESS;
+                }
+                Flush::Library => {}
+            }
+            arch::will_return();
+            // SAFETY: the real library checks its arguments.
+            let flush = || unsafe { real::$real($($rank,)? real_win(rt, win)) };
+            let rc = attempt!(rt, passive::told(rt, win, flush));
+            if Proc::$name == Proc::MPI_Win_flush_all && rc == SUCCESS {
+                passive::end(rt, win);
+            }
+            finish_win(rt, Proc::$name, rc, win)
+        }
+    )*};
+}
+
+flushes! {
+    MPI_Win_flush, PMPI_Win_flush, rank;
+    MPI_Win_flush_all, PMPI_Win_flush_all;
+    MPI_Win_flush_local, PMPI_Win_flush_local, rank;
+    MPI_Win_flush_local_all, PMPI_Win_flush_local_all;
+}
+
+pub unsafe extern "C" fn MPI_Win_sync(win: VirtWin) -> c_int {
+    let rt = runtime();
+    outcome!(cut::here(rt));
+    // SAFETY: the real library checks its arguments.
+    let sync = || unsafe { real::PMPI_Win_sync(real_win(rt, win)) };
+    let rc = attempt!(rt, passive::told(rt, win, sync));
+    finish_win(rt, Proc::MPI_Win_sync, rc, win)
+}

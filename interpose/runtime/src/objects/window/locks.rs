@@ -1,0 +1,134 @@
+//! Passive target locks of windows whose memory all members share (MPI 4.1, 12.5.3): a word for each member, changed by its origins.
+//!
+//! ```text
+//!   63        32   31       30       29      0
+//!   generation     writer   waits    readers
+//! ```
+//!
+//! In a later generation of MPI than that of the word nobody holds the lock: who held it takes it again ([`super::Epochs::open`]). Who is left
+//! behind in an earlier one changes nothing.
+
+use super::epochs::{LOCK_EXCLUSIVE, LOCK_SHARED};
+use std::cmp::Ordering::{Equal, Greater, Less};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Somebody holds it alone.
+const WRITER: u32 = 1 << 31;
+/// Somebody waits to hold it alone: no more readers, for now.
+const WAITS: u32 = 1 << 30;
+
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// With others.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+impl Hold {
+    /// By a lock's type.
+    pub fn of(kind: c_int) -> Option<Hold> {
+        match kind {
+            LOCK_SHARED => Some(Hold::Shared),
+            LOCK_EXCLUSIVE => Some(Hold::Exclusive),
+            _ => None,
+        }
+    }
+}
+
+/// The lock of a member's part, for processes of one generation.
+#[derive(Clone, Copy)]
+pub struct Lock<'a> {
+    word: &'a AtomicU64,
+    generation: u32,
+}
+
+impl Lock<'_> {
+    /// A word of shared memory, which was 0 at first.
+    pub fn new(word: &AtomicU64, generation: u32) -> Lock<'_> {
+        Lock { word, generation }
+    }
+
+    /// Changes what is held, if `change` allows that; whether it has.
+    fn change(self, change: impl Fn(u32) -> Option<u32>) -> bool {
+        let mut found = self.word.load(Ordering::Relaxed);
+        loop {
+            let state = match ((found >> 32) as u32).cmp(&self.generation) {
+                Less => 0,
+                Equal => found as u32,
+                Greater => return false,
+            };
+            let Some(state) = change(state) else { return false };
+            let new = u64::from(self.generation) << 32 | u64::from(state);
+            match self
+                .word
+                .compare_exchange_weak(found, new, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => return true,
+                Err(now) => found = now,
+            }
+        }
+    }
+
+    /// Takes the lock, if it is free. Readers stay out as long as somebody waits to hold it alone, unless they have waited for long: then
+    /// it may be for one of them.
+    pub fn take(self, hold: Hold, has_waited: bool) -> bool {
+        let barred = if has_waited { WRITER } else { WRITER | WAITS };
+        match hold {
+            Hold::Shared => self.change(|state| (state & barred == 0).then_some(state + 1)),
+            Hold::Exclusive => {
+                let is_free = self.change(|state| (state & !WAITS == 0).then_some(WRITER));
+                if !is_free {
+                    self.change(|state| Some(state | WAITS));
+                }
+                is_free
+            }
+        }
+    }
+
+    /// Gives it back.
+    pub fn give_back(self, hold: Hold) {
+        self.change(|state| match hold {
+            Hold::Shared => Some(state.saturating_sub(1)),
+            Hold::Exclusive => Some(state & !WRITER),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Hold::{Exclusive, Shared};
+    use super::*;
+
+    #[test]
+    fn one_writer_excludes_all_others() {
+        let word = AtomicU64::new(0);
+        let lock = Lock::new(&word, 3);
+        assert!(lock.take(Shared, false) && lock.take(Shared, false));
+        assert!(!lock.take(Exclusive, false));
+        // Now somebody waits.
+        assert!(!lock.take(Shared, false) && lock.take(Shared, true));
+        (0..3).for_each(|_| lock.give_back(Shared));
+        assert!(!lock.take(Shared, false) && lock.take(Exclusive, false));
+        assert!(!lock.take(Shared, true) && !lock.take(Exclusive, false));
+        lock.give_back(Exclusive);
+        assert!(lock.take(Exclusive, false));
+        lock.give_back(Exclusive);
+        assert!(lock.take(Shared, false));
+    }
+
+    #[test]
+    fn a_later_generation_finds_it_free() {
+        let word = AtomicU64::new(0);
+        let [before, after] = [3, 4].map(|generation| Lock::new(&word, generation));
+        assert!(before.take(Exclusive, false));
+        assert!(after.take(Shared, false));
+        before.give_back(Exclusive);
+        assert!(!before.take(Shared, true) && !before.take(Exclusive, false));
+        assert!(!after.take(Exclusive, false));
+        after.give_back(Shared);
+        assert!(after.take(Exclusive, false));
+    }
+}
