@@ -53,6 +53,8 @@ ON_WINDOWS = {f"{operation}_{where}".rstrip("_"): (f"{size} {operation.capitaliz
               for operation in ("put", "get", "accumulate")
               for size, where, aim in (("8-byte", place, 1.05), ("1 MiB", f"{place}_large".lstrip("_"), 0.95))}
 REMOTE = ON_WINDOWS | {
+    "locked": ("lock, 8-byte Accumulate, unlock, memory of the program", 1.05),
+    "locked_allocated": ("lock, 8-byte Accumulate, unlock, memory of MPI_Win_allocate", 1.05),
     "fence": ("8-byte Puts both ways and fence", 1.05),
     "post_start": ("8-byte Puts both ways, post, start, complete, wait", 1.05),
     "file_write": ("1 MiB File_write_at by each", 0.95),

@@ -86,7 +86,29 @@ static double fence(int rank)
     return took;
 }
 
-/* The same by post, start, complete and wait. */
+/* Seconds for an Accumulate and the locks around it, which nobody else wants. */
+static double locked(int rank, MPI_Win window)
+{
+    enum { COUNT = 200 };
+    double took = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        double start = MPI_Wtime();
+        for (int i = 0; i < COUNT; i++) {
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window);
+            accumulate(window, SMALL);
+            MPI_Win_unlock(1, window);
+        }
+        took = (MPI_Wtime() - start) / COUNT;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    return took;
+}
+
+static double locked_created(int rank) { return locked(rank, created); }
+static double locked_allocated(int rank) { return locked(rank, allocated); }
+
+/* As `fence`, by post, start, complete and wait. */
 static double post_start(int rank)
 {
     enum { COUNT = 50 };
@@ -153,6 +175,8 @@ int main(int argc, char **argv)
         {"put_allocated_large", put_allocated_large, 1},
         {"get_allocated_large", get_allocated_large, 1},
         {"accumulate_allocated_large", accumulate_allocated_large, 1},
+        {"locked", locked_created, 0},
+        {"locked_allocated", locked_allocated, 0},
         {"fence", fence, 0},
         {"post_start", post_start, 0},
         {"file_write", file_write, 1},

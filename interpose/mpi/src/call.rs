@@ -102,12 +102,14 @@ pub fn listen(page: &'static Page) {
     signals::action(INTERRUPT, Some(&handler));
 }
 
+#[inline]
 fn page() -> &'static Page {
     // SAFETY: a page that lives as long as the process, or `ALONE`.
     unsafe { (PAGE.load(Ordering::Relaxed) as *const Page).as_ref() }.unwrap_or(&ALONE)
 }
 
 /// The generation that is to be.
+#[inline]
 pub fn wanted() -> Generation {
     Generation(page().generation.load(Ordering::Acquire))
 }

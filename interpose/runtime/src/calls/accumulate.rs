@@ -85,7 +85,7 @@ impl Operation {
 ///
 /// # Safety
 /// As of `MPI_Fetch_and_op`.
-#[inline]
+#[inline(always)]
 unsafe fn add_again(rt: &Runtime, win: VirtWin, operation: Operation) -> bool {
     let Operation {
         origin,
@@ -109,7 +109,7 @@ unsafe fn add_again(rt: &Runtime, win: VirtWin, operation: Operation) -> bool {
 }
 
 /// Makes an accumulate without the library, where it is to be made so: what that has come to.
-#[inline]
+#[inline(always)]
 fn by_itself(rt: &Runtime, win: VirtWin, operation: Operation) -> Option<c_int> {
     // SAFETY: the program's numbers.
     if unsafe { add_again(rt, win, operation) } {

@@ -30,7 +30,7 @@ const LOCKS: usize = PAGE_SIZE / STRIDE;
 /// How often a lock is tried for before another process may run.
 const SPINS: u32 = 100;
 /// At one of so many flushes and unlocks the library gets on with messages.
-const PROGRESS: u32 = 256;
+const PROGRESS: u32 = 1024;
 
 /// What a flush has to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,6 +208,7 @@ impl Direct {
         !self.quiet.get().is_multiple_of(PROGRESS)
     }
 
+    #[inline]
     pub(super) fn flush(&self) -> Flush {
         match (self.is_quiet(), self.is_busy.get()) {
             (_, true) => Flush::Library,

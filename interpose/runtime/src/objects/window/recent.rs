@@ -168,7 +168,7 @@ pub fn direct_place(
 ///
 /// # Safety
 /// The program's numbers of this datatype; no place, or one for such a number.
-#[inline]
+#[inline(always)]
 pub unsafe fn add(
     rt: &Runtime,
     win: VirtWin,
