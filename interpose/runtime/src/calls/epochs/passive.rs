@@ -4,6 +4,7 @@
 use super::{NO_WORD, noted};
 use crate::arch::Rewound;
 use crate::attempt;
+use crate::attention::{self, SEVERAL};
 use crate::calls::arguments::outcome;
 use crate::calls::runtime;
 use crate::errors::{ERR_NO_MEM, ERR_RMA_SYNC, ERR_WIN, SUCCESS};
@@ -65,10 +66,10 @@ fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), R
     }
     let began = Instant::now();
     loop {
-        cut::meanwhile(rt)?;
         get_on(rt, win)?;
+        // Where it gives way to other threads the call begins anew, and does not know how long it has waited.
         let waited = began.elapsed();
-        if take(waited > COURTESY) {
+        if take(waited > COURTESY || attention::is(SEVERAL)) {
             return Ok(());
         }
         if waited > QUICK {
@@ -76,6 +77,7 @@ fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), R
         } else {
             std::thread::yield_now();
         }
+        cut::meanwhile(rt)?;
     }
 }
 
@@ -99,7 +101,10 @@ pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_i
         return SUCCESS;
     }
     let lock = |epochs: &mut Epochs| {
-        epochs.locks.insert(rank, (lock_type, assert));
+        // That of MPI_PROC_NULL is none.
+        if rank >= 0 {
+            epochs.locks.insert(rank, (lock_type, assert));
+        }
     };
     let own = or_end!(rt, procedure, win, own(rt, win)).filter(|own| own.members().contains(&rank));
     let Some((own, hold)) = own.zip(Hold::of(lock_type)) else {

@@ -13,6 +13,7 @@ use crate::image::PAGE_SIZE;
 use crate::image::shared;
 use crate::objects::Runtime;
 use crate::world;
+use ckptd::private::MEMORY;
 use std::cell::{Cell, RefCell, RefMut};
 use std::ffi::c_int;
 use std::io;
@@ -21,6 +22,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use understudy_mpi::call;
 use understudy_numbers::ProcessNumber;
 
@@ -31,6 +33,9 @@ const LOCKS: usize = PAGE_SIZE / STRIDE;
 const SPINS: u32 = 100;
 /// At one of so many flushes and unlocks the library gets on with messages.
 const PROGRESS: u32 = 1024;
+
+/// So long nobody waits again for those who want to hold a lock alone.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// What a flush has to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +59,8 @@ pub struct Direct {
     /// Of which passive target epochs it has been told.
     told: RefCell<Told>,
     generation: u32,
+    /// When this process was kept out last by somebody who waits to hold a lock alone, and has not waited longer.
+    waited: Cell<Option<Instant>>,
 }
 
 /// A mapping of the file of a window's locks: a page of those of accumulates, and those of epochs, one for each member.
@@ -143,6 +150,7 @@ impl Direct {
             quiet: Cell::new(0),
             told: RefCell::default(),
             generation: call::current().0,
+            waited: Cell::new(None),
         })
     }
 
@@ -165,10 +173,24 @@ impl Direct {
         Some(Lock::new(word, self.generation))
     }
 
-    /// Takes the lock of a member's part, if it is free and there is such a member.
+    /// Takes the lock of a member's part, if it is free and there is such a member. Who `has_waited` for somebody who wants to hold it alone
+    /// need not do so again soon.
     pub fn take(&self, rank: c_int, hold: Hold, has_waited: bool) -> bool {
-        self.lock_of_epochs(rank)
-            .is_some_and(|lock| lock.take(hold, has_waited))
+        let Some(lock) = self.lock_of_epochs(rank) else {
+            return false;
+        };
+        let is_taken = lock.take(hold, false);
+        if is_taken || hold == Hold::Exclusive {
+            return is_taken;
+        }
+        if self.waited.get().is_some_and(|then| then.elapsed() < AGAIN) {
+            return lock.take(hold, true);
+        }
+        let is_taken = has_waited && lock.take(hold, true);
+        if is_taken {
+            self.waited.set(Some(Instant::now()));
+        }
+        is_taken
     }
 
     /// Takes those of all members with others, or none.
@@ -246,7 +268,10 @@ pub(super) fn renew(
     if !window.region.is_mapped() {
         return Ok(None);
     }
-    let new = Rc::new(Direct::new(rt, window, players)?);
+    let new = Direct::new(rt, window, players).inspect_err(|why| {
+        log::error!("the locks of a window, a file in {MEMORY}, cannot be mapped: {why}");
+    });
+    let new = Rc::new(new?);
     rt.direct.borrow_mut().insert(index, Rc::clone(&new));
     Ok(Some(new))
 }

@@ -248,6 +248,8 @@ pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Res
     if !region.is_on_one_node(rt, &world::get(rt).players) {
         return Err(ERR_RMA_SHARED);
     }
+    // Nobody has it mapped yet; it may be one that was left behind.
+    shared::remove_locks(region.window);
     let made = region
         .own_part()
         .map_or(Ok(()), |(part, bytes)| part.make(bytes.end - bytes.start).map(drop));
