@@ -17,12 +17,13 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtGroup, VirtWin, real_group, real_win};
 use crate::objects::comm;
 use crate::objects::group::{self, ERR_GROUP};
-use crate::objects::window::{self, Epochs, LOCK_SHARED, NO_CHECK};
-use crate::raise::{finish_win, raise};
+use crate::objects::window::{self, Direct, Epochs, LOCK_SHARED, NO_CHECK};
+use crate::raise::finish_win;
 use crate::recovery::Runtime;
 use crate::{arch, attention, cut, recovery};
 pub use passive::*;
 use std::ffi::c_int;
+use std::rc::Rc;
 use understudy_mpi::real_types::{RealGroup, RealWin};
 
 /// `MPI_MODE_NOSUCCEED`
@@ -39,23 +40,36 @@ fn noted(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin, change: impl Fn
     finish_win(rt, procedure, rc, win)
 }
 
-/// Leaves a handler with an error unless the window is there and its epochs are as they have to be.
-macro_rules! must {
-    ($rt:expr, $procedure:expr, $win:expr, $is_right:expr) => {
-        let is_right: fn(&Epochs) -> bool = $is_right;
-        match window::get($rt, $win).map(|window| is_right(&window.epochs)) {
-            None => return raise($rt, $procedure, ERR_WIN, None),
-            Some(false) => return finish_win($rt, $procedure, ERR_RMA_SYNC, $win),
-            Some(true) => {}
+/// How the window is reached, if its locks are the layer's.
+fn own(rt: &Runtime, win: VirtWin) -> Result<Option<Rc<Direct>>, c_int> {
+    window::passive::own(rt, win).map_err(|_| ERR_NO_MEM)
+}
+
+/// Whether the epochs of a window are as they have to be.
+fn check(rt: &Runtime, win: VirtWin, are_right: impl Fn(&Epochs) -> bool) -> Result<(), c_int> {
+    match window::get(rt, win).map(|window| are_right(&window.epochs)) {
+        None => Err(ERR_WIN),
+        Some(false) => Err(ERR_RMA_SYNC),
+        Some(true) => Ok(()),
+    }
+}
+
+/// Leaves a handler with an error.
+macro_rules! or_end {
+    ($rt:expr, $procedure:expr, $win:expr, $result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(rc) => return finish_win($rt, $procedure, rc, $win),
         }
     };
 }
+pub(crate) use or_end;
 
 /// Over all workers it is where a checkpoint may be taken, as the entry of a collective.
 pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_fence;
-    must!(rt, procedure, win, |epochs| !epochs.are_general());
+    or_end!(rt, procedure, win, check(rt, win, |epochs| !epochs.are_general()));
     if let Some(comm) = window::comm_of(rt, win) {
         outcome!(cut::collective(rt, comm));
     }
@@ -134,20 +148,13 @@ pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, assert: c_int, win: Vir
         unsafe { real::PMPI_Win_start(group, assert, real) }
     };
     unless_spawned!(rt, procedure, win, |_| with_members(rt, win, group, library));
-    must!(rt, procedure, win, |epochs| {
-        epochs.targets.is_none() && epochs.all.is_none() && epochs.locks.is_empty()
-    });
-    let targets = match ranks_of(rt, win, group) {
-        Ok(targets) => targets,
-        Err(rc) => return finish_win(rt, procedure, rc, win),
-    };
+    or_end!(rt, procedure, win, check(rt, win, Epochs::may_begin));
+    let targets = or_end!(rt, procedure, win, ranks_of(rt, win, group));
     outcome!(cut::here(rt));
     while !exposure::have_told(rt, win, &targets, Word::Exposed) {
         outcome!(next_word(rt, win));
     }
-    let Ok(own) = window::passive::own(rt, win) else {
-        return finish_win(rt, procedure, ERR_NO_MEM, win);
-    };
+    let own = or_end!(rt, procedure, win, own(rt, win));
     for &target in targets.iter().filter(|_| own.is_none()) {
         // Nobody may lock what is exposed, so there is nothing to wait for.
         // SAFETY: a window of ours and a rank in its group.
@@ -171,13 +178,11 @@ pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
     let procedure = Proc::MPI_Win_complete;
     // SAFETY: the real library checks its arguments.
     unless_spawned!(rt, procedure, win, |real| Ok(unsafe { real::PMPI_Win_complete(real) }));
-    must!(rt, procedure, win, |epochs| epochs.targets.is_some());
+    or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.targets.is_some()));
     outcome!(cut::here(rt));
     let targets = window::get(rt, win).and_then(|window| window.epochs.targets.clone());
     let targets = targets.unwrap_or_default();
-    let Ok(own) = window::passive::own(rt, win) else {
-        return finish_win(rt, procedure, ERR_NO_MEM, win);
-    };
+    let own = or_end!(rt, procedure, win, own(rt, win));
     let is_known = |&&target: &&i32| own.as_ref().is_none_or(|own| own.told().ranks.remove(&target));
     for &target in targets.iter().filter(is_known) {
         arch::will_return();
@@ -207,11 +212,8 @@ pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, assert: c_int, win: Virt
         unsafe { real::PMPI_Win_post(group, assert, real) }
     };
     unless_spawned!(rt, procedure, win, |_| with_members(rt, win, group, library));
-    must!(rt, procedure, win, |epochs| epochs.origins.is_none());
-    let origins = match ranks_of(rt, win, group) {
-        Ok(origins) => origins,
-        Err(rc) => return finish_win(rt, procedure, rc, win),
-    };
+    or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.origins.is_none()));
+    let origins = or_end!(rt, procedure, win, ranks_of(rt, win, group));
     outcome!(cut::here(rt));
     outcome!(recovery::check_own(
         rt,
@@ -237,7 +239,7 @@ pub unsafe extern "C" fn MPI_Win_wait(win: VirtWin) -> c_int {
     let procedure = Proc::MPI_Win_wait;
     // SAFETY: the real library checks its arguments.
     unless_spawned!(rt, procedure, win, |real| Ok(unsafe { real::PMPI_Win_wait(real) }));
-    must!(rt, procedure, win, |epochs| epochs.origins.is_some());
+    or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.origins.is_some()));
     outcome!(cut::here(rt));
     while !has_ended(rt, win) {
         outcome!(next_word(rt, win));
@@ -252,7 +254,7 @@ pub unsafe extern "C" fn MPI_Win_test(win: VirtWin, flag: *mut c_int) -> c_int {
     unless_spawned!(rt, procedure, win, |real| Ok(unsafe {
         real::PMPI_Win_test(real, flag)
     }));
-    must!(rt, procedure, win, |epochs| epochs.origins.is_some());
+    or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.origins.is_some()));
     if flag.is_null() {
         return finish_win(rt, procedure, ERR_ARG, win);
     }

@@ -7,7 +7,7 @@
 
 mod direct;
 mod epochs;
-pub mod locks;
+mod locks;
 mod number;
 pub mod passive;
 mod quiet;
@@ -24,7 +24,7 @@ use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtInfo, VirtWin, real_comm, real_info, real_win};
 use crate::objects::Runtime;
 pub use direct::{Direct, Flush, direct};
-pub use epochs::{Epochs, LOCK_SHARED, NO_CHECK};
+pub use epochs::{Epochs, Hold, LOCK_SHARED, NO_CHECK};
 pub use quiet::{meet_again, quiesce};
 pub use rebuild::{drop_reals, rebuild};
 use shared::Region;

@@ -1,23 +1,21 @@
 //! Passive target epochs (MPI 4.1, 12.5.3 and 12.5.4): the library's locks and flushes, or, where members share memory, the layer's.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::{NO_WORD, noted};
+use super::{NO_WORD, check, noted, or_end, own};
 use crate::arch::Rewound;
 use crate::attempt;
 use crate::attention::{self, SEVERAL};
 use crate::calls::arguments::outcome;
 use crate::calls::runtime;
-use crate::errors::{ERR_NO_MEM, ERR_RMA_SYNC, ERR_WIN, SUCCESS};
+use crate::errors::SUCCESS;
 use crate::exposure;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtWin, real_win};
-use crate::objects::window::locks::Hold;
-use crate::objects::window::{self, Direct, Epochs, Flush, passive, recent};
+use crate::objects::window::{self, Epochs, Flush, Hold, passive, recent};
 use crate::raise::finish_win;
 use crate::recovery::Runtime;
 use crate::{arch, cut, recovery};
 use std::ffi::c_int;
-use std::rc::Rc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
@@ -26,30 +24,6 @@ const QUICK: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_micros(50);
 /// So long those who want to hold a lock with others give way to one who waits to hold it alone.
 const COURTESY: Duration = Duration::from_millis(10);
-
-/// How the window is reached, if its locks are the layer's.
-fn own(rt: &Runtime, win: VirtWin) -> Result<Option<Rc<Direct>>, c_int> {
-    passive::own(rt, win).map_err(|_| ERR_NO_MEM)
-}
-
-/// Whether the epochs of a window are as they have to be.
-fn check(rt: &Runtime, win: VirtWin, are_right: impl Fn(&Epochs) -> bool) -> Result<(), c_int> {
-    match window::get(rt, win).map(|window| are_right(&window.epochs)) {
-        None => Err(ERR_WIN),
-        Some(false) => Err(ERR_RMA_SYNC),
-        Some(true) => Ok(()),
-    }
-}
-
-/// Leaves a handler with an error.
-macro_rules! or_end {
-    ($rt:expr, $procedure:expr, $win:expr, $result:expr) => {
-        match $result {
-            Ok(value) => value,
-            Err(rc) => return finish_win($rt, $procedure, rc, $win),
-        }
-    };
-}
 
 /// The library gets on with messages.
 fn get_on(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
@@ -60,7 +34,6 @@ fn get_on(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
 
 /// Waits until a lock has been taken. A cut may be taken meanwhile: set back to that, the call begins anew.
 fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), Rewound> {
-    cut::here(rt)?;
     if take(false) {
         return Ok(());
     }
@@ -116,9 +89,7 @@ pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_i
         });
         return noted(rt, procedure, rc, win, lock);
     };
-    let is_free =
-        |epochs: &Epochs| epochs.targets.is_none() && epochs.all.is_none() && !epochs.locks.contains_key(&rank);
-    or_end!(rt, procedure, win, check(rt, win, is_free));
+    or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.may_lock(rank)));
     outcome!(wait(rt, win, |has_waited| own.take(rank, hold, has_waited)));
     window::change_epochs(rt, win, lock);
     taken(rt, procedure, win, |epochs| {
@@ -136,8 +107,7 @@ pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: VirtWin) -> c_int {
     }
     or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.targets.is_none()));
     let own = or_end!(rt, procedure, win, own(rt, win));
-    let held = window::get(rt, win).and_then(|window| window.epochs.locks.get(&rank).copied());
-    let own = own.zip(held.and_then(|(kind, _)| Hold::of(kind)));
+    let own = own.zip(window::get(rt, win).and_then(|window| window.epochs.held(rank)));
     if own.as_ref().is_none_or(|(own, _)| own.told().ranks.remove(&rank)) {
         arch::will_return();
         // SAFETY: the real library checks its arguments.
@@ -159,6 +129,7 @@ pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: VirtWin) -> c_int {
 pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_lock_all;
+    outcome!(cut::here(rt));
     let lock = |epochs: &mut Epochs| epochs.all = Some(assert);
     let Some(own) = or_end!(rt, procedure, win, own(rt, win)) else {
         or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.targets.is_none()));
@@ -167,8 +138,7 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int 
         let rc = attempt!(rt, unsafe { real::PMPI_Win_lock_all(assert, real_win(rt, win)) });
         return noted(rt, procedure, rc, win, lock);
     };
-    let is_free = |epochs: &Epochs| epochs.targets.is_none() && epochs.all.is_none() && epochs.locks.is_empty();
-    or_end!(rt, procedure, win, check(rt, win, is_free));
+    or_end!(rt, procedure, win, check(rt, win, Epochs::may_begin));
     outcome!(wait(rt, win, |has_waited| own.take_all(has_waited)));
     window::change_epochs(rt, win, lock);
     taken(rt, procedure, win, |epochs| {

@@ -5,7 +5,8 @@
 //! passive target epochs ([`super::passive`]), which have words of their own behind it.
 #![allow(unsafe_code)]
 
-use super::locks::{Hold, Lock};
+use super::epochs::Hold;
+use super::locks::Lock;
 use super::told::Told;
 use super::{Window, get, index};
 use crate::handles::VirtWin;

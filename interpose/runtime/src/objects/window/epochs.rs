@@ -8,11 +8,31 @@ use understudy_mpi::real_types::RealWin;
 use understudy_mpi::{self as mpi, check};
 
 /// `MPI_LOCK_EXCLUSIVE`
-pub const LOCK_EXCLUSIVE: c_int = 1;
+const LOCK_EXCLUSIVE: c_int = 1;
 /// `MPI_LOCK_SHARED`
 pub const LOCK_SHARED: c_int = 2;
 /// `MPI_MODE_NOCHECK`
 pub const NO_CHECK: c_int = 1;
+
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// With others.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+impl Hold {
+    /// By a lock's type.
+    pub fn of(kind: c_int) -> Option<Hold> {
+        match kind {
+            LOCK_SHARED => Some(Hold::Shared),
+            LOCK_EXCLUSIVE => Some(Hold::Exclusive),
+            _ => None,
+        }
+    }
+}
 
 /// What is open on a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -46,8 +66,23 @@ impl Epochs {
     }
 
     /// Whether a lock is held: on a rank, or on any.
-    pub fn are_passive(&self, rank: Option<c_int>) -> bool {
+    pub(super) fn are_passive(&self, rank: Option<c_int>) -> bool {
         self.all.is_some() || rank.map_or(!self.locks.is_empty(), |rank| self.locks.contains_key(&rank))
+    }
+
+    /// Whether this process may lock a member's part: it holds no lock of that, nor is it between start and complete.
+    pub fn may_lock(&self, rank: c_int) -> bool {
+        self.targets.is_none() && self.all.is_none() && !self.locks.contains_key(&rank)
+    }
+
+    /// Whether this process may begin to access any of them: it holds no lock, nor is it between start and complete.
+    pub fn may_begin(&self) -> bool {
+        self.targets.is_none() && self.all.is_none() && self.locks.is_empty()
+    }
+
+    /// How this process holds the lock of a member's part.
+    pub fn held(&self, rank: c_int) -> Option<Hold> {
+        self.locks.get(&rank).and_then(|&(kind, _)| Hold::of(kind))
     }
 
     /// Whether an epoch is open that excludes one between fences.

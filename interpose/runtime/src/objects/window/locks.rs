@@ -8,35 +8,14 @@
 //! In a later generation of MPI than that of the word nobody holds the lock: who held it takes it again ([`super::Epochs::open`]). Who is left
 //! behind in an earlier one changes nothing.
 
-use super::epochs::{LOCK_EXCLUSIVE, LOCK_SHARED};
+use super::epochs::Hold;
 use std::cmp::Ordering::{Equal, Greater, Less};
-use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Somebody holds it alone.
 const WRITER: u32 = 1 << 31;
 /// Somebody waits to hold it alone: no more readers, for now.
 const WAITS: u32 = 1 << 30;
-
-/// How a lock is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
-    /// With others.
-    Shared,
-    /// Alone.
-    Exclusive,
-}
-
-impl Hold {
-    /// By a lock's type.
-    pub fn of(kind: c_int) -> Option<Hold> {
-        match kind {
-            LOCK_SHARED => Some(Hold::Shared),
-            LOCK_EXCLUSIVE => Some(Hold::Exclusive),
-            _ => None,
-        }
-    }
-}
 
 /// The lock of a member's part, for processes of one generation.
 #[derive(Clone, Copy)]

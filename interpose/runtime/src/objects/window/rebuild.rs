@@ -2,8 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::direct::{self, Direct};
-use super::epochs::Epochs;
-use super::locks::Hold;
+use super::epochs::{Epochs, Hold};
 use super::{Flavor, Window, in_order, info_with, real_comm_of, recent, return_errors};
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtWin, real_win};

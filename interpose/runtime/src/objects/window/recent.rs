@@ -4,14 +4,13 @@
 #![allow(unsafe_code)]
 
 use super::direct::{self, Direct, Flush};
-use super::locks::Hold;
+use super::epochs::Hold;
 use super::number::Number;
 use super::{Epochs, Window, get};
 use crate::generated::HandleKind;
 use crate::handles::{VirtDatatype, VirtWin};
 use crate::objects::Runtime;
 use crate::objects::lookup::created;
-use std::collections::btree_map::Entry;
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
@@ -78,52 +77,32 @@ pub(super) fn direct_of(rt: &Runtime, win: VirtWin) -> Option<Rc<Direct>> {
 
 /// Takes the lock of a member's part and enters that, if its window was reached last and nothing has to be waited for or asked first.
 pub fn lock(rt: &Runtime, win: VirtWin, rank: c_int, kind: c_int, assert: c_int) -> bool {
-    let is_free = |epochs: &Epochs| !epochs.is_fenced && epochs.targets.is_none() && epochs.all.is_none();
-    change(
-        rt,
-        win,
-        |direct, epochs| {
-            let Entry::Vacant(place) = epochs.locks.entry(rank) else {
-                return false;
-            };
-            let is_taken = Hold::of(kind).is_some_and(|hold| direct.take(rank, hold, false));
-            if is_taken {
-                place.insert((kind, assert));
-            }
-            is_taken
-        },
-        is_free,
-    )
+    change(rt, win, |direct, epochs| {
+        let is_taken = !epochs.is_fenced
+            && epochs.may_lock(rank)
+            && Hold::of(kind).is_some_and(|hold| direct.take(rank, hold, false));
+        if is_taken {
+            epochs.locks.insert(rank, (kind, assert));
+        }
+        is_taken
+    })
 }
 
 /// Gives the lock back, if its window was reached last and the library has nothing to do.
 pub fn unlock(rt: &Runtime, win: VirtWin, rank: c_int) -> bool {
-    change(
-        rt,
-        win,
-        |direct, epochs| {
-            let Entry::Occupied(place) = epochs.locks.entry(rank) else {
-                return false;
-            };
-            let Some(hold) =
-                Hold::of(place.get().0).filter(|_| direct.is_quiet() && !direct.told().ranks.contains(&rank))
-            else {
-                return false;
-            };
-            place.remove();
-            direct.give_back(rank, hold);
-            true
-        },
-        |epochs| epochs.targets.is_none(),
-    )
+    change(rt, win, |direct, epochs| {
+        let is_alone = |_: &Hold| epochs.targets.is_none() && direct.is_quiet() && !direct.told().ranks.contains(&rank);
+        let Some(hold) = epochs.held(rank).filter(is_alone) else {
+            return false;
+        };
+        epochs.locks.remove(&rank);
+        direct.give_back(rank, hold);
+        true
+    })
 }
 
-fn change(
-    rt: &Runtime,
-    win: VirtWin,
-    change: impl FnOnce(&Direct, &mut Epochs) -> bool,
-    are_right: impl FnOnce(&Epochs) -> bool,
-) -> bool {
+/// Changes the epochs of the window that was reached last, if its locks are the layer's; whether they have changed.
+fn change(rt: &Runtime, win: VirtWin, change: impl FnOnce(&Direct, &mut Epochs) -> bool) -> bool {
     let mut recent = rt.recent.borrow_mut();
     let Some(recent) = recent
         .as_mut()
@@ -133,10 +112,7 @@ fn change(
     };
     let mut objects = rt.objects.borrow_mut();
     let window = created(HandleKind::Win, win.0).and_then(|index| objects.windows.get_mut(index));
-    let Some(epochs) = window
-        .map(|window| &mut window.epochs)
-        .filter(|epochs| are_right(epochs))
-    else {
+    let Some(Window { epochs, .. }) = window else {
         return false;
     };
     let is_changed = change(&recent.direct, epochs);
