@@ -57,6 +57,46 @@ fn threads_that_call_mpi_at_the_same_time_are_brought_back() {
     verdicts.assert_all_good();
 }
 
+/// With the bytes of a run under the layer in which nobody dies: Open MPI alone comes to a standstill in this program.
+#[track_caller]
+fn assert_as_undisturbed(job: impl Fn() -> Job, faults: &[String]) {
+    let undisturbed = job().run();
+    undisturbed.assert_success();
+    let mut verdicts = Verdicts::default();
+    for fault in faults {
+        verdicts.judge(fault, || {
+            let outcome = job().spares(2).fault(fault).run();
+            outcome.assert_success();
+            outcome.assert_like(&undisturbed, &[]);
+            outcome.check(outcome.recoveries() > 0, "nobody has died");
+            outcome.assert_nothing_left();
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+/// Threads that make communicators of processes which have none in common, and collectives of two groups; some wait inside for what others of
+/// their process send. And threads that connect.
+#[test]
+fn threads_make_communicators_and_connect_at_the_same_time() {
+    let program = place::test_program("constructors");
+    let assert = |arguments: &[&str], calls: &[(u32, u32)]| {
+        let faults = few(calls, 2).map(|(rank, call)| format!("kill rank={rank} at=call:{call}"));
+        assert_as_undisturbed(|| job(&program, arguments), &faults.collect::<Vec<_>>());
+    };
+    assert(&["10", "ports"], &[(1, 45), (0, 90), (2, 300), (1, 500)]);
+    assert(&["10"], &[(2, 78), (0, 300), (1, 360)]);
+}
+
+#[test]
+fn threads_make_communicators_at_the_same_time_with_mpich() {
+    let Some(program) = place::mpich_program("constructors") else {
+        return;
+    };
+    let of_mpich = || job(&program, &["10"]).workers(2).of_mpich();
+    assert_survives(of_mpich, "kill rank=1 at=call:150");
+}
+
 #[test]
 fn they_are_brought_back_with_mpich() {
     let Some(program) = place::mpich_program("multiple") else {
@@ -66,6 +106,20 @@ fn they_are_brought_back_with_mpich() {
     // Back to the end of MPI_Init, whose answer the program looks at again, and to a later cut.
     for call in [10, 400] {
         assert_survives(of_mpich, &format!("kill rank=1 at=call:{call}"));
+    }
+}
+
+#[test]
+#[ignore = "a variant: make test-all"]
+fn they_make_communicators_whenever_a_worker_dies() {
+    let mut random = Random::announced("constructors");
+    let program = place::test_program("constructors");
+    for arguments in [&["10", "ports"][..], &["10"]] {
+        for interval in ["5calls", "8ms"] {
+            let mut fault = || format!("kill rank={} at=call:{}", random.below(3), 20 + random.below(400));
+            let faults: Vec<String> = (0..15).map(|_| format!("{}; {}", fault(), fault())).collect();
+            assert_as_undisturbed(|| job(&program, arguments).interval(interval), &faults);
+        }
     }
 }
 

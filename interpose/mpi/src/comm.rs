@@ -143,14 +143,14 @@ impl RealComm {
         }
     }
 
-    /// Starts to find the least number of all, each below 2⁶³; of an intercommunicator, to wait until all have come.
+    /// Starts to find the least number of all, each below 2⁶³.
     ///
     /// # Safety
     /// The numbers, this process's and the least, must stay in place until the request has ended.
     ///
     /// # Errors
     /// The library's.
-    pub unsafe fn start_least(self, numbers: *mut [u64; 2], is_inter: bool) -> Result<RealRequest> {
+    pub unsafe fn start_least(self, numbers: *mut [u64; 2]) -> Result<RealRequest> {
         static LEAST: OnceLock<(RealDatatype, RealOp)> = OnceLock::new();
         let &(number, op) = LEAST.get_or_init(|| {
             (
@@ -161,12 +161,8 @@ impl RealComm {
         let mut request = RealRequest(std::ptr::null_mut());
         // SAFETY: one number on either side, which stay where they are as the caller says.
         check(unsafe {
-            if is_inter {
-                real::PMPI_Ibarrier(self, &mut request)
-            } else {
-                let own = numbers.cast::<u64>();
-                real::PMPI_Iallreduce(own.cast(), own.add(1).cast(), 1, number, op, self, &mut request)
-            }
+            let own = numbers.cast::<u64>();
+            real::PMPI_Iallreduce(own.cast(), own.add(1).cast(), 1, number, op, self, &mut request)
         })?;
         Ok(request)
     }

@@ -6,6 +6,7 @@
 //! all look at the same one, and nobody waits for it. With `auto` the interval itself follows from the vote.
 
 mod anywhere;
+mod assemble;
 mod together;
 
 use crate::arch::{self, Rewound, turn};
@@ -23,6 +24,7 @@ use crate::{
     told, user, world,
 };
 pub use anywhere::{here, hold, leave_by_call, meanwhile, part};
+pub use assemble::assemble;
 use ckptd::settings::Interval;
 use std::time::Instant;
 pub use together::together;

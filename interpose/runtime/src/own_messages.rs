@@ -4,9 +4,11 @@
 #![allow(unsafe_code)]
 
 mod lent;
+mod told;
 
 pub use lent::{Lent, all_is_back, keep};
 use std::ffi::{c_int, c_void};
+pub use told::Told;
 use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{RealComm, RealRequest};
 use understudy_mpi::{self as mpi, check, real};
@@ -48,6 +50,8 @@ pub mod tag {
     pub const STAND: c_int = 14;
     /// Nobody is to stand still.
     pub const OFF: c_int = 15;
+    /// Processes come to the entry of a constructor.
+    pub const ASSEMBLE: c_int = 16;
 }
 
 /// The other end of a message.

@@ -1,6 +1,7 @@
 //! When the next cut is: what [`crate::cut`] counts and remembers, part of which is saved with a cut.
 
 mod agreement;
+mod assembly;
 #[cfg(test)]
 mod dice;
 mod gathering;
@@ -9,10 +10,11 @@ pub mod pace;
 use crate::attention::{self, AGREEING, ASKED};
 use crate::cell::{Field, runtime};
 use crate::generated::MAY_WAIT;
-use crate::own_messages::Lent;
+use crate::own_messages::{Lent, Told};
 use crate::rounds::Rounds;
 use crate::{arch, marks};
 pub use agreement::{Agreement, May};
+pub use assembly::{Assemblies, Other, Side, Word as AssemblyWord};
 pub use gathering::Gatherings;
 use pace::Pace;
 use std::cell::RefMut;
@@ -35,6 +37,8 @@ runtime! {
             anywhere: Anywhere::NONE,
             gatherings: Gatherings::NONE,
             words: Vec::new(),
+            assemblies: Assemblies::NONE,
+            told: Told::NONE,
         }),
     }
 }
@@ -69,8 +73,6 @@ pub struct Anywhere {
     /// How long the entry of a collective waits in this vote, and how many more may wait as long.
     pub waits_until: Option<Instant>,
     pub holds: u32,
-    /// What others are being told: that somebody goes on.
-    pub told: Vec<(Lent<Box<u64>>, Vec<RealRequest>)>,
 }
 
 impl Anywhere {
@@ -83,7 +85,6 @@ impl Anywhere {
         tries: 0,
         waits_until: None,
         holds: 0,
-        told: Vec::new(),
     };
 }
 
@@ -120,6 +121,10 @@ pub struct State {
     /// The collectives that threads are at the entry of, where several call MPI at the same time.
     pub gatherings: Gatherings,
     pub words: Vec<Word>,
+    /// The constructors that threads are at the entry of, which no communicator of all their processes is for.
+    pub assemblies: Assemblies,
+    /// What others are being told of all this.
+    pub told: Told,
 }
 
 const START: Schedule = Schedule {
@@ -163,6 +168,8 @@ pub fn restore(rt: &Runtime, schedule: Schedule, at_call: bool) {
         anywhere: Anywhere::NONE,
         gatherings: Gatherings::NONE,
         words: Vec::new(),
+        assemblies: Assemblies::NONE,
+        told: Told::NONE,
     });
     attention::clear(ASKED | AGREEING);
     arch::undivert(&MAY_WAIT);

@@ -1,6 +1,8 @@
 //! Communicators (MPI 4.1, chapter 7).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+use super::arguments::outcome;
+use super::sides;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::generated::{Proc, real};
@@ -10,7 +12,7 @@ use crate::objects::comm::create::{self, Begun, Made};
 use crate::objects::comm::{self, freed};
 use crate::raise::{finish, raise};
 use crate::recovery::Runtime;
-use crate::{errors, requests, traffic};
+use crate::{cut, errors, requests, traffic};
 use std::ffi::c_int;
 use understudy_mpi::call;
 use understudy_mpi::comm::byte;
@@ -308,6 +310,7 @@ pub unsafe extern "C" fn MPI_Comm_create_group(
     newcomm: *mut VirtComm,
 ) -> c_int {
     let rt = runtime();
+    outcome!(cut::assemble(rt, || sides::of_group(rt, Some(comm), group, tag)));
     // SAFETY: a communicator; the real library checks the rest.
     construct_by_some!(rt, Proc::MPI_Comm_create_group, comm, newcomm, |new| unsafe {
         real::PMPI_Comm_create_group(real_comm(rt, comm), real_group(rt, group), tag, new)
@@ -323,9 +326,11 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
     newintercomm: *mut VirtComm,
 ) -> c_int {
     let rt = runtime();
+    let (local, bridge) = ((local_comm, local_leader), (bridge_comm, remote_leader));
+    outcome!(cut::assemble(rt, || sides::of_intercomm(rt, local, bridge, tag)));
     // SAFETY: a communicator; the real library checks the rest. The bridge is significant at the leader only, and
     // whatever else the program passes there is not looked at.
-    construct!(rt, Proc::MPI_Intercomm_create, local_comm, newintercomm, |new| unsafe {
+    construct_by_some!(rt, Proc::MPI_Intercomm_create, local_comm, newintercomm, |new| unsafe {
         let local = real_comm(rt, local_comm);
         let mut rank = 0;
         let rc = real::PMPI_Comm_rank(local, &mut rank);
@@ -398,6 +403,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
     let mut rc = errors::SUCCESS;
     // The processes without the layer do not meet twice.
     if !comm::has_spawned(rt, handle) {
+        outcome!(cut::together(rt, handle));
         // SAFETY: a communicator.
         let met = unsafe { real::PMPI_Barrier(real_comm(rt, handle)) };
         rc = attempt!(rt, met);

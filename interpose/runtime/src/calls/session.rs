@@ -1,8 +1,9 @@
 //! Sessions (MPI 4.1, 11.3), beside `MPI_Init` or without it, and communicators of groups (7.4.2, 7.6.2).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::arguments::{put, put_text};
+use super::arguments::{outcome, put, put_text};
 use super::environment;
+use super::sides;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_RANK, ERR_UNSUPPORTED_OPERATION, SUCCESS};
@@ -17,7 +18,7 @@ use crate::objects::session::{self, ERR_SESSION, SETS};
 use crate::objects::{comm, group, info, objects};
 use crate::raise::{raise, raise_on};
 use crate::recovery::Runtime;
-use crate::{requests, traffic, world};
+use crate::{cut, requests, traffic, world};
 use std::ffi::{CStr, c_char, c_int};
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
@@ -341,9 +342,12 @@ pub unsafe extern "C" fn MPI_Comm_create_from_group(
         Err(rc) => Err(rc),
     };
     match tag {
-        Ok(tag) => construct!(rt, procedure, group, info, errhandler, newcomm, |new: &mut RealComm| {
-            create::of_group(rt, group, tag, new)
-        }),
+        Ok(tag) => {
+            outcome!(cut::assemble(rt, || sides::of_group(rt, None, group, tag)));
+            construct!(rt, procedure, group, info, errhandler, newcomm, |new: &mut RealComm| {
+                create::of_group(rt, group, tag, new)
+            })
+        }
         Err(rc) => raise_on(rt, procedure, rc, Object::New(errhandler)),
     }
 }
@@ -386,15 +390,19 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
     // SAFETY: the program's arguments are handed on.
     let tag = unsafe { checked(rt, tag, errhandler, newintercomm) };
     match leader.and_then(|leader| Ok((leader, tag?))) {
-        Ok((leader, tag)) => construct!(
-            rt,
-            procedure,
-            local_group,
-            info,
-            errhandler,
-            newintercomm,
-            |new: &mut RealComm| { create::between_groups(rt, (local_group, local_leader), leader, tag, new) }
-        ),
+        Ok((leader, tag)) => {
+            let local = (local_group, local_leader);
+            outcome!(cut::assemble(rt, || sides::of_groups(rt, local, leader, tag)));
+            construct!(
+                rt,
+                procedure,
+                local_group,
+                info,
+                errhandler,
+                newintercomm,
+                |new: &mut RealComm| { create::between_groups(rt, local, leader, tag, new) }
+            )
+        }
         Err(rc) => raise_on(rt, procedure, rc, Object::New(errhandler)),
     }
 }

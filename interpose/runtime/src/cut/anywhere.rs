@@ -9,7 +9,7 @@ use crate::arch::{self, Rewound, turn};
 use crate::attention::{self, AGREEING, ASKED, SEVERAL};
 use crate::generated::{MAY_WAIT, real};
 use crate::objects::comm;
-use crate::own_messages::{self, Lent, Peer, tag};
+use crate::own_messages::{Peer, tag};
 use crate::recovery::{DOOR, Runtime};
 use crate::requests::EMPTY;
 use crate::rounds::{Rounds, peers_of};
@@ -267,37 +267,19 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
 fn tell_off(rt: &Runtime) -> mpi::Result<()> {
     let world = world::get(rt);
     let me = world::worker(rt);
-    let anywhere = &mut schedule::state(rt).anywhere;
-    let word = Lent::new(Box::new(anywhere.agreement.off()));
-    let place = (&raw const **word).cast();
-    let mut requests = Vec::new();
-    for rank in peers_of(me, world.worker_count) {
-        let to = Peer {
-            comm: world.private,
-            rank,
-            tag: tag::OFF,
-        };
-        // SAFETY: the number stays in place until the requests have ended.
-        unsafe { own_messages::send(place, size_of::<u64>(), to, &mut requests) }?;
-    }
-    anywhere.told.push((word, requests));
-    Ok(())
+    let state = &mut *schedule::state(rt);
+    let to = peers_of(me, world.worker_count).map(|rank| Peer {
+        comm: world.private,
+        rank,
+        tag: tag::OFF,
+    });
+    state.told.send(state.anywhere.agreement.off().to_ne_bytes(), to)
 }
 
 /// Hears of those who go on.
 fn hear(rt: &Runtime) -> mpi::Result<()> {
     loop {
-        let mut failed = Ok(());
-        schedule::state(rt).anywhere.told.retain_mut(|(word, requests)| {
-            let ended = own_messages::test(requests);
-            let has_ended = matches!(ended, Ok(true));
-            if has_ended {
-                word.give_back();
-            }
-            failed = ended.map(drop).and(failed);
-            !has_ended
-        });
-        failed?;
+        schedule::state(rt).told.sweep()?;
         let private = world::private(rt);
         let (mut flag, mut status, mut attempt): (c_int, _, u64) = (0, EMPTY, 0);
         // SAFETY: a message of eight bytes, if there is one.

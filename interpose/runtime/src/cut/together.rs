@@ -6,15 +6,17 @@
 #![allow(unsafe_code)]
 
 use super::anywhere::{leave, look};
+use super::assemble;
 use crate::arch::{Rewound, turn};
 use crate::handles::{VirtComm, real_comm};
-use crate::objects::comm;
+use crate::objects::comm::{self, Comm};
 use crate::own_messages::Lent;
 use crate::recovery::Runtime;
-use crate::schedule::{self, Word};
+use crate::schedule::{self, Side, Word};
 use crate::{attention, own_messages, recovery, world};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Worker;
 
 /// What it means if the members of a collective cannot say whether they enter.
 const NO_WORD: &str = "the members of a collective cannot agree on when to enter";
@@ -46,7 +48,7 @@ pub(super) fn come_together(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound>
 /// The same for all workers, where the program says that all are at the same place.
 pub fn all_together(rt: &Runtime) -> Result<(), Rewound> {
     if attention::is_multiple() {
-        gather(rt, world::private(rt), OWN, false)
+        gather(rt, world::private(rt), OWN)
     } else {
         Ok(())
     }
@@ -55,31 +57,46 @@ pub fn all_together(rt: &Runtime) -> Result<(), Rewound> {
 #[cold]
 #[inline(never)]
 fn come(rt: &Runtime, handle: VirtComm) -> Result<(), Rewound> {
-    let known = comm::get(rt, handle).map(|comm| (comm.uid, comm.remote.is_some(), comm.has_spawned()));
-    match known {
-        Some((uid, is_inter, false)) => gather(rt, real_comm(rt, handle), uid, is_inter),
-        // The library says what is wrong; spawned processes say nothing before they enter.
-        None | Some(_) => Ok(()),
+    // If it is none, the library says so; spawned processes say nothing before they enter.
+    let known = comm::get(rt, handle).filter(|comm| !comm.has_spawned());
+    let Some((uid, is_inter)) = known.map(|comm| (comm.uid, comm.remote.is_some())) else {
+        return Ok(());
+    };
+    match is_inter {
+        // What a reduction over two groups finds is of the other one.
+        true => assemble::come(rt, || comm::get(rt, handle).map(|comm| both_groups(&comm))),
+        false => gather(rt, real_comm(rt, handle), uid),
     }
 }
 
-fn gather(rt: &Runtime, real: RealComm, uid: u64, is_inter: bool) -> Result<(), Rewound> {
+/// All processes of an intercommunicator.
+fn both_groups(comm: &Comm) -> Side {
+    let members: Vec<Worker> = comm.workers().collect();
+    Side {
+        name: comm.uid,
+        leader: members.iter().copied().min().unwrap_or(Worker(0)),
+        members,
+        other: None,
+    }
+}
+
+fn gather(rt: &Runtime, real: RealComm, uid: u64) -> Result<(), Rewound> {
     let thread = turn::block();
     let is_waiting = schedule::state(rt).words.iter().any(|word| word.thread == thread);
     if !is_waiting {
         let would_enter = schedule::state(rt)
             .gatherings
             .come(uid, !attention::is(attention::SEVERAL));
-        recovery::check_own(rt, say(rt, thread, real, is_inter, would_enter), NO_WORD)?;
+        recovery::check_own(rt, say(rt, thread, real, would_enter), NO_WORD)?;
     }
     loop {
         match recovery::check_own(rt, hear(rt, thread), NO_WORD)? {
             None => {}
-            Some(false) if !is_inter => {
+            Some(false) => {
                 let would_enter = schedule::state(rt).gatherings.again(uid);
-                recovery::check_own(rt, say(rt, thread, real, is_inter, would_enter), NO_WORD)?;
+                recovery::check_own(rt, say(rt, thread, real, would_enter), NO_WORD)?;
             }
-            Some(_) => {
+            Some(true) => {
                 schedule::state(rt).gatherings.enter(uid);
                 return Ok(());
             }
@@ -90,10 +107,10 @@ fn gather(rt: &Runtime, real: RealComm, uid: u64, is_inter: bool) -> Result<(), 
 }
 
 /// Gives this process's word on a collective.
-fn say(rt: &Runtime, thread: usize, real: RealComm, is_inter: bool, would_enter: bool) -> mpi::Result<()> {
+fn say(rt: &Runtime, thread: usize, real: RealComm, would_enter: bool) -> mpi::Result<()> {
     let mut numbers = Lent::new(Box::new([u64::from(would_enter), 0]));
     // SAFETY: the numbers stay where they are until the request has ended.
-    let request = unsafe { real.start_least(&raw mut **numbers, is_inter) }?;
+    let request = unsafe { real.start_least(&raw mut **numbers) }?;
     schedule::state(rt).words.push(Word {
         thread,
         numbers,

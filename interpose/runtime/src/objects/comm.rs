@@ -99,7 +99,7 @@ pub struct Comm {
 
 impl Comm {
     /// The members of both groups.
-    fn workers(&self) -> impl Iterator<Item = Worker> + '_ {
+    pub fn workers(&self) -> impl Iterator<Item = Worker> + '_ {
         self.members.iter().chain(self.remote.iter().flatten()).copied()
     }
 

@@ -16,6 +16,8 @@ pub enum Word {
         port: u64,
         /// The attempt.
         attempt: u64,
+        /// The first attempt of this process that is not answered.
+        oldest: u64,
     },
     /// The answer to an attempt: the owner of the port accepts.
     Welcome {
@@ -31,6 +33,20 @@ pub enum Word {
     },
 }
 
+/// The root of the other side and what both call the connection, which only roots know; or an error.
+pub type Found = Result<(Worker, u64), i32>;
+
+/// How far a call has come that makes a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Begun {
+    /// Of `MPI_Comm_join`: the process at the other end of the socket.
+    pub joins: Option<Worker>,
+    /// The attempt that the port's owner has been told of.
+    pub attempt: Option<u64>,
+    /// What the root has found.
+    pub found: Option<Found>,
+}
+
 /// What the other processes of a node are to know of a worker at any time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Board {
@@ -38,8 +54,8 @@ pub struct Board {
     pub ports: BTreeSet<u64>,
     /// Names that it has published, and the ports.
     pub names: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// By worker: the last attempt that it has welcomed.
-    pub welcomed: BTreeMap<u32, u64>,
+    /// By worker: the attempts that have been welcomed, of those that it may not know of.
+    pub welcomed: BTreeSet<(u32, u64)>,
 }
 
 /// The ports of this process, and what it has heard.
@@ -57,8 +73,8 @@ pub struct Dynamic {
     pub known: u32,
     /// Those of them that have been disconnected, though communicators lead to them that have only been freed. Nobody at a cut.
     pub parted: BTreeSet<Worker>,
-    /// The attempt that has been told to the port's owner and is not answered.
-    pub waits: Option<u64>,
+    /// By thread (its control block): the call that it has begun, which is made again from its entry until it has ended.
+    pub begun: BTreeMap<usize, Begun>,
     /// What has come and is not used, in its order, with whom it is from.
     heard: Vec<(Worker, Word)>,
 }
@@ -69,16 +85,26 @@ impl Dynamic {
         board: Board {
             ports: BTreeSet::new(),
             names: BTreeMap::new(),
-            welcomed: BTreeMap::new(),
+            welcomed: BTreeSet::new(),
         },
         last_port: 0,
         last_attempt: 0,
         spawns: 0,
         known: 0,
         parted: BTreeSet::new(),
-        waits: None,
+        begun: BTreeMap::new(),
         heard: Vec::new(),
     };
+
+    /// How far the call of this thread has come.
+    pub fn begun(&mut self, thread: usize) -> &mut Begun {
+        self.begun.entry(thread).or_default()
+    }
+
+    /// The first attempt to connect that is not answered.
+    pub fn oldest(&self) -> Option<u64> {
+        self.begun.values().filter_map(|begun| begun.attempt).min()
+    }
 
     /// Notes what has come. Who knocks at a port that has been closed finds that out from the board.
     pub fn hear(&mut self, from: Worker, word: Word) {
@@ -140,7 +166,11 @@ mod tests {
     use super::*;
 
     fn knock(port: u64, attempt: u64) -> Word {
-        Word::Knock { port, attempt }
+        Word::Knock {
+            port,
+            attempt,
+            oldest: attempt,
+        }
     }
 
     #[test]

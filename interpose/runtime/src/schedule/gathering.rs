@@ -5,9 +5,6 @@
 //! over: so nobody waits in a collective for a process that is inside of another one, and all processes enter those that they have in common in
 //! the same order. If several could be entered, it is the one of the oldest communicator, since others decide alike.
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::BTreeMap;
 
 /// One process's word on the collectives that its threads are at the entry of, each by the `uid` of its communicator.
@@ -22,6 +19,8 @@ struct Entry {
     is_complete: bool,
     /// This process has said that it would enter it.
     would_enter: bool,
+    /// It is no collective, but what comes before those that are entered later ([`Gatherings::hold`]).
+    holds: bool,
 }
 
 impl Gatherings {
@@ -45,14 +44,28 @@ impl Gatherings {
     }
 
     fn say(&mut self, uid: u64, is_complete: bool, wants: bool) -> bool {
-        let is_free = self.entries.values().all(|entry| !entry.would_enter);
+        let is_free = self.entries.values().all(|entry| !entry.would_enter && !entry.holds);
         let would_enter = wants && is_free;
         let entry = Entry {
             is_complete,
             would_enter,
+            holds: false,
         };
         self.entries.insert(uid, entry);
         would_enter
+    }
+
+    /// Nothing is to be entered any more before what has this name. Whether that is so already.
+    pub fn hold(&mut self, name: u64) -> bool {
+        let others = || self.entries.iter().filter(|(other, _)| **other != name);
+        let is_free = others().all(|(_, entry)| !entry.would_enter);
+        let entry = Entry {
+            is_complete: false,
+            would_enter: is_free,
+            holds: true,
+        };
+        self.entries.insert(name, entry);
+        is_free
     }
 
     /// All would enter, and this process does so before anything else.

@@ -1,0 +1,104 @@
+//! The entry of a constructor that no communicator of all its processes is for, and of a collective of two groups.
+//!
+//! As [`super::together`], by the rules of [`Assemblies`](crate::schedule::Assemblies): the calling thread waits outside, and gives way to others.
+#![allow(unsafe_code)]
+
+use super::anywhere::{leave, look};
+use crate::arch::{Rewound, turn};
+use crate::generated::real;
+use crate::own_messages::{Peer, tag};
+use crate::recovery::Runtime;
+use crate::requests::EMPTY;
+use crate::schedule::{self, AssemblyWord, Side};
+use crate::{attention, recovery, world};
+use bincode::config::standard;
+use std::ffi::c_int;
+use understudy_mpi as mpi;
+use understudy_mpi::check;
+use understudy_mpi::comm::byte;
+use understudy_mpi::real_types::ANY_SOURCE;
+use understudy_numbers::Worker;
+
+/// What it means if the callers of a constructor cannot tell each other.
+const NO_WORD: &str = "the processes of a constructor cannot agree on when to enter";
+
+/// Returns when all processes of both sides have come and enter next what follows this, which cannot be left half-way. `side` is asked for
+/// once; where there is none, nobody is waited for.
+pub fn assemble(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<(), Rewound> {
+    if !attention::is_multiple() {
+        return Ok(());
+    }
+    come(rt, side)?;
+    leave(rt)
+}
+
+/// The same where they may still wait for a cut.
+pub(super) fn come(rt: &Runtime, side: impl FnOnce() -> Option<Side>) -> Result<(), Rewound> {
+    let (me, thread) = (world::worker(rt), turn::block());
+    let has_come = schedule::state(rt).assemblies.has(thread);
+    if !has_come {
+        let Some(side) = side() else { return Ok(()) };
+        schedule::state(rt).assemblies.come(me, thread, side);
+    }
+    loop {
+        let enters = recovery::check_own(rt, go_on(rt, me, thread), NO_WORD)?;
+        if enters {
+            return Ok(());
+        }
+        look(rt)?;
+        turn::give_way()?;
+    }
+}
+
+/// Hears, goes as far as it can, and tells. Whether this thread enters.
+fn go_on(rt: &Runtime, me: Worker, thread: usize) -> mpi::Result<bool> {
+    while let Some((from, word)) = hear(rt)? {
+        schedule::state(rt).assemblies.hear(from, word);
+    }
+    let (enters, told) = {
+        let state = &mut *schedule::state(rt);
+        let enters = state.assemblies.go_on(me, thread, &mut state.gatherings);
+        state.told.sweep()?;
+        (enters, state.assemblies.told())
+    };
+    for (to, word) in told {
+        tell(rt, to, &word)?;
+    }
+    Ok(enters)
+}
+
+fn tell(rt: &Runtime, rank: Worker, word: &AssemblyWord) -> mpi::Result<()> {
+    let bytes = bincode::encode_to_vec(word, standard()).map_err(|_| mpi::Error::INTERN)?;
+    let to = Peer {
+        comm: world::private(rt),
+        rank,
+        tag: tag::ASSEMBLE,
+    };
+    schedule::state(rt).told.send(bytes, [to])
+}
+
+/// The next word that has come.
+fn hear(rt: &Runtime) -> mpi::Result<Option<(Worker, AssemblyWord)>> {
+    let private = world::private(rt);
+    let (mut flag, mut length, mut status): (c_int, c_int, _) = (0, 0, EMPTY);
+    // SAFETY: places of ours.
+    unsafe {
+        check(real::PMPI_Iprobe(
+            ANY_SOURCE,
+            tag::ASSEMBLE,
+            private,
+            &mut flag,
+            &mut status,
+        ))?;
+        if flag == 0 {
+            return Ok(None);
+        }
+        check(real::PMPI_Get_count(&status, byte(), &mut length))?;
+    }
+    let mut bytes = vec![0u8; length as usize];
+    let (place, from) = (bytes.as_mut_ptr().cast(), status.source);
+    // SAFETY: a message that has come, into room for it.
+    check(unsafe { real::PMPI_Recv(place, length, byte(), from, tag::ASSEMBLE, private, &mut status) })?;
+    let (word, _) = bincode::decode_from_slice(&bytes, standard()).map_err(|_| mpi::Error::INTERN)?;
+    Ok(Some((Worker(from as u32), word)))
+}
