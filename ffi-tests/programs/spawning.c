@@ -1,11 +1,12 @@
 /* Spawns processes, round by round, which compute for their parents (MPI 4.1, 11.8).
  *
- *   spawning ROUNDS STEPS [connected | freed | aborts | lingers]
+ *   spawning ROUNDS STEPS [connected | freed | aborts | lingers | thread]
  *
  * Each round spawns two processes (in odd rounds of two programs, by MPI_Comm_spawn_multiple), exchanges STEPS messages with them, some of them in
  * a merged communicator and in parts of it that are told by groups, and disconnects; a group of those that have gone stays. `connected`: the last ones are not disconnected before MPI_Finalize; `freed`: nor are they, but their communicator is freed, and the workers compute for long; `aborts`: one of them ends
- * the job; `lingers`: they are late there. All print what they have. */
+ * the job; `lingers`: they are late there; `thread`: another thread than the main one does all this, and MPI_THREAD_MULTIPLE is asked for. All print what they have. */
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,14 +133,9 @@ static int child(MPI_Comm parent, int argc, char **argv)
     return 0;
 }
 
-int main(int argc, char **argv)
+static void spawn_rounds(char **argv, const char *way)
 {
-    MPI_Init(&argc, &argv);
-    MPI_Comm parent;
-    MPI_Comm_get_parent(&parent);
-    if (parent != MPI_COMM_NULL)
-        return child(parent, argc, argv);
-    int rounds = atoi(argv[1]), steps = atoi(argv[2]), stays = argc > 3, rank;
+    int rounds = atoi(argv[1]), steps = atoi(argv[2]), stays = way != NULL, rank;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     double value = rank;
     for (int round = 0; round < rounds; round++) {
@@ -158,7 +154,7 @@ int main(int argc, char **argv)
             MPI_Comm_spawn_multiple(2, commands, both, each, infos, 1, MPI_COMM_WORLD, &inter, codes);
         value = converse(inter, steps, value);
         value += merged(inter, 0, value);
-        int is_freed = is_last && strcmp(argv[3], "freed") == 0;
+        int is_freed = is_last && strcmp(way, "freed") == 0;
         if (!is_last)
             MPI_Comm_disconnect(&inter);
         else if (is_freed)
@@ -175,6 +171,29 @@ int main(int argc, char **argv)
             printf("round %d: %.15e\n", round, value);
             fflush(stdout);
         }
+    }
+}
+
+static void *in_a_thread(void *argv)
+{
+    spawn_rounds(argv, NULL);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    int has_thread = argc > 3 && strcmp(argv[3], "thread") == 0, level;
+    MPI_Init_thread(&argc, &argv, has_thread ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
+    MPI_Comm parent;
+    MPI_Comm_get_parent(&parent);
+    if (parent != MPI_COMM_NULL)
+        return child(parent, argc, argv);
+    if (has_thread) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, in_a_thread, argv);
+        pthread_join(thread, NULL);
+    } else {
+        spawn_rounds(argv, argc > 3 ? argv[3] : NULL);
     }
     MPI_Finalize();
     return 0;

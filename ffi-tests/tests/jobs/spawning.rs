@@ -204,6 +204,21 @@ fn workers_die_while_spawned_processes_are_connected() {
     });
 }
 
+/// While the main thread waits for it.
+#[test]
+fn workers_die_of_which_a_thread_has_spawned_processes() {
+    with_each(|job| {
+        let alone = native(job("200", Some("thread")));
+        for time in ["rank=0 at=call:615", "rank=2 at=call:40"] {
+            let outcome = job("200", Some("thread")).fault(&format!("kill {time}")).run();
+            outcome.assert_success();
+            outcome.check(outcome.recoveries() == 1, "nobody has died");
+            outcome.assert_same_lines(&alone);
+            outcome.assert_nothing_left();
+        }
+    });
+}
+
 #[test]
 fn a_spawned_process_dies() {
     with_each(|job| {

@@ -6,25 +6,14 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::comm::construct_by_some;
-use crate::attention::{self, SEVERAL};
 use crate::calls::runtime;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtInfo, real_comm, real_info};
 use crate::objects::{comm, dynamic};
-use crate::raise::unsupported;
 use crate::recovery::Runtime;
 use crate::{cut, journal, renewal, world};
 use std::ffi::{c_char, c_int};
 use understudy_mpi::real_types::{RealComm, RealInfo};
-
-/// Why no process can be spawned here.
-fn obstacle() -> Option<&'static str> {
-    if attention::is_multiple() && attention::is(SEVERAL) {
-        Some("several threads call MPI (MPI_THREAD_MULTIPLE), which might wait for each other")
-    } else {
-        None
-    }
-}
 
 /// Runs a constructor whose root has processes spawned, and enters the intercommunicator.
 unsafe fn spawn(
@@ -34,10 +23,6 @@ unsafe fn spawn(
     (comm, intercomm): (VirtComm, *mut VirtComm),
     constructor: impl FnOnce(&mut RealComm) -> c_int,
 ) -> c_int {
-    if let Some(why) = obstacle() {
-        log::error!("{}: {why}", procedure.name());
-        return unsupported(rt, procedure);
-    }
     if cut::together(rt, comm).is_err() {
         return 0;
     }
