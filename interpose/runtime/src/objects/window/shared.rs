@@ -60,9 +60,14 @@ pub fn belong_to(worker: Worker) {
     shared::begin(|| user::in_job_memory(&told::job(), ""), worker);
 }
 
+/// Whether all members allow holes.
+fn may_be_apart(segments: &[Segment]) -> bool {
+    !segments.is_empty() && segments.iter().all(|segment| segment.is_apart)
+}
+
 /// Where segments begin, and behind them the end of all. Without holes, if no member allows one.
 fn starts(segments: &[Segment]) -> Vec<u64> {
-    let may_be_apart = !segments.is_empty() && segments.iter().all(|segment| segment.is_apart);
+    let may_be_apart = may_be_apart(segments);
     let mut starts = vec![0];
     for segment in segments {
         let end = starts[starts.len() - 1] + segment.size.max(0) as u64;
@@ -113,11 +118,11 @@ impl Region {
         self.parts().find(|(part, _)| part.is_own())
     }
 
-    /// Address of a member's segment in this process, and what it has asked for. For an empty one, Open MPI tells where it would be, and
-    /// MPICH nothing.
+    /// Address of a member's segment in this process, and what it has asked for. For an empty one, Open MPI tells where it would be,
+    /// unless there are holes, and MPICH nothing.
     pub fn segment(&self, rank: usize) -> Option<(u64, Segment)> {
         let (start, segment) = (self.starts.get(rank)?, *self.segments.get(rank)?);
-        let is_nowhere = segment.size == 0 && abi::is_foreign();
+        let is_nowhere = segment.size == 0 && (abi::is_foreign() || may_be_apart(&self.segments));
         Some((if is_nowhere { 0 } else { self.base + start }, segment))
     }
 
