@@ -1,106 +1,166 @@
-/*
- * callbacks: MPI calls the program back in the initialisation phase: copy and
- * delete functions of attributes, and operators of its own. They leave static
- * data behind, some of it on the heap, which the main phase uses.
- *
- *   mpirun -n 4 callbacks COLLECTIVES
- */
+/* Callbacks that wait for a lock which another thread has while it calls MPI, as those of interpreters do (MPI_THREAD_MULTIPLE): callbacks ROUNDS. */
 #include <mpi.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
-enum { CELLS = 60000, TABLE = 4096 };
+enum { EACH = 5 };
+static int rank, size, rounds;
+static MPI_Comm own[2];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Callbacks that have begun, and that have had the lock. */
+static atomic_int begun, done;
+static long freed, sum;
 
-static double operator_[CELLS], table[TABLE];
-static long copied, deleted, reduced;
-static double *from_copies[8];
-static int key, kept_key;
-
-/* An attribute's copy has memory of its own. */
-static int copy(MPI_Comm comm, int which, void *extra, void *in, void *out, int *flag)
+static int needs_lock(void)
 {
-    int rank;
-    MPI_Comm_rank(comm, &rank);
-    double *mine = malloc(5000 * sizeof *mine);
-    for (int i = 0; i < 5000; i++)
-        mine[i] = ((double *)in)[i % 10] + i * 0.25 + rank + *(int *)extra;
-    from_copies[copied++ % 8] = mine;
-    table[copied % TABLE] += which == key;
-    *(double **)out = mine;
-    *flag = 1;
+    atomic_fetch_add(&begun, 1);
+    pthread_mutex_lock(&lock);
+    atomic_fetch_add(&done, 1);
+    pthread_mutex_unlock(&lock);
     return MPI_SUCCESS;
 }
 
-static int delete(MPI_Comm comm, int which, void *value, void *extra)
+static int copy(MPI_Comm comm, int key, void *extra, void *value, void *out, int *flag)
 {
-    (void)comm, (void)which;
-    deleted++;
-    table[100 + deleted % 100] = ((double *)value)[7] + *(int *)extra;
+    (void)key, (void)extra;
+    int members;
+    MPI_Comm_size(comm, &members);
+    *(void **)out = value;
+    *flag = members == size;
+    return needs_lock();
+}
+
+static int delete(MPI_Comm comm, int key, void *value, void *extra)
+{
+    (void)comm, (void)key, (void)value, (void)extra;
+    return needs_lock();
+}
+
+static int free_type(MPI_Datatype type, int key, void *value, void *extra)
+{
+    (void)type, (void)key, (void)value, (void)extra;
+    freed++;
     return MPI_SUCCESS;
 }
 
-/* Not commutative, and it keeps count. */
-static void chain(void *in, void *inout, int *length, MPI_Datatype *type)
+static void handle(MPI_Comm *comm, int *code, ...)
 {
-    double *left = in, *right = inout;
-    (void)type;
-    for (int i = 0; i < *length; i++)
-        right[i] = 0.5 * left[i] + right[i] * 1.25;
-    reduced++;
-    table[1000 + reduced % 1000] += right[0];
+    int class;
+    (void)comm;
+    MPI_Error_class(*code, &class);
+    sum += class == MPI_ERR_RANK;
+    needs_lock();
 }
 
-static void set_up(int rank)
+static int query(void *extra, MPI_Status *status)
 {
-    static double value[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-    static int extra = 3;
-    MPI_Comm copies[3];
-    MPI_Op op;
-    MPI_Comm_create_keyval(copy, delete, &key, &extra);
-    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete, &kept_key, &extra);
-    MPI_Comm_set_attr(MPI_COMM_WORLD, key, value);
-    MPI_Comm_set_attr(MPI_COMM_WORLD, kept_key, value);
-    for (int i = 0; i < 3; i++)
-        MPI_Comm_dup(MPI_COMM_WORLD, &copies[i]);
-    MPI_Comm_delete_attr(copies[1], key);
-    MPI_Comm_free(&copies[2]);
-    MPI_Op_create(chain, 0, &op);
-    double own[200], all[200];
-    for (int i = 0; i < 200; i++)
-        own[i] = rank + i;
-    for (int time = 0; time < 5; time++) {
-        MPI_Allreduce(own, all, 200, MPI_DOUBLE, op, copies[0]);
-        MPI_Reduce_local(own, all, 200, MPI_DOUBLE, op);
-        memcpy(own, all, sizeof own);
+    (void)extra;
+    MPI_Status_set_elements(status, MPI_INT, 1);
+    MPI_Status_set_cancelled(status, 0);
+    return needs_lock();
+}
+
+static int free_request(void *extra)
+{
+    (void)extra;
+    return needs_lock();
+}
+
+static int cancel(void *extra, int complete)
+{
+    (void)extra, (void)complete;
+    return MPI_SUCCESS;
+}
+
+/* Calls what leads to callbacks. */
+static void *calls(void *unused)
+{
+    (void)unused;
+    int key, value = 0;
+    MPI_Errhandler handler;
+    MPI_Comm_create_keyval(copy, delete, &key, NULL);
+    MPI_Comm_create_errhandler(handle, &handler);
+    MPI_Comm_set_errhandler(own[0], handler);
+    MPI_Comm_set_attr(own[0], key, &value);
+    for (int round = 0; round < rounds; round++) {
+        MPI_Comm twin;
+        MPI_Request request;
+        MPI_Comm_dup(own[0], &twin);
+        MPI_Comm_free(&twin);
+        MPI_Send(&value, 1, MPI_INT, size, 0, own[0]);
+        MPI_Grequest_start(query, free_request, cancel, NULL, &request);
+        MPI_Grequest_complete(request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
-    for (int cell = 0; cell < CELLS; cell++)
-        operator_[cell] = own[cell % 200] / (1 + cell + rank);
+    MPI_Comm_set_errhandler(own[0], MPI_ERRORS_ARE_FATAL);
+    MPI_Errhandler_free(&handler);
+    return NULL;
+}
+
+/* Has the lock whenever a callback wants it, and calls MPI. */
+static void *holds(void *unused)
+{
+    (void)unused;
+    int key;
+    MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, free_type, &key, NULL);
+    for (int count = 1; count <= EACH * rounds; count++) {
+        pthread_mutex_lock(&lock);
+        while (atomic_load(&begun) < count)
+            usleep(20);
+        int members, bytes;
+        MPI_Datatype type;
+        MPI_Comm_size(own[0], &members);
+        MPI_Type_contiguous(count, MPI_INT, &type);
+        MPI_Type_set_attr(type, key, &freed);
+        MPI_Type_size(type, &bytes);
+        MPI_Type_free(&type);
+        sum += bytes + members;
+        pthread_mutex_unlock(&lock);
+        while (atomic_load(&done) < count)
+            usleep(20);
+    }
+    return NULL;
+}
+
+/* Waits for others, also while callbacks are under way. */
+static void *reduces(void *unused)
+{
+    (void)unused;
+    for (long step = 0, all; step < 10 * rounds; step++)
+        MPI_Allreduce(&step, &all, 1, MPI_LONG, MPI_SUM, own[1]);
+    return NULL;
 }
 
 int main(int argc, char **argv)
 {
-    int rank, size;
-    MPI_Init(&argc, &argv);
+    int level;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    int collectives = argc > 1 ? atoi(argv[1]) : 100;
-    set_up(rank);
-    double sum = 1;
-    for (int step = 0; step < collectives; step++) {
-        double *copies = from_copies[step % 2];
-        double own = operator_[step % CELLS] * sum + table[step % TABLE] + copies[step % 5000] * 1e-3;
-        MPI_Allreduce(&own, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-        sum = 1 + 1e-3 * sum;
-        if (rank == 0 && step % 1000 == 999) {
-            printf("step %d: %.17g\n", step, sum);
-            fflush(stdout);
-        }
+    rounds = argc > 1 ? atoi(argv[1]) : 20;
+    if (level < MPI_THREAD_MULTIPLE)
+        abort();
+    for (int i = 0; i < 2; i++)
+        MPI_Comm_dup(MPI_COMM_WORLD, &own[i]);
+    void *(*work[])(void *) = {calls, holds, reduces};
+    pthread_t thread[3];
+    for (int i = 0; i < 3; i++)
+        pthread_create(&thread[i], NULL, work[i], NULL);
+    double value = rank, all;
+    for (int step = 1; step <= 5 * rounds; step++) {
+        MPI_Allreduce(&value, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        value = value * 0.75 + all / (1 + step % 7);
+        usleep(500);
     }
-    double counts[3] = {copied, deleted, reduced}, all[3];
-    MPI_Reduce(counts, all, 3, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    for (int i = 0; i < 3; i++)
+        pthread_join(thread[i], NULL);
+    long mine[] = {sum, freed, atomic_load(&begun), atomic_load(&done)}, both[4];
+    MPI_Reduce(mine, both, 4, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank == 0)
-        printf("%d ranks: %g copies, %g deletions, %g reductions\n", size, all[0], all[1], all[2]);
+        printf("%.17g: %ld %ld %ld %ld\n", all, both[0], both[1], both[2], both[3]);
     MPI_Finalize();
     return 0;
 }

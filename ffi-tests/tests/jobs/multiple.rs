@@ -88,6 +88,19 @@ fn threads_make_communicators_and_connect_at_the_same_time() {
     assert(&["10"], &[(2, 78), (0, 300), (1, 360)]);
 }
 
+/// As those of interpreters do.
+#[test]
+fn a_callback_may_wait_for_a_thread_that_calls_mpi() {
+    let program = place::test_program("callbacks");
+    for (rank, call) in few([(1, 300), (0, 90), (2, 600), (1, 150)], 2) {
+        assert_survives(|| job(&program, &["20"]), &format!("kill rank={rank} at=call:{call}"));
+    }
+    if let Some(program) = place::mpich_program("callbacks") {
+        let of_mpich = || job(&program, &["5"]).workers(2).of_mpich();
+        assert_survives(of_mpich, "kill rank=1 at=call:150");
+    }
+}
+
 #[test]
 fn threads_make_communicators_at_the_same_time_with_mpich() {
     let Some(program) = place::mpich_program("constructors") else {

@@ -58,6 +58,12 @@ pub struct Turn {
     pub abort: AtomicU32,
     /// What answers them: two arguments and the slot.
     pub answer: AtomicUsize,
+    /// Control block of the thread that is in a callback of the program, in whose time others may make calls of [`Turn::locals`]; 0: none is.
+    pub lender: AtomicUsize,
+    /// For each slot, whether that is a call that waits for nobody.
+    pub locals: AtomicPtr<bool>,
+    /// How many slots those are.
+    pub slots: AtomicU32,
     /// What notes an effect on files that will not be undone: the first three arguments of [`crate::effect::Hook`].
     pub note: AtomicUsize,
 }
@@ -74,8 +80,21 @@ pub struct TurnCode {
     pub share: unsafe extern "C" fn(),
     /// From now on calls of the main thread take turns; others get none before that is said by [`Turn::is_shared`]. For any thread.
     pub begin: unsafe extern "C" fn(),
+    /// Runs a callback of the program without a turn, on the program's stack.
+    pub lend: unsafe extern "C" fn(&Lent) -> u64,
     /// The shared state.
     pub turn: *const Turn,
+}
+
+/// A callback of the program in whose time others may call. What waits for it on the runtime's stack stays there: they run above that.
+#[repr(C)]
+pub struct Lent {
+    /// Its address.
+    pub function: usize,
+    /// Up to five.
+    pub arguments: [u64; 5],
+    /// Where the frame of the next call begins on the runtime's stack.
+    pub top: *const AtomicUsize,
 }
 
 impl Turn {
@@ -98,6 +117,9 @@ impl Turn {
             questions: [const { AtomicU32::new(u32::MAX) }; QUESTIONS],
             abort: AtomicU32::new(u32::MAX),
             answer: AtomicUsize::new(0),
+            lender: AtomicUsize::new(0),
+            locals: AtomicPtr::new(core::ptr::null_mut()),
+            slots: AtomicU32::new(0),
             note: AtomicUsize::new(0),
         }
     }

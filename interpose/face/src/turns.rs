@@ -14,7 +14,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
 use understudy_abi::ENTRIES;
 use understudy_abi::effect::Hook;
-use understudy_abi::turn::{LET_THROUGH, Turn, TurnCode, UNCHANGED};
+use understudy_abi::turn::{LET_THROUGH, Lent, Turn, TurnCode, UNCHANGED};
 
 static TURN: Turn = Turn::new();
 /// The process in which turns are taken: the program's children inherit all this.
@@ -152,6 +152,7 @@ pub fn code() -> TurnCode {
         returned: understudy_turn_returned as *const () as usize,
         share,
         begin: take_turns,
+        lend,
         turn: &raw const TURN,
     }
 }
@@ -287,12 +288,32 @@ extern "C" fn take(kept: &mut Kept) -> u32 {
     if !is_shared() && own != threads::main() {
         return QUESTION;
     }
-    if try_lock(&TURN) {
+    if try_lock(&TURN) && may_begin(kept, own) {
         begin(own);
         0
     } else {
         take_late(kept, own)
     }
+}
+
+/// Whether this call may be made now, of those that have the lock. Else the lock is given back: a callback of another thread is under way, whose
+/// call cannot go on before this one has ended.
+#[inline(always)]
+fn may_begin(kept: &Kept, own: usize) -> bool {
+    let lender = TURN.lender.load(Ordering::Relaxed);
+    lender == 0 || lender == own || is_local(kept.slot as u32)
+}
+
+#[cold]
+#[inline(never)]
+fn is_local(slot: u32) -> bool {
+    let locals = TURN.locals.load(Ordering::Relaxed);
+    // SAFETY: null, or one for each slot of the call table; those behind it are none.
+    let is_it = !locals.is_null() && slot < TURN.slots.load(Ordering::Relaxed) && unsafe { *locals.add(slot as usize) };
+    if !is_it {
+        release(&TURN);
+    }
+    is_it
 }
 
 /// The same where it is somebody's turn.
@@ -309,6 +330,10 @@ fn take_late(kept: &mut Kept, own: usize) -> u32 {
     }
     if slot != TURN.abort.load(Ordering::Relaxed) {
         acquire(&TURN, 0);
+        while !may_begin(kept, own) {
+            rest();
+            acquire(&TURN, 0);
+        }
     } else if !acquire(&TURN, ABORT_ROUNDS) {
         say(format_args!(
             "MPI_Abort was called while another thread was in MPI for a second; this process ends"
@@ -365,17 +390,52 @@ extern "C" fn stand_back(kept: &mut Kept) {
     /// As often as this a call comes back at once, before the thread sleeps for a moment.
     const AT_ONCE: u32 = 8;
     const LAST: u32 = AT_ONCE - 1;
-    const MOMENT: [i64; 2] = [0, 50_000];
     static TIMES: AtomicU32 = AtomicU32::new(0);
     TURN.again.store(0, Ordering::Relaxed);
     end(kept);
     // SAFETY: sched_yield(2); nanosleep(2) with a duration that stays.
     unsafe {
         match TIMES.fetch_add(1, Ordering::Relaxed) % AT_ONCE {
-            LAST => sys!(nr::NANOSLEEP, MOMENT.as_ptr(), 0),
-            _ => sys!(nr::SCHED_YIELD),
+            LAST => rest(),
+            _ => drop(sys!(nr::SCHED_YIELD)),
         }
     };
+}
+
+/// Sleeps for a moment.
+fn rest() {
+    const MOMENT: [i64; 2] = [0, 50_000];
+    // SAFETY: nanosleep(2) with a duration that stays.
+    unsafe { sys!(nr::NANOSLEEP, MOMENT.as_ptr(), 0) };
+}
+
+/// A callback may wait for what another thread has, such as an interpreter's lock, and that thread for its turn. So others get it meanwhile,
+/// for what waits for nobody. Where a callback of theirs is under way when this one returns, that has to return first.
+///
+/// # Safety
+/// To be called by the runtime in a call that has a turn; `function` must take (up to) so many arguments.
+unsafe extern "C" fn lend(callback: &Lent) -> u64 {
+    let own = TURN.holder.load(Ordering::Relaxed);
+    let before = TURN.lender.swap(own, Ordering::Relaxed);
+    // SAFETY: the runtime's word.
+    let depth = || unsafe { (*callback.top).load(Ordering::Relaxed) };
+    let (here, mut kept) = (depth(), Kept::NOTHING);
+    end(&mut kept);
+    let [a, b, c, d, e] = callback.arguments;
+    // SAFETY: the caller's promise.
+    let result = unsafe {
+        type Callback = unsafe extern "C" fn(u64, u64, u64, u64, u64) -> u64;
+        core::mem::transmute::<usize, Callback>(callback.function)(a, b, c, d, e)
+    };
+    acquire(&TURN, 0);
+    while depth() != here {
+        release(&TURN);
+        rest();
+        acquire(&TURN, 0);
+    }
+    TURN.lender.store(before, Ordering::Relaxed);
+    begin(own);
+    result
 }
 
 /// The same for the end of the job.

@@ -15,60 +15,55 @@ pub(crate) use x86_64::{
     OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, RECOVER, TOP, WAIT, divert_to,
 };
 pub use x86_64::{
-    Answer, Frame, Rewound, addresses_of_last_call, answer_all, call_user, depart_by, departs, divert, end_wait,
-    innermost_slot, is_recording, is_rewound, leave_callbacks, leave_user, on_stack_of, rewind, run_user, set_handler,
-    set_recording, stay, top_frame, undivert, wait_mark, will_block, will_return, without_mpi,
+    Answer, Frame, Rewound, addresses_of_last_call, answer_all, call_program, call_user, depart_by, departs, divert,
+    end_wait, innermost_slot, is_recording, is_rewound, leave_callbacks, leave_user, on_stack_of, rewind, run_user,
+    set_handler, set_recording, stay, top_frame, undivert, wait_mark, will_block, will_return, without_mpi,
 };
 
 /// A function of the program that is called by a function of the runtime, on the program's stack.
 ///
 /// # Safety
-/// As [`call_user`]; `call` must do what a callback of the program may.
-pub unsafe fn call_user_by<T>(call: extern "C" fn(&mut T) -> u64, arguments: &mut T) -> u64 {
+/// As [`call_program`]; `call` must do what a callback of the program may.
+pub unsafe fn call_program_by<T>(call: extern "C" fn(&mut T) -> u64, arguments: &mut T) -> u64 {
     // SAFETY: the caller's promise; the argument is valid until the call returns.
-    unsafe { call_user(call as *const c_void, &raw mut *arguments as u64, 0, 0, 0, 0) }
+    unsafe { call_program(call as *const c_void, [&raw mut *arguments as u64, 0, 0, 0, 0]) }
 }
 
 type OfSix = extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64;
 
 /// A call with six arguments.
-#[repr(C)]
 struct Six {
     function: OfSix,
     arguments: [u64; 6],
 }
 
 /// Runs on the program's stack.
-extern "C" fn call_six(six: &Six) -> u64 {
+extern "C" fn call_six(six: &mut Six) -> u64 {
     let [a, b, c, d, e, f] = six.arguments;
     (six.function)(a, b, c, d, e, f)
 }
 
-/// The same as [`call_user`] with one argument more.
+/// The same as [`call_program`] with one argument more.
 ///
 /// # Safety
-/// As [`call_user`]; `function` must take (up to) these six arguments.
-pub unsafe fn call_user_with_six(function: *const c_void, arguments: [u64; 6]) -> u64 {
-    // SAFETY: the caller's promise; the argument is valid until the call returns.
+/// As [`call_program`]; `function` must take (up to) these six arguments.
+pub unsafe fn call_program_with_six(function: *const c_void, arguments: [u64; 6]) -> u64 {
+    // SAFETY: the caller's promise.
     unsafe {
         let function = std::mem::transmute::<*const c_void, OfSix>(function);
-        let six = Six { function, arguments };
-        let call: extern "C" fn(&Six) -> u64 = call_six;
-        call_user(call as *const c_void, &raw const six as u64, 0, 0, 0, 0)
+        call_program_by(call_six, &mut Six { function, arguments })
     }
 }
 
-/// Calls a callback that the program has given: a function, or a [closure](understudy_abi::CLOSURE).
+/// A callback that the program has given, a function or a [closure](understudy_abi::CLOSURE): its address, and the last argument.
 ///
 /// # Safety
-/// As [`call_user`]; the callback takes (up to) these arguments.
-pub unsafe fn call_back(callback: u64, [a, b, c, d]: [u64; 4]) -> u64 {
+/// It must be one of the program's.
+pub unsafe fn function_of(callback: u64) -> (*const c_void, u64) {
     let block = callback & !(understudy_abi::CLOSURE as u64);
-    let (function, context) = match block == callback {
-        true => (callback, 0),
+    match block == callback {
+        true => (callback as *const c_void, 0),
         // SAFETY: a block in the program's memory begins with the address of the code.
-        false => (unsafe { *(block as *const u64) }, block),
-    };
-    // SAFETY: the caller's promise.
-    unsafe { call_user(function as *const c_void, a, b, c, d, context) }
+        false => (unsafe { *(block as *const u64) } as *const c_void, block),
+    }
 }

@@ -121,6 +121,28 @@ fn may_wait(procedure: &Procedure) -> bool {
     classes.contains(&procedure.class) || OTHERS.contains(&procedure.name.as_str())
 }
 
+/// Whether it waits for nobody, and leaves alone what other processes know of.
+fn is_local(procedure: &Procedure) -> bool {
+    const LOCAL: [Class; 10] = [
+        Class::Attribute,
+        Class::Comm,
+        Class::Conversion,
+        Class::Datatype,
+        Class::Errhandler,
+        Class::Group,
+        Class::Info,
+        Class::Op,
+        Class::Status,
+        Class::Topology,
+    ];
+    let name = procedure.name.as_str();
+    match procedure.class {
+        Class::Destructor => !["MPI_Comm_disconnect", "MPI_Comm_free", "MPI_Request_free"].contains(&name),
+        Class::Environment => name.contains("_error_") || name.contains("_Error_") || name.contains("_Wti"),
+        class => LOCAL.contains(&class),
+    }
+}
+
 fn procedures(out: &mut String, table: &Table) {
     out.push_str(
         "\n/// The MPI procedures, numbered by their slots.\n\
@@ -144,6 +166,12 @@ fn procedures(out: &mut String, table: &Table) {
         "\n/// Slots of procedures that may wait for what other processes' programs do, and whose handlers do not say so themselves.\n\
          pub static MAY_WAIT: [u32; {}] = {waiting:?};",
         waiting.len()
+    );
+    let locals: Vec<bool> = table.procedures.iter().map(is_local).collect();
+    let _ = writeln!(
+        out,
+        "\n/// By slot: whether the procedure waits for nobody, and leaves alone what other processes know of.\n\
+         pub static LOCAL: [bool; PROC_COUNT] = {locals:?};"
     );
 }
 

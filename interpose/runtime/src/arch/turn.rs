@@ -5,11 +5,11 @@
 
 use super::{Frame, Rewound};
 use crate::attention;
-use crate::generated::Proc;
+use crate::generated::{LOCAL, Proc};
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use understudy_abi::turn::{Turn, TurnCode, UNCHANGED};
+use understudy_abi::turn::{Lent, Turn, TurnCode, UNCHANGED};
 use understudy_mpi::call;
 
 /// `struct pthread` of the main thread, whose thread-local data these are.
@@ -102,6 +102,8 @@ pub fn prepare() {
         place.store(question.slot(), Ordering::Relaxed);
     }
     turn.abort.store(Proc::MPI_Abort.slot(), Ordering::Relaxed);
+    turn.slots.store(LOCAL.len() as u32, Ordering::Relaxed);
+    turn.locals.store(LOCAL.as_ptr().cast_mut(), Ordering::Relaxed);
     const FSGSBASE: u64 = 1 << 1;
     // SAFETY: getauxval(3).
     let may_write_fs = unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE;
@@ -174,9 +176,28 @@ fn outermost_has_turn() -> bool {
     super::top_frame().is_some_and(|frame| has_turn(unsafe { &*frame }))
 }
 
+/// What runs a callback in whose time others may call, if the call in that frame, the innermost, has a turn of its own and there are others.
+pub(super) fn lend(frame: &Frame) -> Option<unsafe extern "C" fn(&Lent) -> u64> {
+    /// In the caller's frame, from the saved frame pointer on: whether the call is one of a callback that has not lent its turn.
+    const NESTED: usize = 64;
+    if !attention::is(attention::SEVERAL) {
+        return None;
+    }
+    // SAFETY: as `understudy_abi::turn::Turn` has it, where the call was made by way of taking turns.
+    let is_own = has_turn(frame) && unsafe { ((frame.preserved[RBP] as usize - NESTED) as *const u64).read() == 0 };
+    is_own.then(|| FACE.get().map(|face| face.code.lend)).flatten()
+}
+
+/// No callback is under way any more.
+pub(super) fn end_lending() {
+    turn().lender.store(0, Ordering::Relaxed);
+}
+
+/// Where a frame has rbp.
+const RBP: usize = 4;
+
 /// Where the program has made a call: its return address.
 pub fn call_site(frame: &Frame) -> u64 {
-    const RBP: usize = 4;
     let place = if has_turn(frame) {
         frame.preserved[RBP] + 8
     } else {

@@ -20,6 +20,7 @@ use crate::generated::SLOT_COUNT;
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use understudy_abi::turn::Lent;
 use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, source, wait};
 
 /// The program's state at a call: what the callee must preserve, and the call itself.
@@ -102,6 +103,25 @@ pub unsafe fn call_user(function: *const c_void, a: u64, b: u64, c: u64, d: u64,
     super::turn::as_program(|| unsafe { call_on_stack(function, a, b, c, d, e) })
 }
 
+/// The same for a callback that the layer itself calls, not the library: in its time other threads may make calls that wait for nobody.
+///
+/// # Safety
+/// As [`call_user`]; nothing of the runtime's state may be borrowed.
+pub unsafe fn call_program(function: *const c_void, arguments: [u64; 5]) -> u64 {
+    let [a, b, c, d, e] = arguments;
+    let Some(lend) = super::turn::lend(innermost_frame()) else {
+        // SAFETY: handed on to the caller.
+        return unsafe { call_user(function, a, b, c, d, e) };
+    };
+    let lent = Lent {
+        function: function as usize,
+        arguments,
+        top: &raw const TOP,
+    };
+    // SAFETY: as above; what is lent stays in place until the callback has returned, or is left.
+    unsafe { call_on_stack(lend as *const c_void, &raw const lent as u64, 0, 0, 0, 0) }
+}
+
 /// [`call_user`] with the thread-local data that are there.
 ///
 /// # Safety
@@ -165,11 +185,15 @@ pub fn without_mpi<T>(refuse: extern "C" fn() -> !, run: impl FnOnce() -> T) -> 
     result
 }
 
-/// The slot of the innermost call under way.
-pub fn innermost_slot() -> u64 {
-    let frame = (TOP.load(Ordering::Relaxed) - FRAME_SIZE) as *const Frame;
+/// The frame of the innermost call under way.
+fn innermost_frame() -> &'static Frame {
     // SAFETY: a handler runs, whose frame ends there.
-    unsafe { (*frame).slot }
+    unsafe { &*((TOP.load(Ordering::Relaxed) - FRAME_SIZE) as *const Frame) }
+}
+
+/// Its slot.
+pub fn innermost_slot() -> u64 {
+    innermost_frame().slot
 }
 
 /// The frame of the outermost entry, or `None` inside a callback.
@@ -187,6 +211,7 @@ pub fn addresses_of_last_call() -> [u64; 3] {
 
 /// The program's callbacks that are under way are not returned to, nor are the calls that have led to them: this handler is the outermost one.
 pub fn leave_callbacks() {
+    super::turn::end_lending();
     TOP.store(BASE.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi;
-use crate::arch::{call_user, call_user_by};
+use crate::arch::{call_program, call_program_by};
 use crate::errors::SUCCESS;
 use crate::handles::VirtComm;
 use crate::requests::{EMPTY, General, Outcome};
@@ -47,10 +47,10 @@ fn call(general: General, function: u64, second: Option<u64>) -> c_int {
                 second,
                 rc,
             };
-            call_user_by(call_subroutine, &mut subroutine);
+            call_program_by(call_subroutine, &mut subroutine);
             subroutine.rc
         } else {
-            call_user(function as *const c_void, extra, second.unwrap_or(0), 0, 0, 0) as c_int
+            call_program(function as *const c_void, [extra, second.unwrap_or(0), 0, 0, 0]) as c_int
         }
     };
     abi::integer_of_program(Domain::ErrorCode, rc)

@@ -7,7 +7,7 @@
 use super::lookup::{Predefined, created};
 use super::{comm, file, objects, objects_mut, session, window};
 use crate::abi;
-use crate::arch::call_back;
+use crate::arch::{call_program, function_of};
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::HandleKind;
 use crate::handles::{Named, VirtComm, VirtErrhandler, VirtFile, VirtSession, VirtWin, named, virtual_handle};
@@ -213,7 +213,8 @@ impl Object {
         // SAFETY: a handler called by the program runs; its function takes pointers to a handle and a code. The further
         // arguments are not to be looked at (9.3.1).
         unsafe {
-            call_back(function, [&raw mut handle as u64, &raw mut code as u64, 0, 0]);
+            let (address, context) = function_of(function);
+            call_program(address, [&raw mut handle as u64, &raw mut code as u64, 0, 0, context]);
         };
     }
 }

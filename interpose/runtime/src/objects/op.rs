@@ -10,7 +10,7 @@ use super::datatype;
 use super::lookup::{Predefined, created};
 use super::{objects, objects_mut};
 use crate::abi;
-use crate::arch::{call_back, call_user};
+use crate::arch::{call_user, function_of};
 use crate::cell::Door;
 use crate::errors::{ERR_OP, SUCCESS};
 use crate::generated::{HandleKind, callbacks, real};
@@ -130,7 +130,10 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
     unsafe {
         let [invec, inoutvec, len, handle] = [invec as u64, inoutvec as u64, len as u64, &raw mut handle as u64];
         match (function.address, function.inner) {
-            (address, 0) => call_back(address, [invec, inoutvec, len, handle]),
+            (callback, 0) => {
+                let (address, context) = function_of(callback);
+                call_user(address, invec, inoutvec, len, handle, context)
+            }
             (address, inner) => call_user(address as *const c_void, invec, inoutvec, len, handle, inner),
         };
     }

@@ -6,7 +6,7 @@
 use super::extent::{handle, size_of};
 use super::{Failure, Result, class, finish};
 use crate::abi;
-use crate::arch::{call_user, call_user_with_six};
+use crate::arch::{call_program, call_program_with_six};
 use crate::calls::runtime;
 use crate::errors::*;
 use crate::generated::callbacks::{DatarepConversionFn, DatarepExtentFn};
@@ -92,7 +92,7 @@ fn item_size(rt: &Runtime, number: u32, datatype: VirtDatatype) -> Result<u64> {
     // SAFETY: the program's extent function, with the arguments that the standard says; a handler called by the program runs.
     let rc = unsafe {
         let function = one.extent as *const c_void;
-        call_user(function, theirs, &raw mut extent as u64, one.extra_state, 0, 0) as c_int
+        call_program(function, [theirs, &raw mut extent as u64, one.extra_state, 0, 0]) as c_int
     };
     match u64::try_from(extent) {
         Ok(bytes) if bytes > 0 && rc == SUCCESS => {
@@ -355,7 +355,7 @@ impl Conversion {
             let file = filebuf as u64 + self.items.place(position);
             let arguments = [userbuf as u64, self.datatype, count, file, position, self.extra_state];
             // SAFETY: a conversion function of the program, with the arguments that the standard says; a handler called by the program runs.
-            let rc = unsafe { call_user_with_six(self.function as *const c_void, arguments) as c_int };
+            let rc = unsafe { call_program_with_six(self.function as *const c_void, arguments) as c_int };
             if rc != SUCCESS {
                 return Err(class(ERR_CONVERSION));
             }

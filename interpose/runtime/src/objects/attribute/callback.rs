@@ -3,7 +3,7 @@
 
 use super::{Keyval, Proxy};
 use crate::abi;
-use crate::arch::{call_user, call_user_by, call_user_with_six};
+use crate::arch::{call_program, call_program_by, call_program_with_six};
 use crate::errors::SUCCESS;
 use crate::objects::Runtime;
 use std::ffi::{c_int, c_void};
@@ -75,7 +75,7 @@ pub(super) fn copy(rt: &Runtime, keyval: &Keyval, object: u64, key: c_int, value
         Some(proxy) => {
             let mut call = by_proxy(keyval, proxy, function, object, key, value);
             // SAFETY: functions of the program; a handler called by the program runs.
-            let rc = unsafe { call_user_by(copy_by_proxy, &mut call) as c_int };
+            let rc = unsafe { call_program_by(copy_by_proxy, &mut call) as c_int };
             (value_out, flag) = (call.value_out, call.flag);
             rc
         }
@@ -83,7 +83,7 @@ pub(super) fn copy(rt: &Runtime, keyval: &Keyval, object: u64, key: c_int, value
             let places = [&raw mut value_out as u64, &raw mut flag as u64];
             let arguments = [object, key as u32 as u64, extra_state, value, places[0], places[1]];
             // SAFETY: a copy function of the program, and no constant; a handler called by the program runs, and the places are valid until it returns.
-            unsafe { call_user_with_six(function as *const c_void, arguments) as c_int }
+            unsafe { call_program_with_six(function as *const c_void, arguments) as c_int }
         }
     };
     match rc {
@@ -122,17 +122,13 @@ pub(super) fn delete(rt: &Runtime, keyval: &Keyval, object: u64, key: c_int, val
     // SAFETY: a delete function of the program; a handler called by the program runs.
     let rc = unsafe {
         match keyval.proxy {
-            Some(proxy) => call_user_by(
+            Some(proxy) => call_program_by(
                 delete_by_proxy,
                 &mut by_proxy(keyval, proxy, function, object, key, value),
             ),
-            None => call_user(
+            None => call_program(
                 function as *const c_void,
-                object,
-                key as u32 as u64,
-                value,
-                extra_state,
-                0,
+                [object, key as u32 as u64, value, extra_state, 0],
             ),
         }
     } as c_int;
