@@ -205,7 +205,9 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> 
     };
     let welcome = Word::Welcome { attempt };
     let interval = rendezvous::interval(rt, [owner]);
-    let (mut waiting, mut next) = (Waiting { looks: 0 }, Instant::now() + interval);
+    // A call that gives way to other threads again and again looks each time.
+    let first = if begun.is_some() { Duration::ZERO } else { interval };
+    let (mut waiting, mut next) = (Waiting { looks: 0 }, Instant::now() + first);
     while !dynamic::get(rt).has(|word| *word == welcome) {
         waiting.look(rt)?;
         if Instant::now() >= next {
