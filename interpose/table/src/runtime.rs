@@ -123,20 +123,39 @@ fn may_wait(procedure: &Procedure) -> bool {
 
 /// Whether it waits for nobody, and leaves alone what other processes know of.
 fn is_local(procedure: &Procedure) -> bool {
-    const LOCAL: [Class; 10] = [
+    const LOCAL: [Class; 9] = [
         Class::Attribute,
         Class::Comm,
         Class::Conversion,
         Class::Datatype,
-        Class::Errhandler,
         Class::Group,
         Class::Info,
         Class::Op,
         Class::Status,
         Class::Topology,
     ];
+    /// Of classes that have others, too.
+    const OTHERS: [&str; 13] = [
+        "MPI_Address",
+        "MPI_Alloc_mem",
+        "MPI_Free_mem",
+        "MPI_Get_address",
+        "MPI_Get_processor_name",
+        "MPI_Win_create_keyval",
+        "MPI_Win_delete_attr",
+        "MPI_Win_free_keyval",
+        "MPI_Win_get_attr",
+        "MPI_Win_get_group",
+        "MPI_Win_get_info",
+        "MPI_Win_get_name",
+        "MPI_Win_set_attr",
+    ];
     let name = procedure.name.as_str();
+    if OTHERS.contains(&name) {
+        return true;
+    }
     match procedure.class {
+        Class::Errhandler => !name.ends_with("_call_errhandler"),
         Class::Destructor => !["MPI_Comm_disconnect", "MPI_Comm_free", "MPI_Request_free"].contains(&name),
         Class::Environment => name.contains("_error_") || name.contains("_Error_") || name.contains("_Wti"),
         class => LOCAL.contains(&class),

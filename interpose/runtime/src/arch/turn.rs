@@ -188,6 +188,18 @@ pub(super) fn lend(frame: &Frame) -> Option<unsafe extern "C" fn(&Lent) -> u64> 
     is_own.then(|| FACE.get().map(|face| face.code.lend)).flatten()
 }
 
+/// Whether this call is made in the time of another thread's callback.
+pub fn is_borrowed() -> bool {
+    let lender = turn().lender.load(Ordering::Relaxed);
+    lender != 0 && lender != turn().holder.load(Ordering::Relaxed)
+}
+
+/// The handler is to return at once, and the call is made once more from its entry: true.
+pub fn make_again() -> bool {
+    turn().again.store(1, Ordering::Relaxed);
+    true
+}
+
 /// No callback is under way any more.
 pub(super) fn end_lending() {
     turn().lender.store(0, Ordering::Relaxed);
@@ -257,7 +269,7 @@ pub fn give_way() -> Result<(), Rewound> {
     if turn.waited_for.load(Ordering::Relaxed) == 0 || !outermost_has_turn() {
         return Ok(());
     }
-    turn.again.store(1, Ordering::Relaxed);
+    make_again();
     Err(Rewound)
 }
 

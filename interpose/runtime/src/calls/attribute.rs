@@ -6,7 +6,7 @@ use crate::errors::{ERR_ARG, ERR_COMM, ERR_TYPE, ERR_WIN, SUCCESS};
 use crate::generated::callbacks::{CommCopyFn, CommDeleteFn, TypeCopyFn, TypeDeleteFn, WinCopyFn, WinDeleteFn};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtWin};
-use crate::objects::attribute::{ERR_KEYVAL, INVALID, Kind, Object};
+use crate::objects::attribute::{DUPLICATE, ERR_KEYVAL, INVALID, Kind, Object};
 use crate::objects::{objects, objects_mut, window};
 use crate::raise::{finish, finish_win, raise};
 use crate::recovery::Runtime;
@@ -74,6 +74,9 @@ fn missing(object: Object) -> c_int {
 }
 
 fn set(rt: &Runtime, procedure: Proc, object: Object, key: c_int, value: *mut c_void) -> c_int {
+    if object.is_for_later(rt) {
+        return 0;
+    }
     let rc = if object.exists(rt) {
         object.set(rt, key, value as u64)
     } else {
@@ -83,6 +86,9 @@ fn set(rt: &Runtime, procedure: Proc, object: Object, key: c_int, value: *mut c_
 }
 
 fn delete(rt: &Runtime, procedure: Proc, object: Object, key: c_int) -> c_int {
+    if object.is_for_later(rt) {
+        return 0;
+    }
     let rc = if object.exists(rt) {
         object.delete(rt, key)
     } else {
@@ -131,6 +137,20 @@ unsafe fn get(
     }
 }
 
+/// A function of a key; those that the library has (MPI 4.1, 7.7.2) are told by numbers, as in other ABIs, since they are no callbacks.
+fn known(function: u64) -> u64 {
+    let is_one = |what: &str| {
+        let names = ["", "COMM_", "TYPE_", "WIN_"].map(|kind| format!("OMPI_C_MPI_{kind}{what}"));
+        function != 0 && names.iter().any(|name| told::user_symbol(name) == function)
+    };
+    match function {
+        _ if abi::is_foreign() => function,
+        _ if is_one("NULL_COPY_FN") || is_one("NULL_DELETE_FN") => 0,
+        _ if is_one("DUP_FN") => DUPLICATE,
+        _ => function,
+    }
+}
+
 /// # Safety
 /// `keyval` is the program's, or null.
 unsafe fn create_keyval(
@@ -150,7 +170,7 @@ unsafe fn create_keyval(
     unsafe {
         *keyval = objects_mut(rt)
             .keyvals
-            .create(kind, copy as u64, delete as u64, extra_state as u64)
+            .create(kind, known(copy as u64), known(delete as u64), extra_state as u64)
     };
     SUCCESS
 }

@@ -310,7 +310,7 @@ pub unsafe extern "C" fn MPI_Comm_create_group(
     newcomm: *mut VirtComm,
 ) -> c_int {
     let rt = runtime();
-    outcome!(cut::assemble(rt, || sides::of_group(rt, Some(comm), group, tag)));
+    outcome!(cut::assemble(rt, || sides::of_group(rt, Some(comm), group, tag as u64)));
     // SAFETY: a communicator; the real library checks the rest.
     construct_by_some!(rt, Proc::MPI_Comm_create_group, comm, newcomm, |new| unsafe {
         real::PMPI_Comm_create_group(real_comm(rt, comm), real_group(rt, group), tag, new)

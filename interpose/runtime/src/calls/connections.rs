@@ -43,10 +43,9 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// One more look at what has come: a cut may be taken.
-    fn look(&mut self, rt: &Runtime) -> Result<(), Rewound> {
+    /// Between two looks at what has come: a cut may be taken, and others may call.
+    fn pause(&mut self, rt: &Runtime) -> Result<(), Rewound> {
         cut::meanwhile(rt)?;
-        recovery::check_own(rt, rendezvous::hear(rt), NO_WORD)?;
         self.looks = self.looks.saturating_add(1);
         if self.looks > QUICK_LOOKS {
             std::thread::sleep(PAUSE);
@@ -55,14 +54,20 @@ impl Waiting {
     }
 
     /// Until such a word is there. It stays there: set back to a cut in here, the call begins anew.
-    fn for_word(rt: &Runtime, is_it: impl Fn(&Word) -> bool) -> Result<(), Rewound> {
+    fn for_word(rt: &Runtime, is_it: impl Fn(Worker, &Word) -> bool) -> Result<(), Rewound> {
         let mut waiting = Waiting { looks: 0 };
-        while !dynamic::get(rt).has(&is_it) {
-            waiting.look(rt)?;
+        while !hears(rt, &is_it)? {
+            waiting.pause(rt)?;
         }
         // From here on nothing can be left half-way.
         cut::hold(rt)
     }
+}
+
+/// Whether such a word has come.
+fn hears(rt: &Runtime, is_it: impl Fn(Worker, &Word) -> bool) -> Result<bool, Rewound> {
+    recovery::check_own(rt, rendezvous::hear(rt), NO_WORD)?;
+    Ok(dynamic::get(rt).has(is_it))
 }
 
 fn say(rt: &Runtime, to: Worker, word: Word) -> Result<(), Rewound> {
@@ -121,7 +126,10 @@ impl Side {
             self.go(rt, found)?;
             found
         } else {
-            let is_it = |word: &Word| matches!(word, Word::Go { comm, .. } if *comm == self.uid);
+            // Another root may be in the next call already.
+            let root = self.members[self.root as usize];
+            let is_it =
+                |from: Worker, word: &Word| from == root && matches!(word, Word::Go { comm, .. } if *comm == self.uid);
             Waiting::for_word(rt, is_it)?;
             match dynamic::get_mut(rt).take(is_it) {
                 Some((_, Word::Go { outcome, .. })) => outcome.map(|other| (other, 0)),
@@ -147,7 +155,7 @@ fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> {
     if owner != me || !dynamic::get(rt).board.ports.contains(&number) {
         return Ok(Err(ERR_PORT));
     }
-    let is_it = |word: &Word| matches!(word, Word::Knock { port, .. } if *port == number);
+    let is_it = |_: Worker, word: &Word| matches!(word, Word::Knock { port, .. } if *port == number);
     Waiting::for_word(rt, is_it)?;
     let knock = dynamic::get_mut(rt).take(is_it);
     let Some((from, Word::Knock { attempt, oldest, .. })) = knock else {
@@ -203,13 +211,12 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> 
             attempt
         }
     };
-    let welcome = Word::Welcome { attempt };
+    let is_it = |_: Worker, word: &Word| *word == Word::Welcome { attempt };
     let interval = rendezvous::interval(rt, [owner]);
     // A call that gives way to other threads again and again looks each time.
     let first = if begun.is_some() { Duration::ZERO } else { interval };
     let (mut waiting, mut next) = (Waiting { looks: 0 }, Instant::now() + first);
-    while !dynamic::get(rt).has(|word| *word == welcome) {
-        waiting.look(rt)?;
+    while !hears(rt, is_it)? {
         if Instant::now() >= next {
             next = Instant::now() + interval;
             match is_open(Some(attempt)) {
@@ -218,9 +225,10 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> 
                 Err(rc) => return Ok(Err(rc)),
             }
         }
+        waiting.pause(rt)?;
     }
     cut::hold(rt)?;
-    dynamic::get_mut(rt).take(|word| *word == welcome);
+    dynamic::get_mut(rt).take(is_it);
     Ok(Ok((owner, connection(owner, me, attempt))))
 }
 
@@ -251,8 +259,18 @@ fn other_end(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
                 ));
             }
         }
-        waiting.look(rt)?;
+        waiting.pause(rt)?;
     }
+}
+
+/// Opens a port, if it is not open.
+fn open(rt: &Runtime, port: u64) -> Outcome<()> {
+    if dynamic::get(rt).board.ports.contains(&port) {
+        return Ok(());
+    }
+    change(rt, |board| {
+        board.ports.insert(port);
+    })
 }
 
 /// Both ends of a socket open the same port for the time of the call; then the lower worker accepts the other one.
@@ -261,9 +279,7 @@ fn join_by(rt: &Runtime, port: u64) -> Result<Found, Rewound> {
     let known = dynamic::get_mut(rt).begun(thread).joins;
     let found = match known {
         Some(other) => Ok(other),
-        None => match change(rt, |board| {
-            board.ports.insert(port);
-        }) {
+        None => match open(rt, port) {
             Ok(()) => other_end(rt, port)?,
             Err(rc) => Err(rc),
         },

@@ -6,6 +6,7 @@ use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COUNT, ERR_TYPE, SUCCESS};
 use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{self, VirtDatatype, real_datatype};
+use crate::objects::attribute::Object;
 use crate::objects::datatype::{Counts, Recipe};
 use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::{attribute, datatype};
@@ -283,6 +284,9 @@ pub unsafe extern "C" fn MPI_Type_create_f90_integer(r: c_int, newtype: *mut Vir
 pub unsafe extern "C" fn MPI_Type_dup(oldtype: VirtDatatype, newtype: *mut VirtDatatype) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Type_dup;
+    if Object::Datatype(oldtype).is_for_later(rt) {
+        return 0;
+    }
     // SAFETY: the program's arguments are handed on; the datatype is real.
     let rc = unsafe {
         construct(rt, (procedure, Counts::Int), &[oldtype], newtype, |old, new| {
@@ -333,6 +337,9 @@ pub unsafe extern "C" fn MPI_Type_free(datatype: *mut VirtDatatype) -> c_int {
     let handle = unsafe { *datatype };
     if !datatype::may_free(rt, handle) {
         return raise(rt, procedure, ERR_TYPE, None);
+    }
+    if Object::Datatype(handle).is_for_later(rt) {
+        return 0;
     }
     let rc = match attribute::delete_type(rt, handle) {
         SUCCESS => datatype::free(rt, handle),

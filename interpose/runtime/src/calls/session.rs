@@ -22,6 +22,7 @@ use crate::{cut, requests, traffic, world};
 use std::ffi::{CStr, c_char, c_int};
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// What a procedure on a session returns: an error goes to the session's error handler, or to that of the world.
 fn finish(rt: &Runtime, procedure: Proc, session: VirtSession, outcome: Result<(), c_int>) -> c_int {
@@ -270,6 +271,14 @@ fn members_with_me(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int>
     }
 }
 
+/// What tells a constructor from others of the same group at the same time.
+#[derive(Clone, Copy)]
+struct Tag {
+    /// For the library; other tags may have the same.
+    number: c_int,
+    name: u64,
+}
+
 /// Checks what all constructors of this kind have.
 ///
 /// # Safety
@@ -279,13 +288,16 @@ unsafe fn checked(
     tag: *const c_char,
     errhandler: VirtErrhandler,
     new: *mut VirtComm,
-) -> Result<c_int, c_int> {
+) -> Result<Tag, c_int> {
     // SAFETY: the caller's promise.
     let tag = unsafe { text(tag) }?;
     if new.is_null() || !errhandler::is_of(rt, errhandler, Kind::Comm) {
         return Err(ERR_ARG);
     }
-    Ok(create::tag_of(tag))
+    Ok(Tag {
+        number: create::tag_of(tag),
+        name: xxh3_64(tag.to_bytes()),
+    })
 }
 
 /// Runs a constructor in a handler and enters the result. A macro because [`attempt!`] leaves the handler.
@@ -343,9 +355,9 @@ pub unsafe extern "C" fn MPI_Comm_create_from_group(
     };
     match tag {
         Ok(tag) => {
-            outcome!(cut::assemble(rt, || sides::of_group(rt, None, group, tag)));
+            outcome!(cut::assemble(rt, || sides::of_group(rt, None, group, tag.name)));
             construct!(rt, procedure, group, info, errhandler, newcomm, |new: &mut RealComm| {
-                create::of_group(rt, group, tag, new)
+                create::of_group(rt, group, tag.number, new)
             })
         }
         Err(rc) => raise_on(rt, procedure, rc, Object::New(errhandler)),
@@ -392,7 +404,7 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
     match leader.and_then(|leader| Ok((leader, tag?))) {
         Ok((leader, tag)) => {
             let local = (local_group, local_leader);
-            outcome!(cut::assemble(rt, || sides::of_groups(rt, local, leader, tag)));
+            outcome!(cut::assemble(rt, || sides::of_groups(rt, local, leader, tag.name)));
             construct!(
                 rt,
                 procedure,
@@ -400,7 +412,7 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
                 info,
                 errhandler,
                 newintercomm,
-                |new: &mut RealComm| { create::between_groups(rt, local, leader, tag, new) }
+                |new: &mut RealComm| { create::between_groups(rt, local, leader, tag.number, new) }
             )
         }
         Err(rc) => raise_on(rt, procedure, rc, Object::New(errhandler)),

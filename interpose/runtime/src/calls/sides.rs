@@ -32,7 +32,7 @@ fn at(members: &[Worker], rank: c_int) -> Option<Worker> {
 }
 
 /// Of `MPI_Comm_create_group`, and of one that comes from a group alone.
-pub(super) fn of_group(rt: &Runtime, parent: Option<VirtComm>, group: VirtGroup, tag: c_int) -> Option<Side> {
+pub(super) fn of_group(rt: &Runtime, parent: Option<VirtComm>, group: VirtGroup, tag: u64) -> Option<Side> {
     let members = group::members(rt, group)?;
     let uid = match parent {
         Some(comm) => Some(comm::get(rt, comm).filter(|comm| !comm.has_spawned())?.uid),
@@ -52,7 +52,7 @@ pub(super) fn of_groups(
     rt: &Runtime,
     (group, leader): (VirtGroup, c_int),
     remote_leader: Option<Worker>,
-    tag: c_int,
+    tag: u64,
 ) -> Option<Side> {
     let side = of_group(rt, None, group, tag)?;
     Some(Side {

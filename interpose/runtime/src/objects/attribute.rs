@@ -8,10 +8,12 @@
 mod callback;
 
 use super::{Slots, comm, datatype, objects, objects_mut, window};
+use crate::arch::turn;
 use crate::errors::SUCCESS;
 use crate::generated::HandleKind;
 use crate::handles::{VirtComm, VirtDatatype, VirtWin};
 use crate::objects::Runtime;
+pub use callback::DUPLICATE;
 use std::cell::RefMut;
 use std::ffi::c_int;
 
@@ -200,6 +202,22 @@ impl Object {
             .iter()
             .find(|(known, _)| *known == key)
             .map(|(_, value)| *value)
+    }
+
+    /// Whether this call is to be made later, as it may lead to callbacks and is made in the time of another thread's: those of one object run one
+    /// after the other. The handler is to return at once.
+    pub fn is_for_later(self, rt: &Runtime) -> bool {
+        turn::is_borrowed() && self.has_callbacks(rt) && turn::make_again()
+    }
+
+    fn has_callbacks(self, rt: &Runtime) -> bool {
+        let keys: Vec<i32> = self
+            .attributes(rt)
+            .map_or_else(Vec::new, |all| all.iter().map(|&(key, _)| key).collect());
+        let keyval = |key| objects(rt).keyvals.get(self.kind(), key);
+        keys.into_iter()
+            .filter_map(keyval)
+            .any(|keyval| callback::is_any(&keyval))
     }
 
     /// The value of an attribute; an error if there is no such key.

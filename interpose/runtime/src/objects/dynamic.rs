@@ -114,13 +114,13 @@ impl Dynamic {
     }
 
     /// Whether there is such a word.
-    pub fn has(&self, is_it: impl Fn(&Word) -> bool) -> bool {
-        self.heard.iter().any(|(_, word)| is_it(word))
+    pub fn has(&self, is_it: impl Fn(Worker, &Word) -> bool) -> bool {
+        self.heard.iter().any(|(from, word)| is_it(*from, word))
     }
 
     /// The first such word.
-    pub fn take(&mut self, is_it: impl Fn(&Word) -> bool) -> Option<(Worker, Word)> {
-        let at = self.heard.iter().position(|(_, word)| is_it(word))?;
+    pub fn take(&mut self, is_it: impl Fn(Worker, &Word) -> bool) -> Option<(Worker, Word)> {
+        let at = self.heard.iter().position(|(from, word)| is_it(*from, word))?;
         Some(self.heard.remove(at))
     }
 
@@ -181,11 +181,11 @@ mod tests {
         state.hear(Worker(3), knock(port, 1));
         state.hear(Worker(2), Word::Welcome { attempt: 5 });
         state.hear(Worker(1), knock(port, 7));
-        let at_it = |word: &Word| matches!(word, Word::Knock { .. });
+        let at_it = |_: Worker, word: &Word| matches!(word, Word::Knock { .. });
         assert_eq!(state.take(at_it), Some((Worker(3), knock(port, 1))));
         assert_eq!(state.take(at_it), Some((Worker(1), knock(port, 7))));
         assert_eq!(state.take(at_it), None);
-        assert!(state.has(|word| *word == Word::Welcome { attempt: 5 }));
+        assert!(state.has(|_, word| *word == Word::Welcome { attempt: 5 }));
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
         state.hear(Worker(1), knock(first, 1));
         assert!(state.close(first) && !state.close(first));
         state.hear(Worker(2), knock(first, 1));
-        assert!(!state.has(|_| true));
+        assert!(!state.has(|_, _| true));
         assert!(![first, state.number(8)].contains(&state.number(7)));
     }
 }

@@ -9,8 +9,8 @@ use crate::objects::Runtime;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 
-/// `MPI_COMM_DUP_FN` of the standard ABI, which is no address.
-const DUPLICATE: u64 = 1;
+/// `MPI_COMM_DUP_FN` and its like: no address.
+pub const DUPLICATE: u64 = 1;
 
 /// `MPIR_ATTR_AINT` of MPICH: an attribute that is an integer of the size of an address.
 const INTEGER: c_int = 1;
@@ -103,6 +103,11 @@ fn by_proxy(keyval: &Keyval, proxy: Proxy, function: u64, object: u64, key: c_in
         value_out: 0,
         flag: 0,
     }
+}
+
+/// Whether a key has functions of the program.
+pub(super) fn is_any(keyval: &Keyval) -> bool {
+    keyval.delete != 0 || ![0, DUPLICATE].contains(&keyval.copy)
 }
 
 /// Calls `int delete(object, keyval, attribute_val, extra_state)`.
