@@ -288,16 +288,18 @@ extern "C" fn take(kept: &mut Kept) -> u32 {
     if !is_shared() && own != threads::main() {
         return QUESTION;
     }
-    if try_lock(&TURN) && may_begin(kept, own) {
-        begin(own);
-        0
-    } else {
-        take_late(kept, own)
+    if try_lock(&TURN) {
+        if may_begin(kept, own) {
+            begin(own);
+            return 0;
+        }
+        release(&TURN);
     }
+    take_late(kept, own)
 }
 
-/// Whether this call may be made now, of those that have the lock. Else the lock is given back: a callback of another thread is under way, whose
-/// call cannot go on before this one has ended.
+/// Whether this call may be made now by who has the lock. Not if a callback of another thread is under way and the call may wait, as that
+/// thread's call cannot go on before this one has ended.
 #[inline(always)]
 fn may_begin(kept: &Kept, own: usize) -> bool {
     let lender = TURN.lender.load(Ordering::Relaxed);
@@ -309,11 +311,17 @@ fn may_begin(kept: &Kept, own: usize) -> bool {
 fn is_local(slot: u32) -> bool {
     let locals = TURN.locals.load(Ordering::Relaxed);
     // SAFETY: null, or one for each slot of the call table; those behind it are none.
-    let is_it = !locals.is_null() && slot < TURN.slots.load(Ordering::Relaxed) && unsafe { *locals.add(slot as usize) };
-    if !is_it {
+    !locals.is_null() && slot < TURN.slots.load(Ordering::Relaxed) && unsafe { *locals.add(slot as usize) }
+}
+
+/// Waits for the lock until this is so with it.
+fn acquire_when(is_so: impl Fn() -> bool) {
+    acquire(&TURN, 0);
+    while !is_so() {
         release(&TURN);
+        rest();
+        acquire(&TURN, 0);
     }
-    is_it
 }
 
 /// The same where it is somebody's turn.
@@ -329,11 +337,7 @@ fn take_late(kept: &mut Kept, own: usize) -> u32 {
         return 0;
     }
     if slot != TURN.abort.load(Ordering::Relaxed) {
-        acquire(&TURN, 0);
-        while !may_begin(kept, own) {
-            rest();
-            acquire(&TURN, 0);
-        }
+        acquire_when(|| may_begin(kept, own));
     } else if !acquire(&TURN, ABORT_ROUNDS) {
         say(format_args!(
             "MPI_Abort was called while another thread was in MPI for a second; this process ends"
@@ -427,12 +431,7 @@ unsafe extern "C" fn lend(callback: &Lent) -> u64 {
         type Callback = unsafe extern "C" fn(u64, u64, u64, u64, u64) -> u64;
         core::mem::transmute::<usize, Callback>(callback.function)(a, b, c, d, e)
     };
-    acquire(&TURN, 0);
-    while depth() != here {
-        release(&TURN);
-        rest();
-        acquire(&TURN, 0);
-    }
+    acquire_when(|| depth() == here);
     TURN.lender.store(before, Ordering::Relaxed);
     begin(own);
     result

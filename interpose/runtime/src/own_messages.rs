@@ -3,9 +3,11 @@
 //! After a failure they are forgotten. Their memory is kept until nobody can write there any more ([`keep`]).
 #![allow(unsafe_code)]
 
+mod heard;
 mod lent;
 mod told;
 
+pub use heard::next;
 pub use lent::{Lent, all_is_back, keep};
 use std::ffi::{c_int, c_void};
 pub use told::Told;

@@ -25,7 +25,6 @@ use std::net::TcpStream;
 use std::os::fd::FromRawFd;
 use std::time::{Duration, Instant};
 use understudy_numbers::Worker;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// What it means if processes that connect cannot tell each other.
 const NO_WORD: &str = "processes that connect cannot tell each other";
@@ -64,9 +63,14 @@ impl Waiting {
     }
 }
 
+/// Hears what has come; the library gets on with messages.
+fn hear(rt: &Runtime) -> Result<(), Rewound> {
+    recovery::check_own(rt, rendezvous::hear(rt), NO_WORD)
+}
+
 /// Whether such a word has come.
 fn hears(rt: &Runtime, is_it: impl Fn(Worker, &Word) -> bool) -> Result<bool, Rewound> {
-    recovery::check_own(rt, rendezvous::hear(rt), NO_WORD)?;
+    hear(rt)?;
     Ok(dynamic::get(rt).has(is_it))
 }
 
@@ -259,6 +263,7 @@ fn other_end(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
                 ));
             }
         }
+        hear(rt)?;
         waiting.pause(rt)?;
     }
 }
@@ -311,7 +316,7 @@ fn port_of_socket(fd: c_int) -> Outcome<u64> {
     // A socket for both versions of the Internet Protocol sees addresses of version 4 as some of version 6.
     ends.iter_mut().for_each(|end| end.set_ip(end.ip().to_canonical()));
     ends.sort();
-    Ok(xxh3_64(format!("{} {ends:?}", told::job()).as_bytes()))
+    Ok(sides::name(format_args!("{} {ends:?}", told::job())))
 }
 
 /// Makes the communicator of one side, whose root finds the other one by `find`.

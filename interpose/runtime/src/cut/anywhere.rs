@@ -2,24 +2,19 @@
 //!
 //! [`Agreement`] has the rules. A worker stands still at the entry of a call about messages, which has not begun then, or in the wait of one,
 //! whose requests are on record: set back to the cut, the program makes the call again, which finds them (`requests::resume`).
-#![allow(unsafe_code)]
 
 use super::take_at;
 use crate::arch::{self, Rewound, turn};
 use crate::attention::{self, AGREEING, ASKED, SEVERAL};
-use crate::generated::{MAY_WAIT, real};
+use crate::generated::MAY_WAIT;
 use crate::objects::comm;
-use crate::own_messages::{Peer, tag};
+use crate::own_messages::{self, Peer, tag};
 use crate::recovery::{DOOR, Runtime};
-use crate::requests::EMPTY;
 use crate::rounds::{Rounds, peers_of};
 use crate::schedule::{self, Anywhere, May, State};
 use crate::{checkpoint, journal, overdue, recovery, world};
-use std::ffi::c_int;
 use std::time::{Duration, Instant};
-use understudy_mpi::comm::byte;
-use understudy_mpi::real_types::ANY_SOURCE;
-use understudy_mpi::{self as mpi, check};
+use understudy_mpi as mpi;
 
 /// What it means if votes fail.
 const NO_AGREEMENT: &str = "the workers cannot agree on a cut";
@@ -280,26 +275,10 @@ fn tell_off(rt: &Runtime) -> mpi::Result<()> {
 fn hear(rt: &Runtime) -> mpi::Result<()> {
     loop {
         schedule::state(rt).told.sweep()?;
-        let private = world::private(rt);
-        let (mut flag, mut status, mut attempt): (c_int, _, u64) = (0, EMPTY, 0);
-        // SAFETY: a message of eight bytes, if there is one.
-        unsafe {
-            check(real::PMPI_Iprobe(ANY_SOURCE, tag::OFF, private, &mut flag, &mut status))?;
-            if flag == 0 {
-                return Ok(());
-            }
-            let into = (&raw mut attempt).cast();
-            let length = size_of::<u64>() as c_int;
-            check(real::PMPI_Recv(
-                into,
-                length,
-                byte(),
-                status.source,
-                tag::OFF,
-                private,
-                &mut status,
-            ))?;
-        }
+        let Some((_, bytes)) = own_messages::next(world::private(rt), tag::OFF)? else {
+            return Ok(());
+        };
+        let attempt = u64::from_ne_bytes(bytes.try_into().map_err(|_| mpi::Error::INTERN)?);
         let is_news = schedule::state(rt).anywhere.agreement.hears(attempt);
         if is_news {
             tell_off(rt)?;

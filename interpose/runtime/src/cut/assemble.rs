@@ -1,22 +1,15 @@
 //! The entry of a constructor that no communicator of all its processes is for, and of a collective of two groups.
 //!
 //! As [`super::together`], by the rules of [`Assemblies`](crate::schedule::Assemblies): the calling thread waits outside, and gives way to others.
-#![allow(unsafe_code)]
 
 use super::anywhere::{leave, look};
 use crate::arch::{Rewound, turn};
-use crate::generated::real;
-use crate::own_messages::{Peer, tag};
+use crate::own_messages::{self, Peer, tag};
 use crate::recovery::Runtime;
-use crate::requests::EMPTY;
 use crate::schedule::{self, AssemblyWord, Side};
 use crate::{attention, recovery, world};
 use bincode::config::standard;
-use std::ffi::c_int;
 use understudy_mpi as mpi;
-use understudy_mpi::check;
-use understudy_mpi::comm::byte;
-use understudy_mpi::real_types::ANY_SOURCE;
 use understudy_numbers::Worker;
 
 /// What it means if the callers of a constructor cannot tell each other.
@@ -79,26 +72,9 @@ fn tell(rt: &Runtime, rank: Worker, word: &AssemblyWord) -> mpi::Result<()> {
 
 /// The next word that has come.
 fn hear(rt: &Runtime) -> mpi::Result<Option<(Worker, AssemblyWord)>> {
-    let private = world::private(rt);
-    let (mut flag, mut length, mut status): (c_int, c_int, _) = (0, 0, EMPTY);
-    // SAFETY: places of ours.
-    unsafe {
-        check(real::PMPI_Iprobe(
-            ANY_SOURCE,
-            tag::ASSEMBLE,
-            private,
-            &mut flag,
-            &mut status,
-        ))?;
-        if flag == 0 {
-            return Ok(None);
-        }
-        check(real::PMPI_Get_count(&status, byte(), &mut length))?;
-    }
-    let mut bytes = vec![0u8; length as usize];
-    let (place, from) = (bytes.as_mut_ptr().cast(), status.source);
-    // SAFETY: a message that has come, into room for it.
-    check(unsafe { real::PMPI_Recv(place, length, byte(), from, tag::ASSEMBLE, private, &mut status) })?;
+    let Some((from, bytes)) = own_messages::next(world::private(rt), tag::ASSEMBLE)? else {
+        return Ok(None);
+    };
     let (word, _) = bincode::decode_from_slice(&bytes, standard()).map_err(|_| mpi::Error::INTERN)?;
-    Ok(Some((Worker(from as u32), word)))
+    Ok(Some((from, word)))
 }
