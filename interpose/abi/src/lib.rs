@@ -61,6 +61,14 @@ pub const MPI_FIRST_KEY: u32 = 768;
 /// gets the block as its fifth argument.
 pub const CLOSURE: usize = 1 << 63;
 
+/// How attributes of Fortran are told from those of C, in calls of C procedures (MPI 4.1, 19.3.7).
+pub mod fortran {
+    /// Is added to a key of the program: the value is an integer of the size of an address.
+    pub const KEY: core::ffi::c_int = 1 << 28;
+    /// Marks the address of a key's copy function: this one and the delete function get such integers, and give them.
+    pub const FUNCTION: usize = super::CLOSURE;
+}
+
 /// How the shim is to behave in its namespace.
 #[repr(C)]
 pub struct ShimStart {

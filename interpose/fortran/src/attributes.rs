@@ -4,18 +4,19 @@
 use crate::mpi::*;
 use alloc::boxed::Box;
 use core::ffi::{c_int, c_void};
+use understudy_abi::fortran;
 
 type Copy = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void, *mut *mut c_void, *mut c_int) -> c_int;
 type Delete = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void) -> c_int;
 
 unsafe extern "C" {
-    fn PMPI_Comm_create_keyval(copy: Copy, delete: Delete, keyval: *mut c_int, extra_state: *mut c_void) -> c_int;
+    fn PMPI_Comm_create_keyval(copy: *const c_void, delete: Delete, keyval: *mut c_int, extra_state: *mut c_void) -> c_int;
     fn PMPI_Comm_get_attr(comm: Handle, keyval: c_int, value: *mut *mut c_void, flag: *mut c_int) -> c_int;
     fn PMPI_Comm_set_attr(comm: Handle, keyval: c_int, value: *mut c_void) -> c_int;
-    fn PMPI_Type_create_keyval(copy: Copy, delete: Delete, keyval: *mut c_int, extra_state: *mut c_void) -> c_int;
+    fn PMPI_Type_create_keyval(copy: *const c_void, delete: Delete, keyval: *mut c_int, extra_state: *mut c_void) -> c_int;
     fn PMPI_Type_get_attr(datatype: Handle, keyval: c_int, value: *mut *mut c_void, flag: *mut c_int) -> c_int;
     fn PMPI_Type_set_attr(datatype: Handle, keyval: c_int, value: *mut c_void) -> c_int;
-    fn PMPI_Win_create_keyval(copy: Copy, delete: Delete, keyval: *mut c_int, extra_state: *mut c_void) -> c_int;
+    fn PMPI_Win_create_keyval(copy: *const c_void, delete: Delete, keyval: *mut c_int, extra_state: *mut c_void) -> c_int;
     fn PMPI_Win_get_attr(win: Handle, keyval: c_int, value: *mut *mut c_void, flag: *mut c_int) -> c_int;
     fn PMPI_Win_set_attr(win: Handle, keyval: c_int, value: *mut c_void) -> c_int;
 }
@@ -58,7 +59,7 @@ struct Key<T> {
 type Number = unsafe extern "C" fn(Handle) -> c_int;
 
 /// How a key is made.
-type CreateKey = unsafe extern "C" fn(Copy, Delete, *mut c_int, *mut c_void) -> c_int;
+type CreateKey = unsafe extern "C" fn(*const c_void, Delete, *mut c_int, *mut c_void) -> c_int;
 
 /// What an attribute may be of.
 trait Object {
@@ -153,7 +154,8 @@ unsafe fn create_key<T: Integer, O: Object>(
             extra_state: extra_state.read().value(),
         };
         let key = Box::into_raw(Box::new(key)).cast();
-        put(ierr, O::CREATE_KEY(copy::<T, O>, delete::<T, O>, keyval, key));
+        let copy = (copy::<T, O> as Copy as *const c_void).map_addr(|address| address | fortran::FUNCTION);
+        put(ierr, O::CREATE_KEY(copy, delete::<T, O>, keyval, key));
     }
 }
 
@@ -191,7 +193,12 @@ pub unsafe extern "C" fn type_create_keyval(
 }
 
 /// The predefined attributes of communicators, whose values have addresses in C: keys below this one in Open MPI.
-const FIRST_OF_PROGRAM: c_int = 7;
+const FIRST_OF_WINDOWS: c_int = 7;
+
+/// The key for C procedures of an attribute that is an integer here; what is predefined is an address there.
+fn of_integer(key: c_int) -> c_int {
+    if key > WIN_MODEL { key + fortran::KEY } else { key }
+}
 
 /// Hands out an attribute that `ask` finds.
 ///
@@ -226,9 +233,9 @@ unsafe fn of_comm<T: Integer>(comm: *const c_int, keyval: *const c_int, value: *
     // SAFETY: the caller's promise.
     unsafe {
         let (comm, keyval) = (PMPI_Comm_f2c(*comm), *keyval);
-        let is_predefined = (0..FIRST_OF_PROGRAM).contains(&keyval);
+        let is_predefined = (0..FIRST_OF_WINDOWS).contains(&keyval);
         answer(
-            |found, is_set| PMPI_Comm_get_attr(comm, keyval, found, is_set),
+            |found, is_set| PMPI_Comm_get_attr(comm, of_integer(keyval), found, is_set),
             is_predefined,
             value,
             places,
@@ -269,7 +276,7 @@ pub unsafe extern "C" fn type_get_attr(
     unsafe {
         let (datatype, keyval) = (PMPI_Type_f2c(*datatype), *keyval);
         answer(
-            |found, is_set| PMPI_Type_get_attr(datatype, keyval, found, is_set),
+            |found, is_set| PMPI_Type_get_attr(datatype, of_integer(keyval), found, is_set),
             false,
             value,
             [flag, ierr],
@@ -285,14 +292,14 @@ pub unsafe extern "C" fn comm_set_attr(
 ) {
     // SAFETY: arguments of the program, as the standard says.
     put(ierr, unsafe {
-        PMPI_Comm_set_attr(PMPI_Comm_f2c(*comm), *keyval, *value as *mut c_void)
+        PMPI_Comm_set_attr(PMPI_Comm_f2c(*comm), of_integer(*keyval), *value as *mut c_void)
     });
 }
 
 pub unsafe extern "C" fn attr_put(comm: *const c_int, keyval: *const c_int, value: *const c_int, ierr: *mut c_int) {
     // SAFETY: arguments of the program, as the standard says.
     put(ierr, unsafe {
-        PMPI_Comm_set_attr(PMPI_Comm_f2c(*comm), *keyval, *value as isize as *mut c_void)
+        PMPI_Comm_set_attr(PMPI_Comm_f2c(*comm), of_integer(*keyval), *value as isize as *mut c_void)
     });
 }
 
@@ -304,7 +311,7 @@ pub unsafe extern "C" fn type_set_attr(
 ) {
     // SAFETY: arguments of the program, as the standard says.
     put(ierr, unsafe {
-        PMPI_Type_set_attr(PMPI_Type_f2c(*datatype), *keyval, *value as *mut c_void)
+        PMPI_Type_set_attr(PMPI_Type_f2c(*datatype), of_integer(*keyval), *value as *mut c_void)
     });
 }
 
@@ -336,7 +343,7 @@ pub unsafe extern "C" fn win_get_attr(
     unsafe {
         let (win, keyval) = (PMPI_Win_f2c(*win), *keyval);
         let ask = |found: *mut *mut c_void, is_set: *mut c_int| {
-            let rc = PMPI_Win_get_attr(win, keyval, found, is_set);
+            let rc = PMPI_Win_get_attr(win, of_integer(keyval), found, is_set);
             if rc == SUCCESS && *is_set != 0 && keyval == WIN_SIZE {
                 *found = found.read().cast::<*mut c_void>().read();
             }
@@ -350,6 +357,6 @@ pub unsafe extern "C" fn win_get_attr(
 pub unsafe extern "C" fn win_set_attr(win: *const c_int, keyval: *const c_int, value: *const isize, ierr: *mut c_int) {
     // SAFETY: arguments of the program, as the standard says.
     put(ierr, unsafe {
-        PMPI_Win_set_attr(PMPI_Win_f2c(*win), *keyval, *value as *mut c_void)
+        PMPI_Win_set_attr(PMPI_Win_f2c(*win), of_integer(*keyval), *value as *mut c_void)
     });
 }

@@ -138,12 +138,12 @@ pub unsafe extern "C" fn win_create_errhandler(function: OnError, errhandler: *m
     unsafe { create(PMPI_Win_create_errhandler, on_win, function, errhandler, ierr) }
 }
 
-/// Subroutines of a generalized request with their context.
+/// Subroutines of a generalized request with their context: the program's variable, not what is in it (as in Open MPI and MPICH).
 struct General {
     query: unsafe extern "C" fn(*mut isize, *mut Status, *mut c_int),
     free: unsafe extern "C" fn(*mut isize, *mut c_int),
     cancel: unsafe extern "C" fn(*mut isize, *mut c_int, *mut c_int),
-    extra_state: isize,
+    extra_state: *mut isize,
 }
 
 /// # Safety
@@ -151,7 +151,7 @@ struct General {
 unsafe extern "C" fn query(general: *mut c_void, status: *mut Status) -> c_int {
     let (general, mut rc) = (general.cast::<General>(), SUCCESS);
     // SAFETY: the caller's promise.
-    unsafe { ((*general).query)(&raw mut (*general).extra_state, status, &mut rc) };
+    unsafe { ((*general).query)((*general).extra_state, status, &mut rc) };
     rc
 }
 
@@ -159,8 +159,8 @@ unsafe extern "C" fn free(general: *mut c_void) -> c_int {
     let rc = &mut { SUCCESS };
     // SAFETY: the caller's promise; MPI calls nothing for the request after this.
     unsafe {
-        let mut general = Box::from_raw(general.cast::<General>());
-        (general.free)(&mut general.extra_state, rc);
+        let general = Box::from_raw(general.cast::<General>());
+        (general.free)(general.extra_state, rc);
     }
     *rc
 }
@@ -168,7 +168,7 @@ unsafe extern "C" fn free(general: *mut c_void) -> c_int {
 unsafe extern "C" fn cancel(general: *mut c_void, complete: c_int) -> c_int {
     let (general, mut rc) = (general.cast::<General>(), SUCCESS);
     // SAFETY: the caller's promise.
-    unsafe { ((*general).cancel)(&raw mut (*general).extra_state, &mut logical(complete != 0), &mut rc) };
+    unsafe { ((*general).cancel)((*general).extra_state, &mut logical(complete != 0), &mut rc) };
     rc
 }
 
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn grequest_start(
     queries: unsafe extern "C" fn(*mut isize, *mut Status, *mut c_int),
     frees: unsafe extern "C" fn(*mut isize, *mut c_int),
     cancels: unsafe extern "C" fn(*mut isize, *mut c_int, *mut c_int),
-    extra_state: *const isize,
+    extra_state: *mut isize,
     request: *mut c_int,
     ierr: *mut c_int,
 ) {
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn grequest_start(
             query: queries,
             free: frees,
             cancel: cancels,
-            extra_state: *extra_state,
+            extra_state,
         };
         let mut made = NONE;
         let rc = PMPI_Grequest_start(query, free, cancel, Box::into_raw(Box::new(general)).cast(), &mut made);

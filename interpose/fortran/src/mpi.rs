@@ -35,6 +35,8 @@ unsafe extern "C" {
     pub fn PMPI_Comm_c2f(handle: Handle) -> c_int;
     pub fn PMPI_Type_f2c(number: c_int) -> Handle;
     pub fn PMPI_Type_c2f(handle: Handle) -> c_int;
+    pub fn PMPI_Group_f2c(number: c_int) -> Handle;
+    pub fn PMPI_Group_c2f(handle: Handle) -> c_int;
     pub fn PMPI_Op_f2c(number: c_int) -> Handle;
     pub fn PMPI_Op_c2f(handle: Handle) -> c_int;
     pub fn PMPI_Info_f2c(number: c_int) -> Handle;

@@ -60,7 +60,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     recovery::check_own(rt, copies::expect(rt, &mut transfers), LOST)?;
     // Most of what a program allocates for a while, it does while it begins. Later less and less often is often enough.
     if epoch > Epoch(1) && epoch.0.is_power_of_two() && !rehearsal::compares() && !user::has_threads(rt) {
-        user::give_back_freed();
+        user::heap::give_back_freed();
     }
     let state = match user::capture(rt) {
         Ok(state) => state,

@@ -36,15 +36,6 @@ pub fn finish_win(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin) -> c_i
     }
 }
 
-/// The same for what the library has returned, which may be the failure of a process.
-#[inline]
-pub fn finish_one_sided(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin) -> c_int {
-    match recovery::check(rt, rc) {
-        Ok(rc) => finish_win(rt, procedure, rc, win),
-        Err(Rewound) => SUCCESS,
-    }
-}
-
 /// [`finish`] for an error.
 #[cold]
 pub fn raise(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {

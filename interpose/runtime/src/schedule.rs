@@ -24,22 +24,7 @@ use understudy_mpi::real_types::RealRequest;
 runtime! {
     pub struct Runtime: marks::Runtime {
         /// Where the program is, and when cuts are due.
-        schedule: Field<State> = Field::new(State {
-            schedule: START,
-            wake: 0,
-            vote: None,
-            last: None,
-            decided: None,
-            resumed: false,
-            pace: Pace::START,
-            cost: Duration::ZERO,
-            held: 0,
-            anywhere: Anywhere::NONE,
-            gatherings: Gatherings::NONE,
-            words: Vec::new(),
-            assemblies: Assemblies::NONE,
-            told: Told::NONE,
-        }),
+        schedule: Field<State> = Field::new(State::of(START)),
     }
 }
 
@@ -127,6 +112,28 @@ pub struct State {
     pub told: Told,
 }
 
+impl State {
+    /// Nothing is known but the schedule.
+    const fn of(schedule: Schedule) -> State {
+        State {
+            schedule,
+            wake: 0,
+            vote: None,
+            last: None,
+            decided: None,
+            resumed: false,
+            pace: Pace::START,
+            cost: Duration::ZERO,
+            held: 0,
+            anywhere: Anywhere::NONE,
+            gatherings: Gatherings::NONE,
+            words: Vec::new(),
+            assemblies: Assemblies::NONE,
+            told: Told::NONE,
+        }
+    }
+}
+
 const START: Schedule = Schedule {
     candidates: 0,
     next: 1,
@@ -156,20 +163,11 @@ pub fn restore(rt: &Runtime, schedule: Schedule, at_call: bool) {
         (pace.after_recovery(), before.cost)
     };
     rt.schedule.set(State {
-        schedule,
-        wake: 0,
-        vote: None,
         last: Some(Instant::now()),
-        decided: None,
         resumed: at_call && schedule.at_candidate,
         pace,
         cost,
-        held: 0,
-        anywhere: Anywhere::NONE,
-        gatherings: Gatherings::NONE,
-        words: Vec::new(),
-        assemblies: Assemblies::NONE,
-        told: Told::NONE,
+        ..State::of(schedule)
     });
     attention::clear(ASKED | AGREEING);
     arch::undivert(&MAY_WAIT);

@@ -3,7 +3,7 @@
 mod accelerator;
 mod effects;
 mod files;
-mod heap;
+pub mod heap;
 mod hook;
 mod input;
 mod layout;
@@ -28,7 +28,6 @@ use crate::world;
 pub use accelerator::{devices_go_on, may_use_devices, save_devices};
 pub use effects::effect_of_others;
 pub use files::{also_written as also_written_file, written as written_files};
-pub use heap::give_back_freed;
 pub use hook::file_effect;
 pub use input::leave as leave_input;
 pub use layout::{compare_layout, layout, remember_start};

@@ -1,7 +1,7 @@
 //! Fortran procedures (MPI 4.1, 19.1) that are made of their C bindings.
 //!
 //! Open MPI's own bindings call its C procedures, which is all that the layer needs. But where a procedure has to do with requests,
-//! callbacks or attributes, they look into the library's objects, for which the program's handles are no addresses. These are stood in for:
+//! callbacks, attributes or new groups, they look into the library's objects, for which the program's handles are no addresses. These are stood in for:
 //! those of the classes below are generated, the others written by hand.
 
 use crate::kind::ParamKind;
@@ -66,9 +66,14 @@ fn is_generated(procedure: &Procedure) -> bool {
     let is_listed = match procedure.class {
         Class::NonblockingCollective | Class::PersistentCollective => true,
         Class::Collective => lists_types,
+        Class::Group => procedure.parameters.iter().any(makes_group),
         _ => false,
     };
     is_listed && procedure.name.starts_with("MPI_") && !procedure.name.ends_with("_c")
+}
+
+fn makes_group(parameter: &Parameter) -> bool {
+    parameter.kind == ParamKind::Group && parameter.direction == Direction::Out
 }
 
 /// Name in Fortran without `mpi_`.
@@ -108,7 +113,7 @@ fn c_type(parameter: &Parameter) -> &'static str {
     let plain = parameter.c_type.trim_start_matches("const ");
     match plain {
         "int" => "c_int",
-        "int*" => "*const c_int",
+        "int*" | "int[3]*" => "*const c_int",
         "MPI_Aint*" => "*const isize",
         "void*" => "*mut c_void",
         _ if Handle::from_c_type(plain).is_some() => "Handle",
@@ -135,6 +140,7 @@ fn conversion(parameter: &Parameter) -> &'static str {
         ParamKind::Op => "Op",
         ParamKind::Info => "Info",
         ParamKind::Request => "Request",
+        ParamKind::Group => "Group",
         other => panic!("{}: no conversion for {}", parameter.name, other.name()),
     }
 }
@@ -219,7 +225,7 @@ fn length(parameter: &Parameter) -> &'static str {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn every_nonblocking_collective_has_a_fortran_binding() {
+    fn what_makes_requests_or_groups_has_a_fortran_binding() {
         let source = crate::fortran_procedures();
         for name in [
             "ibarrier",
@@ -227,10 +233,12 @@ mod tests {
             "ineighbor_alltoallw",
             "alltoallw",
             "bcast_init",
+            "group_incl",
+            "group_range_excl",
             "wait",
         ] {
             assert!(source.contains(&format!(": mpi_{name} mpi_{name}_ ")), "{name}");
         }
-        assert!(!source.contains("mpi_ibcast_c"));
+        assert!(!source.contains("mpi_ibcast_c") && !source.contains("mpi_group_size"));
     }
 }

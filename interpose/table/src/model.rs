@@ -236,11 +236,6 @@ impl Procedure {
         }
     }
 
-    /// The window handed in, whose error handler an error belongs to.
-    pub fn window(&self) -> Option<&Parameter> {
-        self.parameters.iter().find(|parameter| parameter.c_type == "MPI_Win")
-    }
-
     /// The first communicator handed in, whose error handler an error belongs to.
     pub fn communicator(&self) -> Option<&Parameter> {
         self.parameters.iter().find(|parameter| parameter.c_type == "MPI_Comm")

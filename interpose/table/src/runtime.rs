@@ -247,14 +247,7 @@ fn generic_handler(out: &mut String, procedure: &Procedure) {
     if result == "c_int" {
         out.push_str("        let rt = crate::calls::runtime();\n");
     }
-    if let Some(window) = procedure.window() {
-        let window = types::identifier(window);
-        let _ = write!(
-            out,
-            "{safety}        let rc = unsafe {{ {call} }};\n\
-             \x20       crate::raise::finish_one_sided(rt, Proc::{name}, rc, {window})\n    }}\n\n"
-        );
-    } else if result == "c_int" {
+    if result == "c_int" {
         let communicator = match procedure.communicator() {
             Some(parameter) => format!("Some({})", types::identifier(parameter)),
             None => "None".to_owned(),

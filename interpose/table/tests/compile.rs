@@ -53,7 +53,6 @@ real! {
     real_datatype VirtDatatype RealDatatype;
     real_op VirtOp RealOp;
     real_info VirtInfo RealInfo;
-    real_win VirtWin RealWin;
 }
 ";
 
@@ -61,7 +60,6 @@ const RAISE: &str = "
 use crate::dispatch::Proc;
 use core::ffi::c_int;
 pub fn finish(_: &crate::calls::Runtime, _: Proc, rc: c_int, _: Option<crate::handles::VirtComm>) -> c_int { rc }
-pub fn finish_one_sided(_: &crate::calls::Runtime, _: Proc, rc: c_int, _: crate::handles::VirtWin) -> c_int { rc }
 pub fn unsupported(_: &crate::calls::Runtime, _: Proc) -> c_int { 1 }
 pub fn unsupported_file(_: &crate::calls::Runtime, _: Proc) -> c_int { 1 }
 pub fn refused(_: u32) -> c_int { 1 }

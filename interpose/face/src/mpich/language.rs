@@ -8,7 +8,7 @@ use crate::entry::{ENTRY, passes_through, slot_count};
 use crate::msg::say;
 use crate::sys;
 use core::ffi::{c_int, c_void};
-use understudy_abi::source;
+use understudy_abi::{fortran, source};
 
 type Get = unsafe extern "C" fn(c_int, c_int, *mut *mut c_void, *mut c_int) -> c_int;
 type Set = unsafe extern "C" fn(c_int, c_int, isize) -> c_int;
@@ -23,6 +23,12 @@ const PREDEFINED: c_int = 1;
 const WIN_BASE: c_int = 0x6600_0001;
 const WIN_SIZE: c_int = 0x6600_0003;
 
+/// The key for C procedures of an attribute of the program that is an integer here.
+fn of_integer(key: c_int, kind: c_int) -> c_int {
+    let is_address = kind == POINTER || key >> 30 == PREDEFINED || passes_through();
+    if is_address { key } else { key + fortran::KEY }
+}
+
 /// Gives an attribute as Fortran has it.
 ///
 /// # Safety
@@ -36,7 +42,7 @@ unsafe fn get(ask: Get, object: c_int, key: c_int, value: *mut c_void, flag: *mu
     };
     // SAFETY: the caller's promise; a predefined attribute that is found is the address of its value.
     unsafe {
-        let rc = ask(object, key, &mut found, flag);
+        let rc = ask(object, of_integer(key, kind), &mut found, flag);
         if rc != 0 || flag.read() == 0 {
             return rc;
         }
@@ -69,9 +75,9 @@ macro_rules! attributes {
         }
 
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $set(object: c_int, key: c_int, value: isize, _kind: c_int) -> c_int {
+        pub unsafe extern "C" fn $set(object: c_int, key: c_int, value: isize, kind: c_int) -> c_int {
             // SAFETY: the bindings' arguments, and the thunk of the procedure.
-            unsafe { thunk!($real_set: Set)(object, key, value) }
+            unsafe { thunk!($real_set: Set)(object, of_integer(key, kind), value) }
         }
     )* };
 }

@@ -6,12 +6,14 @@ use crate::errors::{ERR_ARG, ERR_COMM, ERR_TYPE, ERR_WIN, SUCCESS};
 use crate::generated::callbacks::{CommCopyFn, CommDeleteFn, TypeCopyFn, TypeDeleteFn, WinCopyFn, WinDeleteFn};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtWin};
+use crate::objects::attribute::value::Language;
 use crate::objects::attribute::{DUPLICATE, ERR_KEYVAL, INVALID, Kind, Object};
 use crate::objects::{objects, objects_mut, window};
 use crate::raise::{finish, finish_win, raise};
 use crate::recovery::Runtime;
 use crate::{abi, told};
 use std::ffi::{c_int, c_void};
+use understudy_abi::fortran;
 use understudy_mpi::abi::Domain;
 use understudy_mpi::real_types::RealComm;
 
@@ -73,12 +75,21 @@ fn missing(object: Object) -> c_int {
     }
 }
 
+/// A key, and the language in which its attribute is set or asked for.
+fn spoken(key: c_int) -> (c_int, Language) {
+    match key >= fortran::KEY {
+        true => (key - fortran::KEY, Language::Fortran),
+        false => (key, Language::C),
+    }
+}
+
 fn set(rt: &Runtime, procedure: Proc, object: Object, key: c_int, value: *mut c_void) -> c_int {
     if object.is_for_later(rt) {
         return 0;
     }
+    let (key, language) = spoken(key);
     let rc = if object.exists(rt) {
-        object.set(rt, key, value as u64)
+        object.set(rt, key, value as u64, language)
     } else {
         missing(object)
     };
@@ -113,6 +124,7 @@ unsafe fn get(
     if !object.exists(rt) {
         return finish_on(rt, procedure, missing(object), object);
     }
+    let (key, language) = spoken(key);
     let of_window = match object {
         Object::Win(win) => window::predefined(rt, win, key),
         _ => None,
@@ -120,7 +132,7 @@ unsafe fn get(
     let found = match object {
         Object::Comm(_) if (0..PREDEFINED).contains(&key) => predefined(rt, key),
         _ if of_window.is_some() => Ok(of_window),
-        _ => object.get(rt, key),
+        _ => object.get(rt, key).map(|value| value.map(|value| value.seen(language))),
     };
     match found {
         Ok(found) => {
@@ -166,12 +178,15 @@ unsafe fn create_keyval(
     let (Some(copy), Some(delete), false) = (copy.or(nothing), delete.or(nothing), keyval.is_null()) else {
         return raise(rt, procedure, ERR_ARG, None);
     };
-    // SAFETY: the caller's promise.
-    unsafe {
-        *keyval = objects_mut(rt)
-            .keyvals
-            .create(kind, known(copy as u64), known(delete as u64), extra_state as u64)
+    let language = match copy & fortran::FUNCTION {
+        0 => Language::C,
+        _ => Language::Fortran,
     };
+    let functions = (known((copy & !fortran::FUNCTION) as u64), known(delete as u64));
+    let mut objects = objects_mut(rt);
+    let key = objects.keyvals.create(kind, functions, language, extra_state as u64);
+    // SAFETY: the caller's promise.
+    unsafe { *keyval = key };
     SUCCESS
 }
 

@@ -7,7 +7,6 @@
 
 use super::combined::pack;
 use crate::arch::Rewound;
-use crate::arch::call_user;
 use crate::calls::runtime;
 use crate::errors::{ERR_BUFFER, ERR_NO_MEM, SUCCESS};
 use crate::generated::{Proc, real};
@@ -15,7 +14,7 @@ use crate::handles::{VirtDatatype, VirtInfo, predefined_handle, real_comm, real_
 use crate::raise::finish;
 use crate::recovery::Runtime;
 use crate::requests::Envelope;
-use crate::told::user_symbol;
+use crate::user::heap;
 use crate::{completion, recovery, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
@@ -67,22 +66,15 @@ pub(super) fn buffered_send(rt: &Runtime, message: &Envelope) -> Result<c_int, R
 /// `MPI_Alloc_mem`
 pub unsafe extern "C" fn MPI_Alloc_mem(size: isize, _info: VirtInfo, baseptr: *mut c_void) -> c_int {
     let rt = runtime();
-    // SAFETY: the program's malloc(3), called on its own stack; `baseptr` is where the address goes.
-    unsafe {
-        let block = call_user(user_symbol("malloc") as *const c_void, size.max(1) as u64, 0, 0, 0, 0);
-        baseptr.cast::<u64>().write(block);
-        finish(
-            rt,
-            Proc::MPI_Alloc_mem,
-            if block == 0 { ERR_NO_MEM } else { SUCCESS },
-            None,
-        )
-    }
+    let block = heap::allocate(size.max(1) as u64);
+    // SAFETY: where the address goes.
+    unsafe { baseptr.cast::<u64>().write(block) };
+    let rc = if block == 0 { ERR_NO_MEM } else { SUCCESS };
+    finish(rt, Proc::MPI_Alloc_mem, rc, None)
 }
 
 /// `MPI_Free_mem`
 pub unsafe extern "C" fn MPI_Free_mem(base: *mut c_void) -> c_int {
-    // SAFETY: the program's free(3), called on its own stack.
-    unsafe { call_user(user_symbol("free") as *const c_void, base as u64, 0, 0, 0, 0) };
+    heap::free(base as u64);
     SUCCESS
 }

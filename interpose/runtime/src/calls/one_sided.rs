@@ -1,6 +1,4 @@
 //! Operations on windows (MPI 4.1, 12.3): Put and Get where this process has the target's memory mapped, and those with requests.
-//!
-//! Others are generated, as they only need their handles translated.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 
 use crate::attempt;
@@ -8,7 +6,7 @@ use crate::errors::{ERR_ARG, ERR_WIN, SUCCESS};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtRequest, VirtWin, real_datatype};
 use crate::objects::{datatype, window};
-use crate::raise::{finish_one_sided, finish_win, raise};
+use crate::raise::{finish_win, raise};
 use crate::recovery::Runtime;
 use crate::requests::{self, Kind, State};
 use std::ffi::{c_int, c_void};
@@ -52,8 +50,8 @@ pub(super) fn finish(
     if done == Some(SUCCESS) {
         return SUCCESS;
     }
-    let rc = done.unwrap_or_else(|| window::passive::begun(rt, win, library));
-    finish_one_sided(rt, procedure, rc, win)
+    let rc = attempt!(rt, done.unwrap_or_else(|| window::passive::begun(rt, win, library)));
+    finish_win(rt, procedure, rc, win)
 }
 
 /// Bytes of elements that lie in memory without gaps.

@@ -10,7 +10,7 @@ mod with_spawned;
 pub use part::MPI_Win_shared_query;
 
 use super::arguments::{outcome, put_text};
-use crate::arch::{Rewound, call_user};
+use crate::arch::Rewound;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_NO_MEM, ERR_WIN, SUCCESS};
@@ -23,7 +23,7 @@ use crate::objects::window::{self, Cells, Epochs, Flavor, Hints, Window};
 use crate::objects::{attribute, comm, group, info, objects};
 use crate::raise::{finish_win, raise};
 use crate::recovery::Runtime;
-use crate::told::user_symbol;
+use crate::user::heap;
 use crate::{copies, cut, gather, recovery, requests, traffic};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
@@ -33,17 +33,6 @@ const MAX_NAME: usize = 64;
 /// Memory of MPI_Win_allocate begins at a multiple of this.
 const ALIGNMENT: u64 = 64;
 
-/// Zeros of the program's malloc; 0 if it has none.
-fn zeros(bytes: u64) -> u64 {
-    // SAFETY: calloc(3), called on the program's stack; a handler called by the program runs.
-    unsafe { call_user(user_symbol("calloc") as *const c_void, 1, bytes, 0, 0, 0) }
-}
-
-fn free(block: u64) {
-    // SAFETY: free(3), called on the program's stack, for a block of [`zeros`], or null.
-    unsafe { call_user(user_symbol("free") as *const c_void, block, 0, 0, 0, 0) };
-}
-
 /// A window without memory.
 fn blank(rt: &Runtime, comm: VirtComm, flavor: Flavor) -> Window {
     Window {
@@ -52,7 +41,7 @@ fn blank(rt: &Runtime, comm: VirtComm, flavor: Flavor) -> Window {
         base: 0,
         size: 0,
         disp_unit: 1,
-        cells: zeros(size_of::<Cells>() as u64),
+        cells: heap::zeros(size_of::<Cells>() as u64),
         block: 0,
         region: Region::default(),
         attached: Vec::new(),
@@ -74,8 +63,8 @@ fn give_back(rt: &Runtime, window: &Window) {
     } else if window.comm > comm::SELF {
         comm::freed::free(rt, window.comm);
     }
-    free(window.cells);
-    free(window.block);
+    heap::free(window.cells);
+    heap::free(window.block);
 }
 
 /// Makes a window with a communicator of its own. `constructor` fills in the rest.
@@ -196,7 +185,7 @@ fn allocate(rt: &Runtime, window: &mut Window, own: RealComm) -> Result<(), c_in
         Ok(None) | Err(ERR_NO_MEM) => {}
         Err(rc) => return Err(rc),
     }
-    window.block = zeros(window.size.max(0) as u64 + ALIGNMENT);
+    window.block = heap::zeros(window.size.max(0) as u64 + ALIGNMENT);
     window.base = window.block.next_multiple_of(ALIGNMENT);
     match gather::all_say(own, window.block != 0) {
         Ok(true) => Ok(()),

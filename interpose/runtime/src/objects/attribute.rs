@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod callback;
+pub mod value;
 
 use super::{Slots, comm, datatype, objects, objects_mut, window};
 use crate::arch::turn;
@@ -16,6 +17,7 @@ use crate::objects::Runtime;
 pub use callback::DUPLICATE;
 use std::cell::RefMut;
 use std::ffi::c_int;
+use value::{Attributes, Language, Value};
 
 /// `MPI_ERR_KEYVAL`
 pub const ERR_KEYVAL: c_int = 36;
@@ -66,7 +68,9 @@ pub struct Keyval {
     pub delete: u64,
     /// Handed to both.
     pub extra_state: u64,
-    /// What calls them, if they are not C functions.
+    /// What the functions take and give.
+    pub language: Language,
+    /// What calls them, where MPICH's bindings have told.
     pub proxy: Option<Proxy>,
     /// Number of attributes with this key.
     pub uses: u32,
@@ -85,13 +89,14 @@ impl Keyvals {
     pub const NONE: Keyvals = Keyvals { entries: Slots::NONE };
 
     /// A new key.
-    pub fn create(&mut self, kind: Kind, copy: u64, delete: u64, extra_state: u64) -> c_int {
+    pub fn create(&mut self, kind: Kind, (copy, delete): (u64, u64), language: Language, extra_state: u64) -> c_int {
         FIRST
             + self.entries.insert(Keyval {
                 kind,
                 copy,
                 delete,
                 extra_state,
+                language,
                 proxy: None,
                 uses: 0,
                 freed: false,
@@ -100,7 +105,10 @@ impl Keyvals {
 
     /// A key's functions are called by way of these from now on.
     pub fn set_proxy(&mut self, key: c_int, proxy: Proxy) {
-        self.change(key, |keyval| keyval.proxy = Some(proxy));
+        self.change(key, |keyval| {
+            keyval.proxy = Some(proxy);
+            keyval.language = Language::Fortran;
+        });
     }
 
     fn index(key: c_int) -> Option<u32> {
@@ -181,7 +189,7 @@ impl Object {
         }
     }
 
-    fn attributes(self, rt: &Runtime) -> Option<RefMut<'_, Vec<(i32, u64)>>> {
+    fn attributes(self, rt: &Runtime) -> Option<RefMut<'_, Attributes>> {
         match self {
             Object::Comm(comm) => comm::attributes(rt, comm),
             Object::Datatype(datatype) => datatype::attributes(rt, datatype),
@@ -189,7 +197,7 @@ impl Object {
         }
     }
 
-    fn attributes_to_set(self, rt: &Runtime) -> Option<RefMut<'_, Vec<(i32, u64)>>> {
+    fn attributes_to_set(self, rt: &Runtime) -> Option<RefMut<'_, Attributes>> {
         match self {
             Object::Comm(comm) => comm::attributes(rt, comm),
             Object::Datatype(datatype) => datatype::attributes_to_set(rt, datatype),
@@ -197,7 +205,7 @@ impl Object {
         }
     }
 
-    fn value(self, rt: &Runtime, key: c_int) -> Option<u64> {
+    fn value(self, rt: &Runtime, key: c_int) -> Option<Value> {
         self.attributes(rt)?
             .iter()
             .find(|(known, _)| *known == key)
@@ -221,18 +229,21 @@ impl Object {
     }
 
     /// The value of an attribute; an error if there is no such key.
-    pub fn get(self, rt: &Runtime, key: c_int) -> Result<Option<u64>, c_int> {
+    pub fn get(self, rt: &Runtime, key: c_int) -> Result<Option<Value>, c_int> {
         objects(rt).keyvals.get(self.kind(), key).ok_or(ERR_KEYVAL)?;
         Ok(self.value(rt, key))
     }
 
     /// Sets an attribute; the delete function is called for a value that is there (7.7.2).
-    pub fn set(self, rt: &Runtime, key: c_int, value: u64) -> c_int {
+    pub fn set(self, rt: &Runtime, key: c_int, value: u64, language: Language) -> c_int {
         if objects(rt).keyvals.get(self.kind(), key).is_none() {
             return ERR_KEYVAL;
         }
         match self.remove(rt, key) {
-            SUCCESS => self.attach(rt, key, value),
+            SUCCESS => match Value::new(value, language) {
+                Ok(value) => self.attach(rt, key, value),
+                Err(rc) => return rc,
+            },
             rc => return rc,
         }
         SUCCESS
@@ -247,9 +258,9 @@ impl Object {
         }
     }
 
-    fn attach(self, rt: &Runtime, key: c_int, value: u64) {
+    fn attach(self, rt: &Runtime, key: c_int, value: Value) {
         let Some(mut attributes) = self.attributes_to_set(rt) else {
-            return;
+            return value.free();
         };
         attributes.push((key, value));
         drop(attributes);
@@ -269,8 +280,9 @@ impl Object {
             return SUCCESS;
         };
         if let Some(position) = attributes.iter().position(|(known, _)| *known == key) {
-            attributes.remove(position);
+            let (_, value) = attributes.remove(position);
             drop(attributes);
+            value.free();
             objects_mut(rt).keyvals.remove_use(key);
         }
         SUCCESS
@@ -339,15 +351,15 @@ pub fn delete_type(rt: &Runtime, datatype: VirtDatatype) -> c_int {
 
 #[cfg(test)]
 mod tests {
-    use super::{FIRST, Keyvals, Kind};
+    use super::{FIRST, Keyvals, Kind, Language};
 
     #[test]
     fn keys_are_given_out_in_order_and_are_of_one_kind() {
         let mut keyvals = Keyvals::default();
         assert_eq!(
             (
-                keyvals.create(Kind::Comm, 1, 2, 3),
-                keyvals.create(Kind::Datatype, 4, 5, 6)
+                keyvals.create(Kind::Comm, (1, 2), Language::C, 3),
+                keyvals.create(Kind::Datatype, (4, 5), Language::C, 6)
             ),
             (FIRST, FIRST + 1)
         );
@@ -359,22 +371,22 @@ mod tests {
         assert!(keyvals.get(Kind::Datatype, FIRST).is_none());
         assert!(keyvals.get(Kind::Comm, 0).is_none() && keyvals.get(Kind::Comm, i32::MIN).is_none());
         assert!(!keyvals.free(Kind::Comm, FIRST + 1) && keyvals.free(Kind::Datatype, FIRST + 1));
-        assert_eq!(keyvals.create(Kind::Comm, 0, 0, 0), FIRST + 1);
+        assert_eq!(keyvals.create(Kind::Comm, (0, 0), Language::C, 0), FIRST + 1);
     }
 
     #[test]
     fn a_freed_key_lives_on_in_its_attributes() {
         let mut keyvals = Keyvals::default();
-        let key = keyvals.create(Kind::Comm, 0, 0, 0);
+        let key = keyvals.create(Kind::Comm, (0, 0), Language::C, 0);
         keyvals.add_use(key);
         keyvals.add_use(key);
         assert!(keyvals.free(Kind::Comm, key) && keyvals.free(Kind::Comm, key));
         assert!(keyvals.get(Kind::Comm, key).is_some() && keyvals.get(Kind::Datatype, key).is_none());
-        assert_eq!(keyvals.create(Kind::Comm, 0, 0, 0), key + 1);
+        assert_eq!(keyvals.create(Kind::Comm, (0, 0), Language::C, 0), key + 1);
         keyvals.remove_use(key);
         assert!(keyvals.get(Kind::Comm, key).is_some());
         keyvals.remove_use(key);
         assert!(keyvals.get(Kind::Comm, key).is_none() && !keyvals.free(Kind::Comm, key));
-        assert_eq!(keyvals.create(Kind::Comm, 0, 0, 0), key);
+        assert_eq!(keyvals.create(Kind::Comm, (0, 0), Language::C, 0), key);
     }
 }

@@ -13,6 +13,7 @@ mod recent;
 pub mod spawned;
 pub mod topology;
 
+use super::attribute::value::Attributes;
 use super::{objects, objects_mut};
 use crate::cell::Field;
 use crate::errors::ERR_UNSUPPORTED_OPERATION;
@@ -82,7 +83,7 @@ pub struct Comm {
     /// The error handler: the program's handle.
     pub errhandler: u64,
     /// Attributes: key and value.
-    pub attributes: Vec<(i32, u64)>,
+    pub attributes: Attributes,
     /// Hints (MPI 4.1, 7.4.4): key and value.
     pub info: Vec<(Vec<u8>, Vec<u8>)>,
     /// Whether it is an intracommunicator that every worker is a member of.
@@ -340,7 +341,7 @@ pub fn set_errhandler(rt: &Runtime, comm: VirtComm, errhandler: u64) {
 }
 
 /// The attributes.
-pub fn attributes(rt: &Runtime, comm: VirtComm) -> Option<RefMut<'_, Vec<(i32, u64)>>> {
+pub fn attributes(rt: &Runtime, comm: VirtComm) -> Option<RefMut<'_, Attributes>> {
     get_mut(rt, comm).map(|comm| RefMut::map(comm, |comm| &mut comm.attributes))
 }
 

@@ -10,6 +10,7 @@ mod recipe;
 
 pub use recipe::{Counts, Recipe};
 
+use super::attribute::value::Attributes;
 use super::lookup::{Predefined, created};
 use super::{objects, objects_mut};
 use crate::errors::{ERR_INTERN, ERR_TYPE, SUCCESS};
@@ -35,7 +36,7 @@ pub struct Datatype {
     /// Its name. C strings need not be UTF-8.
     pub name: Vec<u8>,
     /// Attributes: key and value.
-    pub attributes: Vec<(i32, u64)>,
+    pub attributes: Attributes,
     /// Number of references from recipes and by [`retain`].
     pub holders: u32,
     /// Whether the program has freed it.
@@ -96,16 +97,16 @@ fn attachment_or_new(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
 }
 
 /// The attributes of a datatype that has been given some.
-pub fn attributes(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Vec<(i32, u64)>>> {
+pub fn attributes(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Attributes>> {
     attributes_of(rt, index(rt, datatype).or_else(|| attachment(rt, datatype))?)
 }
 
 /// The attributes of any datatype.
-pub fn attributes_to_set(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Vec<(i32, u64)>>> {
+pub fn attributes_to_set(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Attributes>> {
     attributes_of(rt, index(rt, datatype).or_else(|| attachment_or_new(rt, datatype))?)
 }
 
-fn attributes_of(rt: &Runtime, index: u32) -> Option<RefMut<'_, Vec<(i32, u64)>>> {
+fn attributes_of(rt: &Runtime, index: u32) -> Option<RefMut<'_, Attributes>> {
     RefMut::filter_map(objects_mut(rt), |all| {
         Some(&mut all.datatypes.get_mut(index)?.attributes)
     })

@@ -16,6 +16,7 @@ pub mod recent;
 pub mod shared;
 mod told;
 
+use super::attribute::value::Attributes;
 use super::comm::hints::{self, Pairs};
 use super::lookup::{Predefined, created};
 use super::{comm, info, objects, objects_mut};
@@ -86,7 +87,7 @@ pub struct Window {
     /// The error handler: the program's handle; 0: the default.
     pub errhandler: u64,
     /// Attributes: key and value.
-    pub attributes: Vec<(i32, u64)>,
+    pub attributes: Attributes,
     /// What is open.
     pub epochs: Epochs,
 }
@@ -173,7 +174,7 @@ pub fn errhandler(rt: &Runtime, win: VirtWin) -> u64 {
 }
 
 /// The attributes.
-pub fn attributes(rt: &Runtime, win: VirtWin) -> Option<RefMut<'_, Vec<(i32, u64)>>> {
+pub fn attributes(rt: &Runtime, win: VirtWin) -> Option<RefMut<'_, Attributes>> {
     get_mut(rt, win).map(|window| RefMut::map(window, |window| &mut window.attributes))
 }
 

@@ -1,7 +1,7 @@
 //! Calls of the program's copy and delete functions.
 #![allow(unsafe_code)]
 
-use super::{Keyval, Proxy};
+use super::{Keyval, Proxy, Value};
 use crate::abi;
 use crate::arch::{call_program, call_program_by, call_program_with_six};
 use crate::errors::SUCCESS;
@@ -55,7 +55,7 @@ extern "C" fn delete_by_proxy(it: &mut ByProxy) -> u64 {
 }
 
 /// Calls `int copy(object, keyval, extra_state, attribute_val_in, *attribute_val_out, *flag)`: what the copy gets; nothing if it gets no attribute with this key.
-pub(super) fn copy(rt: &Runtime, keyval: &Keyval, object: u64, key: c_int, value: u64) -> Result<Option<u64>, c_int> {
+pub(super) fn copy(rt: &Runtime, keyval: &Keyval, object: u64, key: c_int, value: Value) -> Result<Option<Value>, c_int> {
     let Keyval {
         copy: function,
         extra_state,
@@ -63,9 +63,10 @@ pub(super) fn copy(rt: &Runtime, keyval: &Keyval, object: u64, key: c_int, value
     } = *keyval;
     match function {
         0 => return Ok(None),
-        DUPLICATE => return Ok(Some(value)),
+        DUPLICATE => return value.duplicate().map(Some),
         _ => {}
     }
+    let value = value.seen(keyval.language);
     let (object, key) = (
         abi::for_program(rt, keyval.kind.handles(), object),
         abi::integer_for_program(Domain::Keyval, key),
@@ -87,7 +88,8 @@ pub(super) fn copy(rt: &Runtime, keyval: &Keyval, object: u64, key: c_int, value
         }
     };
     match rc {
-        SUCCESS => Ok((flag != 0).then_some(value_out)),
+        SUCCESS if flag != 0 => Value::new(value_out, keyval.language).map(Some),
+        SUCCESS => Ok(None),
         rc => Err(abi::integer_of_program(Domain::ErrorCode, rc)),
     }
 }
@@ -111,7 +113,7 @@ pub(super) fn is_any(keyval: &Keyval) -> bool {
 }
 
 /// Calls `int delete(object, keyval, attribute_val, extra_state)`.
-pub(super) fn delete(rt: &Runtime, keyval: &Keyval, object: u64, key: c_int, value: u64) -> c_int {
+pub(super) fn delete(rt: &Runtime, keyval: &Keyval, object: u64, key: c_int, value: Value) -> c_int {
     let Keyval {
         delete: function,
         extra_state,
@@ -120,6 +122,7 @@ pub(super) fn delete(rt: &Runtime, keyval: &Keyval, object: u64, key: c_int, val
     if function == 0 {
         return SUCCESS;
     }
+    let value = value.seen(keyval.language);
     let (object, key) = (
         abi::for_program(rt, keyval.kind.handles(), object),
         abi::integer_for_program(Domain::Keyval, key),
