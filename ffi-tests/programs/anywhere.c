@@ -2,12 +2,15 @@
  * Programs without a collective over all ranks: anywhere HOW STEPS.
  *
  * HOW is `ring`: MPI_Sendrecv and MPI_Sendrecv_replace; `halo`: MPI_Isend, MPI_Irecv and all kinds of waits and tests; `farm`: rank 0
- * gives tasks to whoever asks; `pairs`: blocking and persistent messages, probes; `rows`: a ring, and collectives of rows and columns.
+ * gives tasks to whoever asks; `pairs`: blocking and persistent messages, probes; `rows`: a ring, and collectives of rows and columns;
+ * `sparse`: synchronous sends and a non-blocking barrier; `looks`: MPI_Request_get_status, MPI_Parrived and MPI_Buffer_detach;
+ * `memory`: waits without MPI.
  *
  * With windows: `post`: halos by post, start, complete and wait; `locks`: sums under locks of all kinds; `queue`: tasks by MPI_Fetch_and_op
  * and results by MPI_Accumulate in one epoch of MPI_Win_lock_all; `fences`: windows of rows. `record`: a ring that writes a file by MPI.
  */
 #include <mpi.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -372,6 +375,123 @@ static uint64_t fences(int steps)
     return own;
 }
 
+/* Every rank has messages for some others, who do not know of how many: synchronous sends and a non-blocking barrier tell (Hoefler, Siebert and
+   Lumsdaine 2010). A message that comes in another step than its own would count as one of that. */
+static uint64_t sparse(int steps)
+{
+    enum { MOST = 4 };
+    uint64_t own = rank, sum = 0;
+    for (int step = 0; step < steps; step++) {
+        uint64_t out[MOST][2], in[2];
+        MPI_Request sends[MOST], barrier;
+        int count = mix(step, 2 * rank) % (MOST + 1), is_in_barrier = 0, done = 0, tag = step % 2, flag;
+        for (int i = 0; i < count; i++) {
+            out[i][0] = step;
+            out[i][1] = mix(own, i);
+            MPI_Issend(out[i], 2, MPI_UINT64_T, mix(step, 100 * rank + i) % size, tag, MPI_COMM_WORLD, &sends[i]);
+        }
+        uint64_t came = 0;
+        while (!done) {
+            MPI_Status status;
+            MPI_Iprobe(MPI_ANY_SOURCE, tag, MPI_COMM_WORLD, &flag, &status);
+            if (flag) {
+                MPI_Recv(in, 2, MPI_UINT64_T, status.MPI_SOURCE, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                if ((int)in[0] != step)
+                    printf("rank %d, step %d: a message of step %d\n", rank, step, (int)in[0]);
+                came += in[1];
+            }
+            if (is_in_barrier) {
+                MPI_Test(&barrier, &done, MPI_STATUS_IGNORE);
+            } else {
+                MPI_Testall(count, sends, &flag, MPI_STATUSES_IGNORE);
+                if (flag)
+                    MPI_Ibarrier(MPI_COMM_WORLD, &barrier);
+                is_in_barrier = flag;
+            }
+        }
+        sum = mix(sum, came);
+        own = work(mix(own, step), 20000);
+    }
+    return sum;
+}
+
+/* A ring whose ranks look whether messages have come, in ways that wait for nothing. */
+static uint64_t looks(int steps)
+{
+    enum { PARTS = 2, LARGE = 20000 };
+    int right = (rank + 1) % size, left = (rank + size - 1) % size, flag, bytes;
+    static uint64_t large[LARGE], much[LARGE];
+    uint64_t own = rank, came = 0, parts[PARTS] = {0}, got[PARTS] = {0};
+    MPI_Request receive, out, in;
+    bytes = sizeof large + MPI_BSEND_OVERHEAD;
+    void *buffer = malloc(bytes);
+    MPI_Psend_init(parts, PARTS, 1, MPI_UINT64_T, right, 4, MPI_COMM_WORLD, MPI_INFO_NULL, &out);
+    MPI_Precv_init(got, PARTS, 1, MPI_UINT64_T, left, 4, MPI_COMM_WORLD, MPI_INFO_NULL, &in);
+    for (int step = 0; step < steps; step++) {
+        own = work(own, 20000 + 1000 * rank);
+        MPI_Irecv(&came, 1, MPI_UINT64_T, left, 1, MPI_COMM_WORLD, &receive);
+        MPI_Send(&own, 1, MPI_UINT64_T, right, 1, MPI_COMM_WORLD);
+        do
+            MPI_Request_get_status(receive, &flag, MPI_STATUS_IGNORE);
+        while (!flag);
+        MPI_Wait(&receive, MPI_STATUS_IGNORE);
+        own = mix(own, came);
+        MPI_Startall(2, (MPI_Request[]){in, out});
+        for (int i = 0; i < PARTS; i++) {
+            parts[i] = mix(own, i);
+            MPI_Pready(i, out);
+        }
+        for (int i = 0; i < PARTS; i++)
+            do
+                MPI_Parrived(in, i, &flag);
+            while (!flag);
+        MPI_Waitall(2, (MPI_Request[]){in, out}, MPI_STATUSES_IGNORE);
+        own = mix(own, got[step % PARTS]);
+        if (step % 8 == 0) {
+            large[step % LARGE] = own;
+            MPI_Buffer_attach(buffer, bytes);
+            MPI_Irecv(much, LARGE, MPI_UINT64_T, left, 2, MPI_COMM_WORLD, &receive);
+            MPI_Bsend(large, LARGE, MPI_UINT64_T, right, 2, MPI_COMM_WORLD);
+            MPI_Buffer_detach(&buffer, &bytes);
+            MPI_Wait(&receive, MPI_STATUS_IGNORE);
+            own = mix(own, much[step % LARGE]);
+        }
+    }
+    MPI_Request_free(&in);
+    MPI_Request_free(&out);
+    free(buffer);
+    return own;
+}
+
+/* Pairs, one of which waits without MPI: for a word of memory that it shares with the other, which calls MPI before it writes there. */
+static uint64_t memory(int steps)
+{
+    MPI_Win window;
+    volatile uint64_t *words, *theirs;
+    MPI_Aint bytes;
+    int unit, flag, other = rank ^ 1;
+    uint64_t own = rank, came;
+    MPI_Win_allocate_shared(sizeof *words, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &words, &window);
+    MPI_Win_shared_query(window, other, &bytes, &unit, &theirs);
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, window);
+    for (int step = 1; step <= steps; step++) {
+        if (rank % 2 == 0) {
+            MPI_Send(&own, 1, MPI_UINT64_T, other, 1, MPI_COMM_WORLD);
+            while (*words != (uint64_t)step)
+                sched_yield();
+            own = work(own, 1000);
+        } else {
+            MPI_Recv(&came, 1, MPI_UINT64_T, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            own = work(mix(own, came), 20000);
+            MPI_Iprobe(other, 2, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+            *theirs = step;
+        }
+    }
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+    return own;
+}
+
 /* In every step a record, in one place or another; sometimes it is written anew. */
 static uint64_t record(int steps)
 {
@@ -404,6 +524,7 @@ static const struct way {
 } ways[] = {
     {"ring", ring}, {"halo", halo}, {"farm", farm}, {"pairs", pairs}, {"rows", rows},
     {"post", post}, {"locks", locks}, {"queue", queue}, {"fences", fences}, {"record", record},
+    {"sparse", sparse}, {"looks", looks}, {"memory", memory},
 };
 
 int main(int argc, char **argv)

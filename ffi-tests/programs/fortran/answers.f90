@@ -1,9 +1,36 @@
 ! What MPI answers to Fortran 2008, round after round: answers ROUNDS. All that is asked is compared with what the standard says.
 module checks
   use mpi_f08
+  use, intrinsic :: iso_c_binding
   implicit none
   integer :: rank, size, failures = 0, copies = 0, deletions = 0, errors = 0
   integer :: completed = 0
+  interface
+     integer(c_int) function c_get_attr(comm, keyval, value, flag) bind(C, name='MPI_Comm_get_attr')
+       import
+       integer(c_intptr_t), value :: comm
+       integer(c_int), value :: keyval
+       type(c_ptr) :: value
+       integer(c_int) :: flag
+     end function
+     integer(c_int) function c_set_attr(comm, keyval, value) bind(C, name='MPI_Comm_set_attr')
+       import
+       integer(c_intptr_t), value :: comm
+       integer(c_int), value :: keyval
+       integer(c_intptr_t), value :: value
+     end function
+     type(c_funptr) function dlsym(library, name) bind(C)
+       import
+       type(c_ptr), value :: library
+       character(c_char), intent(in) :: name(*)
+     end function
+  end interface
+  abstract interface
+     integer(c_intptr_t) function conversion(number) bind(C)
+       import
+       integer(c_int), value :: number
+     end function
+  end interface
 contains
   subroutine check(good, what)
     logical, intent(in) :: good
@@ -14,7 +41,6 @@ contains
   end subroutine
 
   subroutine longest(a, b, length, datatype)
-    use, intrinsic :: iso_c_binding, only : c_ptr, c_f_pointer
     type(c_ptr), value :: a, b
     integer :: length
     type(MPI_Datatype) :: datatype
@@ -69,6 +95,7 @@ contains
     integer(MPI_ADDRESS_KIND) :: extra
     integer :: ierror
     call check(extra == 11, 'the extra state of a general request')
+    extra = extra + 1
     completed = completed + 1
     ierror = MPI_SUCCESS
   end subroutine
@@ -185,6 +212,77 @@ contains
     call check(values(1) == 1, 'a non-blocking broadcast')
   end subroutine
 
+  ! A handle in C: a number in MPICH, which has no function for that.
+  integer(c_intptr_t) function in_c(comm)
+    type(MPI_Comm), intent(in) :: comm
+    type(c_funptr) :: function
+    procedure(conversion), pointer :: f2c
+    in_c = comm%MPI_VAL
+    if (MPI_COMM_WORLD%MPI_VAL > 1000) return
+    function = dlsym(c_null_ptr, 'MPI_Comm_f2c' // c_null_char)
+    call c_f_procpointer(function, f2c)
+    in_c = f2c(comm%MPI_VAL)
+  end function
+
+  ! What Fortran sets is the address of an integer in C, and what C sets is an integer in Fortran (MPI 4.1, 19.3.7).
+  subroutine attributes(comm)
+    type(MPI_Comm), intent(in) :: comm
+    type(MPI_Comm) :: other
+    integer :: keyval
+    integer(c_int) :: is_set, rc
+    type(c_ptr) :: place
+    integer(c_intptr_t), pointer :: seen
+    integer(MPI_ADDRESS_KIND) :: value
+    logical :: flag
+    call MPI_Comm_create_keyval(MPI_COMM_DUP_FN, MPI_COMM_NULL_DELETE_FN, keyval, 0_MPI_ADDRESS_KIND)
+    call MPI_Comm_set_attr(comm, keyval, 5555555555_MPI_ADDRESS_KIND + rank)
+    call MPI_Comm_dup(comm, other)
+    rc = c_get_attr(in_c(other), keyval, place, is_set)
+    call check(rc == 0 .and. is_set /= 0, 'an attribute in C')
+    call c_f_pointer(place, seen)
+    call check(seen == 5555555555_c_intptr_t + rank, 'the value of an attribute in C')
+    rc = c_set_attr(in_c(other), keyval, 7777777777_c_intptr_t)
+    call MPI_Comm_get_attr(other, keyval, value, flag)
+    call check(flag .and. value == 7777777777_MPI_ADDRESS_KIND, 'an attribute of C')
+    call MPI_Comm_get_attr(comm, keyval, value, flag)
+    call check(flag .and. value == 5555555555_MPI_ADDRESS_KIND + rank, 'an attribute that C has seen')
+    call MPI_Comm_free(other)
+    call MPI_Comm_delete_attr(comm, keyval)
+    call MPI_Comm_free_keyval(keyval)
+  end subroutine
+
+  subroutine groups(comm)
+    type(MPI_Comm), intent(in) :: comm
+    type(MPI_Comm) :: other
+    type(MPI_Group) :: group, first, rest, both, none, range
+    integer :: length, result
+    call MPI_Comm_group(comm, group)
+    call MPI_Group_incl(group, 1, [0], first)
+    call MPI_Group_excl(group, 1, [0], rest)
+    call MPI_Group_union(rest, first, both)
+    call MPI_Group_size(both, length)
+    call check(length == size, 'a union')
+    call MPI_Group_intersection(first, rest, none)
+    call check(none == MPI_GROUP_EMPTY, 'an intersection')
+    call MPI_Group_difference(group, first, both)
+    call MPI_Group_compare(both, rest, result)
+    call check(result == MPI_IDENT, 'a difference')
+    call MPI_Group_range_incl(group, 1, reshape([0, size - 1, 2], [3, 1]), range)
+    call MPI_Group_size(range, length)
+    call check(length == (size + 1) / 2, 'a range')
+    call MPI_Group_range_excl(group, 1, reshape([0, size - 1, 2], [3, 1]), rest)
+    call MPI_Group_size(rest, length)
+    call check(length == size / 2, 'all but a range')
+    call MPI_Comm_create(comm, range, other)
+    if (mod(rank, 2) == 0) then
+       call MPI_Comm_size(other, length)
+       call check(length == (size + 1) / 2, 'a communicator of a group')
+       call MPI_Comm_free(other)
+    end if
+    call MPI_Group_free(group)
+    call MPI_Group_free(range)
+  end subroutine
+
   subroutine objects(comm)
     type(MPI_Comm), intent(in) :: comm
     type(MPI_Comm) :: other, grid
@@ -196,6 +294,7 @@ contains
     type(MPI_Group) :: group
     integer :: keyval, length, dims(2), place(2), before, code
     integer(MPI_ADDRESS_KIND) :: value
+    integer(MPI_ADDRESS_KIND), volatile :: extra
     logical :: flag, periods(2)
     character(MPI_MAX_OBJECT_NAME) :: name
     character(20) :: text
@@ -222,12 +321,14 @@ contains
     call check(deletions == before + 2, 'deletions of attributes')
     call MPI_Comm_free_keyval(keyval)
     before = completed
-    call MPI_Grequest_start(query, release, cancel, 11_MPI_ADDRESS_KIND, request)
+    extra = 11
+    call MPI_Grequest_start(query, release, cancel, extra, request)
     call MPI_Grequest_complete(request)
     call MPI_Wait(request, status)
     call MPI_Get_elements(status, MPI_INTEGER, length)
     call check(length == 11 .and. status%MPI_SOURCE == 5 .and. status%MPI_TAG == 6, 'a general request')
     call check(completed == before + 1, 'the end of a general request')
+    call check(extra == 12, 'the variable of a general request')
     call MPI_Info_create(info)
     call MPI_Info_set(info, 'colour', 'dark green')
     text = 'x'
@@ -291,6 +392,8 @@ program answers
      call messages(MPI_COMM_WORLD)
      call collectives(MPI_COMM_WORLD)
      call objects(MPI_COMM_WORLD)
+     call attributes(MPI_COMM_WORLD)
+     call groups(MPI_COMM_WORLD)
      call MPI_Allreduce(failures, all_failures, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD)
      if (rank == 0) then
         print '(a,i0,a,i0,a,i0,a,i0)', 'round ', round, ': ', all_failures, ' wrong, copies ', copies, ', errors ', errors

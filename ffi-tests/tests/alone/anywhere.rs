@@ -12,7 +12,7 @@ fn job(how: &str, steps: &str) -> Job {
 }
 
 /// Each with as many steps as take a few seconds.
-fn cases() -> [Case; 11] {
+fn cases() -> [Case; 13] {
     [
         programs::prints("anywhere ring", || job("ring", "6000")),
         programs::prints("anywhere halo", || job("halo", "8000")),
@@ -30,6 +30,8 @@ fn cases() -> [Case; 11] {
         programs::prints("multiple", || {
             Job::new(place::test_program("multiple"), &["3000", "local"]).interval("20ms")
         }),
+        programs::prints("anywhere sparse", || job("sparse", "6000")),
+        programs::prints("anywhere looks", || job("looks", "6000")),
     ]
 }
 
@@ -154,6 +156,37 @@ fn a_ring_that_writes_a_file_survives() {
 #[test]
 fn threads_that_call_at_the_same_time_survive() {
     judge(10);
+}
+
+/// A synchronous send whose message a cut takes ends when the program receives it: else messages would come in steps that are over.
+#[test]
+fn synchronous_sends_tell_when_all_have_been_received() {
+    judge(11);
+}
+
+#[test]
+fn calls_that_look_for_messages_without_waiting_survive() {
+    judge(12);
+}
+
+/// A worker that stands still for a cut goes on when another one waits for it outside of MPI.
+#[test]
+fn nobody_stands_still_for_one_who_waits_in_memory() {
+    let job = || job("memory", "20000");
+    let undisturbed = native(job());
+    let deaths = ["kill rank=0 at=call:3000", "kill rank=1 at=call:9000"];
+    for faults in [None, Some(deaths.join("; "))] {
+        let outcome = match &faults {
+            Some(faults) => job().spares(2).fault(faults).run(),
+            None => job().run(),
+        };
+        outcome.assert_success();
+        outcome.assert_like(&undisturbed, &[]);
+        outcome.assert_nothing_left();
+        if faults.is_some() {
+            outcome.assert_replaced(&[0, 1]);
+        }
+    }
 }
 
 #[test]

@@ -84,6 +84,7 @@ programs! {
     attributes: "attributes";
     errors: "errors";
     buffered_sends: "buffered";
+    synchronous_sends: "synchronous";
     sessions_beside_mpi_init: "sessions";
     environment: "environment";
     timers_limits_and_the_signal_stack: "process";

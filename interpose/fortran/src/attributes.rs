@@ -10,13 +10,28 @@ type Copy = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void, *mut *
 type Delete = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void) -> c_int;
 
 unsafe extern "C" {
-    fn PMPI_Comm_create_keyval(copy: *const c_void, delete: Delete, keyval: *mut c_int, extra_state: *mut c_void) -> c_int;
+    fn PMPI_Comm_create_keyval(
+        copy: *const c_void,
+        delete: Delete,
+        keyval: *mut c_int,
+        extra_state: *mut c_void,
+    ) -> c_int;
     fn PMPI_Comm_get_attr(comm: Handle, keyval: c_int, value: *mut *mut c_void, flag: *mut c_int) -> c_int;
     fn PMPI_Comm_set_attr(comm: Handle, keyval: c_int, value: *mut c_void) -> c_int;
-    fn PMPI_Type_create_keyval(copy: *const c_void, delete: Delete, keyval: *mut c_int, extra_state: *mut c_void) -> c_int;
+    fn PMPI_Type_create_keyval(
+        copy: *const c_void,
+        delete: Delete,
+        keyval: *mut c_int,
+        extra_state: *mut c_void,
+    ) -> c_int;
     fn PMPI_Type_get_attr(datatype: Handle, keyval: c_int, value: *mut *mut c_void, flag: *mut c_int) -> c_int;
     fn PMPI_Type_set_attr(datatype: Handle, keyval: c_int, value: *mut c_void) -> c_int;
-    fn PMPI_Win_create_keyval(copy: *const c_void, delete: Delete, keyval: *mut c_int, extra_state: *mut c_void) -> c_int;
+    fn PMPI_Win_create_keyval(
+        copy: *const c_void,
+        delete: Delete,
+        keyval: *mut c_int,
+        extra_state: *mut c_void,
+    ) -> c_int;
     fn PMPI_Win_get_attr(win: Handle, keyval: c_int, value: *mut *mut c_void, flag: *mut c_int) -> c_int;
     fn PMPI_Win_set_attr(win: Handle, keyval: c_int, value: *mut c_void) -> c_int;
 }
@@ -299,7 +314,11 @@ pub unsafe extern "C" fn comm_set_attr(
 pub unsafe extern "C" fn attr_put(comm: *const c_int, keyval: *const c_int, value: *const c_int, ierr: *mut c_int) {
     // SAFETY: arguments of the program, as the standard says.
     put(ierr, unsafe {
-        PMPI_Comm_set_attr(PMPI_Comm_f2c(*comm), of_integer(*keyval), *value as isize as *mut c_void)
+        PMPI_Comm_set_attr(
+            PMPI_Comm_f2c(*comm),
+            of_integer(*keyval),
+            *value as isize as *mut c_void,
+        )
     });
 }
 

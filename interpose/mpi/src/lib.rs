@@ -5,6 +5,7 @@
 //! program's job names, and its whole state can be put back without a trace in the runtime.
 
 pub mod abi;
+pub mod bytes;
 pub mod call;
 pub mod comm;
 pub mod error;

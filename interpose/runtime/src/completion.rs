@@ -8,16 +8,20 @@ use crate::arch::{self, Rewound};
 use crate::errors::{ERR_IN_STATUS, ERR_OTHER, ERR_PENDING, SUCCESS};
 use crate::generated::real;
 use crate::handles::{VirtComm, VirtRequest};
+use crate::own_messages::tag;
 use crate::recovery::Runtime;
 use crate::requests::{
     self, EMPTY, Kind, Outcome, State, add, done, get, index, is_active, null_handle, release_real, remove, set_state,
     with_real,
 };
-use crate::{attention, checkpoint, copies, journal, recovery};
+use crate::{attention, checkpoint, copies, journal, own_messages, recovery, world};
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use understudy_mpi::call;
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
+use understudy_mpi::{self as mpi, call};
+
+/// What it means if receivers of messages cannot be heard.
+const NO_WORD: &str = "receivers cannot tell senders of synchronous sends";
 
 /// Counts a message that has arrived, and lets the journal know.
 #[inline]
@@ -38,9 +42,21 @@ fn test(rt: &Runtime, index: u32) -> Result<bool, Rewound> {
         Some(State::Active) => test_real(rt, index)?,
         // Nobody calls the library meanwhile, which would tell of a failure.
         Some(State::Open) if call::is_over() => drop(recovery::check(rt, call::ABANDONED)?),
+        Some(State::Open) if requests::synchronous::are_any() => {
+            recovery::check_own(rt, hear_of_receives(rt), NO_WORD)?;
+        }
         _ => {}
     }
     Ok(!is_active(rt, index))
+}
+
+/// Hears which messages of synchronous sends the program has received, if a cut had taken them before.
+fn hear_of_receives(rt: &Runtime) -> mpi::Result<()> {
+    while let Some((from, bytes)) = own_messages::next(world::private(rt), tag::TAKEN)? {
+        let number = bytes.try_into().map_err(|_| mpi::Error::INTERN)?;
+        requests::synchronous::is_received(rt, u64::from_ne_bytes(number), from);
+    }
+    Ok(())
 }
 
 fn test_real(rt: &Runtime, index: u32) -> Result<(), Rewound> {
@@ -353,7 +369,8 @@ pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     if let Some(general) = requests::general(rt, index) {
         return Ok(general::cancel(general, !is_active(rt, index)));
     }
-    let is_send = get(rt, index).is_some_and(|request| matches!(request.kind, Kind::Send | Kind::PersistentSend(..)));
+    let is_send = get(rt, index)
+        .is_some_and(|request| matches!(request.kind, Kind::Send | Kind::Synchronous | Kind::PersistentSend(..)));
     let rc = match is_send {
         // It goes on, as MPI allows (4.1, 3.8.4) and Open MPI does: a message that has been counted as sent must arrive.
         true => SUCCESS,

@@ -266,10 +266,10 @@ fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
         recovery::devices_go_on(rt);
     }
     match exchanged {
-        Exchange::InFlight(in_flight) => {
+        Exchange::InFlight(sent) => {
             fault::point("cut.agreed", copies::next_epoch(rt));
             schedule::state(rt).schedule.at_candidate = candidate;
-            drain::drain(rt, &in_flight)?;
+            drain::drain(rt, &sent)?;
             fault::point("cut.end", copies::next_epoch(rt));
             let (began, epoch) = (Instant::now(), copies::next_epoch(rt));
             checkpoint::take(rt)?;
@@ -318,7 +318,7 @@ fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Re
         requests::active(rt, |kind| {
             matches!(
                 kind,
-                Kind::Collective | Kind::OneSided | Kind::Duplicate(_) | Kind::Recorded(_)
+                Kind::Collective(_) | Kind::OneSided | Kind::Duplicate(_) | Kind::Recorded(_)
             )
         }),
     )?;

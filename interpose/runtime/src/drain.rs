@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod sharing;
+mod synchronous;
 
 use crate::arch::Rewound;
 use crate::disk::{self, Report};
@@ -19,8 +20,8 @@ use crate::rehearsal::again;
 use crate::requests::{self, EMPTY, Kind};
 use crate::{completion, copies, early, exposure, journal, own_messages, recovery, rendezvous, user, world};
 use std::collections::HashSet;
-use std::ffi::c_int;
 use std::time::{Duration, Instant};
+use understudy_mpi::bytes::Bytes;
 use understudy_mpi::comm::Plain;
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, Status};
 use understudy_numbers::Worker;
@@ -28,12 +29,17 @@ use understudy_numbers::Worker;
 /// What a cut for which they cannot be told means.
 const NO_BOOKMARKS: &str = "the workers cannot tell each other of their messages";
 
+/// What a cut for which one cannot be received means.
+const NOT_RECEIVED: &str = "a message cannot be received";
+
 /// What every worker tells every other at a cut.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Bookmark {
     /// Messages sent to the receiver of this bookmark since MPI_Init.
     sent: u64,
+    /// Of those that are synchronous and have not ended, those that the receiver of this bookmark will be asked about.
+    synchronous: u64,
     /// Whether the sender can be saved, as [`Ability`].
     ability: u64,
     /// Of the collectives that it has started ([`requests::share`]): 0 in all, if all members have started the same.
@@ -64,12 +70,21 @@ pub enum Ability {
 
 /// The outcome of the exchange, the same in all workers but for the numbers.
 pub enum Exchange {
-    /// How many messages from each worker are in flight to this one.
-    InFlight(Vec<u64>),
+    /// What each worker has sent to this one.
+    InFlight(Vec<Sent>),
     /// The cut is put off.
     PutOff,
     /// The job cannot be protected any more; this worker speaks for those that object.
     Unprotected(Worker),
+}
+
+/// What a worker has sent to this one.
+#[derive(Clone, Copy)]
+pub struct Sent {
+    /// Messages in flight.
+    in_flight: u64,
+    /// Synchronous sends that it will ask about.
+    synchronous: u64,
 }
 
 /// What a worker says of its phase.
@@ -86,11 +101,14 @@ pub fn exchange(rt: &Runtime, ability: Ability, is_regular: Option<bool>) -> Res
     });
     let started = requests::started(rt);
     let (freed_ones, share) = freed::within(rt, None, |it| requests::are_on(rt, it));
+    let synchronous = synchronous::count(rt, world::get(rt).worker_count as usize);
     let own: Vec<Bookmark> = requests::table(rt)
         .sent
         .iter()
-        .map(|&sent| Bookmark {
+        .zip(synchronous)
+        .map(|(&sent, synchronous)| Bookmark {
             sent,
+            synchronous,
             ability: ability as u64,
             started,
             freed: share,
@@ -133,7 +151,10 @@ pub fn exchange(rt: &Runtime, ability: Ability, is_regular: Option<bool>) -> Res
                 theirs
                     .iter()
                     .zip(&requests::table(rt).received)
-                    .map(|(bookmark, &received)| bookmark.sent - received)
+                    .map(|(bookmark, &received)| Sent {
+                        in_flight: bookmark.sent - received,
+                        synchronous: bookmark.synchronous,
+                    })
                     .collect(),
             )
         }
@@ -159,12 +180,13 @@ fn tell_slow(rt: &Runtime, goal: &[u64]) {
 
 /// Receives until nothing is in flight; then every send of this process has ended too. Nobody goes on before all have come so far: what
 /// is sent behind the cut would meet receives that are posted before it.
-pub fn drain(rt: &Runtime, in_flight: &[u64]) -> Result<(), Rewound> {
+pub fn drain(rt: &Runtime, sent: &[Sent]) -> Result<(), Rewound> {
+    let synchronous = requests::synchronous::pending(rt);
     let goal: Vec<u64> = requests::table(rt)
         .received
         .iter()
-        .zip(in_flight)
-        .map(|(received, more)| received + more)
+        .zip(sent)
+        .map(|(received, more)| received + more.in_flight)
         .collect();
     receive_matched(rt)?;
     let mut slow = Some(Instant::now() + SLOW);
@@ -181,10 +203,14 @@ pub fn drain(rt: &Runtime, in_flight: &[u64]) -> Result<(), Rewound> {
             take_unexpected(rt, comm)?;
         }
     }
-    let mut sends = requests::active(rt, |kind| matches!(kind, Kind::Send | Kind::PersistentSend(..)));
+    let mut sends = requests::active(rt, |kind| {
+        matches!(kind, Kind::Send | Kind::Synchronous | Kind::PersistentSend(..))
+    });
     while !sends.is_empty() {
         sends = completion::test_all(rt, sends)?;
     }
+    let asked: Vec<u64> = sent.iter().map(|sent| sent.synchronous).collect();
+    synchronous::settle(rt, &synchronous, &asked)?;
     recovery::check_own(rt, world::private(rt).barrier(), NO_BOOKMARKS)
 }
 
@@ -226,6 +252,7 @@ fn take_unexpected(rt: &Runtime, (comm, real): (VirtComm, RealComm)) -> Result<(
                 tag: status.tag,
                 data,
                 claimed: None,
+                owed: None,
             },
         );
     }
@@ -247,19 +274,19 @@ fn receive_matched(rt: &Runtime) -> Result<(), Rewound> {
 /// Receives a message that has been matched, as bytes.
 fn receive(rt: &Runtime, message: &mut RealMessage, status: &mut Status) -> Result<Vec<u8>, Rewound> {
     let mut data = vec![0u8; status.bytes];
-    let count = status.bytes as c_int;
+    let bytes = recovery::check_own(rt, Bytes::new(data.len()), NOT_RECEIVED)?;
     // SAFETY: a matched message, and a buffer of its size.
     let rc = unsafe {
         real::PMPI_Mrecv(
             data.as_mut_ptr().cast(),
-            count,
-            understudy_mpi::comm::byte(),
+            bytes.count(),
+            bytes.datatype(),
             message,
             status,
         )
     };
-    match recovery::check(rt, rc) {
-        Ok(_) => Ok(data),
+    match recovery::check_own(rt, understudy_mpi::check(rc), NOT_RECEIVED) {
+        Ok(()) => Ok(data),
         Err(rewound) => {
             // The transfer may be under way still.
             own_messages::keep(data);

@@ -8,6 +8,7 @@ use crate::cell::{Field, runtime};
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{VirtComm, real_datatype};
+use crate::own_messages::{Peer, Told, tag};
 use crate::requests::{EMPTY, Envelope, Outcome};
 use crate::{requests, world};
 pub use matched::{
@@ -17,7 +18,10 @@ pub use matched::{
 use std::cell::Ref;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
+use understudy_mpi::bytes::Bytes;
+use understudy_mpi::check;
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
+use understudy_numbers::Worker;
 
 runtime! {
     pub struct Runtime: requests::Runtime {
@@ -25,6 +29,8 @@ runtime! {
         early: Field<Vec<Early>> = Field::new(Vec::new()),
         /// By index of the virtual message.
         matched: Field<Vec<Option<Matched>>> = Field::new(Vec::new()),
+        /// What senders are being told.
+        told: Field<Told> = Field::new(Told::NONE),
     }
 }
 
@@ -41,6 +47,8 @@ pub struct Early {
     pub data: Vec<u8>,
     /// The program has matched it already (MPI_Mprobe) and has this virtual message.
     pub claimed: Option<u32>,
+    /// Its sender waits to hear that the program has received it: that worker, and the number of the send there ([`requests::synchronous`]).
+    pub owed: Option<(u32, u64)>,
 }
 
 impl Early {
@@ -84,7 +92,41 @@ pub fn add(rt: &Runtime, early: Early) {
 
 /// Replaces them by saved ones.
 pub fn replace(rt: &Runtime, saved: Vec<Early>) {
+    rt.told.set(Told::NONE);
     change(rt, |list| *list = saved);
+}
+
+/// A synchronous send of this `sender`, a worker and its number, after which so many messages with this communicator, source and tag were sent: whether
+/// its message is among the early ones. Then the sender is told when the program receives it.
+pub fn owe(
+    rt: &Runtime,
+    (comm, source, tag): (VirtComm, c_int, c_int),
+    followers: u64,
+    (worker, number): (Worker, u64),
+) -> bool {
+    let is_like = |early: &&mut Early| (early.comm, early.source, early.tag) == (comm.0 as u64, source, tag);
+    let mut list = rt.early.borrow_mut();
+    match list.iter_mut().filter(is_like).rev().nth(followers as usize) {
+        Some(early) => {
+            early.owed = Some((worker.0, number));
+            true
+        }
+        None => false,
+    }
+}
+
+/// Tells the sender that the program has received its message.
+fn tell(rt: &Runtime, early: &Early) {
+    if let Some((worker, number)) = early.owed {
+        let to = Peer {
+            comm: world::private(rt),
+            rank: Worker(worker),
+            tag: tag::TAKEN,
+        };
+        let mut told = rt.told.borrow_mut();
+        // A failure is met by whatever is called next.
+        let _ = told.sweep().and_then(|()| told.send(number.to_ne_bytes(), [to]));
+    }
 }
 
 /// Whether there are any.
@@ -122,20 +164,31 @@ fn find(rt: &Runtime, envelope: &Envelope) -> Option<Outcome> {
 /// Delivers an early message: as a message to oneself, so that types, truncation and status come out as in a receive.
 /// It is sent first: to a receive that is posted already Open MPI 5.0 does not tell that a message to oneself is too long.
 pub fn deliver(rt: &Runtime, early: &Early, envelope: &Envelope) -> Outcome {
+    tell(rt, early);
     let own = world::own_comm(rt);
     let (mut status, mut request) = (EMPTY, RealRequest(std::ptr::null_mut()));
     let (to, datatype) = (envelope.buffer as *mut c_void, real_datatype(rt, envelope.datatype()));
-    let (from, length) = (early.data.as_ptr().cast(), early.data.len() as c_int);
+    let from = early.data.as_ptr().cast();
     // SAFETY: a message from this process to itself, on a communicator of our own; the program's buffer.
-    let rc = unsafe {
-        match real::PMPI_Isend(from, length, understudy_mpi::comm::byte(), 0, 0, own, &mut request) {
-            SUCCESS => {
-                let rc = real::PMPI_Recv(to, envelope.count, datatype, 0, 0, own, &mut status);
-                real::PMPI_Wait(&mut request, std::ptr::null_mut());
-                rc
-            }
-            rc => rc,
-        }
+    let sent = Bytes::new(early.data.len()).and_then(|bytes| unsafe {
+        check(real::PMPI_Isend(
+            from,
+            bytes.count(),
+            bytes.datatype(),
+            0,
+            0,
+            own,
+            &mut request,
+        ))
+    });
+    let rc = match sent {
+        // SAFETY: as above.
+        Ok(()) => unsafe {
+            let rc = real::PMPI_Recv(to, envelope.count, datatype, 0, 0, own, &mut status);
+            real::PMPI_Wait(&mut request, std::ptr::null_mut());
+            rc
+        },
+        Err(error) => error.code(),
     };
     // The message was counted when it was drained; nobody counts this delivery.
     Outcome {
@@ -162,6 +215,7 @@ mod tests {
             tag: 7,
             data: vec![1, 2],
             claimed: None,
+            owed: None,
         };
         assert!(early.matches(comm, 3, 7) && early.matches(comm, ANY_SOURCE, 7) && early.matches(comm, 3, ANY_TAG));
         assert!(!early.matches(comm, 2, 7) && !early.matches(comm, 3, 8));

@@ -98,11 +98,11 @@ pub fn put_off(is_connected: bool) {
     }
 }
 
-/// A cut at any call was not possible, as in [`put_off`]: another one is asked for later.
-pub fn ask_again(is_connected: bool) {
+/// A cut at any call was not possible, as in [`put_off`]: another one is asked for later, not before so long a pause.
+pub fn ask_again(is_connected: bool, pause: Duration) {
     if let Some(phase) = &mut *phase() {
         phase.is_connected |= is_connected;
-        phase.asks = Instant::now() + phase.interval * (BEFORE_ASKING << phase.failures);
+        phase.asks = Instant::now() + pause.max(phase.interval * (BEFORE_ASKING << phase.failures));
         phase.failures = (phase.failures + 1).min(MOST_FAILURES);
     }
 }

@@ -5,11 +5,13 @@
 
 mod heard;
 mod lent;
+mod swap;
 mod told;
 
 pub use heard::next;
 pub use lent::{Lent, all_is_back, keep};
 use std::ffi::{c_int, c_void};
+pub use swap::swap;
 pub use told::Told;
 use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{RealComm, RealRequest};
@@ -54,6 +56,12 @@ pub mod tag {
     pub const OFF: c_int = 15;
     /// Processes come to the entry of a constructor.
     pub const ASSEMBLE: c_int = 16;
+    /// The program has received a message that a cut had taken.
+    pub const TAKEN: c_int = 17;
+    /// Which messages a cut has taken.
+    pub const SETTLE: c_int = 18;
+    /// All still stand still.
+    pub const CONFIRM: c_int = 19;
 }
 
 /// The other end of a message.

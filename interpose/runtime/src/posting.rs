@@ -85,13 +85,19 @@ pub fn start_again(rt: &Runtime, index: u32) -> c_int {
         set_state(rt, index, done(outcome.status, outcome.rc));
         return SUCCESS;
     }
+    // One that somebody has freed was not made again.
+    if requests::real_of(rt, index).0.is_null() {
+        return ERR_REQUEST;
+    }
     // SAFETY: an inactive persistent request.
     let rc = with_real(rt, index, |request| unsafe { real::PMPI_Start(request) });
     if rc == SUCCESS {
         set_state(rt, index, State::Active);
         match kind {
             Kind::PersistentSend(_, envelope) => {
-                count_sent(rt, envelope.comm(), envelope.peer, envelope.count, envelope.datatype());
+                let (to, data) = ((envelope.peer, envelope.tag), (envelope.count, envelope.datatype()));
+                count_sent(rt, envelope.comm(), to, data);
+                requests::synchronous::started(rt, index, &envelope);
             }
             Kind::Recorded(number) => recorded::is_started(rt, index, number),
             _ => {}

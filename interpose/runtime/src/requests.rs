@@ -12,6 +12,7 @@ mod partitions;
 mod recipe;
 mod record;
 mod starts;
+pub mod synchronous;
 
 use crate::arch::{self, turn};
 use crate::attention::{self, RESUMES, SEVERAL};
@@ -87,6 +88,7 @@ pub fn replace(rt: &Runtime, saved: Requests) {
     let mut table = rt.table.borrow_mut();
     table.reals = vec![NULL; saved.places() as usize];
     table.requests = saved;
+    synchronous::restored(&table);
     table.kept.clear();
     table.unready.clear();
     if table.requests.begun.is_empty() {
@@ -128,8 +130,8 @@ impl Table {
 /// Adds a request and returns the program's handle. The datatype of one that may be posted again is kept until then.
 #[inline(always)]
 pub fn add(rt: &Runtime, comm: VirtComm, kind: Kind, state: State, real: RealRequest) -> VirtRequest {
-    if let Some(envelope) = kind.envelope() {
-        datatype::retain(rt, envelope.datatype());
+    if let Some(datatype) = kind.datatype() {
+        datatype::retain(rt, datatype);
     }
     rt.table.borrow_mut().add(comm, kind, state, real)
 }
@@ -138,16 +140,22 @@ pub fn add(rt: &Runtime, comm: VirtComm, kind: Kind, state: State, real: RealReq
 #[inline(always)]
 pub fn add_send(
     rt: &Runtime,
+    kind: Kind,
     comm: VirtComm,
-    peer: c_int,
-    count: c_int,
-    datatype: VirtDatatype,
+    (peer, tag): (c_int, c_int),
+    (count, datatype): (c_int, VirtDatatype),
     real: RealRequest,
 ) -> VirtRequest {
-    let worker = receiver(rt, comm, peer, count, datatype);
-    let table = &mut *rt.table.borrow_mut();
-    table.requests.count_sent(worker);
-    table.add(comm, Kind::Send, State::Active, real)
+    let worker = receiver(rt, comm, (peer, tag), (count, datatype));
+    let handle = {
+        let table = &mut *rt.table.borrow_mut();
+        table.requests.count_sent(worker);
+        table.add(comm, kind, State::Active, real)
+    };
+    if matches!(kind, Kind::Synchronous) {
+        synchronous::add_for(rt, handle, comm, peer, tag);
+    }
+    handle
 }
 
 /// Adds a receive.
@@ -156,10 +164,11 @@ pub fn add_receive(rt: &Runtime, envelope: Envelope, state: State, real: RealReq
     add(rt, envelope.comm(), Kind::Receive(envelope), state, real)
 }
 
-/// Adds a non-blocking collective that is under way.
-pub fn add_collective(rt: &Runtime, comm: VirtComm, real: RealRequest) -> VirtRequest {
+/// Adds a non-blocking collective that is under way; a reduction's datatype may be freed meanwhile.
+pub fn add_collective(rt: &Runtime, comm: VirtComm, reduces: Option<VirtDatatype>, real: RealRequest) -> VirtRequest {
     count_started(rt, share(rt, comm, 0));
-    add(rt, comm, Kind::Collective, State::Active, real)
+    let kind = Kind::Collective(reduces.map(|datatype| datatype.0 as u64));
+    add(rt, comm, kind, State::Active, real)
 }
 
 /// Adds what makes a communicator, and tells of it if that is necessary; both end together, and what the library writes to is kept until then.
@@ -348,8 +357,8 @@ pub fn remove(rt: &Runtime, index: u32) {
     if let Some(recipe) = recipe {
         recipe.release(rt);
     }
-    if let Some(envelope) = request.kind.envelope() {
-        datatype::release(rt, envelope.datatype());
+    if let Some(datatype) = request.kind.datatype() {
+        datatype::release(rt, datatype);
     }
     if let Some(other) = request.other {
         remove(rt, other);
@@ -409,17 +418,23 @@ pub fn indices(rt: &Runtime) -> std::ops::Range<u32> {
     0..table(rt).places()
 }
 
-/// Counts a message that is on its way, of so many elements.
+/// Counts a message that is on its way to this peer with this tag, of so many elements.
 #[inline(always)]
-pub fn count_sent(rt: &Runtime, comm: VirtComm, peer: c_int, count: c_int, datatype: VirtDatatype) {
-    let worker = receiver(rt, comm, peer, count, datatype);
+pub fn count_sent(rt: &Runtime, comm: VirtComm, to: (c_int, c_int), data: (c_int, VirtDatatype)) {
+    let worker = receiver(rt, comm, to, data);
     table_mut(rt).count_sent(worker);
 }
 
 /// The worker that a message of so many elements is for, which is told of.
 #[inline(always)]
-fn receiver(rt: &Runtime, comm: VirtComm, peer: c_int, count: c_int, datatype: VirtDatatype) -> Option<Worker> {
+fn receiver(
+    rt: &Runtime,
+    comm: VirtComm,
+    (peer, tag): (c_int, c_int),
+    (count, datatype): (c_int, VirtDatatype),
+) -> Option<Worker> {
     let worker = comm::worker_of(rt, comm, peer);
+    synchronous::follow(rt, comm, peer, tag);
     if traffic::is_on() {
         traffic::sent(rt, comm, worker, count, datatype);
     }
@@ -437,9 +452,7 @@ pub fn count_received(rt: &Runtime, comm: VirtComm, status: &Status) {
 
 /// Whether a request is under way.
 pub fn is_active(rt: &Runtime, index: u32) -> bool {
-    get(rt, index).is_some_and(|request| {
-        matches!(request.state, State::Active | State::Open) || request.other.is_some_and(|it| is_active(rt, it))
-    })
+    get(rt, index).is_some_and(|request| request.is_under_way() || request.other.is_some_and(|it| is_active(rt, it)))
 }
 
 /// Whether it is a persistent request that is not started.

@@ -43,14 +43,35 @@ pub struct Schedule {
     pub at_candidate: bool,
 }
 
+/// The votes of an agreement on a cut at any call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vote {
+    /// All look.
+    Gather,
+    /// All have stood still.
+    Stand,
+    /// They still do.
+    Confirm,
+}
+
+impl Vote {
+    /// The one that follows.
+    pub fn next(self) -> Vote {
+        match self {
+            Vote::Gather => Vote::Stand,
+            Vote::Stand | Vote::Confirm => Vote::Confirm,
+        }
+    }
+}
+
 /// The agreement on a cut at any call.
 pub struct Anywhere {
     /// This worker's part.
     pub agreement: Agreement,
     /// The vote under way.
     pub vote: Option<Rounds>,
-    /// Whether that is the second one.
-    pub is_second: bool,
+    /// Which one that is.
+    pub which: Vote,
     /// What the pace follows from, as the first one has found.
     pub terms: pace::Terms,
     /// Attempts that have followed each other at once.
@@ -58,6 +79,10 @@ pub struct Anywhere {
     /// How long the entry of a collective waits in this vote, and how many more may wait as long.
     pub waits_until: Option<Instant>,
     pub holds: u32,
+    /// Since when this worker may have stood still in this attempt, how long it does, and whether it has given up.
+    pub stood_since: Option<Instant>,
+    pub stands: Duration,
+    pub has_given_up: bool,
 }
 
 impl Anywhere {
@@ -65,11 +90,14 @@ impl Anywhere {
     pub const NONE: Anywhere = Anywhere {
         agreement: Agreement::NONE,
         vote: None,
-        is_second: false,
+        which: Vote::Gather,
         terms: [0; 2],
         tries: 0,
         waits_until: None,
         holds: 0,
+        stood_since: None,
+        stands: Duration::from_secs(1),
+        has_given_up: false,
     };
 }
 

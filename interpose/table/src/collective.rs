@@ -3,6 +3,7 @@
 //! A cut may be taken before a blocking one, and a process may fail in it.
 
 use crate::amount::handed_over;
+use crate::kind::ParamKind;
 use crate::model::{Class, Flag, Handle, Parameter, Procedure, Table};
 use crate::types::{self, Side};
 use std::fmt::Write;
@@ -81,9 +82,20 @@ pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
         "crate::recovery::check(rt, unsafe {{ real::{}({arguments}) }})",
         procedure.real_name()
     );
+    let of_kind = |kind| {
+        procedure
+            .parameters
+            .iter()
+            .find(|it| it.kind == kind)
+            .map(types::identifier)
+    };
+    let reduces = match (of_kind(ParamKind::Op), of_kind(ParamKind::Datatype)) {
+        (Some(_), Some(datatype)) => format!("Some({datatype})"),
+        _ => "None".to_owned(),
+    };
     let after = format!(
-        "        if rc == 0 {{\n            // SAFETY: the program's argument.\n\
-         \x20           unsafe {{ {request}.write(crate::requests::add_collective(rt, {comm}, real_request)) }};\n        }}\n"
+        "        if rc == 0 {{\n            let added = crate::requests::add_collective(rt, {comm}, {reduces}, real_request);\n\
+         \x20           // SAFETY: the program's argument.\n            unsafe {{ {request}.write(added) }};\n        }}\n"
     );
     tail(out, procedure, &rc, &after);
 }

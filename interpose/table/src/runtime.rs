@@ -105,9 +105,8 @@ impl Proc {
 
 /// Whether it may wait for what other processes' programs do without looking for a cut meanwhile, and its handler does not say so itself.
 fn may_wait(procedure: &Procedure) -> bool {
-    const OTHERS: [&str; 10] = [
+    const OTHERS: [&str; 9] = [
         "MPI_Abort",
-        "MPI_Buffer_detach",
         "MPI_Comm_disconnect",
         "MPI_Comm_free",
         "MPI_Finalize",

@@ -94,7 +94,7 @@ pub mod requests {
         pub unsafe fn addresses(_: *const isize, _: usize) -> Argument { Argument::Word(0) }
         pub unsafe fn datatypes(_: *const VirtDatatype, _: usize) -> Argument { Argument::Word(0) }
     }
-    pub fn add_collective(_: &crate::calls::Runtime, _: VirtComm, request: RealRequest) -> VirtRequest { VirtRequest(request.0) }
+    pub fn add_collective(_: &crate::calls::Runtime, _: VirtComm, _: Option<VirtDatatype>, request: RealRequest) -> VirtRequest { VirtRequest(request.0) }
 }
 pub mod traffic {
     use crate::calls::Runtime;

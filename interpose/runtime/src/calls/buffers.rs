@@ -15,7 +15,7 @@ use crate::objects::session::{self, ERR_SESSION};
 use crate::raise::{finish, raise_on};
 use crate::recovery::Runtime;
 use crate::requests::{Attached, Kind, Owner};
-use crate::{checkpoint, completion, requests};
+use crate::{checkpoint, completion, cut, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::current;
 
@@ -71,8 +71,10 @@ fn attach(rt: &Runtime, procedure: Proc, owner: Owner, buffer: *mut c_void, size
 
 /// Waits until nothing of a buffer is taken.
 fn wait(rt: &Runtime, owner: Owner) -> Result<(), Rewound> {
+    cut::here(rt)?;
     while requests::taken(rt, owner) > 0 {
         completion::reap_orphans(rt)?;
+        cut::meanwhile(rt)?;
         checkpoint::poll(rt)?;
     }
     Ok(())

@@ -253,7 +253,7 @@ unsafe fn begin(
     let mut new = RealRequest(std::ptr::null_mut());
     let rc = attempt!(rt, start([first(&types[0]), first(&types[1])], &mut new));
     if rc == SUCCESS {
-        let handle = requests::add_collective(rt, comm, new);
+        let handle = requests::add_collective(rt, comm, None, new);
         requests::keep(rt, handle, Box::new(types));
         // SAFETY: the caller's promise.
         unsafe { request.write(handle) };

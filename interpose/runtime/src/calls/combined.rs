@@ -7,14 +7,16 @@ use crate::attempt;
 use crate::calls::runtime;
 use crate::errors::SUCCESS;
 use crate::generated::{Proc, real};
-use crate::handles::{VirtComm, VirtDatatype, VirtRequest, predefined_handle, real_comm, real_datatype};
+use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
 use crate::recovery::Runtime;
-use crate::requests::{self, Envelope, Kind, State, count_sent};
-use crate::{completion, cut, posting};
+use crate::requests::{self, Envelope, Kind};
+use crate::{completion, cut, posting, world};
 use std::any::Any;
 use std::ffi::{c_int, c_void};
-use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
+use understudy_mpi::bytes::Bytes;
+use understudy_mpi::real_types::{PROC_NULL, RealDatatype, RealRequest, Status};
+use understudy_mpi::{self as mpi, check};
 
 /// Starts both halves; `kept` stays until the send has ended.
 ///
@@ -23,7 +25,9 @@ use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 unsafe fn start(
     rt: &Runtime,
     procedure: Proc,
-    (sendbuf, sendcount, sendtype, dest, sendtag): (*const c_void, c_int, VirtDatatype, c_int, c_int),
+    (sendbuf, sendcount, real_type): (*const c_void, c_int, RealDatatype),
+    (dest, sendtag): (c_int, c_int),
+    data: (c_int, VirtDatatype),
     received: Envelope,
     kept: Option<Box<dyn Any + Send>>,
     request: *mut VirtRequest,
@@ -35,7 +39,7 @@ unsafe fn start(
         real::PMPI_Isend(
             sendbuf,
             sendcount,
-            real_datatype(rt, sendtype),
+            real_type,
             dest,
             sendtag,
             real_comm(rt, comm),
@@ -45,8 +49,7 @@ unsafe fn start(
     if rc != SUCCESS {
         return finish(rt, procedure, rc, Some(comm));
     }
-    count_sent(rt, comm, dest, sendcount, sendtype);
-    let send = requests::add(rt, comm, Kind::Send, State::Active, send);
+    let send = requests::add_send(rt, Kind::Send, comm, (dest, sendtag), data, send);
     if let Some(kept) = kept {
         requests::keep(rt, send, kept);
     }
@@ -81,9 +84,20 @@ pub unsafe extern "C" fn MPI_Isendrecv(
 ) -> c_int {
     let rt = runtime();
     let received = envelope(recvbuf, recvcount, recvtype, source, recvtag, comm);
-    let sent = (sendbuf, sendcount, sendtype, dest, sendtag);
+    let (sent, data) = ((sendbuf, sendcount, real_datatype(rt, sendtype)), (sendcount, sendtype));
     // SAFETY: the program's arguments are handed on.
-    unsafe { start(rt, Proc::MPI_Isendrecv, sent, received, None, request) }
+    unsafe {
+        start(
+            rt,
+            Proc::MPI_Isendrecv,
+            sent,
+            (dest, sendtag),
+            data,
+            received,
+            None,
+            request,
+        )
+    }
 }
 
 /// `MPI_Isendrecv_replace`: through a packed copy of what is sent.
@@ -112,49 +126,52 @@ pub unsafe extern "C" fn MPI_Isendrecv_replace(
 unsafe fn isendrecv_replace(
     rt: &Runtime,
     procedure: Proc,
-    (dest, sendtag): (c_int, c_int),
+    to: (c_int, c_int),
     received: Envelope,
     request: *mut VirtRequest,
 ) -> c_int {
     // SAFETY: the program's arguments are handed on; the packed copy is kept.
     unsafe {
-        let (packed, length) = match pack(rt, &received, dest) {
+        let (packed, bytes) = match pack(rt, &received, to.0) {
             Ok(packed) => packed,
             Err(rc) => return finish(rt, procedure, rc, Some(received.comm())),
         };
-        let packed_type = VirtDatatype(predefined_handle(rt, "ompi_mpi_packed"));
-        let sent = (packed.as_ptr().cast(), length, packed_type, dest, sendtag);
-        start(rt, procedure, sent, received, Some(Box::new(packed)), request)
+        let sent = (packed.as_ptr().cast(), bytes.count(), bytes.datatype());
+        let data = (received.count, received.datatype());
+        start(rt, procedure, sent, to, data, received, Some(Box::new(packed)), request)
     }
 }
 
-/// What a buffer holds, packed; nothing for MPI_PROC_NULL. And its length.
+/// What a buffer holds, packed; nothing for MPI_PROC_NULL.
 ///
 /// # Safety
 /// The program's buffer.
-pub(super) unsafe fn pack(rt: &Runtime, from: &Envelope, dest: c_int) -> Result<(Vec<u8>, c_int), c_int> {
-    let (real_type, real_comm) = (real_datatype(rt, from.datatype()), real_comm(rt, from.comm()));
-    let (mut size, mut position) = (0, 0);
-    // SAFETY: the caller's promise; the packed copy has the size that MPI says it needs.
+pub(super) unsafe fn pack(rt: &Runtime, from: &Envelope, dest: c_int) -> Result<(Vec<u8>, Bytes), c_int> {
+    let real_type = real_datatype(rt, from.datatype());
+    let code = |error: mpi::Error| error.code();
+    if dest == PROC_NULL {
+        return Ok((Vec::new(), Bytes::new(0).map_err(code)?));
+    }
+    let (own, buffer, mut size) = (world::own_comm(rt), from.buffer as *const c_void, 0);
+    // SAFETY: the caller's promise; the packed copy has as many bytes as there are data.
     unsafe {
-        let rc = real::PMPI_Pack_size(from.count, real_type, real_comm, &mut size);
-        let mut packed = vec![0u8; size.max(0) as usize];
-        if rc != SUCCESS || dest == PROC_NULL {
-            return if rc == SUCCESS { Ok((packed, 0)) } else { Err(rc) };
-        }
+        check(real::PMPI_Type_size_x(real_type, &mut size)).map_err(code)?;
+        let length = usize::try_from(size).unwrap_or(0) * from.count.max(0) as usize;
+        let (mut packed, bytes) = (vec![0u8; length], Bytes::new(length).map_err(code)?);
         let to = packed.as_mut_ptr().cast();
-        match real::PMPI_Pack(
-            from.buffer as *const c_void,
-            from.count,
-            real_type,
-            to,
-            size,
-            &mut position,
-            real_comm,
-        ) {
-            SUCCESS => Ok((packed, position)),
-            rc => Err(rc),
-        }
+        let rc = match c_int::try_from(length) {
+            Ok(length) => real::PMPI_Pack(buffer, from.count, real_type, to, length, &mut 0, own),
+            // A message of this process to itself has any length.
+            Err(_) => {
+                let (mut request, status) = (RealRequest(std::ptr::null_mut()), std::ptr::null_mut());
+                check(real::PMPI_Isend(buffer, from.count, real_type, 0, 0, own, &mut request)).map_err(code)?;
+                let rc = real::PMPI_Recv(to, bytes.count(), bytes.datatype(), 0, 0, own, status);
+                check(real::PMPI_Wait(&mut request, status)).map_err(code)?;
+                rc
+            }
+        };
+        check(rc).map_err(code)?;
+        Ok((packed, bytes))
     }
 }
 

@@ -235,7 +235,7 @@ unsafe fn duplicate_at_once(
     unsafe {
         let rc = duplicated(rt, procedure, rc, comm, newcomm);
         if rc == errors::SUCCESS {
-            let kind = requests::Kind::Collective;
+            let kind = requests::Kind::Collective(None);
             request.write(requests::add_done(rt, comm, kind, requests::EMPTY, rc));
         }
         rc

@@ -47,6 +47,7 @@ pub unsafe extern "C" fn MPI_Request_get_status(request: VirtRequest, flag: *mut
     let rt = runtime();
     // SAFETY: the program's arguments.
     unsafe {
+        outcome!(cut::here(rt));
         let ended = outcome!(completion::peek(rt, request));
         flag.write(c_int::from(ended.is_some()));
         if let Some(ended) = ended {

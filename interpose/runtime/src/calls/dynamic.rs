@@ -1,7 +1,7 @@
 //! Ports and published names (MPI 4.1, 11.8).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use super::arguments::put_text;
+use super::arguments::{outcome, put_text};
 use crate::calls::runtime;
 use crate::errors::*;
 use crate::generated::Proc;
@@ -9,7 +9,7 @@ use crate::handles::VirtInfo;
 use crate::objects::dynamic::{self, Board};
 use crate::raise::raise;
 use crate::recovery::Runtime;
-use crate::{rendezvous, told, world};
+use crate::{cut, rendezvous, told, world};
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
 use understudy_mpi::call;
@@ -146,6 +146,7 @@ pub unsafe extern "C" fn MPI_Lookup_name(
     port_name: *mut c_char,
 ) -> c_int {
     let rt = runtime();
+    outcome!(cut::here(rt));
     let found = service(service_name).and_then(|name| {
         if port_name.is_null() {
             return Err(ERR_ARG);

@@ -10,7 +10,7 @@ use crate::arch::Rewound;
 use crate::calls::runtime;
 use crate::errors::{ERR_BUFFER, ERR_NO_MEM, SUCCESS};
 use crate::generated::{Proc, real};
-use crate::handles::{VirtDatatype, VirtInfo, predefined_handle, real_comm, real_datatype};
+use crate::handles::{VirtInfo, real_comm};
 use crate::raise::finish;
 use crate::recovery::Runtime;
 use crate::requests::Envelope;
@@ -27,11 +27,11 @@ fn overhead() -> u64 {
 /// Sends a copy of what is in a buffer; the copy is the layer's until the send has ended.
 pub(super) fn buffered_send(rt: &Runtime, message: &Envelope) -> Result<c_int, Rewound> {
     // SAFETY: the program's buffer.
-    let (packed, length) = match unsafe { pack(rt, message, message.peer) } {
+    let (packed, bytes) = match unsafe { pack(rt, message, message.peer) } {
         Ok(packed) => packed,
         Err(rc) => return Ok(rc),
     };
-    let needed = length.max(0) as u64 + overhead();
+    let needed = packed.len() as u64 + overhead();
     let mut owner = requests::with_room(rt, message.comm(), needed);
     if owner.is_none() {
         completion::reap_orphans(rt)?;
@@ -40,15 +40,14 @@ pub(super) fn buffered_send(rt: &Runtime, message: &Envelope) -> Result<c_int, R
     let Some(owner) = owner else {
         return Ok(ERR_BUFFER);
     };
-    let packed_type = real_datatype(rt, VirtDatatype(predefined_handle(rt, "ompi_mpi_packed")));
     let (from, comm) = (packed.as_ptr().cast::<c_void>(), message.comm());
     let mut request = RealRequest(std::ptr::null_mut());
     // SAFETY: the copy is kept until the send has ended.
     let rc = unsafe {
         real::PMPI_Isend(
             from,
-            length,
-            packed_type,
+            bytes.count(),
+            bytes.datatype(),
             message.peer,
             message.tag,
             real_comm(rt, comm),
@@ -57,7 +56,8 @@ pub(super) fn buffered_send(rt: &Runtime, message: &Envelope) -> Result<c_int, R
     };
     let rc = recovery::check(rt, rc)?;
     if rc == SUCCESS {
-        requests::count_sent(rt, comm, message.peer, message.count, message.datatype());
+        let (to, data) = ((message.peer, message.tag), (message.count, message.datatype()));
+        requests::count_sent(rt, comm, to, data);
         requests::add_buffered(rt, comm, request, (owner, needed), Box::new(packed));
     }
     Ok(rc)

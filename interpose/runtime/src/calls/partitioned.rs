@@ -1,6 +1,7 @@
 //! Partitioned communication (MPI 4.1, chapter 4): requests with recipes; a cut waits until both ends have ended.
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
+use super::arguments::outcome;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_REQUEST, SUCCESS};
@@ -10,7 +11,7 @@ use crate::objects::comm;
 use crate::raise::finish;
 use crate::recovery::Runtime;
 use crate::requests::{self, Argument, Kind, Recipe, partitioned};
-use crate::{posting, world};
+use crate::{cut, posting, world};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
 
@@ -61,6 +62,8 @@ unsafe fn init(
             (Some(_), false) => share.wrapping_neg(),
         };
         recipe.forget_hints(rt);
+        // No cut before the other end has made its own: the library's word of this one has no receive there.
+        requests::count_started(rt, recipe.share);
         let handle = requests::add_recorded(rt, recipe, real, kept);
         // SAFETY: the caller's promise.
         unsafe { request.write(handle) };
@@ -157,6 +160,7 @@ pub unsafe extern "C" fn MPI_Pready_list(length: c_int, list: *mut c_int, reques
 pub unsafe extern "C" fn MPI_Parrived(request: VirtRequest, partition: c_int, flag: *mut c_int) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Parrived;
+    outcome!(cut::here(rt));
     let Some(index) = found(rt, request, Proc::MPI_Precv_init) else {
         return finish(rt, procedure, ERR_REQUEST, None);
     };

@@ -44,6 +44,8 @@ pub unsafe fn init_collective(
             comm.inits = identity.1;
         }
         recipe.forget_hints(rt);
+        // No cut before all members have made theirs.
+        requests::count_started(rt, recipe.share);
         let handle = requests::add_recorded(rt, recipe, real, kept);
         // SAFETY: the caller's promise.
         unsafe { request.write(handle) };

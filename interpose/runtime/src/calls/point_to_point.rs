@@ -25,6 +25,15 @@ type RealIsend =
 /// The arguments of a send.
 type Message = (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm);
 
+/// What the request of a send is.
+#[inline(always)]
+fn kind(procedure: Proc) -> Kind {
+    match procedure {
+        Proc::MPI_Ssend | Proc::MPI_Issend => Kind::Synchronous,
+        _ => Kind::Send,
+    }
+}
+
 /// The way of most messages, and nothing else, so that it stays short.
 #[inline(always)]
 unsafe fn send(rt: &Runtime, procedure: Proc, blocking: RealSend, nonblocking: RealIsend, message: Message) -> c_int {
@@ -35,7 +44,7 @@ unsafe fn send(rt: &Runtime, procedure: Proc, blocking: RealSend, nonblocking: R
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { blocking(buf, count, real_type, dest, tag, real_comm(rt, comm)) };
         if rc == SUCCESS {
-            requests::count_sent(rt, comm, dest, count, datatype);
+            requests::count_sent(rt, comm, (dest, tag), (count, datatype));
             return SUCCESS;
         }
         return failed(rt, procedure, rc, comm);
@@ -69,7 +78,7 @@ unsafe fn send_on_record(rt: &Runtime, procedure: Proc, nonblocking: RealIsend, 
             if rc != SUCCESS {
                 return finish(rt, procedure, rc, Some(comm));
             }
-            requests::add_send(rt, comm, dest, count, datatype, request)
+            requests::add_send(rt, kind(procedure), comm, (dest, tag), (count, datatype), request)
         }
     };
     requests::begin(rt, [Some(handle), None]);
@@ -94,7 +103,8 @@ unsafe fn isend(
         if rc != SUCCESS {
             return failed(rt, procedure, rc, comm);
         }
-        handle.write(requests::add_send(rt, comm, dest, count, datatype, request));
+        let sent = requests::add_send(rt, kind(procedure), comm, (dest, tag), (count, datatype), request);
+        handle.write(sent);
     }
     SUCCESS
 }
@@ -315,7 +325,7 @@ pub unsafe extern "C" fn MPI_Sendrecv(
         };
         // A message that was too long has been received all the same, and the other one has been sent.
         if rc == SUCCESS || got.source != understudy_mpi::real_types::ANY_SOURCE {
-            requests::count_sent(rt, comm, dest, sendcount, sendtype);
+            requests::count_sent(rt, comm, (dest, sendtag), (sendcount, sendtype));
         }
         if rc != SUCCESS {
             // SAFETY: as above.
@@ -357,7 +367,8 @@ unsafe fn exchange_on_record(rt: &Runtime, sent: Message, received: Envelope, st
                 outcome!(completion::abandon(rt, &mut receive));
                 return finish(rt, PROCEDURE, rc, Some(comm));
             }
-            [receive, requests::add_send(rt, comm, dest, count, datatype, request)]
+            let send = requests::add_send(rt, Kind::Send, comm, (dest, tag), (count, datatype), request);
+            [receive, send]
         }
     };
     requests::begin(rt, [Some(receive), Some(send)]);

@@ -11,7 +11,7 @@ use crate::objects::comm;
 use crate::own_messages::{self, Peer, tag};
 use crate::recovery::{DOOR, Runtime};
 use crate::rounds::{Rounds, peers_of};
-use crate::schedule::{self, Anywhere, May, State};
+use crate::schedule::{self, Anywhere, May, State, Vote};
 use crate::{checkpoint, journal, overdue, recovery, world};
 use std::time::{Duration, Instant};
 use understudy_mpi as mpi;
@@ -25,7 +25,11 @@ const HOLDS: u32 = 4;
 /// So many attempts follow each other at once, if nothing stands in the way but that somebody has gone on.
 const TRIES: u32 = 6;
 
-/// What a worker says in the second vote: it has gone on, or objects for another reason.
+/// How long a worker stands still at most before all have come to a call: some may wait for it outside of MPI. When it has given up, it asks
+/// for the next attempt after so many times as long.
+const STAND: (Duration, u32) = (Duration::from_secs(64), 10);
+
+/// What a worker says in the second and the third vote: it has gone on, or objects for another reason.
 const HAS_GONE_ON: i64 = 1;
 const OBJECTS: i64 = 2;
 
@@ -155,6 +159,10 @@ fn step(rt: &Runtime) -> Result<May, Rewound> {
     checkpoint::poll(rt)?;
     recovery::check_own(rt, advance(rt), NO_AGREEMENT)?;
     let may = schedule::state(rt).anywhere.agreement.may();
+    if may == May::Stand && has_stood_long(rt) {
+        leave(rt)?;
+        return Ok(May::GoOn);
+    }
     if may != May::Cut {
         return Ok(may);
     }
@@ -166,6 +174,15 @@ fn step(rt: &Runtime) -> Result<May, Rewound> {
     }
     is_over();
     Ok(May::GoOn)
+}
+
+/// Whether this worker gives up, as it has stood still for as long as it does.
+fn has_stood_long(rt: &Runtime) -> bool {
+    let anywhere = &mut schedule::state(rt).anywhere;
+    let is_long = |since: Instant| since.elapsed() >= anywhere.stands;
+    let gives_up = anywhere.agreement.may_give_up() && anywhere.stood_since.is_some_and(is_long);
+    anywhere.has_given_up |= gives_up;
+    gives_up
 }
 
 /// What this worker has against a cut outside of candidates.
@@ -184,12 +201,14 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
     let Anywhere {
         agreement,
         vote,
-        is_second,
+        which,
         terms,
         tries,
         waits_until,
         holds,
-        ..
+        stood_since,
+        stands,
+        has_given_up,
     } = &mut state.anywhere;
     // Whether another attempt may follow at once.
     let mut is_near = false;
@@ -198,7 +217,7 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
         attention::set(AGREEING);
         arch::divert(&MAY_WAIT);
         agreement.begin();
-        (*waits_until, *holds) = (Some(Instant::now() + hold), HOLDS - 1);
+        (*waits_until, *holds, *which) = (Some(Instant::now() + hold), HOLDS - 1, Vote::Gather);
         let [cost, rate] = state.pace.terms();
         let says = [i64::from(objects), cost, 0, rate];
         let first = Rounds::new(world.private, tag::GATHER, parts, says);
@@ -210,35 +229,36 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
             return Ok(());
         };
         *vote = None;
-        if std::mem::take(is_second) {
-            // Where some have passed more candidates than others, something of a collective is on its way.
-            agreement.stood(objections == 0 && most == -least);
-            is_near = objections == HAS_GONE_ON;
-            log::debug!(
-                "attempt {}: {objections} object, candidates {most} and {}",
-                agreement.number(),
-                -least
-            );
-            if agreement.may() == May::Cut {
-                // All have passed the same candidates, as the pace says how far apart votes are.
-                state.pace.agree(*terms);
+        log::debug!("attempt {}, {which:?}: {objections} object", agreement.number());
+        let candidates = state.schedule.candidates as i64;
+        let (agrees, tag) = match which {
+            Vote::Gather => {
+                *terms = [most, rate];
+                *stood_since = Some(Instant::now());
+                (agreement.gathered(objections == 0, !objects), tag::STAND)
             }
-            continue;
+            // Where some have passed more candidates than others, something of a collective is on its way.
+            Vote::Stand => (agreement.stood(objections == 0 && most == -least), tag::CONFIRM),
+            Vote::Confirm => {
+                agreement.confirmed(objections == 0);
+                (None, tag::CONFIRM)
+            }
+        };
+        is_near = *which != Vote::Gather && objections == HAS_GONE_ON;
+        if agreement.may() == May::Cut {
+            // All have passed the same candidates, as the pace says how far apart votes are.
+            state.pace.agree(*terms);
         }
-        *terms = [most, rate];
-        log::debug!("attempt {}: all look, {objections} object", agreement.number());
-        if let Some(agrees) = agreement.gathered(objections == 0, !objects) {
-            let candidates = state.schedule.candidates as i64;
+        if let Some(agrees) = agrees {
             let says = match (objects, agrees) {
                 (true, _) => OBJECTS,
                 (false, false) => HAS_GONE_ON,
                 (false, true) => 0,
             };
-            let says = [says, candidates, -candidates, 0];
-            *is_second = true;
+            *which = which.next();
             (*waits_until, *holds) = (Some(Instant::now() + hold), HOLDS - 1);
-            vote.insert(Rounds::new(world.private, tag::STAND, parts, says))
-                .start()?;
+            let next = Rounds::new(world.private, tag, parts, [says, candidates, -candidates, 0]);
+            vote.insert(next).start()?;
         }
     }
     if !agreement.is_under_way() {
@@ -247,12 +267,15 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
         if !is_near {
             *tries = 0;
         }
+        let pause = std::mem::take(has_given_up).then_some(*stands * STAND.1);
+        if pause.is_some() {
+            *stands = (*stands * 2).min(STAND.0);
+        }
         drop(guard);
         is_over();
-        if is_near {
-            attention::set(ASKED);
-        } else {
-            overdue::ask_again(comm::is_any_connected(rt));
+        match pause {
+            None if is_near => attention::set(ASKED),
+            pause => overdue::ask_again(comm::is_any_connected(rt), pause.unwrap_or_default()),
         }
     }
     Ok(())

@@ -106,6 +106,7 @@ pub fn is_received(rt: &Runtime, index: u32, comm: VirtComm, status: &Status, da
             tag: status.tag,
             data,
             claimed: Some(index),
+            owed: None,
         },
     );
 }

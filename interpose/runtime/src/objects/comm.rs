@@ -361,10 +361,10 @@ pub fn rank_of(rt: &Runtime, comm: VirtComm, worker: Worker) -> Option<i32> {
     rank.map(|rank| rank as i32)
 }
 
-/// `uid` of a communicator, this worker, and the one that comes after it among the members of both groups.
+/// `uid` of a communicator of workers, this one, and the one that comes after it among the members of both groups.
 pub fn neighbour(rt: &Runtime, comm: VirtComm) -> Option<(u64, Worker, Worker)> {
     let me = rt.comm.state.borrow().me;
-    let comm = get(rt, comm)?;
+    let comm = get(rt, comm).filter(|comm| !comm.has_spawned())?;
     Some((comm.uid, me, comm.after(me)))
 }
 

@@ -2,10 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::generated::real;
-use crate::requests::EMPTY;
 use std::ffi::c_int;
 use understudy_mpi::comm::byte;
-use understudy_mpi::real_types::{ANY_SOURCE, RealComm};
+use understudy_mpi::real_types::{ANY_SOURCE, RealComm, Status};
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
 
@@ -14,7 +13,7 @@ use understudy_numbers::Worker;
 /// # Errors
 /// That of a real procedure.
 pub fn next(comm: RealComm, tag: c_int) -> mpi::Result<Option<(Worker, Vec<u8>)>> {
-    let (mut flag, mut length, mut status): (c_int, c_int, _) = (0, 0, EMPTY);
+    let (mut flag, mut length, mut status): (c_int, c_int, _) = (0, 0, Status::default());
     // SAFETY: places of ours.
     unsafe {
         check(real::PMPI_Iprobe(ANY_SOURCE, tag, comm, &mut flag, &mut status))?;

@@ -74,6 +74,7 @@ impl Layer {
             tag: message.tag,
             data: message.number.to_le_bytes().to_vec(),
             claimed: None,
+            owed: None,
         }
     }
 

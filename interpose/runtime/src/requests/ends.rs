@@ -61,7 +61,7 @@ impl Table {
         if !self.kept.is_empty() {
             self.kept.retain(|(of, _)| *of != index);
         }
-        let datatype = gone?.datatype();
+        let datatype = gone?;
         created(HandleKind::Datatype, datatype.0).is_some().then_some(datatype)
     }
 }

@@ -4,7 +4,9 @@
 //! table are reused, so they say nothing of that order: every request has a stamp, which is saved and goes back with it.
 //! Plain data; the real library has no part in it.
 
+use super::synchronous::Sends;
 use super::{Envelope, Kind, Recipe, Request, State};
+use crate::handles::VirtDatatype;
 use std::collections::BTreeMap;
 use understudy_numbers::Worker;
 
@@ -27,6 +29,8 @@ pub struct Requests {
     pub started: u64,
     /// What the blocking calls that are under way have started, each in a thread of its own (its control block).
     pub begun: Vec<(u64, [Option<u32>; 2])>,
+    /// Synchronous sends that have not ended.
+    pub synchronous: Sends,
     /// Messages sent to each worker since MPI_Init.
     pub sent: Vec<u64>,
     /// Messages received from each worker since MPI_Init.
@@ -43,6 +47,7 @@ impl Requests {
         partitioned: BTreeMap::new(),
         started: 0,
         begun: Vec::new(),
+        synchronous: Sends::NONE,
         sent: Vec::new(),
         received: Vec::new(),
     };
@@ -114,25 +119,28 @@ impl Requests {
     }
 
     /// A request that [is alone](Request::is_alone) has ended, and has been asked for: it is inactive if it is persistent, else it is gone.
-    /// `sender` tells whose message a receive has got. What is gone, if that is so: its envelope, if it has one.
+    /// `sender` tells whose message a receive has got. If it is gone: the datatype that it has kept.
     #[inline(always)]
-    pub fn end(&mut self, index: u32, sender: impl FnOnce(&Envelope) -> Option<Worker>) -> Option<Option<Envelope>> {
+    pub fn end(
+        &mut self,
+        index: u32,
+        sender: impl FnOnce(&Envelope) -> Option<Worker>,
+    ) -> Option<Option<VirtDatatype>> {
         let entry = self.entries.get_mut(index as usize)?;
         let request = entry.as_mut().filter(|request| request.is_alone())?;
-        let mut received = None;
-        if let Kind::Receive(envelope) | Kind::PersistentReceive(envelope) = &request.kind {
-            if let Some(count) = sender(envelope).and_then(|worker| self.received.get_mut(worker.index())) {
-                *count += 1;
-            }
-            received = Some(*envelope);
+        if let Kind::Receive(envelope) | Kind::PersistentReceive(envelope) = &request.kind
+            && let Some(count) = sender(envelope).and_then(|worker| self.received.get_mut(worker.index()))
+        {
+            *count += 1;
         }
         if request.is_persistent() {
             request.state = State::Inactive;
             return None;
         }
+        let datatype = request.kind.datatype();
         *entry = None;
         self.free.push(index);
-        Some(received)
+        Some(datatype)
     }
 
     /// Takes a request out; its index is given out again.

@@ -63,10 +63,12 @@ pub enum Mode {
 pub enum Kind {
     /// A send.
     Send,
+    /// A synchronous send.
+    Synchronous,
     /// A receive.
     Receive(Envelope),
-    /// A non-blocking collective.
-    Collective,
+    /// A non-blocking collective, and the datatype that the program's operator is told of.
+    Collective(Option<u64>),
     /// A one-sided operation (MPI_Rput, MPI_Rget, …).
     OneSided,
     /// Makes the communicator of this index, or tells all members of it (MPI_Comm_idup).
@@ -103,7 +105,8 @@ pub enum State {
     Inactive,
     /// The real request is under way.
     Active,
-    /// A generalized request that the program has not completed, or a partitioned send of which not all is ready.
+    /// A generalized request that the program has not completed, a partitioned send of which not all is ready, or a synchronous send whose message
+    /// the program has not received.
     Open,
     /// It has ended with this outcome, which the program has not asked for yet.
     Done {
@@ -140,6 +143,11 @@ impl Request {
         self.state == State::Active && self.other.is_none()
     }
 
+    /// Whether it has been started and has not ended.
+    pub fn is_under_way(&self) -> bool {
+        matches!(self.state, State::Active | State::Open)
+    }
+
     /// Whether it outlives its completion.
     pub fn is_persistent(&self) -> bool {
         matches!(
@@ -155,6 +163,15 @@ impl Request {
 }
 
 impl Kind {
+    /// The datatype that must stay as it is until the request is gone.
+    #[inline(always)]
+    pub fn datatype(&self) -> Option<VirtDatatype> {
+        match self {
+            Kind::Collective(datatype) => datatype.map(|it| VirtDatatype(it as *mut c_void)),
+            kind => kind.envelope().map(Envelope::datatype),
+        }
+    }
+
     /// What it sends or receives, if that has to be known to make it again.
     pub fn envelope(&self) -> Option<&Envelope> {
         match self {
@@ -162,7 +179,8 @@ impl Kind {
                 Some(envelope)
             }
             Kind::Send
-            | Kind::Collective
+            | Kind::Synchronous
+            | Kind::Collective(_)
             | Kind::OneSided
             | Kind::Duplicate(_)
             | Kind::Recorded(_)

@@ -1,6 +1,6 @@
 //! The short way to the start of persistent sends and receives: only the library has a part in it.
 
-use super::{Kind, Mode, Runtime, State, receiver};
+use super::{Kind, Mode, Runtime, State, receiver, synchronous};
 use crate::generated::HandleKind;
 use crate::handles::{VirtRequest, created};
 use understudy_mpi::real_types::RealRequest;
@@ -25,7 +25,9 @@ pub fn startable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)
 pub fn is_started(rt: &Runtime, index: u32) {
     let sent = rt.table.borrow_mut().requests.start(index);
     if let Some(message) = sent {
-        let worker = receiver(rt, message.comm(), message.peer, message.count, message.datatype());
+        let (to, data) = ((message.peer, message.tag), (message.count, message.datatype()));
+        let worker = receiver(rt, message.comm(), to, data);
         rt.table.borrow_mut().requests.count_sent(worker);
+        synchronous::started(rt, index, &message);
     }
 }

@@ -1,16 +1,18 @@
 //! How workers agree on a cut wherever each of them is: the part of one of them, without messages.
 //!
 //! ```text
-//!   asked ─► gathering ──────────────► standing ───────────────► cut
-//!            all look at every call    all stand still
-//!                 │ somebody objects        │ somebody objects, or has gone on
-//!                 └──────────► over ◄───────┘
+//!   asked ─► gathering ──────────────► standing ──────────────► confirming ─────────► cut
+//!            all look at every call    all have stood still     all stand still
+//!                 │ somebody objects        │ somebody objects,      │ has gone on
+//!                 └──────────► over ◄───────┴────────────────────────┘
 //! ```
 //!
-//! Two votes ([`crate::rounds`]), each over when everybody has voted. Whoever has voted in the first looks at every call about messages,
+//! Three votes ([`crate::rounds`]), each over when everybody has voted. Whoever has voted in the first looks at every call about messages,
 //! and waits in none without looking. So whoever knows that the first is over may stand still: nobody waits for a message of his
-//! without hearing of the second. What cannot be left half-way, such as a collective, somebody may enter who has not voted in the second; he
+//! without hearing of the second. What cannot be left half-way, such as a collective, somebody may enter who has not voted in the third; he
 //! says so before ([`Agreement::goes_on`]), and those that stand still for his vote go on. His vote then objects, so there is no cut.
+//! A program may wait outside of MPI, for memory or a file, say, for one that stands still: who has stood for long before the third vote
+//! goes on, too. Who has voted in that one needs not: all have come to a call in the second, and vote or go on from there.
 //! Numbers of attempts are the same everywhere, since nobody begins one before he knows that the one before is over.
 
 #[cfg(test)]
@@ -35,6 +37,8 @@ enum Phase {
     Gathering,
     /// The second one; whether this worker has agreed.
     Standing { agrees: bool },
+    /// The third one; whether this worker has stood still since.
+    Confirming { agrees: bool },
     /// It has come to a cut.
     Agreed,
 }
@@ -88,9 +92,24 @@ impl Agreement {
         all_agree.then_some(agrees)
     }
 
-    /// The second vote is over.
-    pub fn stood(&mut self, all_agree: bool) {
+    /// The second vote is over. What this worker says in the third: whether it still stands; `None` if the attempt is over.
+    pub fn stood(&mut self, all_agree: bool) -> Option<bool> {
+        let agrees = self.off < self.number;
+        self.phase = match all_agree {
+            true => Phase::Confirming { agrees },
+            false => Phase::Over,
+        };
+        all_agree.then_some(agrees)
+    }
+
+    /// The third vote is over.
+    pub fn confirmed(&mut self, all_agree: bool) {
         self.phase = if all_agree { Phase::Agreed } else { Phase::Over };
+    }
+
+    /// Whether this worker, which stands still, may go on as it has waited for long.
+    pub fn may_give_up(&self) -> bool {
+        matches!(self.phase, Phase::Standing { .. })
     }
 
     /// The cut has been taken, or put off.
@@ -98,7 +117,7 @@ impl Agreement {
         self.phase = Phase::Over;
     }
 
-    /// This worker enters what it cannot leave half-way. Whether others are to be told.
+    /// This worker enters what it cannot leave half-way, or gives up. Whether others are to be told.
     pub fn goes_on(&mut self) -> bool {
         self.is_under_way() && self.hears(self.number)
     }
@@ -115,7 +134,9 @@ impl Agreement {
         match self.phase {
             Phase::Agreed => May::Cut,
             // Where somebody is in a later attempt, this one is over, and the end of its vote on the way.
-            Phase::Standing { agrees: true } if self.off != self.number => May::Stand,
+            Phase::Standing { agrees: true } | Phase::Confirming { agrees: true } if self.off != self.number => {
+                May::Stand
+            }
             _ => May::GoOn,
         }
     }
@@ -124,7 +145,7 @@ impl Agreement {
     pub fn is_hopeful(&self) -> bool {
         match self.phase {
             Phase::Gathering => self.off < self.number,
-            Phase::Standing { .. } => true,
+            Phase::Standing { .. } | Phase::Confirming { .. } => true,
             Phase::Over | Phase::Agreed => false,
         }
     }

@@ -55,7 +55,13 @@ extern "C" fn delete_by_proxy(it: &mut ByProxy) -> u64 {
 }
 
 /// Calls `int copy(object, keyval, extra_state, attribute_val_in, *attribute_val_out, *flag)`: what the copy gets; nothing if it gets no attribute with this key.
-pub(super) fn copy(rt: &Runtime, keyval: &Keyval, object: u64, key: c_int, value: Value) -> Result<Option<Value>, c_int> {
+pub(super) fn copy(
+    rt: &Runtime,
+    keyval: &Keyval,
+    object: u64,
+    key: c_int,
+    value: Value,
+) -> Result<Option<Value>, c_int> {
     let Keyval {
         copy: function,
         extra_state,

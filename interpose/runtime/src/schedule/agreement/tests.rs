@@ -1,10 +1,12 @@
 //! Random programs and networks: no worker waits for ever, and at a cut all stand still outside of collectives.
 
-use super::{Agreement, May};
+use super::{Agreement, May, Phase};
 use crate::schedule::dice::Dice;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 const PROGRAMS: u64 = 20_000;
+/// A worker that stands still gives up at one look of so many.
+const PATIENCE: usize = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
@@ -12,6 +14,9 @@ enum Step {
     Receive(usize),
     /// The number of a collective, whose members all have it in their programs.
     Collective(usize),
+    /// Sets a flag in memory, without MPI, and waits for it.
+    Set(usize),
+    Await(usize),
 }
 
 #[derive(Debug, Default)]
@@ -21,8 +26,8 @@ struct Worker {
     is_blind: bool,
     is_asked: bool,
     agreement: Agreement,
-    /// Attempts in which it has voted, by vote; of the second ones, what.
-    voted: [u64; 2],
+    /// Attempts in which it has voted, by vote.
+    voted: [u64; 3],
     /// News of attempts in which somebody goes on.
     news: VecDeque<u64>,
     /// Messages that have come, by sender.
@@ -53,8 +58,9 @@ struct Job {
     dice: Dice,
     workers: Vec<Worker>,
     collectives: Vec<Collective>,
-    /// Of the present attempt: what was said in the second vote.
-    agreed: Vec<bool>,
+    /// What was said in the second and the third vote, by attempt.
+    agreed: [BTreeMap<u64, Vec<bool>>; 2],
+    flags: Vec<bool>,
     /// How many cuts there were.
     cuts: u64,
 }
@@ -66,7 +72,8 @@ impl Job {
             dice: Dice(seed),
             workers: Vec::new(),
             collectives: Vec::new(),
-            agreed: Vec::new(),
+            agreed: Default::default(),
+            flags: Vec::new(),
             cuts: 0,
         };
         let count = 2 + job.dice.below(4);
@@ -74,7 +81,11 @@ impl Job {
         job.workers.iter_mut().for_each(|worker| worker.came = vec![0; count]);
         for _ in 0..job.dice.below(60) {
             let [from, to] = [job.dice.below(count), job.dice.below(count)];
-            if job.dice.below(6) > 0 {
+            if job.dice.below(8) == 0 {
+                job.workers[from].program.push_back(Step::Set(job.flags.len()));
+                job.workers[to].program.push_back(Step::Await(job.flags.len()));
+                job.flags.push(false);
+            } else if job.dice.below(6) > 0 {
                 job.workers[from].program.push_back(Step::Send(to));
                 job.workers[to].program.push_back(Step::Receive(from));
             } else {
@@ -129,16 +140,29 @@ impl Job {
             self.workers[who].voted[0] = agreement.number;
         }
         let attempt = agreement.number;
-        if self.workers[who].voted[1] < attempt && self.is_over(0, attempt) && self.dice.below(3) > 0 {
-            let says = agreement.gathered(true, true).expect("all agree");
-            // All are in the same attempt from the end of its first vote to that of its second.
-            if self.workers.iter().all(|worker| worker.voted[1] < attempt) {
-                self.agreed.clear();
+        let vote = match agreement.phase {
+            Phase::Gathering => 0,
+            Phase::Standing { .. } => 1,
+            Phase::Confirming { .. } => 2,
+            Phase::Over | Phase::Agreed => panic!("{agreement:?} is over"),
+        };
+        if self.is_over(vote, attempt) && self.dice.below(3) > 0 {
+            let all = |said: &BTreeMap<u64, Vec<bool>>| said[&attempt].iter().all(|&agrees| agrees);
+            let says = match vote {
+                0 => agreement.gathered(true, true),
+                1 => agreement.stood(all(&self.agreed[0])),
+                _ => {
+                    agreement.confirmed(all(&self.agreed[1]));
+                    None
+                }
+            };
+            if let Some(says) = says {
+                self.agreed[vote].entry(attempt).or_default().push(says);
+                self.workers[who].voted[vote + 1] = attempt;
             }
-            self.agreed.push(says);
-            self.workers[who].voted[1] = attempt;
-        } else if self.workers[who].voted[1] == attempt && self.is_over(1, attempt) && self.dice.below(3) > 0 {
-            agreement.stood(self.agreed.iter().all(|&agrees| agrees));
+        } else if agreement.may() == May::Stand && agreement.may_give_up() && self.dice.below(PATIENCE) == 0 {
+            assert!(agreement.goes_on(), "{agreement:?}");
+            self.tell(attempt);
         }
         self.workers[who].agreement = agreement;
         match agreement.may() {
@@ -187,6 +211,9 @@ impl Job {
             }
             Step::Receive(from) => self.workers[who].came[from] -= 1,
             Step::Send(to) => self.workers[to].came[who] += 1,
+            Step::Set(flag) => self.flags[flag] = true,
+            Step::Await(flag) if !self.flags[flag] => return false,
+            Step::Await(_) => {}
             Step::Collective(number) => {
                 if !self.collectives[number].entered.contains(&who) {
                     // At its entry it may look for a while; who stands there stays.
