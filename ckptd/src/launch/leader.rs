@@ -351,6 +351,10 @@ fn said_by_process(message: &ToManager) -> Option<Said> {
         ToManager::HasChosen { generation } => Said::HasChosen(generation),
         ToManager::Abort { status } => Said::Abort(status),
         // Its node sees to that.
-        ToManager::Spawns { .. } | ToManager::Settled { .. } | ToManager::Look { .. } => return None,
+        ToManager::Spawns { .. }
+        | ToManager::Captured { .. }
+        | ToManager::Settled { .. }
+        | ToManager::WentBack { .. }
+        | ToManager::Look { .. } => return None,
     })
 }

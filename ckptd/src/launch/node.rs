@@ -279,7 +279,7 @@ impl Node {
         if !self.again.is_led() {
             return;
         }
-        let (mut goes_on, mut looks) = (None, Vec::new());
+        let (mut goes_on, mut looks, mut went_back) = (None, Vec::new(), Vec::new());
         for (&number, process) in &mut self.processes {
             for (said, files) in process.hear() {
                 match said {
@@ -291,7 +291,9 @@ impl Node {
                     ToManager::KeepsNothing => drop(self.files.remove(&number)),
                     ToManager::Running { generation } => goes_on = Some(generation),
                     ToManager::Spawns { worker, number: time } => self.children.expect(number, worker, time),
+                    ToManager::Captured { worker, number: time } => self.children.capture(worker, time),
                     ToManager::Settled { worker, number: time } => self.children.settle(worker, time),
+                    ToManager::WentBack { worker, number: time } => went_back.push((worker, time)),
                     ToManager::Look { id, process, workers } => {
                         looks.push((number, id, process, workers));
                         continue;
@@ -300,6 +302,9 @@ impl Node {
                 }
                 self.reports.push(Report::Process { number, said });
             }
+        }
+        for (worker, time) in went_back {
+            self.went_back(worker, time);
         }
         for (number, id, process, workers) in looks {
             self.want_boards((number, id), process, workers);

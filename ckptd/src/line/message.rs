@@ -90,8 +90,12 @@ pub enum ToManager {
     Abort { status: i32 },
     /// This worker is about to start processes (`MPI_Comm_spawn`), for the time with this number.
     Spawns { worker: Worker, number: u64 },
+    /// Those that it has started up to this time are behind a cut of which it does not know yet whether it counts.
+    Captured { worker: Worker, number: u64 },
     /// Those that it has started up to this time do not go back with it any more.
     Settled { worker: Worker, number: u64 },
+    /// It has gone back to where it had started processes as often as this.
+    WentBack { worker: Worker, number: u64 },
     /// What do these workers show ([`crate::relay::board`]), who are all on the node of this process?
     Look {
         id: u64,

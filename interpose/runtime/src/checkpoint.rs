@@ -85,7 +85,9 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     copies::expose_only_windows(rt);
     let copy_ns = events::nanoseconds(scan);
     let encoded = copies::encode(rt, &frame, &state);
-    dynamic::captured(rt);
+    if let Some(number) = dynamic::captured(rt) {
+        renewal::captured(world::worker(rt), number);
+    }
     user::let_threads_go(rt);
     recovery::devices_go_on(rt);
     let pages = delta.page_count();

@@ -31,6 +31,7 @@ use crate::arch::Rewound;
 use crate::cell::{Door, Field, runtime};
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, ERR_UNKNOWN, SUCCESS};
 use crate::generated::real;
+use crate::objects::dynamic;
 use crate::{arch, copies, ending, events, overdue, peers, rehearsal, renewal, user, world};
 use ckptd::events::{ErrorClass, Kind};
 use understudy_mpi as mpi;
@@ -165,6 +166,7 @@ fn recover(rt: &Runtime, class: c_int) {
     report.emit(rt);
     peers::keep_only(&world::get(rt).players);
     resume(rt, &outcome, began, &report);
+    renewal::went_back(world::worker(rt), dynamic::went_back(rt));
     replenish::replenish(rt);
     overdue::begin(rt, copies::epoch(rt), world::worker(rt), world::get(rt).process);
 }

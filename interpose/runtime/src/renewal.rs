@@ -11,8 +11,8 @@ mod components;
 mod talk;
 
 pub use talk::{
-    Inheritance, abort, boards, choose_by, directory, hand_over, is_running, keep_nothing, neighbours, passed_signals,
-    replenish, settle, spare_deaths, spawns, take_inheritance,
+    Inheritance, abort, boards, captured, choose_by, directory, hand_over, is_running, keep_nothing, neighbours,
+    passed_signals, replenish, settle, spare_deaths, spawns, take_inheritance, went_back,
 };
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;

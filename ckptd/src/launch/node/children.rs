@@ -41,6 +41,8 @@ struct Group {
     children: Vec<Child>,
     answer: Option<Answer>,
     is_settled: bool,
+    /// Whether it is depends on a cut of which the worker does not know yet whether it counts.
+    is_captured: bool,
     is_killed: bool,
     /// One has ended badly or aborted, by itself, with this status.
     broke: Option<(Instant, i32)>,
@@ -50,6 +52,11 @@ struct Group {
 const FOUND_DEAD: Duration = Duration::from_secs(1);
 
 impl Group {
+    /// It is to be started again when its worker goes back.
+    fn goes_back(&self) -> bool {
+        !self.is_settled && !self.is_captured
+    }
+
     fn running(&self) -> impl Iterator<Item = &OwnedFd> {
         let running = self.children.iter().filter(|child| !child.has_ended);
         running.filter_map(|child| child.pidfd.as_ref())
@@ -89,12 +96,18 @@ impl Children {
         self.expected.insert(number, (worker, time));
     }
 
+    /// Those that a worker has started up to this time.
+    fn until(&mut self, worker: Worker, time: u64) -> impl Iterator<Item = &mut Group> {
+        let is_meant = move |group: &&mut Group| group.of.0 == worker && group.of.1 <= time;
+        self.groups.iter_mut().filter(is_meant)
+    }
+
+    pub fn capture(&mut self, worker: Worker, time: u64) {
+        self.until(worker, time).for_each(|group| group.is_captured = true);
+    }
+
     pub fn settle(&mut self, worker: Worker, time: u64) {
-        let is_meant = |group: &&mut Group| group.of.0 == worker && group.of.1 <= time;
-        self.groups
-            .iter_mut()
-            .filter(is_meant)
-            .for_each(|group| group.is_settled = true);
+        self.until(worker, time).for_each(|group| group.is_settled = true);
     }
 
     fn group(&mut self, name: &Name) -> Option<&mut Group> {
@@ -128,7 +141,7 @@ impl Children {
     pub fn kill(&mut self) {
         self.groups
             .iter_mut()
-            .filter(|group| !group.is_settled)
+            .filter(|group| group.goes_back())
             .for_each(Group::kill);
     }
 
@@ -222,6 +235,7 @@ impl Node {
             answer: Some(spawn.answer),
             // Of those that go on whatever happens.
             is_settled,
+            is_captured: false,
             is_killed: false,
             broke: None,
         });
@@ -412,15 +426,30 @@ impl Node {
         }
     }
 
-    /// A generation ends, and with it those that are not settled: nothing of theirs may come into the next one.
-    pub(super) fn end_children(&mut self) {
-        self.children.kill();
-        let ended: Vec<Group> = self.children.groups.extract_if(.., |group| !group.is_settled).collect();
-        for group in ended {
+    /// A generation ends, and with it those that are not settled: nothing of theirs may come into the next one. Those of which that is not known
+    /// stay if `is_heard` says so of the process that has asked for them: its worker will be heard of on this node.
+    pub(super) fn end_children(&mut self, is_heard: impl Fn(ProcessNumber) -> bool) {
+        for group in &mut self.children.groups {
+            group.is_captured &= is_heard(group.parent);
+        }
+        self.end_groups(Group::goes_back);
+    }
+
+    /// A worker goes on from where it had started processes as often as this.
+    pub(super) fn went_back(&mut self, worker: Worker, time: u64) {
+        self.children.settle(worker, time);
+        self.end_groups(|group| group.of.0 == worker && group.is_captured && !group.is_settled);
+    }
+
+    /// Kills all processes of these, and waits for their end.
+    fn end_groups(&mut self, is_meant: impl Fn(&Group) -> bool) {
+        let mut ended: Vec<Group> = self.children.groups.extract_if(.., |group| is_meant(group)).collect();
+        for group in &mut ended {
+            group.kill();
             for pidfd in group.running() {
                 let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], None);
             }
-            self.forget_group(&group);
+            self.forget_group(group);
         }
     }
 

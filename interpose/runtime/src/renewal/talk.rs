@@ -332,6 +332,16 @@ pub fn spawns(worker: Worker, number: u64) {
     tell(&ToManager::Spawns { worker, number });
 }
 
+/// Those that it has started up to this time are behind a cut of which it does not know yet whether it counts.
+pub fn captured(worker: Worker, number: u64) {
+    tell(&ToManager::Captured { worker, number });
+}
+
+/// This worker has gone back to where it had started processes as often as this.
+pub fn went_back(worker: Worker, number: u64) {
+    tell(&ToManager::WentBack { worker, number });
+}
+
 /// Those that it has started up to this time do not go back with it any more.
 pub fn settle(worker: Worker, number: u64) {
     tell(&ToManager::Settled { worker, number });
