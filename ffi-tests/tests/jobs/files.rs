@@ -88,3 +88,25 @@ fn directories_are_emptied_as_they_are_listed() {
     let clearing = || Job::new(place::test_program("clearing"), &["100", "2000"]).interval("7calls");
     assert_survived(clearing, |worker| 30 + 10 * worker);
 }
+
+/// One worker goes on from a checkpoint and appends to a file that others, who are late, have open, too.
+#[test]
+fn a_file_that_several_hold_open_may_grow_at_once() {
+    let job = || Job::new(place::test_program("appended"), &["12", "2"]).interval("7calls");
+    let undisturbed = native(job());
+    for epoch in few([3, 4, 5, 6, 7, 8], 3) {
+        // Late when it captures, and when it puts its files back.
+        let late = |rank| {
+            format!(
+                "wait rank={rank} at=capture.begin epoch={epoch} delay=300ms; wait rank={rank} at=load.begin delay=300ms"
+            )
+        };
+        let fault = format!("{}; {}; kill rank=2 at=cut.begin epoch={}", late(1), late(3), epoch + 1);
+        let outcome = job().fault(&fault).run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&undisturbed);
+        assert_same_files(&outcome, &undisturbed);
+        outcome.assert_taken_over(&[2]);
+        outcome.assert_nothing_left();
+    }
+}

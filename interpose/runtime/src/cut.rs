@@ -269,6 +269,7 @@ fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
         Exchange::InFlight(sent) => {
             fault::point("cut.agreed", copies::next_epoch(rt));
             schedule::state(rt).schedule.at_candidate = candidate;
+            user::note_files(rt);
             drain::drain(rt, &sent)?;
             fault::point("cut.end", copies::next_epoch(rt));
             let (began, epoch) = (Instant::now(), copies::next_epoch(rt));

@@ -33,6 +33,8 @@ pub(super) struct Others {
     of_layer: Field<Vec<Weak<File>>>,
     /// It has been said that a file without a name is too long.
     has_warned: Cell<bool>,
+    /// What was open when all processes stood still.
+    at_cut: Field<Option<Saved>>,
 }
 
 impl Others {
@@ -42,6 +44,7 @@ impl Others {
             inherited: Field::new(Vec::new()),
             of_layer: Field::new(Vec::new()),
             has_warned: Cell::new(false),
+            at_cut: Field::new(None),
         }
     }
 }
@@ -144,8 +147,18 @@ fn open_file(fd: i32, lower: &[i32]) -> Option<Open> {
     }
 }
 
-/// The state at a cut: all descriptors of the user side, and what is in files without a name.
+/// Looks at what is open while all processes stand still at a cut: as soon as one goes on, files that others have open may grow.
+pub fn note(rt: &Runtime) {
+    rt.files.at_cut.set(Some(look(rt)));
+}
+
+/// The state at a cut.
 pub fn capture(rt: &Runtime) -> Saved {
+    rt.files.at_cut.take().unwrap_or_else(|| look(rt))
+}
+
+/// All descriptors of the user side, and what is in files without a name.
+fn look(rt: &Runtime) -> Saved {
     let mut saved = open_now(rt);
     saved.specials = saved
         .others
