@@ -1,7 +1,7 @@
 //! MPI's files: a program that writes them in every way prints and leaves what it would have without a failure.
 
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, is_thorough, place};
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, is_thorough, place};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,4 +94,48 @@ fn a_worker_of_mpich_dies() {
 #[test]
 fn a_worker_of_the_standard_abi_dies() {
     two_of_mpich(place::standard_program("mpi_files"), "mpi_files of the standard ABI");
+}
+
+/// A program whose checks of what it finds are all good.
+fn checked(job: Job) -> Outcome {
+    let outcome = job.run();
+    outcome.assert_success();
+    let text = String::from_utf8_lossy(&outcome.stdout);
+    outcome.check(
+        !text.contains("FAILED"),
+        "the program finds another content of its files",
+    );
+    outcome.assert_nothing_left();
+    outcome
+}
+
+/// The same output and the same files, whoever dies at these cuts.
+fn assert_survived(make: impl Fn() -> Job, undisturbed: &Outcome, deaths: impl IntoIterator<Item = (u32, u32)>) {
+    let mut verdicts = Verdicts::default();
+    let names = undisturbed.files();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for (rank, epoch) in deaths {
+        let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
+        let outcome = make().fault(&fault).run();
+        verdicts.judge(&fault, || {
+            outcome.assert_success();
+            outcome.assert_same_lines(undisturbed);
+            outcome.assert_like(undisturbed, &names);
+            outcome.check(
+                outcome.files() == names,
+                &format!("there are the files {:?}", outcome.files()),
+            );
+            outcome.assert_taken_over(&[rank]);
+            outcome.assert_nothing_left();
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+#[test]
+fn a_long_file_is_cut_off_in_pieces() {
+    let make = || Job::new(place::test_program("mpi_cut_off"), &["4", "2"]).interval("4calls");
+    let undisturbed = checked(make());
+    undisturbed.assert_like(&alone(make()), &["long.dat"]);
+    assert_survived(make, &undisturbed, few([(1, 3), (0, 4), (2, 5), (3, 6)], 2));
 }

@@ -407,7 +407,7 @@ fn set_size(rt: &Runtime, fh: VirtFile, size: i64, only_longer: bool) -> Result<
         }
         // What is cut off is noted as if it were overwritten, so that accesses after it need not be noted again.
         let cut = [(size.min(old), old.saturating_sub(size))];
-        user::note_overwriting(rt, file.path(), &descriptor, &cut);
+        user::note_overwriting(rt, &descriptor, &cut);
         Ok(descriptor.set_len(size)?)
     })
 }

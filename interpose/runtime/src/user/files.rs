@@ -112,6 +112,12 @@ fn path_of(fd: i32) -> PathBuf {
     std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default()
 }
 
+/// The name that an open file has, or has had when it was removed.
+pub fn last_name_of(file: &File) -> PathBuf {
+    let path = path_of(file.as_raw_fd());
+    nameless::former(&path).map(PathBuf::from).unwrap_or(path)
+}
+
 fn stat(fd: i32) -> Option<libc::stat> {
     // SAFETY: fstat(2) fills the structure.
     unsafe {

@@ -26,7 +26,7 @@ mod ranges;
 #[cfg(test)]
 mod tests;
 
-use super::{UserError, effects, output};
+use super::{UserError, effects, files, output};
 use crate::cell::Field;
 use crate::user::Runtime;
 use crate::{told, world};
@@ -293,8 +293,11 @@ pub fn note(rt: &Runtime, call: &Call) {
 }
 
 /// The layer is about to write these ranges of a file of the program's, which is open.
-pub fn note_overwriting(rt: &Runtime, path: &Path, file: &File, ranges: &[Range]) {
-    with_recorder(rt, path, |recorder| recorder.overwrite(path, file, ranges));
+pub fn note_overwriting(rt: &Runtime, file: &File, ranges: &[Range]) {
+    if is_noting(rt) {
+        let path = files::last_name_of(file);
+        with_recorder(rt, &path, |recorder| recorder.overwrite(&path, file, ranges));
+    }
 }
 
 fn with_recorder(rt: &Runtime, path: &Path, act: impl FnOnce(&mut Recorder) -> io::Result<()>) {

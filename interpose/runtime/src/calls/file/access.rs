@@ -184,7 +184,7 @@ unsafe fn write(rt: &Runtime, fh: VirtFile, file: &File, ranges: &[Range], memor
     // SAFETY: handed on to the caller.
     let data = unsafe { memory.gather(rt)? };
     locked(file, &open, libc::F_WRLCK, ranges, || {
-        user::note_overwriting(rt, file.path(), &open, ranges);
+        user::note_overwriting(rt, &open, ranges);
         let mut rest = &data[..];
         for &(offset, length) in ranges {
             let (part, after) = rest.split_at(length as usize);

@@ -82,7 +82,7 @@ fn change(rt: &Runtime, file: &File, to: impl FnOnce(u64) -> u64) -> Result<u64>
     let open = options.open(path)?;
     lock(&open, libc::F_WRLCK, (0, 8))?;
     let old = read(file, &open)?;
-    user::note_overwriting(rt, path, &open, &[(0, 8)]);
+    user::note_overwriting(rt, &open, &[(0, 8)]);
     open.write_all_at(&to(old).to_le_bytes(), 0)?;
     Ok(old)
 }

@@ -35,6 +35,13 @@ pub fn is_nameless(path: &[u8]) -> bool {
     path.ends_with(REMOVED) && !is_there()
 }
 
+/// The name that such a file has had.
+pub fn former(path: &Path) -> Option<&Path> {
+    let bytes = path.as_os_str().as_bytes();
+    let before = bytes.strip_suffix(REMOVED).filter(|_| is_nameless(bytes))?;
+    Some(Path::new(OsStr::from_bytes(before)))
+}
+
 impl Nameless {
     /// Reads it; `None` if it is longer than `room`.
     pub fn read(fd: i32, room: usize) -> io::Result<Option<Nameless>> {

@@ -30,16 +30,14 @@ pub fn undo(logs: &mut [Log], first: Epoch) -> Result<(), Failed> {
     let mut renewed = Renewed::default();
     loop {
         let due = |log: &Log| log.last().filter(|last| last.section >= first).map(|last| last.time);
-        let Some(log) = logs
-            .iter_mut()
-            .max_by_key(|log| due(log))
-            .filter(|log| due(log).is_some())
-        else {
+        let latest = (0..logs.len()).max_by_key(|&log| due(&logs[log]));
+        let Some(latest) = latest.filter(|&log| due(&logs[log]).is_some()) else {
             return Ok(());
         };
-        let Some(mut record) = log.last().cloned() else {
+        let Some(mut record) = logs[latest].last().cloned() else {
             return Ok(());
         };
+        renewed.find(&mut record.effect, logs);
         record.effect.renumber_device();
         log::debug!("undone: {:?}", record.effect);
         renewed.undo(&record.effect).map_err(|(path, error)| Failed {
@@ -49,7 +47,7 @@ pub fn undo(logs: &mut [Log], first: Epoch) -> Result<(), Failed> {
         if let Some(backup) = record.effect.backup() {
             let _ = fs::remove_file(backup);
         }
-        log.pop().map_err(|error| Failed {
+        logs[latest].pop().map_err(|error| Failed {
             path: "the undo log".into(),
             error,
         })?;
@@ -61,8 +59,37 @@ pub fn undo(logs: &mut [Log], first: Epoch) -> Result<(), Failed> {
 struct Renewed(HashMap<Id, Id>);
 
 impl Renewed {
+    fn now(&self, id: &Id) -> Id {
+        *self.0.get(id).unwrap_or(id)
+    }
+
+    /// An open file that has been written may have got another name at the same time, or lost it before: then it is where what is not undone
+    /// yet has put it.
+    fn find(&self, effect: &mut Effect, logs: &[Log]) {
+        let (Effect::Grown { path, id, .. } | Effect::Overwritten { path, id, .. }) = effect else {
+            return;
+        };
+        let now = self.now(id);
+        let is_it =
+            |place: &Path| found(place).is_ok_and(|found| found.is_some_and(|found| Id::of(&found).inode == now.inode));
+        if is_it(path) {
+            return;
+        }
+        let places = logs
+            .iter()
+            .flat_map(Log::records)
+            .filter_map(|record| match &record.effect {
+                Effect::Removed { id: it, backup, .. } if it == id => Some(backup),
+                Effect::Renamed { to, id: it, .. } if it == id => Some(to),
+                _ => None,
+            });
+        if let Some(place) = places.into_iter().find(|place| is_it(place)) {
+            path.clone_from(place);
+        }
+    }
+
     fn undo<'a>(&mut self, effect: &'a Effect) -> Result<(), (&'a Path, io::Error)> {
-        let now = |id: &Id| *self.0.get(id).unwrap_or(id);
+        let now = |id: &Id| self.now(id);
         let (path, done) = match effect {
             Effect::Created { path } => (path, remove(path)),
             Effect::Grown { path, id, size } => (path, shrink(path, now(id), *size)),
