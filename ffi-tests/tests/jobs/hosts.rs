@@ -410,3 +410,30 @@ fn a_restarted_job_may_lose_a_worker() {
     }
     verdicts.assert_all_good();
 }
+
+/// Each host undoes what its own processes have done to files; where a shared pointer was, no host knows alone.
+#[test]
+fn shared_pointers_of_several_hosts_go_back() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let program = place::test_program("pointers");
+    let make = || {
+        let job = Job::new(&program, &["12", "2"]).workers(4).spares(1);
+        job.hosts(&[2, 3]).interval("5calls")
+    };
+    let undisturbed = make().run();
+    undisturbed.assert_success();
+    let names: Vec<String> = (0..24).map(|file| format!("turns.{file}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    // The files are open from epoch 15 on.
+    for (rank, epoch) in few([(1, 16), (3, 19), (0, 17), (2, 20)], 2) {
+        let fault = format!("kill rank={rank} at=cut.begin epoch={epoch}");
+        let outcome = make().fault(&fault).run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&undisturbed);
+        outcome.assert_like(&undisturbed, &names);
+        outcome.assert_replaced(&[rank]);
+        outcome.assert_nothing_left();
+    }
+}

@@ -132,6 +132,28 @@ fn assert_survived(make: impl Fn() -> Job, undisturbed: &Outcome, deaths: impl I
     verdicts.assert_all_good();
 }
 
+/// Written on under the other name, and under none.
+#[test]
+fn files_are_renamed_or_removed_while_they_are_open() {
+    let make = || Job::new(place::test_program("mpi_renamed"), &["8", "2"]).interval("5calls");
+    let undisturbed = checked(make());
+    undisturbed.assert_like(&alone(make()), &["moved.a"]);
+    undisturbed.assert_told(&["has no name any more"]);
+    let deaths = [
+        (1, 6),
+        (2, 7),
+        (0, 8),
+        (3, 9),
+        (1, 10),
+        (2, 11),
+        (0, 12),
+        (3, 13),
+        (1, 14),
+        (2, 15),
+    ];
+    assert_survived(make, &undisturbed, few(deaths, 5));
+}
+
 #[test]
 fn a_long_file_is_cut_off_in_pieces() {
     let make = || Job::new(place::test_program("mpi_cut_off"), &["4", "2"]).interval("4calls");

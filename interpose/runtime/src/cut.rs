@@ -12,7 +12,7 @@ mod together;
 use crate::arch::{self, Rewound, turn};
 use crate::drain::{Ability, Exchange};
 use crate::handles::VirtComm;
-use crate::objects::{comm, window};
+use crate::objects::{comm, file, window};
 use crate::own_messages::tag;
 use crate::recovery::Runtime;
 use crate::rehearsal::again;
@@ -20,8 +20,8 @@ use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
 use crate::schedule::Schedule;
 use crate::{
-    checkpoint, completion, copies, drain, fault, journal, marks, overdue, protection, recovery, rehearsal, schedule,
-    told, user, world,
+    checkpoint, completion, copies, drain, ending, fault, journal, marks, overdue, protection, recovery, rehearsal,
+    schedule, told, user, world,
 };
 pub use anywhere::{here, hold, leave_by_call, meanwhile, part};
 pub use assemble::assemble;
@@ -270,6 +270,9 @@ fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             fault::point("cut.agreed", copies::next_epoch(rt));
             schedule::state(rt).schedule.at_candidate = candidate;
             user::note_files(rt);
+            if let Err(error) = file::note(rt) {
+                ending::fail(rt, "the program's files cannot be saved", &error);
+            }
             drain::drain(rt, &sent)?;
             fault::point("cut.end", copies::next_epoch(rt));
             let (began, epoch) = (Instant::now(), copies::next_epoch(rt));
@@ -325,7 +328,7 @@ fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Re
     )?;
     let is_held = schedule::state(rt).held > 0;
     let is_callback = arch::top_frame().is_none();
-    let is_open = !collectives.is_empty() || requests::is_any_unready(rt) || !are_even;
+    let is_open = !collectives.is_empty() || requests::is_any_unready(rt) || !are_even || !file::have_names(rt);
     let is_able = !is_open && !user::is_loading() && !is_held && !is_callback && !comm::is_any_connected(rt);
     let is_saved = match is_able.then(|| user::save_devices(rt)) {
         None => false,

@@ -57,6 +57,8 @@ runtime! {
         reverse: Field<Option<HashMap<usize, u32>>> = Field::new(None),
         /// By index of the file.
         files: Field<BTreeMap<u32, file::Here>> = Field::new(BTreeMap::new()),
+        /// It has been said that an open file has no name.
+        nameless_told: Cell<bool> = Cell::new(false),
         /// By index of the window: how its memory is reached in this generation.
         direct: Field<BTreeMap<u32, Rc<window::Direct>>> = Field::new(BTreeMap::new()),
         /// The part of a window that was reached last.

@@ -27,7 +27,9 @@ use crate::image::vmas::Zones;
 use crate::world;
 pub use accelerator::{devices_go_on, may_use_devices, save_devices};
 pub use effects::effect_of_others;
-pub use files::{also_written as also_written_file, note as note_files, written as written_files};
+pub use files::{
+    also_written as also_written_file, name_of as name_of_open, note as note_files, written as written_files,
+};
 pub use hook::file_effect;
 pub use input::leave as leave_input;
 pub use layout::{compare_layout, layout, remember_start};

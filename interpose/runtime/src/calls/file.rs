@@ -10,6 +10,7 @@
 //!   data            the procedures that do so
 //!   shared          the shared pointer
 //!   hints           what the program says of its use of a file
+//!   names           opening, closing and deleting
 //! ```
 //!
 //! Data access needs nobody else, but for the shared pointer: a collective is what each process would do alone, and whatever does not
@@ -21,37 +22,32 @@ mod data;
 mod extent;
 mod hints;
 mod memory;
+mod names;
 mod places;
 mod representation;
 mod shared;
 mod view;
 
-use crate::calls::runtime;
-use crate::recovery::Runtime;
 pub use data::*;
 pub use hints::{MPI_File_get_info, MPI_File_set_info};
+pub use names::{MPI_File_close, MPI_File_delete, MPI_File_open};
 pub use representation::MPI_Register_datarep;
 pub use view::{MPI_File_get_byte_offset, MPI_File_get_type_extent, MPI_File_get_view, MPI_File_set_view};
 
 use super::arguments;
 use crate::arch::Rewound;
+use crate::calls::runtime;
 use crate::errors::*;
-use crate::generated::{Proc, real};
-use crate::handles::{VirtComm, VirtFile, VirtGroup, VirtInfo, real_comm};
-use crate::objects::comm::create;
-use crate::objects::errhandler::{self, Object};
+use crate::generated::Proc;
+use crate::handles::{VirtFile, VirtGroup, real_comm};
+use crate::objects::errhandler::Object;
 use crate::objects::file::{self, File, mode};
-use crate::objects::{comm, group, info};
+use crate::objects::{comm, group};
 use crate::raise::raise_on;
-use crate::user::{self, FileCall};
-use crate::{cut, recovery, requests, told, traffic};
-use ckptd::relay::in_file_names;
-use std::ffi::{CStr, OsStr, c_char, c_int};
-use std::fs::{self, OpenOptions};
+use crate::recovery::Runtime;
+use crate::{cut, recovery, user};
+use std::ffi::c_int;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Rank;
@@ -175,220 +171,6 @@ fn first_does(comm: RealComm, act: impl FnOnce() -> Result<()>) -> Result<()> {
     comm.barrier()?;
     let outcome = if comm.rank()? == Rank(0) { act() } else { Ok(()) };
     agree(comm, outcome)
-}
-
-/// A name may begin with that of a file system's type.
-fn without_type(name: &CStr) -> &[u8] {
-    let bytes = name.to_bytes();
-    let types = ["ufs:", "nfs:", "lustre:", "gpfs:", "panfs:", "pvfs2:"];
-    types
-        .iter()
-        .find_map(|start| bytes.strip_prefix(start.as_bytes()))
-        .unwrap_or(bytes)
-}
-
-/// The full name of a file.
-///
-/// # Safety
-/// A C string, or null.
-unsafe fn path_of(name: *const c_char) -> Result<PathBuf> {
-    if name.is_null() {
-        return Err(class(ERR_ARG));
-    }
-    // SAFETY: the caller's promise.
-    let name = unsafe { CStr::from_ptr(name) };
-    let plain = std::ffi::CString::new(without_type(name)).map_err(|_| class(ERR_BAD_FILE))?;
-    if plain.is_empty() {
-        return Err(class(ERR_BAD_FILE));
-    }
-    Ok(user::full_name(&plain))
-}
-
-fn check_mode(amode: c_int) -> Result<()> {
-    let has = |flag: c_int| amode & flag != 0;
-    let ways = [mode::RDONLY, mode::WRONLY, mode::RDWR]
-        .into_iter()
-        .filter(|&way| has(way));
-    let makes = has(mode::CREATE) || has(mode::EXCL);
-    if ways.count() != 1 || (has(mode::RDONLY) && makes) || (has(mode::RDWR) && has(mode::SEQUENTIAL)) {
-        return Err(class(ERR_AMODE));
-    }
-    Ok(())
-}
-
-/// Makes the file, or finds that it is there.
-fn make_file(rt: &Runtime, path: &Path, amode: c_int) -> Result<()> {
-    if amode & mode::CREATE == 0 {
-        return Ok(());
-    }
-    user::note_effect(
-        rt,
-        &FileCall::Open {
-            path: path.to_owned(),
-            flags: libc::O_RDWR | libc::O_CREAT | libc::O_EXCL,
-        },
-    );
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o666).open(path);
-    match made {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && amode & mode::EXCL == 0 => Ok(()),
-        other => Ok(other.map(drop)?),
-    }
-}
-
-/// A communicator of the file's own.
-fn duplicate(rt: &Runtime, parent: VirtComm) -> Result<VirtComm> {
-    if comm::index(rt, parent).is_none() || comm::remote_members(rt, parent).is_some() {
-        return Err(class(ERR_COMM));
-    }
-    cut::collective(rt, parent)?;
-    let mut made = None;
-    // SAFETY: a communicator, and a place for the new one.
-    let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, parent), new) };
-    library(create::make(rt, duplicate, |it| requests::are_on(rt, it), &mut made))?;
-    traffic::forget_recent(rt);
-    let made = made.ok_or(class(ERR_INTERN))?;
-    Ok(create::register(rt, made, parent))
-}
-
-fn free_comm(rt: &Runtime, file_comm: VirtComm) -> Result<()> {
-    traffic::forget_recent(rt);
-    library(comm::index(rt, file_comm).map_or(SUCCESS, |it| comm::freed::free(rt, it)))
-}
-
-/// The hidden file of the shared pointer: one for each time that a file is opened.
-fn shared_path(rt: &Runtime, path: &Path, file_comm: VirtComm) -> Vec<u8> {
-    let uid = comm::get(rt, file_comm).map_or(0, |comm| comm.uid);
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_else(|| OsStr::new("file")));
-    name.push(format!(".understudy-shared-{}-{uid:x}", in_file_names(&told::job())));
-    path.with_file_name(name).into_os_string().into_vec()
-}
-
-fn open(rt: &Runtime, parent: VirtComm, path: &Path, amode: c_int, hints: VirtInfo) -> Result<VirtFile> {
-    check_mode(amode)?;
-    comm::workers_only(rt, parent).map_err(class)?;
-    let file_comm = duplicate(rt, parent)?;
-    let opened = open_on(rt, file_comm, path, amode, hints);
-    if let Err(Failure::Class(_)) = opened {
-        free_comm(rt, file_comm)?;
-    }
-    opened
-}
-
-fn open_on(rt: &Runtime, file_comm: VirtComm, path: &Path, amode: c_int, hints: VirtInfo) -> Result<VirtFile> {
-    let real = real_comm(rt, file_comm);
-    first_does(real, || make_file(rt, path, amode))?;
-    let mut descriptor = None;
-    let opened = file::open(path, amode).and_then(|opened| {
-        if opened.metadata()?.is_dir() {
-            return Err(io::Error::from_raw_os_error(libc::EISDIR));
-        }
-        descriptor = Some(opened);
-        Ok(())
-    });
-    agree(real, opened.map_err(Failure::from))?;
-    let descriptor = descriptor.ok_or(class(ERR_INTERN))?;
-    let start = if amode & mode::APPEND != 0 {
-        descriptor.metadata()?.len()
-    } else {
-        0
-    };
-    Ok(file::enter(
-        rt,
-        File {
-            path: path.as_os_str().as_bytes().to_vec(),
-            mode: amode,
-            comm: file_comm.0 as u64,
-            info: info::pairs(rt, hints),
-            errhandler: errhandler::default_of_files(rt),
-            view: view::of_bytes(rt),
-            atomic: false,
-            position: start,
-            shared_start: start,
-            shared_path: shared_path(rt, path, file_comm),
-            split: None,
-        },
-        descriptor,
-    ))
-}
-
-pub unsafe extern "C" fn MPI_File_open(
-    comm: VirtComm,
-    filename: *const c_char,
-    amode: c_int,
-    info: VirtInfo,
-    fh: *mut VirtFile,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments.
-    let opened = unsafe {
-        put(fh, errhandler::no_file(rt))
-            .and_then(|()| path_of(filename))
-            .and_then(|path| open(rt, comm, &path, amode, info))
-            .and_then(|opened| put(fh, opened))
-    };
-    finish(rt, Proc::MPI_File_open, errhandler::no_file(rt), opened)
-}
-
-fn delete(rt: &Runtime, path: &Path) -> Result<()> {
-    if path.is_dir() {
-        return Err(io::Error::from_raw_os_error(libc::EISDIR).into());
-    }
-    remove(rt, path)
-}
-
-/// Removes a file, which a recovery undoes.
-fn remove(rt: &Runtime, path: &Path) -> Result<()> {
-    user::note_effect(
-        rt,
-        &FileCall::Remove {
-            path: path.to_owned(),
-            files: true,
-            directories: false,
-        },
-    );
-    Ok(fs::remove_file(path)?)
-}
-
-fn close(rt: &Runtime, fh: VirtFile) -> Result<()> {
-    let file = known(rt, fh)?;
-    if file.split.is_some() {
-        return Err(class(ERR_REQUEST));
-    }
-    together(rt, fh)?;
-    first_does(comm_of(rt, &file), || {
-        shared::forget(rt, &file)?;
-        if file.mode & mode::DELETE_ON_CLOSE != 0 {
-            delete(rt, file.path())?;
-        }
-        Ok(())
-    })?;
-    free_comm(rt, file.comm())?;
-    view::release(rt, &file.view);
-    file::remove(rt, fh);
-    Ok(())
-}
-
-pub unsafe extern "C" fn MPI_File_close(fh: *mut VirtFile) -> c_int {
-    let rt = runtime();
-    if fh.is_null() {
-        return finish(rt, Proc::MPI_File_close, errhandler::no_file(rt), Err(class(ERR_ARG)));
-    }
-    // SAFETY: the program's handle.
-    let handle = unsafe { *fh };
-    let closed = close(rt, handle);
-    if closed.is_ok() {
-        // SAFETY: as above.
-        unsafe { *fh = errhandler::no_file(rt) };
-    }
-    finish(rt, Proc::MPI_File_close, handle, closed)
-}
-
-pub unsafe extern "C" fn MPI_File_delete(filename: *const c_char, _info: VirtInfo) -> c_int {
-    let rt = runtime();
-    // SAFETY: a C string of the program.
-    let deleted = unsafe { path_of(filename) }.and_then(|path| delete(rt, &path));
-    finish(rt, Proc::MPI_File_delete, errhandler::no_file(rt), deleted)
 }
 
 /// Makes a file longer or shorter; `only_longer`, but not shorter.

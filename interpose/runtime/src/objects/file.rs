@@ -1,27 +1,30 @@
 //! Files (MPI 4.1, chapter 14), wholly on our side: the real library has none.
 //!
-//! A file is opened again by its name when it is next used after a rollback, never created or truncated. What has been written to it since
-//! is undone with all other effects on files (`user::undo`), and so is what the shared pointer has become, which is in a hidden file
-//! beside it.
+//! After a rollback a file is opened again by the name that it had at the cut, never created or truncated. What has been written to it since
+//! is undone with all other effects on files (`user::undo`); the shared pointer is set back here.
 
 pub mod layout;
+pub mod pointer;
 pub mod representation;
 
 use super::lookup::created;
-use super::{objects, objects_mut};
+use super::{Objects, Slots, comm, objects, objects_mut};
 use crate::generated::HandleKind;
 use crate::handles::{VirtComm, VirtFile, virtual_handle};
 use crate::objects::Runtime;
-use crate::user;
+use crate::{user, world};
+use ckptd::private::in_memory;
 use layout::Layout;
+use pointer::Pointer;
 use std::cell::{Ref, RefMut};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, c_void};
 use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use understudy_numbers::{ProcessNumber, Worker};
 
 /// How a file may be used (`MPI_MODE_…`, alike in all ABIs).
 pub mod mode {
@@ -89,7 +92,7 @@ pub enum Split {
 /// An open file.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct File {
-    /// Its full name.
+    /// The full name that it had at the last cut, or when it was opened.
     pub path: Vec<u8>,
     /// `MPI_MODE_…`
     pub mode: i32,
@@ -107,8 +110,10 @@ pub struct File {
     pub position: u64,
     /// Where the shared pointer is as long as its file does not say otherwise.
     pub shared_start: u64,
-    /// The full name of the shared pointer's file, which exists when the pointer has been moved.
+    /// The full name of the shared pointer's file, which exists when the pointer has been moved; empty: there can be none.
     pub shared_path: Vec<u8>,
+    /// Where the shared pointer was at the cut.
+    pub pointer: Pointer,
     /// What has begun and not ended, with its bytes.
     pub split: Option<(Split, u64)>,
 }
@@ -137,9 +142,114 @@ pub(super) struct Here {
     layout: Option<Arc<Layout>>,
 }
 
-/// All files are opened again when they are next used.
+/// None is open here any more.
 pub fn forget_open(rt: &Runtime) {
     rt.files.set(BTreeMap::new());
+}
+
+/// A file could not be saved, or not be brought back.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}", path.display())]
+pub struct Failed {
+    path: PathBuf,
+    error: io::Error,
+}
+
+impl Failed {
+    fn of(path: &Path) -> impl FnOnce(io::Error) -> Failed + use<> {
+        let path = path.to_owned();
+        |error| Failed { path, error }
+    }
+}
+
+/// Whether this worker is the first of those who have a file open, which speaks for all.
+fn is_first(comms: &Slots<comm::Comm>, file: &File, me: Worker) -> bool {
+    let comm = created(HandleKind::Comm, file.comm as *mut c_void).and_then(|index| comms.get(index));
+    comm.is_some_and(|comm| comm.members.first() == Some(&me))
+}
+
+/// Whether all open files have names, by which they could be opened again. If not, a line says so.
+pub fn have_names(rt: &Runtime) -> bool {
+    let (all, open) = (objects(rt), rt.files.borrow());
+    let nameless = |here: &Here| here.descriptor.as_ref().map(|it| user::name_of_open(it)) == Some(None);
+    let Some((&index, _)) = open.iter().find(|(_, here)| nameless(here)) else {
+        return true;
+    };
+    if let Some(file) = all.files.get(index)
+        && is_first(&all.comms, file, world::worker(rt))
+        && !rt.nameless_told.replace(true)
+    {
+        log::warn!(
+            "{} is open by MPI and has no name any more: no checkpoint is taken before it is closed",
+            file.path().display()
+        );
+    }
+    false
+}
+
+/// At a cut, while all processes stand still: what names the files have now, and where their shared pointers are.
+///
+/// # Errors
+/// A pointer cannot be read.
+pub fn note(rt: &Runtime) -> Result<(), Failed> {
+    let me = world::worker(rt);
+    let mut all = objects_mut(rt);
+    let Objects { files, comms, .. } = &mut *all;
+    for (index, file) in files.iter_mut() {
+        let open = rt.files.borrow().get(&index).and_then(|here| here.descriptor.clone());
+        if let Some(path) = open.and_then(|open| user::name_of_open(&open)) {
+            file.path = path.into_os_string().into_vec();
+        }
+        file.pointer = match is_first(comms, file, me) {
+            true => pointer::at_cut(file).map_err(Failed::of(file.shared_path()))?,
+            false => Pointer::Others,
+        };
+    }
+    Ok(())
+}
+
+/// After a rollback, when all that was done to files is undone: they are opened again, and the shared pointers set back.
+///
+/// # Errors
+/// That cannot be.
+pub fn put_back(rt: &Runtime) -> Result<(), Failed> {
+    let files: Vec<(u32, File)> = objects(rt)
+        .files
+        .iter()
+        .map(|(index, file)| (index, file.clone()))
+        .collect();
+    for (index, file) in files {
+        let opened = open(file.path(), file.mode).map_err(Failed::of(file.path()))?;
+        keep(rt, index, Arc::new(opened));
+        pointer::put_back(&file).map_err(Failed::of(file.shared_path()))?;
+    }
+    Ok(())
+}
+
+/// Whether those who share a pointer in memory are on one node, where these processes play the workers.
+///
+/// # Errors
+/// They are not.
+pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), Failed> {
+    let in_memory = in_memory();
+    let is_apart =
+        |file: &&File| file.shared_path().starts_with(&in_memory) && !is_on_one_node(rt, file.comm(), players);
+    let files: Vec<File> = objects(rt).files.iter().map(|(_, file)| file.clone()).collect();
+    files.iter().find(is_apart).map_or(Ok(()), |file| {
+        let why = "its shared pointer is in memory, and those who share it would be on several nodes";
+        Err(Failed::of(file.path())(io::Error::other(why)))
+    })
+}
+
+/// Whether all members of a communicator are on one node, where these processes play the workers.
+pub fn is_on_one_node(rt: &Runtime, comm: VirtComm, players: &[ProcessNumber]) -> bool {
+    let world = world::get(rt);
+    let members = comm::members(rt, comm).unwrap_or_default();
+    let nodes: BTreeSet<u64> = members
+        .iter()
+        .map(|it| world.nodes[players[it.index()].index()])
+        .collect();
+    nodes.len() < 2
 }
 
 /// The program's handle of the file with this index.

@@ -9,7 +9,7 @@ use crate::image::prefault::Prefault;
 use crate::image::restore::RestoreError;
 use crate::image::runs::{self, PageRun};
 use crate::image::{remap, restore};
-use crate::objects::window;
+use crate::objects::{file, window};
 use crate::recovery::Runtime;
 use crate::step_back::{self, Undone};
 use crate::{
@@ -67,6 +67,9 @@ pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &State) -> Prefault {
 /// Ends the job if workers that share memory are on several nodes, where these processes play them.
 pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) {
     if let Err(apart) = window::shared::check_nodes(rt, players) {
+        fail(rt, "the job cannot go on", &apart);
+    }
+    if let Err(apart) = file::check_nodes(rt, players) {
         fail(rt, "the job cannot go on", &apart);
     }
 }
@@ -191,6 +194,9 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loa
     handles::mark(rt);
     objects::release_local(rt);
     objects::replace(rt, saved.objects);
+    if let Err(error) = file::put_back(rt) {
+        fail(rt, "the program's files cannot be put back", &error);
+    }
     objects::rebuild_local(rt);
     copies::expose_windows(rt);
     traffic::replace(rt, saved.traffic, saved.requests.sent.len() as u32);

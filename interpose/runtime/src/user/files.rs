@@ -112,6 +112,13 @@ fn path_of(fd: i32) -> PathBuf {
     std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default()
 }
 
+/// The name that an open file has now; `None` if it has none any more.
+pub fn name_of(file: &File) -> Option<PathBuf> {
+    let path = path_of(file.as_raw_fd());
+    let has_name = !nameless::is_nameless(path.as_os_str().as_bytes()) && path.symlink_metadata().is_ok();
+    has_name.then_some(path)
+}
+
 /// The name that an open file has, or has had when it was removed.
 pub fn last_name_of(file: &File) -> PathBuf {
     let path = path_of(file.as_raw_fd());

@@ -3,11 +3,12 @@
 
 use super::memory::Memory;
 use super::places::layout_of;
-use super::shared::{self, lock};
+use super::shared;
 use super::{Result, class, comm_of, known};
 use crate::errors::*;
 use crate::handles::{VirtDatatype, VirtFile};
 use crate::objects::file::layout::Range;
+use crate::objects::file::pointer::lock;
 use crate::objects::file::{self, File, mode};
 use crate::recovery::Runtime;
 use crate::user;

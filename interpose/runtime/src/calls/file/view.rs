@@ -117,7 +117,7 @@ fn set(rt: &Runtime, fh: VirtFile, new: Result<View>) -> Result<()> {
     if greatest[0] != u64::MAX - greatest[1] {
         return Err(class(ERR_NOT_SAME));
     }
-    first_does(comm, || shared::forget(rt, &file))?;
+    first_does(comm, || shared::forget(&file))?;
     datatype::retain(rt, handle(new.etype));
     datatype::retain(rt, handle(new.filetype));
     if let Some(mut file) = file::get_mut(rt, fh) {

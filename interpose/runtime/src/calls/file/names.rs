@@ -1,0 +1,293 @@
+//! Opening, closing and deleting files (MPI 4.1, 14.2).
+#![allow(unsafe_code)]
+
+use super::{Failure, Result, class, comm_of, finish, first_does, known, library, put, shared, together, view};
+use crate::calls::runtime;
+use crate::errors::*;
+use crate::generated::{Proc, real};
+use crate::handles::{VirtComm, VirtFile, VirtInfo, real_comm};
+use crate::objects::comm::create;
+use crate::objects::errhandler;
+use crate::objects::file::pointer::Pointer;
+use crate::objects::file::{self, File, mode};
+use crate::objects::{comm, info};
+use crate::recovery::Runtime;
+use crate::user::{self, FileCall};
+use crate::{cut, requests, told, traffic, world};
+use ckptd::relay::in_file_names;
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use understudy_mpi::comm::Extreme;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Rank;
+
+/// A name may begin with that of a file system's type.
+fn without_type(name: &CStr) -> &[u8] {
+    let bytes = name.to_bytes();
+    let types = ["ufs:", "nfs:", "lustre:", "gpfs:", "panfs:", "pvfs2:"];
+    types
+        .iter()
+        .find_map(|start| bytes.strip_prefix(start.as_bytes()))
+        .unwrap_or(bytes)
+}
+
+/// The full name of a file.
+///
+/// # Safety
+/// A C string, or null.
+unsafe fn path_of(name: *const c_char) -> Result<PathBuf> {
+    if name.is_null() {
+        return Err(class(ERR_ARG));
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) };
+    let plain = CString::new(without_type(name)).map_err(|_| class(ERR_BAD_FILE))?;
+    if plain.is_empty() {
+        return Err(class(ERR_BAD_FILE));
+    }
+    Ok(user::full_name(&plain))
+}
+
+fn check_mode(amode: c_int) -> Result<()> {
+    let has = |flag: c_int| amode & flag != 0;
+    let ways = [mode::RDONLY, mode::WRONLY, mode::RDWR]
+        .into_iter()
+        .filter(|&way| has(way));
+    let makes = has(mode::CREATE) || has(mode::EXCL);
+    if ways.count() != 1 || (has(mode::RDONLY) && makes) || (has(mode::RDWR) && has(mode::SEQUENTIAL)) {
+        return Err(class(ERR_AMODE));
+    }
+    Ok(())
+}
+
+/// Makes the file, or finds that it is there.
+fn make_file(rt: &Runtime, path: &Path, amode: c_int) -> Result<()> {
+    if amode & mode::CREATE == 0 {
+        return Ok(());
+    }
+    user::note_effect(
+        rt,
+        &FileCall::Open {
+            path: path.to_owned(),
+            flags: libc::O_RDWR | libc::O_CREAT | libc::O_EXCL,
+        },
+    );
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o666).open(path);
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && amode & mode::EXCL == 0 => Ok(()),
+        other => Ok(other.map(drop)?),
+    }
+}
+
+/// A communicator of the file's own.
+fn duplicate(rt: &Runtime, parent: VirtComm) -> Result<VirtComm> {
+    if comm::index(rt, parent).is_none() || comm::remote_members(rt, parent).is_some() {
+        return Err(class(ERR_COMM));
+    }
+    cut::collective(rt, parent)?;
+    let mut made = None;
+    // SAFETY: a communicator, and a place for the new one.
+    let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, parent), new) };
+    library(create::make(rt, duplicate, |it| requests::are_on(rt, it), &mut made))?;
+    traffic::forget_recent(rt);
+    let made = made.ok_or(class(ERR_INTERN))?;
+    Ok(create::register(rt, made, parent))
+}
+
+fn free_comm(rt: &Runtime, file_comm: VirtComm) -> Result<()> {
+    traffic::forget_recent(rt);
+    library(comm::index(rt, file_comm).map_or(SUCCESS, |it| comm::freed::free(rt, it)))
+}
+
+/// Whether this process can make a file there.
+fn can_be_made(path: &Path) -> bool {
+    const LONGEST: usize = 255;
+    let directory = path
+        .parent()
+        .and_then(|above| CString::new(above.as_os_str().as_bytes()).ok());
+    let is_writable = |directory: CString| {
+        // SAFETY: faccessat(2) with a C string.
+        unsafe {
+            libc::faccessat(
+                libc::AT_FDCWD,
+                directory.as_ptr(),
+                libc::W_OK | libc::X_OK,
+                libc::AT_EACCESS,
+            ) == 0
+        }
+    };
+    path.file_name().is_some_and(|name| name.len() <= LONGEST) && directory.is_some_and(is_writable)
+}
+
+/// The hidden file of the shared pointer: one for each time that a file is opened. Beside it, and in memory.
+fn shared_paths(rt: &Runtime, path: &Path, file_comm: VirtComm) -> [PathBuf; 2] {
+    let uid = comm::get(rt, file_comm).map_or(0, |comm| comm.uid);
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_else(|| OsStr::new("file")));
+    name.push(format!(".understudy-shared-{}-{uid:x}", in_file_names(&told::job())));
+    [
+        path.with_file_name(name),
+        user::in_job_memory(&told::job(), &format!("{uid:x}.pointer")),
+    ]
+}
+
+/// What all know of a file that they have opened.
+struct Common {
+    /// How long it was before anyone has written to it; 0 if that does not matter.
+    length: u64,
+    /// Where the shared pointer is.
+    shared_path: PathBuf,
+}
+
+/// All have opened the file, or none has.
+fn agree_on(rt: &Runtime, file_comm: VirtComm, opened: Result<u64>, paths: [PathBuf; 2]) -> Result<Common> {
+    let real = real_comm(rt, file_comm);
+    let (code, length) = match opened {
+        Ok(length) => (SUCCESS, length),
+        Err(Failure::Class(rc)) => (rc, 0),
+        Err(library) => return Err(library),
+    };
+    let length = if real.rank()? == Rank(0) { length } else { 0 };
+    let [beside, in_memory] = paths;
+    let is_apart = !can_be_made(&beside);
+    let says = [code as u64, u64::from(is_apart), length];
+    match real.extremes(Extreme::Greatest, &says)?[..] {
+        [worst, ..] if worst != SUCCESS as u64 => Err(class(worst as c_int)),
+        [_, is_apart, length] => {
+            let shared_path = match is_apart == 1 {
+                false => beside,
+                true if file::is_on_one_node(rt, file_comm, &world::get(rt).players) => in_memory,
+                true => PathBuf::new(),
+            };
+            Ok(Common { length, shared_path })
+        }
+        _ => Err(class(ERR_INTERN)),
+    }
+}
+
+fn open(rt: &Runtime, parent: VirtComm, path: &Path, amode: c_int, hints: VirtInfo) -> Result<VirtFile> {
+    check_mode(amode)?;
+    comm::workers_only(rt, parent).map_err(class)?;
+    let file_comm = duplicate(rt, parent)?;
+    let opened = open_on(rt, file_comm, path, amode, hints);
+    if let Err(Failure::Class(_)) = opened {
+        free_comm(rt, file_comm)?;
+    }
+    opened
+}
+
+fn open_on(rt: &Runtime, file_comm: VirtComm, path: &Path, amode: c_int, hints: VirtInfo) -> Result<VirtFile> {
+    let paths = shared_paths(rt, path, file_comm);
+    first_does(real_comm(rt, file_comm), || {
+        // What a lost node may have left of the same opening before a rollback.
+        paths.iter().for_each(|left| drop(fs::remove_file(left)));
+        make_file(rt, path, amode)
+    })?;
+    let mut descriptor = None;
+    let opened = file::open(path, amode).and_then(|opened| {
+        let about = opened.metadata()?;
+        if about.is_dir() {
+            return Err(io::Error::from_raw_os_error(libc::EISDIR));
+        }
+        descriptor = Some(opened);
+        Ok(if amode & mode::APPEND != 0 { about.len() } else { 0 })
+    });
+    let Common { length, shared_path } = agree_on(rt, file_comm, opened.map_err(Failure::from), paths)?;
+    let descriptor = descriptor.ok_or(class(ERR_INTERN))?;
+    Ok(file::enter(
+        rt,
+        File {
+            path: path.as_os_str().as_bytes().to_vec(),
+            mode: amode,
+            comm: file_comm.0 as u64,
+            info: info::pairs(rt, hints),
+            errhandler: errhandler::default_of_files(rt),
+            view: view::of_bytes(rt),
+            atomic: false,
+            position: length,
+            shared_start: length,
+            shared_path: shared_path.into_os_string().into_vec(),
+            pointer: Pointer::Others,
+            split: None,
+        },
+        descriptor,
+    ))
+}
+
+pub unsafe extern "C" fn MPI_File_open(
+    comm: VirtComm,
+    filename: *const c_char,
+    amode: c_int,
+    info: VirtInfo,
+    fh: *mut VirtFile,
+) -> c_int {
+    let rt = runtime();
+    // SAFETY: the program's arguments.
+    let opened = unsafe {
+        put(fh, errhandler::no_file(rt))
+            .and_then(|()| path_of(filename))
+            .and_then(|path| open(rt, comm, &path, amode, info))
+            .and_then(|opened| put(fh, opened))
+    };
+    finish(rt, Proc::MPI_File_open, errhandler::no_file(rt), opened)
+}
+
+fn delete(rt: &Runtime, path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Err(io::Error::from_raw_os_error(libc::EISDIR).into());
+    }
+    user::note_effect(
+        rt,
+        &FileCall::Remove {
+            path: path.to_owned(),
+            files: true,
+            directories: false,
+        },
+    );
+    Ok(fs::remove_file(path)?)
+}
+
+fn close(rt: &Runtime, fh: VirtFile) -> Result<()> {
+    let file = known(rt, fh)?;
+    if file.split.is_some() {
+        return Err(class(ERR_REQUEST));
+    }
+    together(rt, fh)?;
+    first_does(comm_of(rt, &file), || {
+        shared::forget(&file)?;
+        if file.mode & mode::DELETE_ON_CLOSE != 0 {
+            delete(rt, file.path())?;
+        }
+        Ok(())
+    })?;
+    free_comm(rt, file.comm())?;
+    view::release(rt, &file.view);
+    file::remove(rt, fh);
+    Ok(())
+}
+
+pub unsafe extern "C" fn MPI_File_close(fh: *mut VirtFile) -> c_int {
+    let rt = runtime();
+    if fh.is_null() {
+        return finish(rt, Proc::MPI_File_close, errhandler::no_file(rt), Err(class(ERR_ARG)));
+    }
+    // SAFETY: the program's handle.
+    let handle = unsafe { *fh };
+    let closed = close(rt, handle);
+    if closed.is_ok() {
+        // SAFETY: as above.
+        unsafe { *fh = errhandler::no_file(rt) };
+    }
+    finish(rt, Proc::MPI_File_close, handle, closed)
+}
+
+pub unsafe extern "C" fn MPI_File_delete(filename: *const c_char, _info: VirtInfo) -> c_int {
+    let rt = runtime();
+    // SAFETY: a C string of the program.
+    let deleted = unsafe { path_of(filename) }.and_then(|path| delete(rt, &path));
+    finish(rt, Proc::MPI_File_delete, errhandler::no_file(rt), deleted)
+}
