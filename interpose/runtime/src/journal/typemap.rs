@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// A datatype with more pieces than this is taken as one, with its gaps.
+/// In the journal, a datatype with more pieces than this is taken as one, with its gaps.
 const MOST_PIECES: usize = 1 << 16;
 
 /// Where the data of one element lie.
@@ -27,20 +27,27 @@ pub struct TypeMap {
 pub struct TypeMaps {
     known: HashMap<usize, Arc<TypeMap>>,
     most: usize,
+    is_exact: bool,
 }
 
 impl Default for TypeMaps {
     fn default() -> TypeMaps {
-        TypeMaps::new(MOST_PIECES)
+        TypeMaps::new(MOST_PIECES, false)
     }
 }
 
 impl TypeMaps {
-    /// With at most so many pieces in a map.
-    pub fn new(most: usize) -> TypeMaps {
+    /// For maps of at most so many pieces, and in the order of the data: what is one piece to the journal may have any order, and bytes
+    /// twice. One that cannot be told has fewer bytes than its datatype.
+    pub fn exact(most: usize) -> TypeMaps {
+        TypeMaps::new(most, true)
+    }
+
+    fn new(most: usize, is_exact: bool) -> TypeMaps {
         TypeMaps {
             known: HashMap::new(),
             most,
+            is_exact,
         }
     }
 
@@ -63,6 +70,7 @@ impl TypeMaps {
         let (whole, extent, size) = measure(rt, datatype);
         let dense = vec![whole];
         let pieces = match datatype::kept_recipe(rt, datatype) {
+            Some(recipe) if self.is_exact => self.pieces(rt, &recipe).unwrap_or_default(),
             Some(recipe) if whole.1 != size => self.pieces(rt, &recipe).unwrap_or(dense),
             _ => dense,
         };

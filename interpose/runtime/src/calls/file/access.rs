@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::memory::Memory;
-use super::places::layout_of;
+use super::places::{for_reading_only, layout_of};
 use super::shared;
-use super::{Result, class, comm_of, known};
+use super::{Failure, Result, class, comm_of, known};
 use crate::errors::*;
 use crate::handles::{VirtDatatype, VirtFile};
 use crate::objects::file::layout::Range;
@@ -75,12 +75,8 @@ fn in_order(rt: &Runtime, file: &File, units: u64) -> Result<u64> {
     Ok(base[0] + all[..mine].iter().sum::<u64>())
 }
 
-/// Reads or writes; with the number of bytes in memory.
-///
-/// # Safety
-/// The buffer must be the program's.
-pub(super) unsafe fn access(rt: &Runtime, fh: VirtFile, way: Way, at: At, buffer: Buffer) -> Result<u64> {
-    let file = known(rt, fh)?;
+/// What is known to be wrong before anything is done.
+fn check(rt: &Runtime, fh: VirtFile, file: &File, way: Way, at: At) -> Result<()> {
     let has = |flag: c_int| file.mode & flag != 0;
     match way {
         Way::Read if has(mode::WRONLY) => return Err(class(ERR_ACCESS)),
@@ -90,21 +86,45 @@ pub(super) unsafe fn access(rt: &Runtime, fh: VirtFile, way: Way, at: At, buffer
     if has(mode::SEQUENTIAL) && matches!(at, At::Offset(_) | At::Individual) {
         return Err(class(ERR_UNSUPPORTED_OPERATION));
     }
-    let memory = Memory::new(
-        rt,
-        buffer.address,
-        buffer.count,
-        buffer.datatype,
-        file.view.representation,
-        way == Way::Read,
-    )?;
-    let units = memory.bytes().div_ceil(file.view.unit);
-    let start = match at {
-        At::Offset(offset) => u64::try_from(offset).map_err(|_| class(ERR_ARG))?,
-        At::Individual => file.position,
-        At::Shared => shared::move_on(rt, &file, units)?,
-        At::Ordered => in_order(rt, &file, units)?,
+    if way == Way::Write && layout_of(rt, fh, file)?.repeats() {
+        return Err(for_reading_only());
+    }
+    Ok(())
+}
+
+/// Where the access of this process begins, in units of the view.
+fn start_of(rt: &Runtime, file: &File, at: At, units: u64) -> Result<u64> {
+    match at {
+        At::Offset(offset) => u64::try_from(offset).map_err(|_| class(ERR_ARG)),
+        At::Individual => Ok(file.position),
+        At::Shared => shared::move_on(rt, file, units),
+        At::Ordered => in_order(rt, file, units),
+    }
+}
+
+/// Reads or writes; with the number of bytes in memory.
+///
+/// # Safety
+/// The buffer must be the program's.
+pub(super) unsafe fn access(rt: &Runtime, fh: VirtFile, way: Way, at: At, buffer: Buffer) -> Result<u64> {
+    let file = known(rt, fh)?;
+    let Buffer {
+        address,
+        count,
+        datatype,
+    } = buffer;
+    let representation = file.view.representation;
+    let memory = check(rt, fh, &file, way, at)
+        .and_then(|()| Memory::new(rt, address, count, datatype, representation, way == Way::Read));
+    let memory = match memory {
+        // The others wait for this one.
+        Err(failure @ Failure::Class(_)) if at == At::Ordered => {
+            in_order(rt, &file, 0)?;
+            return Err(failure);
+        }
+        memory => memory?,
     };
+    let start = start_of(rt, &file, at, memory.bytes().div_ceil(file.view.unit))?;
     let ranges = layout_of(rt, fh, &file)?.ranges(start * file.view.unit, memory.bytes());
     // SAFETY: handed on to the caller.
     let bytes = unsafe {

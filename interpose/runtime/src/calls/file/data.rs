@@ -95,7 +95,12 @@ unsafe fn begin(rt: &Runtime, fh: VirtFile, split: Split, way: Way, at: At, buff
         cut::here(rt)?;
     }
     // SAFETY: handed on to the caller.
-    let bytes = unsafe { access(rt, fh, way, at, buffer)? };
+    let done = unsafe { access(rt, fh, way, at, buffer) };
+    // The others wait, though this one may fail, and then it ends nothing.
+    if at == At::Ordered && matches!(done, Ok(_) | Err(Failure::Class(_))) {
+        end_together(rt, fh, way)?;
+    }
+    let bytes = done?;
     if let Some(mut file) = file::get_mut(rt, fh) {
         file.split = Some((split, bytes));
     }
@@ -109,10 +114,10 @@ unsafe fn end(rt: &Runtime, fh: VirtFile, split: Split, way: Way, status: *mut S
         Some((begun, bytes)) if begun == split => bytes,
         _ => return Err(class(ERR_REQUEST)),
     };
-    if way == Way::Write {
+    if way == Way::Write && split != Split::WriteOrdered {
         together(rt, fh)?;
+        end_together(rt, fh, way)?;
     }
-    end_together(rt, fh, way)?;
     if let Some(mut file) = file::get_mut(rt, fh) {
         file.split = None;
     }

@@ -7,15 +7,21 @@ use super::{Result, class, library};
 use crate::errors::*;
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};
+use crate::journal::typemap::{TypeMap, TypeMaps};
 use crate::objects::datatype;
 use crate::objects::file::Representation;
 use crate::recovery::Runtime;
 use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 use understudy_mpi::real_types::RealComm;
 
 /// At most so many bytes are packed at once.
 const MOST_BYTES: u64 = 1 << 29;
+/// A datatype without gaps that has more blocks than this is packed all the same.
+const FEW_PIECES: usize = 64;
+/// An element that is too long for the library's procedures, and has more pieces than this, is refused.
+const MOST_PIECES: usize = 1 << 24;
 
 /// So many elements of the program's.
 pub(super) struct Memory {
@@ -27,8 +33,24 @@ pub(super) struct Memory {
     /// Data without gaps, in the order of memory.
     is_plain: bool,
     representation: Representation,
+    /// Where the data of an element lie that is too long to be packed by the library.
+    pieces: Option<Arc<TypeMap>>,
     /// How the program itself converts the data, if it does.
     conversion: Option<Conversion>,
+}
+
+/// Whether the data of an element lie without gaps and in their order from its address on.
+fn is_dense(rt: &Runtime, datatype: VirtDatatype, size: u64) -> bool {
+    datatype::is_predefined(rt, datatype) || TypeMaps::exact(FEW_PIECES).of(rt, datatype).pieces == [(0, size as usize)]
+}
+
+fn pieces_of(rt: &Runtime, datatype: VirtDatatype) -> Result<Arc<TypeMap>> {
+    let map = TypeMaps::exact(MOST_PIECES).of(rt, datatype);
+    if map.pieces.iter().map(|(_, length)| length).sum::<usize>() != map.size {
+        log::error!("an element of 2 GiB or more has more than {MOST_PIECES} pieces, or some that cannot be told");
+        return Err(class(ERR_TYPE));
+    }
+    Ok(map)
 }
 
 impl Memory {
@@ -54,7 +76,9 @@ impl Memory {
             Representation::Native | Representation::External32 => None,
         };
         let is_native = representation != Representation::External32 && conversion.is_none();
-        let is_plain = is_native && datatype::is_predefined(rt, datatype) && extent as u64 == size;
+        let is_plain = is_native && extent as u64 == size && is_dense(rt, datatype, size);
+        let is_long = is_native && !is_plain && c_int::try_from(size).is_err();
+        let pieces = is_long.then(|| pieces_of(rt, datatype)).transpose()?;
         Ok(Memory {
             address,
             count,
@@ -63,6 +87,7 @@ impl Memory {
             extent,
             is_plain,
             representation,
+            pieces,
             conversion,
         })
     }
@@ -95,6 +120,21 @@ impl Memory {
     fn element(&self, number: u64) -> *mut c_void {
         self.address
             .wrapping_byte_offset((number as isize).wrapping_mul(self.extent))
+    }
+
+    /// The pieces of memory that hold so many bytes of data: how many there are before, address and length.
+    fn walk(&self, map: &TypeMap, bytes: usize, mut piece: impl FnMut(usize, *mut u8, usize)) {
+        let mut at = 0;
+        for element in 0..self.count as u64 {
+            for &(offset, length) in &map.pieces {
+                if at == bytes {
+                    return;
+                }
+                let length = length.min(bytes - at);
+                piece(at, self.element(element).wrapping_byte_offset(offset).cast(), length);
+                at += length;
+            }
+        }
     }
 
     fn pack(&self, rt: &Runtime, first: u64, count: u64, into: &mut [u8]) -> Result<()> {
@@ -161,6 +201,14 @@ impl Memory {
             return Ok(Cow::Borrowed(unsafe { &*plain }));
         }
         let mut data = vec![0; self.bytes() as usize];
+        if let Some(map) = &self.pieces {
+            self.walk(map, data.len(), |at, place, length| {
+                // SAFETY: a part of an element of the program's.
+                let piece = unsafe { std::slice::from_raw_parts(place, length) };
+                data[at..at + length].copy_from_slice(piece);
+            });
+            return Ok(Cow::Owned(data));
+        }
         if let Some(conversion) = &self.conversion {
             conversion.run(self.address, data.as_mut_ptr(), self.bytes())?;
             return Ok(Cow::Owned(data));
@@ -178,6 +226,14 @@ impl Memory {
             return conversion.run(self.address, data.as_mut_ptr(), data.len() as u64);
         }
         if self.size == 0 {
+            return Ok(());
+        }
+        if let Some(map) = &self.pieces {
+            self.walk(map, data.len(), |at, place, length| {
+                // SAFETY: as above; nothing else refers to it while the call lasts.
+                let piece = unsafe { std::slice::from_raw_parts_mut(place, length) };
+                piece.copy_from_slice(&data[at..at + length]);
+            });
             return Ok(());
         }
         let whole = data.len() as u64 / self.size;

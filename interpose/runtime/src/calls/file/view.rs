@@ -3,7 +3,7 @@
 
 use super::extent::{external_size, handle, size_of};
 use super::hints::add_hints;
-use super::places::{layout_of, make_layout};
+use super::places::{for_reading_only, layout_of, make_layout};
 use super::representation::map_of;
 use super::{Failure, Result, agree, class, comm_of, finish, first_does, known, library, put, shared, together};
 use crate::calls::arguments::put_text;
@@ -98,6 +98,9 @@ fn placed(rt: &Runtime, fh: VirtFile, file: &File, mut new: View) -> Result<(Vie
         new.displacement = layout_of(rt, fh, file)?.place(at * file.view.unit);
     }
     let layout = make_layout(rt, &new)?;
+    if layout.repeats() && file.mode & mode::WRONLY != 0 {
+        return Err(for_reading_only());
+    }
     Ok((new, layout))
 }
 

@@ -69,7 +69,7 @@ pub fn blocks(recipe: &Recipe, most: usize) -> Option<Blocks> {
     let integer = |at: usize| Some(*arguments.integers.get(at)? as isize);
     let lengths = |at: usize, count: usize| arguments.integers.get(at..at + count);
     let count = arguments.integers.first().map_or(0, |&count| count.max(0) as usize);
-    if count > most {
+    if count > most && recipe.combiner != CONTIGUOUS {
         return None;
     }
     let addresses = || arguments.addresses.iter().map(|&address| address as isize);

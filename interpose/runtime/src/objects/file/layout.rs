@@ -17,13 +17,18 @@ pub struct Layout {
     extent: u64,
     /// Bytes of data in a tile.
     size: u64,
+    /// A tile has bytes of the file more than once.
+    repeats: bool,
 }
 
 impl Layout {
-    /// Tiles with data in `pieces` (offset and length) by rising offset.
+    /// Tiles with data in `pieces` (offset and length), of which none begins before the one that precedes it.
     pub fn new(displacement: u64, pieces: impl IntoIterator<Item = Range>, extent: u64) -> Layout {
-        let (mut list, mut size) = (Vec::new(), 0);
+        let (mut list, mut size): (Vec<[u64; 3]>, u64) = (Vec::new(), 0);
+        let (mut repeats, mut end) = (false, 0);
         for (offset, length) in pieces {
+            repeats |= offset < end;
+            end = end.max(offset + length);
             list.push([offset, length, size]);
             size += length;
         }
@@ -32,7 +37,13 @@ impl Layout {
             pieces: list,
             extent,
             size,
+            repeats,
         }
+    }
+
+    /// Whether some bytes of the file are seen more than once: such a view is for reading only (MPI 4.1, 14.3).
+    pub fn repeats(&self) -> bool {
+        self.repeats
     }
 
     /// The piece that holds a byte of a tile.
@@ -89,7 +100,7 @@ impl Layout {
             let part = |&[offset, length, _]: &[u64; 3]| end.saturating_sub(offset).min(length);
             self.pieces.iter().map(part).sum()
         };
-        let last = self.pieces.last().map_or(0, |piece| piece[0] + piece[1]);
+        let last = self.pieces.iter().map(|piece| piece[0] + piece[1]).max().unwrap_or(0);
         // Tiles may reach into each other.
         let reach = last.div_ceil(self.extent.max(1)).max(1);
         let tile = end / self.extent.max(1);
@@ -142,6 +153,20 @@ mod tests {
         let layout = Layout::new(0, [(0, 4), (16, 4)], 4);
         assert_eq!(layout.ranges(0, 12), [(0, 4), (16, 4), (4, 4)]);
         assert_eq!(layout.bytes_before(8), 8);
+    }
+
+    #[test]
+    fn places_may_come_twice() {
+        let layout = Layout::new(0, [(0, 8), (4, 4), (12, 4)], 16);
+        assert_eq!(layout.ranges(0, 20), [(0, 8), (4, 4), (12, 8)]);
+        assert_eq!(layout.ranges(8, 4), [(4, 4)]);
+        assert_eq!(
+            (layout.place(8), layout.bytes_before(8), layout.bytes_before(16)),
+            (4, 12, 16)
+        );
+        assert!(layout.repeats());
+        assert!(Layout::new(0, [(0, 8), (1, 2), (6, 4)], 16).repeats());
+        assert!(!Layout::new(0, [(0, 8), (8, 4), (16, 4)], 16).repeats());
     }
 
     #[test]
