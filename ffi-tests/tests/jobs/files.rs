@@ -1,5 +1,6 @@
 //! Files that are opened and closed between two checkpoints, and their names, are those of an undisturbed run, too.
 
+use ffi_tests::hosts::Hosts;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, place};
 use std::time::Duration;
@@ -108,5 +109,23 @@ fn a_file_that_several_hold_open_may_grow_at_once() {
         assert_same_files(&outcome, &undisturbed);
         outcome.assert_taken_over(&[2]);
         outcome.assert_nothing_left();
+    }
+}
+
+fn in_place() -> Job {
+    Job::new(place::test_program("in_place"), &["100", "2000"]).interval("7calls")
+}
+
+/// What is overwritten in a file is not written twice over, however it is written.
+#[test]
+fn what_is_overwritten_comes_back() {
+    assert_survived(in_place, |worker| 31 + 13 * worker);
+}
+
+/// Each reads what a neighbour on another host has written.
+#[test]
+fn what_is_overwritten_on_several_hosts_comes_back() {
+    if Hosts::are_possible() {
+        assert_survived(|| in_place().hosts(&[3, 3]).map_by("node"), |worker| 27 + 17 * worker);
     }
 }

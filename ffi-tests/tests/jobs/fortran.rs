@@ -6,6 +6,7 @@ use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few};
 
 const ANSWERS: (&str, &[&str]) = ("answers", &["40"]);
 const HEAT: (&str, &[&str]) = ("heat", &["300", "2000"]);
+const RECORDS: (&str, &[&str]) = ("records", &["1500"]);
 const LEGACY: (&str, &[&str]) = ("legacy", &["1500"]);
 
 type Program = (&'static str, &'static [&'static str]);
@@ -56,6 +57,13 @@ fn a_worker_of_a_program_of_the_module_dies() {
 fn a_worker_of_a_program_of_mpif_h_dies() {
     let kills: Vec<_> = few([(1, 30), (0, 100), (2, 2)], 1).collect();
     survives(LEGACY, &kills, older);
+}
+
+/// What is in the files shows in the output.
+#[test]
+fn records_that_are_written_over_come_back() {
+    let kills: Vec<_> = few([(1, 400), (0, 900), (2, 50)], 2).collect();
+    survives(RECORDS, &kills, older);
 }
 
 /// The bindings are wrappers, and the layer opens whichever libmpi there is.

@@ -18,7 +18,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 17;
+pub const ABI_VERSION: u32 = 18;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -110,6 +110,7 @@ pub mod wait {
 
 pub mod source;
 pub mod turn;
+pub mod written;
 
 /// Room for addresses of libraries, with the 0 that ends the list.
 pub const LIBRARY_PLACES: usize = 256;
@@ -266,6 +267,8 @@ pub struct EntryPoints {
     pub enter: [*const c_void; ENTRIES],
     /// What the face calls before an effect on files ([`effect::Hook`]); it may be called from any stack and thread.
     pub file_effect: *const c_void,
+    /// What is known of the program's descriptors; it lives as long as the process.
+    pub written: *const written::Written,
     /// What the face calls when the program dies of a signal ([`FatalHook`]); in a signal handler.
     pub fatal_signal: *const c_void,
     /// Where procedures that [`source::SOURCES`] names enter, with their slots behind those of the call table in `eax`.
@@ -299,6 +302,20 @@ pub mod effect {
     pub const OPEN_LIBRARY: u32 = 7;
     /// dlclose(3); the value is the handle.
     pub const CLOSE_LIBRARY: u32 = 8;
+    /// A part of an open file is overwritten; the directory's descriptor is the file's, the value the address of a [`Part`].
+    pub const OVERWRITE: u32 = 9;
+    /// The same by way of a mapping.
+    pub const MAP: u32 = 10;
+
+    /// A part of a file, in bytes.
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug)]
+    pub struct Part {
+        /// Where it begins.
+        pub offset: u64,
+        /// Its length.
+        pub length: u64,
+    }
 
     /// Of anything but a directory.
     pub const FILES: i64 = 1;

@@ -5,62 +5,15 @@
 //! undo it. Calls inside of libc do not come here, which is why fopen(3) is among them besides open(2).
 #![allow(unsafe_code)]
 
-use crate::libc::{c_name, next};
-use crate::{stop, sys, threads, turns};
-use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering};
-use understudy_abi::effect::{self, Hook};
+use crate::overwrites::{forget, forget_stream};
+use crate::told::{AT_FDCWD, is_told, tell, tell_two, told};
+use crate::{stop, sys};
+use core::ffi::{c_char, c_int, c_uint, c_void};
+use understudy_abi::effect;
 
-/// The runtime's hook; null: this process is not protected.
-static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-
-const AT_FDCWD: c_int = -100;
 const O_ACCMODE: c_int = 0o3;
 const O_CREAT: c_int = 0o100;
 const O_TRUNC: c_int = 0o1000;
-
-/// Lets the runtime know of effects from now on.
-pub fn tell_runtime(hook: *const c_void) {
-    HOOK.store(hook.cast_mut(), Ordering::Release);
-}
-
-/// An effect on two names. Whether the calling thread is held until it has happened ([`threads::hold`]).
-///
-/// # Safety
-/// The strings must be valid or null.
-unsafe fn tell_two(
-    kind: u32,
-    directory: c_int,
-    path: *const c_char,
-    other_directory: c_int,
-    other: *const c_char,
-    value: i64,
-) -> bool {
-    let hook = HOOK.load(Ordering::Acquire);
-    if hook.is_null() {
-        return false;
-    }
-    // SAFETY: the runtime's function of this type.
-    unsafe {
-        let hook: Hook = core::mem::transmute(hook);
-        if turns::is_shared() {
-            turns::tell(hook, (kind, directory, path, other_directory, other, value));
-            return true;
-        }
-        let held = threads::hold();
-        hook(kind, directory, path, other_directory, other, value);
-        held
-    }
-}
-
-/// An effect on one name, as [`tell_two`].
-///
-/// # Safety
-/// The string must be valid or null.
-unsafe fn tell(kind: u32, directory: c_int, path: *const c_char, value: i64) -> bool {
-    // SAFETY: handed on to the caller.
-    unsafe { tell_two(kind, directory, path, AT_FDCWD, core::ptr::null(), value) }
-}
 
 /// dlopen(3) and dlclose(3) of the program: which of them, the name of the library if it is told, flags or handle.
 ///
@@ -88,7 +41,7 @@ unsafe fn tell_open(directory: c_int, path: *const c_char, flags: c_int) -> bool
 /// # Safety
 /// The strings must be valid or null.
 unsafe fn tell_stream(path: *const c_char, mode: *const c_char) -> bool {
-    if HOOK.load(Ordering::Relaxed).is_null() || path.is_null() || mode.is_null() {
+    if !is_told() || path.is_null() || mode.is_null() {
         return false;
     }
     // SAFETY: handed on to the caller.
@@ -108,50 +61,24 @@ unsafe fn tell_stream(path: *const c_char, mode: *const c_char) -> bool {
     unsafe { tell_open(AT_FDCWD, path, flags) }
 }
 
-/// A function of libc's name that tells the runtime and calls the next definition. A variadic `mode` is passed in a
-/// register, whether it was given or not, so it may be handed on unseen.
-macro_rules! told {
-    ($(fn $name:ident($($argument:ident: $kind:ty),*) -> $result:ty { $tell:expr })*) => {$(
-        /// libc's function of this name.
-        ///
-        /// # Safety
-        /// As libc's.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
-            static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-            const NAME: &CStr = c_name(concat!(stringify!($name), "\0"));
-            // SAFETY: libc's function has this type; the rest is handed on to the caller.
-            unsafe {
-                let is_held: bool = $tell;
-                let real: unsafe extern "C" fn($($kind),*) -> $result = core::mem::transmute(next(&REAL, NAME));
-                let result = real($($argument),*);
-                if is_held {
-                    stop::unblock();
-                }
-                result
-            }
-        }
-    )*};
-}
-
 type Name = *const c_char;
 type Stream = *mut c_void;
 
 told! {
-    fn open(path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, flags) }
-    fn open64(path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, flags) }
-    fn openat(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(directory, path, flags) }
-    fn openat64(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(directory, path, flags) }
-    fn __open_2(path: Name, flags: c_int) -> c_int { tell_open(AT_FDCWD, path, flags) }
-    fn __open64_2(path: Name, flags: c_int) -> c_int { tell_open(AT_FDCWD, path, flags) }
-    fn __openat_2(directory: c_int, path: Name, flags: c_int) -> c_int { tell_open(directory, path, flags) }
-    fn __openat64_2(directory: c_int, path: Name, flags: c_int) -> c_int { tell_open(directory, path, flags) }
-    fn creat(path: Name, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1) }
-    fn creat64(path: Name, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1) }
-    fn fopen(path: Name, mode: Name) -> Stream { tell_stream(path, mode) }
-    fn fopen64(path: Name, mode: Name) -> Stream { tell_stream(path, mode) }
-    fn freopen(path: Name, mode: Name, stream: Stream) -> Stream { tell_stream(path, mode) }
-    fn freopen64(path: Name, mode: Name, stream: Stream) -> Stream { tell_stream(path, mode) }
+    fn open(path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, flags) } => forget;
+    fn open64(path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, flags) } => forget;
+    fn openat(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(directory, path, flags) } => forget;
+    fn openat64(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(directory, path, flags) } => forget;
+    fn __open_2(path: Name, flags: c_int) -> c_int { tell_open(AT_FDCWD, path, flags) } => forget;
+    fn __open64_2(path: Name, flags: c_int) -> c_int { tell_open(AT_FDCWD, path, flags) } => forget;
+    fn __openat_2(directory: c_int, path: Name, flags: c_int) -> c_int { tell_open(directory, path, flags) } => forget;
+    fn __openat64_2(directory: c_int, path: Name, flags: c_int) -> c_int { tell_open(directory, path, flags) } => forget;
+    fn creat(path: Name, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1) } => forget;
+    fn creat64(path: Name, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1) } => forget;
+    fn fopen(path: Name, mode: Name) -> Stream { tell_stream(path, mode) } => forget_stream;
+    fn fopen64(path: Name, mode: Name) -> Stream { tell_stream(path, mode) } => forget_stream;
+    fn freopen(path: Name, mode: Name, stream: Stream) -> Stream { tell_stream(path, mode) } => forget_stream;
+    fn freopen64(path: Name, mode: Name, stream: Stream) -> Stream { tell_stream(path, mode) } => forget_stream;
 
     fn rename(old: Name, new: Name) -> c_int { tell_two(effect::RENAME, AT_FDCWD, old, AT_FDCWD, new, 0) }
     fn renameat(old_directory: c_int, old: Name, new_directory: c_int, new: Name) -> c_int {

@@ -13,7 +13,7 @@
 //! - [`fatal`] is there when the program dies of a signal, [`at_exit`] and [`leave`] when it ends;
 //! - [`stop`] is where threads of the program are stopped;
 //! - [`turns`] lets any thread call MPI, one at a time;
-//! - [`files`] tells the runtime what the program does to files;
+//! - [`told`] is how the runtime is told of effects: [`files`] tells what the program does to files, [`overwrites`] what it overwrites in them;
 //! - [`relay`] starts the process that carries standard output exactly once.
 #![no_std]
 
@@ -43,6 +43,7 @@ mod lock;
 #[cfg(feature = "mpich")]
 mod mpich;
 mod msg;
+mod overwrites;
 mod passive;
 mod profiler;
 mod relay;
@@ -55,6 +56,7 @@ mod stop;
 mod sys;
 mod temporary;
 mod threads;
+mod told;
 mod turns;
 mod zone;
 

@@ -219,6 +219,7 @@ fn start_runtime(
         slot_count: 0,
         enter: [core::ptr::null(); understudy_abi::ENTRIES],
         file_effect: core::ptr::null(),
+        written: core::ptr::null(),
         fatal_signal: core::ptr::null(),
         source: core::ptr::null(),
     };
@@ -236,7 +237,8 @@ fn start_runtime(
             // SAFETY: the runtime exports this function with this type.
             let streams = unsafe { Streams::of(runtime) }
                 .ok_or(Failure::Loader("libunderstudy_runtime.so is of another version"))?;
-            crate::files::tell_runtime(points.file_effect);
+            crate::told::tell_runtime(points.file_effect);
+            crate::overwrites::tell_runtime(points.written);
             crate::fatal::listen(points.fatal_signal);
             sources::connect(points.source, entry::slot_count());
             if second.program.is_late {

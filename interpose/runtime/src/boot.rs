@@ -37,6 +37,7 @@ pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points:
                     slot_count: SLOT_COUNT as u32,
                     enter: entries().map(|entry| entry as *const std::ffi::c_void),
                     file_effect: entry::file_effect as *const std::ffi::c_void,
+                    written: user::written(),
                     fatal_signal: fatal::on_signal as *const std::ffi::c_void,
                     source: entry::ENTRIES[0] as *const std::ffi::c_void,
                 });

@@ -49,7 +49,7 @@ use understudy_numbers::ProcessNumber;
 pub use undo::{Call as FileCall, Range as FileRange, full_name, note as note_effect, note_overwriting};
 pub use undo::{
     begin as begin_section, end_on_disk as end_files_on_disk, forget_before, keep_on_disk as keep_files_on_disk,
-    note_from_start, undo as undo_files, undo_earlier, undo_start,
+    leave_files, note_from_start, undo as undo_files, undo_earlier, undo_start, written,
 };
 pub use zones::zones;
 

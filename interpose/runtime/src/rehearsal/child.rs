@@ -184,6 +184,7 @@ fn work(rt: &Runtime, script: &Script, task: &Task<'_>, output: c_int) -> ! {
         (File::from_raw_fd(output), memory)
     };
     user::leave_input();
+    user::leave_files();
     let finding = match &script.way {
         Way::Replay(replay) => play(rt, script, replay, task, memory),
         Way::File(path) => read(script, path, task, memory),

@@ -9,7 +9,7 @@ use understudy_abi::effect;
 /// What [`crate::entry::file_effect`] calls, on the runtime's stack: an effect that is about to happen.
 ///
 /// # Safety
-/// The strings must be valid or null.
+/// The strings must be valid or null, the value what the kind says.
 pub unsafe extern "C" fn file_effect(
     kind: u32,
     directory: c_int,
@@ -23,6 +23,9 @@ pub unsafe extern "C" fn file_effect(
     unsafe {
         match kind {
             effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY => loader::note(rt, kind, path, value),
+            effect::OVERWRITE | effect::MAP => {
+                undo::overwriting(rt, directory, &*(value as *const effect::Part), kind == effect::MAP);
+            }
             _ => undo::file_effect(rt, kind, directory, path, other_directory, other, value),
         }
     }

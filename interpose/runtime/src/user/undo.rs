@@ -17,6 +17,7 @@
 #![allow(unsafe_code)]
 
 mod apply;
+mod in_place;
 mod keep;
 mod log;
 mod note;
@@ -44,6 +45,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use understudy_abi::effect;
+use understudy_abi::written::Written;
 use understudy_numbers::{Epoch, ProcessNumber};
 
 /// The logs.
@@ -66,10 +68,23 @@ impl Undo {
     }
 }
 
+/// What the face knows of the program's descriptors.
+static WRITTEN: Written = Written::new();
+
 /// What the program does before it is started again belongs to this epoch.
 const START: Epoch = Epoch(1);
 /// By the names of whose logs the lock is called.
 const FIRST: ProcessNumber = ProcessNumber(0);
+
+/// What face and runtime share of it.
+pub fn written() -> &'static Written {
+    &WRITTEN
+}
+
+/// This process plays what a rank has done: nothing of it is to be undone.
+pub fn leave_files() {
+    WRITTEN.begin(false);
+}
 
 fn of_memory() -> Place {
     Place::Memory(in_file_names(&told::job()), told::process_count())
@@ -93,6 +108,7 @@ fn recorder(rt: &Runtime) -> RefMut<'_, Recorder> {
 pub fn note_from_start(rt: &Runtime) {
     rt.undo.early.set(true);
     recorder(rt).begin(START);
+    WRITTEN.begin(true);
 }
 
 /// Undoes what the program has done so far. All processes are in MPI_Init.
@@ -165,6 +181,7 @@ fn tell(result: io::Result<()>) {
 pub fn begin(rt: &Runtime, epoch: Epoch) {
     effects::begin(epoch);
     recorder(rt).begin(epoch);
+    WRITTEN.begin(true);
 }
 
 /// Nobody goes back further than to the cut of this epoch any more.
@@ -180,6 +197,7 @@ pub fn undo(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
     undo_all(rt, place(rt).logs(), epoch)?;
     effects::begin(epoch);
     tell(recorder(rt).resume(epoch));
+    WRITTEN.begin(true);
     Ok(())
 }
 
@@ -262,10 +280,14 @@ pub unsafe fn file_effect(
     if !is_noting(rt) {
         return;
     }
+    if kind == effect::FTRUNCATE {
+        return on_open(rt, directory, |recorder| {
+            recorder.truncate_open(directory, value.max(0) as u64)
+        });
+    }
     // SAFETY: handed on to the caller.
     let call = unsafe {
         match kind {
-            effect::FTRUNCATE => open_file(directory).map(|path| Call::Truncate { path, length: value }),
             effect::RENAME => absolute(directory, path).and_then(|from| {
                 Some(Call::Rename {
                     from,
@@ -278,6 +300,23 @@ pub unsafe fn file_effect(
     };
     if let Some(call) = call {
         note(rt, &call);
+    }
+}
+
+/// A part of a file that the program has open is about to be overwritten, by a write or by way of a mapping.
+pub fn overwriting(rt: &Runtime, fd: c_int, part: &effect::Part, is_mapped: bool) {
+    on_open(rt, fd, |recorder| {
+        recorder.overwrite_open(fd, (part.offset, part.length), is_mapped)
+    });
+}
+
+fn on_open(rt: &Runtime, fd: c_int, act: impl FnOnce(&mut Recorder) -> io::Result<()>) {
+    if is_noting(rt)
+        && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
+        && let Err(error) = act(recorder)
+    {
+        let path = fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
+        recorder.warn(&path, &error.to_string());
     }
 }
 
@@ -338,12 +377,6 @@ fn call_on(kind: u32, path: PathBuf, value: i64) -> Option<Call> {
         },
         _ => return None,
     })
-}
-
-/// The name of an open file.
-fn open_file(fd: c_int) -> Option<PathBuf> {
-    let path = fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
-    is_of_interest(&path).then_some(path)
 }
 
 /// Whether a path leads to a file system for files.

@@ -100,9 +100,10 @@ impl Renewed {
                 ranges,
                 bytes,
                 backup,
+                place,
             } => {
-                let done = overwrite::put_back(path, now(id), ranges, bytes, backup.as_deref());
-                (path, done)
+                let kept = backup.as_deref().map(|backup| (backup, *place));
+                (path, overwrite::put_back(path, now(id), ranges, bytes, kept))
             }
             Effect::Removed { path, id, backup } => (path, bring_back(path, *id, backup)),
             Effect::RemovedDirectory { path, mode, .. } => (path, make_directory(path, *mode)),

@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub const RENEWED: &str = "undo-new";
 
 const MAGIC: &[u8; 12] = b"understudy\0U";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const HEADER: u64 = 16;
 const FRAME: usize = 12;
 
@@ -57,13 +57,15 @@ pub enum Effect {
         size: u64,
         backup: PathBuf,
     },
-    /// Ranges of the file are overwritten; their old bytes are here, one after the other, or in `backup`, once it has so many.
+    /// Ranges of the file are overwritten; their old bytes are here, one after the other, or in `backup` from `place` on, once it has
+    /// so many. Several may be kept in one.
     Overwritten {
         path: PathBuf,
         id: Id,
         ranges: Vec<(u64, u64)>,
         bytes: Vec<u8>,
         backup: Option<PathBuf>,
+        place: u64,
     },
     /// The name goes away; the file is still at `backup`.
     Removed { path: PathBuf, id: Id, backup: PathBuf },
@@ -81,11 +83,11 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// Where something is kept for it.
+    /// Where something is kept for it, and for nothing that was done before.
     pub fn backup(&self) -> Option<&Path> {
         match self {
             Effect::Changed { backup, .. } | Effect::Removed { backup, .. } => Some(backup),
-            Effect::Overwritten { backup, .. } => backup.as_deref(),
+            Effect::Overwritten { backup, place: 0, .. } => backup.as_deref(),
             // A backup that had to be moved.
             Effect::Renamed { to, .. } if is_backup(to) => Some(to),
             _ => None,

@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use understudy_numbers::{Epoch, ProcessNumber};
 
-/// A larger file is not copied because the program may overwrite parts of it.
-const LARGEST_OVERWRITTEN: u64 = 64 << 20;
+/// More of a file is not copied because the program may overwrite it in memory.
+pub(super) const LARGEST_OVERWRITTEN: u64 = 64 << 20;
 /// A larger file is not copied because the program truncates it.
-const LARGEST_TRUNCATED: u64 = 1 << 30;
+pub(super) const LARGEST_TRUNCATED: u64 = 1 << 30;
 
 /// What the program is about to do; paths are absolute.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ pub(super) enum Known {
 /// Notes the effects of one process.
 pub struct Recorder {
     place: PathBuf,
-    keeper: Keeper,
+    pub(super) keeper: Keeper,
     log: Option<Log>,
     section: Epoch,
     /// When the section began. Files get times that are up to a few milliseconds behind the clock.
@@ -79,6 +79,12 @@ pub struct Recorder {
     pub(super) known: HashMap<Id, Known>,
     /// Ranges of files whose old bytes have been noted since the cut.
     pub(super) overwritten: HashMap<Id, Ranges>,
+    /// Where the old bytes of a file are that are kept beside it, and how many there are.
+    pub(super) pools: HashMap<Id, (PathBuf, u64)>,
+    /// Names of open files that have lost theirs.
+    pub(super) links: HashMap<Id, PathBuf>,
+    /// How many old bytes are in the log.
+    pub(super) in_log: u64,
     warned: bool,
     process: u32,
 }
@@ -113,6 +119,9 @@ impl Recorder {
             created: HashSet::new(),
             known: HashMap::new(),
             overwritten: HashMap::new(),
+            pools: HashMap::new(),
+            links: HashMap::new(),
+            in_log: 0,
             warned: false,
             process: std::process::id(),
         }
@@ -133,6 +142,9 @@ impl Recorder {
         self.created.clear();
         self.known.clear();
         self.overwritten.clear();
+        self.pools.clear();
+        self.links.clear();
+        self.in_log = 0;
     }
 
     /// The process whose effects are noted.
@@ -222,8 +234,6 @@ impl Recorder {
         let access = flags & libc::O_ACCMODE;
         if has(libc::O_TRUNC) {
             self.content(path, &metadata, LARGEST_TRUNCATED)
-        } else if access == libc::O_RDWR && !has(libc::O_APPEND) {
-            self.content(path, &metadata, LARGEST_OVERWRITTEN)
         } else if access != libc::O_RDONLY {
             self.size(path, &metadata)
         } else {
@@ -292,7 +302,7 @@ impl Recorder {
         &mut self,
         directory: &Path,
         record: impl Fn(&Path) -> Effect,
-        make: impl Fn(&Path) -> io::Result<()>,
+        make: impl FnOnce(&Path) -> io::Result<()>,
     ) -> io::Result<()> {
         let backup = self.keeper.name(directory);
         self.write(record(&backup))?;
@@ -364,7 +374,7 @@ impl Recorder {
         self.kept(directory, record, |backup| keep::link(path, backup, metadata))
     }
 
-    fn is_backup(&self, path: &Path) -> bool {
+    pub(super) fn is_backup(&self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default();
         name.as_bytes().starts_with(self.keeper.prefix.as_bytes())
     }

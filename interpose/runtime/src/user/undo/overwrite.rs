@@ -10,9 +10,14 @@ use super::note::{Known, Recorder, metadata_of};
 use super::ranges::Range;
 use std::cell::OnceCell;
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+
+/// More of what is overwritten between two cuts is not kept in memory. (Tests come to it, too.)
+const MOST_IN_LOG: u64 = if cfg!(test) { 500 } else { 16 << 20 };
+/// More is copied from file to file.
+const LARGE: u64 = 16 << 20;
 
 impl Recorder {
     /// Notes that these ranges of a file, which has this name now, are about to be written, with their old bytes, which are read from
@@ -35,7 +40,7 @@ impl Recorder {
         }
         match new.iter().map(|(_, length)| length).sum::<u64>() {
             0 => Ok(()),
-            total if total <= SMALL => self.keep_small(path, id, file, new, total as usize),
+            total if total <= LARGE => self.keep_old(path, id, file, new, total),
             _ => self.keep_large(path, id, file, new),
         }
     }
@@ -49,8 +54,9 @@ impl Recorder {
         self.size(path, metadata)
     }
 
-    fn keep_small(&mut self, path: &Path, id: Id, file: &File, ranges: Vec<Range>, total: usize) -> io::Result<()> {
-        let mut bytes = vec![0; total];
+    /// Little is kept in the log, more in a file beside this one, behind what is there of it already.
+    fn keep_old(&mut self, path: &Path, id: Id, file: &File, ranges: Vec<Range>, length: u64) -> io::Result<()> {
+        let mut bytes = vec![0; length as usize];
         let mut rest = bytes.as_mut_slice();
         for &(offset, length) in &ranges {
             let (part, after) = rest.split_at_mut(length as usize);
@@ -58,13 +64,34 @@ impl Recorder {
             rest = after;
         }
         let path = path.to_owned();
+        if length <= SMALL && self.in_log + length <= MOST_IN_LOG {
+            self.in_log += length;
+            return self.write(Effect::Overwritten {
+                path,
+                id,
+                ranges,
+                bytes,
+                backup: None,
+                place: 0,
+            });
+        }
+        let directory = path.parent().unwrap_or(&path);
+        // It is elsewhere if its directory has been renamed or removed.
+        let pool = self.pools.remove(&id).filter(|(pool, _)| metadata_of(pool).is_some());
+        let (backup, place) = pool.unwrap_or_else(|| (self.keeper.name(directory), 0));
         self.write(Effect::Overwritten {
             path,
             id,
             ranges,
-            bytes,
-            backup: None,
-        })
+            bytes: Vec::new(),
+            backup: Some(backup.clone()),
+            place,
+        })?;
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(place == 0).mode(0o600);
+        options.open(&backup)?.write_all_at(&bytes, place)?;
+        self.pools.insert(id, (backup, place + length));
+        Ok(())
     }
 
     /// Copies the bytes to a backup beside the file, however many they are. It has a record of its own as long as it is not whole: otherwise it
@@ -97,26 +124,36 @@ impl Recorder {
             ranges,
             bytes: Vec::new(),
             backup: Some(backup),
+            place: 0,
         })
     }
 }
 
-/// Writes old bytes back.
-pub fn put_back(path: &Path, id: Id, ranges: &[Range], bytes: &[u8], backup: Option<&Path>) -> io::Result<()> {
+/// Writes old bytes back. If the rank died before all of them were kept, nothing was overwritten.
+pub fn put_back(path: &Path, id: Id, ranges: &[Range], bytes: &[u8], kept: Option<(&Path, u64)>) -> io::Result<()> {
+    let total: u64 = ranges.iter().map(|(_, length)| length).sum();
     let is_it = metadata_of(path).is_some_and(|found| found.is_file() && Id::of(&found) == id);
     if !is_it {
         return Ok(());
     }
-    let kept = match backup.map(File::open) {
-        Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+    let opened = |(backup, place)| File::open::<&Path>(backup).map(|backup| (backup, place));
+    let kept = match kept.map(opened) {
+        Some(Err(error)) if error.kind() == ErrorKind::NotFound => return Ok(()),
         kept => kept.transpose()?,
     };
+    let length = match &kept {
+        Some((backup, place)) => backup.metadata()?.len().saturating_sub(*place),
+        None => bytes.len() as u64,
+    };
+    if length < total {
+        return Ok(());
+    }
     let mut options = OpenOptions::new();
     let file = options.write(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
     let mut at = 0;
     for &(offset, length) in ranges {
         match &kept {
-            Some(kept) => keep::copy_range((kept, at), (&file, offset), length)?,
+            Some((backup, place)) => keep::copy_range((backup, place + at), (&file, offset), length)?,
             None => file.write_all_at(&bytes[at as usize..(at + length) as usize], offset)?,
         }
         at += length;

@@ -10,6 +10,12 @@ pub type Range = (u64, u64);
 pub struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
+    /// Whether all of a range is in it.
+    pub fn contains(&self, (offset, length): Range) -> bool {
+        let before = self.0.range(..=offset).next_back();
+        before.is_some_and(|(_, &end)| end >= offset.saturating_add(length))
+    }
+
     /// Adds a range; the parts of it that are new go to `new`.
     pub fn add(&mut self, (offset, length): Range, new: &mut Vec<Range>) {
         if length == 0 {
@@ -59,6 +65,7 @@ mod tests {
         assert_eq!(add(&mut ranges, (15, 30)), [(20, 10), (35, 10)]);
         assert_eq!(add(&mut ranges, (0, 45)), []);
         assert_eq!(add(&mut ranges, (44, 2)), [(45, 1)]);
+        assert!(ranges.contains((45, 1)) && !ranges.contains((45, 2)) && !Ranges::default().contains((0, 0)));
         assert_eq!(ranges.0.into_iter().collect::<Vec<_>>(), [(0, 46)]);
     }
 

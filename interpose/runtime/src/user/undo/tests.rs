@@ -6,9 +6,10 @@ use super::note::{Call, Recorder, exchange};
 use super::place::{LOCK, Place};
 use super::{apply, followed};
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use understudy_numbers::{Epoch, ProcessNumber};
 
@@ -284,6 +285,7 @@ fn any_call(random: &mut Random, top: &Path) -> Call {
         libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC,
         libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC,
         libc::O_RDWR,
+        libc::O_WRONLY,
         libc::O_RDWR | libc::O_APPEND,
         libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL,
         libc::O_RDONLY,
@@ -315,8 +317,29 @@ fn any_call(random: &mut Random, top: &Path) -> Call {
     }
 }
 
-/// What the program does; it may fail, as it does there.
-fn perform(call: &Call, random: &mut Random) -> std::io::Result<()> {
+/// Writes somewhere in a file that is open, which is noted before as the face has it noted. One that is open at a cut is cut to its
+/// size by others, so that may be left as it is.
+fn write_within(file: &File, grows: bool, random: &mut Random, recorder: &mut Recorder) -> std::io::Result<()> {
+    let mut bytes = vec![b'a' + random.below(26) as u8; random.below(200)];
+    let offset = random.below(100) as u64;
+    if !grows {
+        bytes.truncate(file.metadata()?.len().saturating_sub(offset) as usize);
+    }
+    if random.below(5) == 0 {
+        let length = file.metadata()?.len() * random.below(3) as u64 / 2;
+        recorder.truncate_open(file.as_raw_fd(), length)?;
+        return file.set_len(if grows {
+            length
+        } else {
+            length.min(file.metadata()?.len())
+        });
+    }
+    recorder.overwrite_open(file.as_raw_fd(), (offset, bytes.len() as u64), false)?;
+    file.write_all_at(&bytes, offset)
+}
+
+/// What the program does; it may fail, as it does there. Files that it has opened may stay open.
+fn perform(call: &Call, random: &mut Random, recorder: &mut Recorder, open: &mut Vec<File>) -> std::io::Result<()> {
     match call {
         Call::Open { path, flags } => {
             let access = flags & libc::O_ACCMODE;
@@ -326,16 +349,15 @@ fn perform(call: &Call, random: &mut Random) -> std::io::Result<()> {
                 .create(flags & libc::O_CREAT != 0)
                 .custom_flags(flags & !libc::O_ACCMODE);
             let mut file = options.open(path)?;
-            let bytes = vec![b'a' + random.below(26) as u8; random.below(200)];
-            if access == libc::O_RDWR && flags & libc::O_APPEND == 0 {
-                file.seek(SeekFrom::Start(random.below(100) as u64))?;
-                file.write_all(&bytes)
-            } else if access == libc::O_RDONLY {
-                file.read_to_end(&mut Vec::new()).map(drop)
-            } else {
-                file.seek(SeekFrom::End(0))?;
-                file.write_all(&bytes)
+            if access == libc::O_RDONLY {
+                return file.read_to_end(&mut Vec::new()).map(drop);
             }
+            if flags & libc::O_APPEND == 0 {
+                write_within(&file, true, random, recorder)?;
+                open.push(file);
+                return Ok(());
+            }
+            file.write_all(&vec![b'a' + random.below(26) as u8; random.below(200)])
         }
         Call::Rename { from, to, flags } if *flags == libc::RENAME_EXCHANGE => exchange(from, to),
         Call::Rename { to, flags, .. } if *flags != 0 && fs::symlink_metadata(to).is_ok() => Ok(()),
@@ -380,7 +402,7 @@ fn round(seed: u64) {
     let random = &mut Random(seed);
     let room = Room::new(&format!("random-{seed}"));
     let mut ranks: Vec<Recorder> = (0..count).map(|rank| room.recorder(rank)).collect();
-    let mut cuts = Vec::new();
+    let (mut cuts, mut open) = (Vec::new(), [Vec::new(), Vec::new()]);
     for section in 0..4 {
         cuts.push(tree(&room.files()));
         ranks.iter_mut().for_each(|rank| rank.begin(Epoch(section)));
@@ -389,10 +411,17 @@ fn round(seed: u64) {
             std::thread::sleep(std::time::Duration::from_millis(12));
         }
         for _ in 0..random.below(60) {
-            let call = any_call(random, &room.files());
             let rank = random.below(count as usize);
-            ranks[rank].note(&call).unwrap();
-            let done = perform(&call, random);
+            let (recorder, open) = (&mut ranks[rank], &mut open[rank]);
+            if random.below(4) == 0 && !open.is_empty() {
+                let which = random.below(open.len());
+                let done = write_within(&open[which], false, random, recorder);
+                println!("{section}: rank {rank} writes {:?}: {done:?}", open[which]);
+                continue;
+            }
+            let call = any_call(random, &room.files());
+            recorder.note(&call).unwrap();
+            let done = perform(&call, random, recorder, open);
             println!("{section}: rank {rank} {call:?}: {done:?}");
         }
     }

@@ -1,0 +1,74 @@
+//! What is known of the program's descriptors, so that most writes need not be told: those that overwrite nothing.
+
+use crate::RUNTIME_FD_BASE;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Nothing is known.
+const UNKNOWN: u64 = 0;
+/// Writes need not be told: no regular file, or they go to its end.
+const UNTOLD: u64 = 1;
+/// More than this: the size of a file, and [`FILE`].
+const FILE: u64 = 2;
+
+/// What face and runtime share of it. It lies on the runtime side: it does not roll back.
+#[repr(C)]
+pub struct Written {
+    /// Not 0: overwriting is to be told.
+    is_told: AtomicU32,
+    known: [AtomicU64; RUNTIME_FD_BASE as usize],
+}
+
+/// What is known of one descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing.
+    Unknown,
+    /// Writes to it overwrite nothing.
+    Untold,
+    /// A regular file; what lies from this size on was not there at the cut, or others have told of it.
+    File(i64),
+}
+
+impl Written {
+    /// Nothing is told.
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Written {
+        Written {
+            is_told: AtomicU32::new(0),
+            known: [const { AtomicU64::new(UNKNOWN) }; RUNTIME_FD_BASE as usize],
+        }
+    }
+
+    /// A cut has been made, or all have gone back to one: nothing is known. All threads stand still.
+    pub fn begin(&self, is_told: bool) {
+        self.known
+            .iter()
+            .for_each(|known| known.store(UNKNOWN, Ordering::Relaxed));
+        self.is_told.store(u32::from(is_told), Ordering::Relaxed);
+    }
+
+    /// What is known of a descriptor.
+    #[inline]
+    pub fn of(&self, fd: i32) -> Known {
+        if self.is_told.load(Ordering::Relaxed) == 0 {
+            return Known::Untold;
+        }
+        match self.known.get(fd as usize).map(|known| known.load(Ordering::Relaxed)) {
+            None | Some(UNTOLD) => Known::Untold,
+            Some(UNKNOWN) => Known::Unknown,
+            Some(file) => Known::File((file - FILE) as i64),
+        }
+    }
+
+    /// It has become known.
+    pub fn learn(&self, fd: i32, what: Known) {
+        if let Some(known) = self.known.get(fd as usize) {
+            let value = match what {
+                Known::Unknown => UNKNOWN,
+                Known::Untold => UNTOLD,
+                Known::File(size) => size.max(0) as u64 + FILE,
+            };
+            known.store(value, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! What the program overwrites in files that it has open, told to the runtime before it happens.
+//!
+//! Most writes go to the end of a file, to a file that is new, or to none. So for each descriptor it is known how long its file was when
+//! it was first written since the cut ([`Written`]): what lies behind is new, or was noted when it was cut off. Only what begins
+//! before that is told. Streams of libc write by calls inside of it: those go by a table of functions, in which one is replaced.
+#![allow(unsafe_code)]
+
+use crate::libc::next;
+use crate::msg::say;
+use crate::sys::{self, nr, sys};
+use crate::told::{tell, told};
+use crate::{stop, threads};
+use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+use understudy_abi::effect::{self, Part};
+use understudy_abi::written::{Known, Written};
+
+/// The runtime's table; null: this process is not protected.
+static WRITTEN: AtomicPtr<Written> = AtomicPtr::new(core::ptr::null_mut());
+/// libc's `_IO_file_write`.
+static STREAM_WRITE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Not at a place that is named, but at the descriptor's own.
+const HERE: i64 = -1;
+/// To the end of the file, whatever is there.
+const TO_END: usize = isize::MAX as usize;
+
+unsafe extern "C" {
+    fn fileno(stream: *mut c_void) -> c_int;
+}
+
+/// Lets the runtime know of what is overwritten from now on.
+pub fn tell_runtime(written: *const Written) {
+    follow_streams();
+    // It may be needed first in a signal handler, where nothing can be looked up.
+    // SAFETY: an empty write to no file.
+    unsafe { write(-1, core::ptr::null(), 0) };
+    WRITTEN.store(written.cast_mut(), Ordering::Release);
+}
+
+#[inline]
+fn written() -> Option<&'static Written> {
+    // SAFETY: null, or the runtime's, which lives as long as the process.
+    unsafe { WRITTEN.load(Ordering::Acquire).as_ref() }
+}
+
+/// The descriptor is another one from now on.
+pub fn forget(fd: c_int) {
+    if let Some(written) = written() {
+        written.learn(fd, Known::Unknown);
+    }
+}
+
+/// So is that of a stream.
+///
+/// # Safety
+/// It must be a stream of libc, or null.
+pub unsafe fn forget_stream(stream: *mut c_void) {
+    if !stream.is_null() && written().is_some() {
+        // SAFETY: handed on to the caller.
+        forget(unsafe { fileno(stream) });
+    }
+}
+
+/// Looks at a descriptor.
+fn look(fd: c_int) -> Known {
+    const F_GETFL: usize = 3;
+    const O_ACCMODE: isize = 0o3;
+    const O_APPEND: isize = 0o2000;
+    const O_PATH: isize = 0o10_000_000;
+    const S_IFMT: u32 = 0o170_000;
+    const S_IFREG: u32 = 0o100_000;
+    let mut about = [0u64; 18];
+    // SAFETY: fstat(2) fills a structure of this size; fcntl(2).
+    let (result, flags) = unsafe { (sys!(nr::FSTAT, fd, about.as_mut_ptr()), sys!(nr::FCNTL, fd, F_GETFL)) };
+    let is_for_writing = flags >= 0 && flags & O_ACCMODE != 0 && flags & (O_APPEND | O_PATH) == 0;
+    // Of the structure's words, these are the number of names, the mode, and the size.
+    let (names, mode, size) = (about[2], about[3] as u32, about[6] as i64);
+    // What has no name is kept with the checkpoint.
+    if result != 0 || !is_for_writing || names == 0 || mode & S_IFMT != S_IFREG {
+        return Known::Untold;
+    }
+    Known::File(size)
+}
+
+/// Where a descriptor writes next.
+fn position(fd: c_int) -> i64 {
+    const SEEK_CUR: usize = 1;
+    // SAFETY: lseek(2) that moves nothing.
+    unsafe { sys!(nr::LSEEK, fd, 0, SEEK_CUR) as i64 }
+}
+
+/// So many bytes of a file are about to be written, from `offset` on or [`HERE`]. Whether the calling thread is held until it has happened
+/// ([`threads::hold`]).
+#[inline]
+fn before(fd: c_int, offset: i64, length: usize) -> bool {
+    match written() {
+        Some(written) if written.of(fd) != Known::Untold => before_file(written, fd, offset, length),
+        _ => false,
+    }
+}
+
+fn before_file(written: &Written, fd: c_int, offset: i64, length: usize) -> bool {
+    if written.of(fd) == Known::Unknown && look(fd) == Known::Untold {
+        written.learn(fd, Known::Untold);
+        return false;
+    }
+    // A cut may have come until now.
+    let is_held = threads::hold();
+    if written.of(fd) == Known::Unknown {
+        written.learn(fd, look(fd));
+    }
+    let Known::File(size) = written.of(fd) else {
+        return is_held;
+    };
+    if size == 0 || length == 0 {
+        return is_held;
+    }
+    let offset = if offset < 0 { position(fd) } else { offset };
+    if offset < 0 || offset >= size {
+        return is_held;
+    }
+    tell_part(effect::OVERWRITE, fd, offset, length) || is_held
+}
+
+/// Part of a file is about to be overwritten.
+fn tell_part(kind: u32, fd: c_int, offset: i64, length: usize) -> bool {
+    let part = Part {
+        offset: offset.max(0) as u64,
+        length: length as u64,
+    };
+    // SAFETY: no strings.
+    unsafe { tell(kind, fd, core::ptr::null(), (&raw const part) as i64) }
+}
+
+/// A file is mapped: with this access and these flags of mmap(2) it can be overwritten that way.
+pub fn before_map(length: usize, access: c_int, flags: c_int, fd: c_int, offset: i64) -> bool {
+    const PROT_WRITE: c_int = 2;
+    const MAP_SHARED: c_int = 1;
+    const MAP_ANONYMOUS: c_int = 0x20;
+    let overwrites = access & PROT_WRITE != 0 && flags & MAP_SHARED != 0 && flags & MAP_ANONYMOUS == 0 && fd >= 0;
+    overwrites && written().is_some() && look(fd) != Known::Untold && tell_part(effect::MAP, fd, offset, length)
+}
+
+/// fallocate(2) in one of the modes that change what is there.
+fn before_fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> bool {
+    const PUNCH_HOLE: c_int = 0x02;
+    const COLLAPSE_RANGE: c_int = 0x08;
+    const ZERO_RANGE: c_int = 0x10;
+    const INSERT_RANGE: c_int = 0x20;
+    if written().is_none() {
+        false
+    } else if mode & (COLLAPSE_RANGE | INSERT_RANGE) != 0 {
+        tell_part(effect::OVERWRITE, fd, offset, TO_END)
+    } else {
+        mode & (PUNCH_HOLE | ZERO_RANGE) != 0 && tell_part(effect::OVERWRITE, fd, offset, length.max(0) as usize)
+    }
+}
+
+/// pwritev2(2), which may write at its place in spite of O_APPEND.
+///
+/// # Safety
+/// The parts must be valid.
+unsafe fn before_parts(fd: c_int, parts: *const Buffer, count: c_int, offset: i64, flags: c_int) -> bool {
+    const RWF_APPEND: c_int = 0x10;
+    const RWF_NOAPPEND: c_int = 0x20;
+    // SAFETY: handed on to the caller.
+    let length = || unsafe { total(parts, count) };
+    if flags & RWF_NOAPPEND != 0 && offset >= 0 && written().is_some() {
+        return tell_part(effect::OVERWRITE, fd, offset, length());
+    }
+    flags & RWF_APPEND == 0 && before(fd, offset, length())
+}
+
+/// `struct iovec`.
+#[repr(C)]
+pub struct Buffer {
+    start: *const c_void,
+    length: usize,
+}
+
+/// # Safety
+/// As many structures as `count` says.
+unsafe fn total(parts: *const Buffer, count: c_int) -> usize {
+    if parts.is_null() || written().is_none() {
+        return 0;
+    }
+    let count = usize::try_from(count).unwrap_or(0);
+    // SAFETY: as the caller promises.
+    let parts = unsafe { core::slice::from_raw_parts(parts, count) };
+    parts.iter().fold(0usize, |sum, part| sum.saturating_add(part.length))
+}
+
+/// A place that is given by address, or that of the descriptor.
+///
+/// # Safety
+/// Null or valid.
+unsafe fn place(offset: *const i64) -> i64 {
+    // SAFETY: as the caller promises.
+    unsafe { offset.as_ref() }.map_or(HERE, |offset| *offset)
+}
+
+/// aio_write(3).
+///
+/// # Safety
+/// It must be a control block.
+unsafe fn before_aio(block: *const AioBlock) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { block.as_ref() }.is_some_and(|block| before(block.fd, block.offset.max(0), block.length))
+}
+
+/// `struct aiocb` of glibc on x86-64.
+#[repr(C)]
+pub struct AioBlock {
+    fd: c_int,
+    operation: c_int,
+    priority: c_int,
+    buffer: *const c_void,
+    length: usize,
+    between: [u64; 12],
+    offset: i64,
+}
+
+const _: () = assert!(core::mem::offset_of!(AioBlock, offset) == 128);
+
+/// fcntl(2) has made a descriptor, or changed how one is written.
+fn after_fcntl(fd: c_int, command: c_int, result: c_int) {
+    const F_DUPFD: c_int = 0;
+    const F_SETFL: c_int = 4;
+    const F_DUPFD_CLOEXEC: c_int = 1030;
+    match command {
+        F_DUPFD | F_DUPFD_CLOEXEC => forget(result),
+        F_SETFL => forget(fd),
+        _ => {}
+    }
+}
+
+type Bytes = *const c_void;
+type Buffers = *const Buffer;
+
+told! {
+    fn write(fd: c_int, bytes: Bytes, length: usize) -> isize { before(fd, HERE, length) }
+    fn __write(fd: c_int, bytes: Bytes, length: usize) -> isize { before(fd, HERE, length) }
+    fn pwrite(fd: c_int, bytes: Bytes, length: usize, offset: i64) -> isize { before(fd, offset, length) }
+    fn pwrite64(fd: c_int, bytes: Bytes, length: usize, offset: i64) -> isize { before(fd, offset, length) }
+    fn __pwrite64(fd: c_int, bytes: Bytes, length: usize, offset: i64) -> isize { before(fd, offset, length) }
+    fn writev(fd: c_int, parts: Buffers, count: c_int) -> isize { before_parts(fd, parts, count, HERE, 0) }
+    fn pwritev(fd: c_int, parts: Buffers, count: c_int, offset: i64) -> isize {
+        before_parts(fd, parts, count, offset, 0)
+    }
+    fn pwritev64(fd: c_int, parts: Buffers, count: c_int, offset: i64) -> isize {
+        before_parts(fd, parts, count, offset, 0)
+    }
+    fn pwritev2(fd: c_int, parts: Buffers, count: c_int, offset: i64, flags: c_int) -> isize {
+        before_parts(fd, parts, count, offset, flags)
+    }
+    fn pwritev64v2(fd: c_int, parts: Buffers, count: c_int, offset: i64, flags: c_int) -> isize {
+        before_parts(fd, parts, count, offset, flags)
+    }
+    fn sendfile(to: c_int, from: c_int, offset: *mut i64, length: usize) -> isize { before(to, HERE, length) }
+    fn sendfile64(to: c_int, from: c_int, offset: *mut i64, length: usize) -> isize { before(to, HERE, length) }
+    fn copy_file_range(from: c_int, start: *mut i64, to: c_int, offset: *mut i64, length: usize, flags: c_uint) -> isize {
+        before(to, place(offset), length)
+    }
+    fn splice(from: c_int, start: *mut i64, to: c_int, offset: *mut i64, length: usize, flags: c_uint) -> isize {
+        before(to, place(offset), length)
+    }
+    fn fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> c_int { before_fallocate(fd, mode, offset, length) }
+    fn fallocate64(fd: c_int, mode: c_int, offset: i64, length: i64) -> c_int { before_fallocate(fd, mode, offset, length) }
+    fn aio_write(block: *mut AioBlock) -> c_int { before_aio(block) }
+    fn aio_write64(block: *mut AioBlock) -> c_int { before_aio(block) }
+
+    fn close(fd: c_int) -> c_int { false } => |_| forget(fd);
+    fn dup(fd: c_int) -> c_int { false } => forget;
+    fn dup2(fd: c_int, other: c_int) -> c_int { false } => forget;
+    fn dup3(fd: c_int, other: c_int, flags: c_int) -> c_int { false } => forget;
+    fn fcntl(fd: c_int, command: c_int, value: usize) -> c_int { false } => |result| after_fcntl(fd, command, result);
+    fn fcntl64(fd: c_int, command: c_int, value: usize) -> c_int { false } => |result| after_fcntl(fd, command, result);
+}
+
+/// What streams write by, in place of libc's `_IO_file_write`.
+unsafe extern "C" fn stream_write(stream: *mut c_void, bytes: *const c_void, length: isize) -> isize {
+    // SAFETY: libc's function of this type, with its arguments.
+    unsafe {
+        let is_held = before(fileno(stream), HERE, length.max(0) as usize);
+        let real: unsafe extern "C" fn(*mut c_void, *const c_void, isize) -> isize =
+            core::mem::transmute(STREAM_WRITE.load(Ordering::Relaxed));
+        let result = real(stream, bytes, length);
+        if is_held {
+            stop::unblock();
+        }
+        result
+    }
+}
+
+/// Replaces the function by which libc's streams write to descriptors, in its tables for narrow and for wide ones.
+fn follow_streams() {
+    /// The place of that function in them (libio of glibc: `struct _IO_jump_t`).
+    const WRITE: usize = 15;
+    const PAGE: usize = 4096;
+    const READ_ONLY: usize = 1;
+    const READ_WRITE: usize = 3;
+    static TABLES: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 2];
+    let real = next(&STREAM_WRITE, c"_IO_file_write");
+    for (found, name) in TABLES.iter().zip([c"_IO_file_jumps", c"_IO_wfile_jumps"]) {
+        let place = next(found, name).cast::<*mut c_void>().wrapping_add(WRITE);
+        let page = place as usize / PAGE * PAGE;
+        // SAFETY: a word of libc's table, which it only reads, and which always has one of two functions.
+        unsafe {
+            if *place != real || sys::protect(page, PAGE, READ_WRITE).is_err() {
+                say(format_args!(
+                    "this C library's streams are not known; what they overwrite in files will not be undone"
+                ));
+                return;
+            }
+            *place = stream_write as *mut c_void;
+            let _ = sys::protect(page, PAGE, READ_ONLY);
+        }
+    }
+}
