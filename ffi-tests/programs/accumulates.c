@@ -24,8 +24,11 @@ static void make(void)
     MPI_Win_allocate_shared(sizeof(struct cells), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &own_shared, &shared);
     memset(own_given, 0, sizeof *own_given);
     memset(own_shared, 0, sizeof *own_shared);
-    MPI_Type_vector(4, 1, 2, MPI_LONG, &spaced);
+    MPI_Datatype one_long;
+    MPI_Type_contiguous(1, MPI_LONG, &one_long);
+    MPI_Type_vector(4, 1, 2, one_long, &spaced);
     MPI_Type_commit(&spaced);
+    MPI_Type_free(&one_long);
     MPI_Type_vector(2, 1, 2, MPI_DOUBLE_INT, &spread_pairs);
     MPI_Type_commit(&spread_pairs);
     MPI_Barrier(MPI_COMM_WORLD);

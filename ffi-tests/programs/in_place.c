@@ -92,7 +92,13 @@ static long anew(const char *path, long *values, long count)
     long sum = changed(values, count);
     fd = open(path, O_WRONLY);
     MUST(fd, path);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET}, seen = lock;
+    MUST(fcntl(fd, F_SETLK, &lock), path);
     ALL(write(fd, values, count * sizeof *values), count * sizeof *values, path);
+    /* For a lock of the open file that of the process is another one's. */
+    MUST(fcntl(fd, F_OFD_GETLK, &seen), path);
+    if (seen.l_type == F_UNLCK)
+        printf("%s: a lock is gone\n", path);
     close(fd);
     return sum;
 }

@@ -30,8 +30,8 @@ fn cases() -> [Case; 13] {
         programs::prints("multiple", || {
             Job::new(place::test_program("multiple"), &["3000", "local"]).interval("20ms")
         }),
-        programs::prints("anywhere sparse", || job("sparse", "6000")),
-        programs::prints("anywhere looks", || job("looks", "6000")),
+        programs::prints("anywhere sparse", || job("sparse", "4000")),
+        programs::prints("anywhere looks", || job("looks", "4000")),
     ]
 }
 
@@ -172,7 +172,7 @@ fn calls_that_look_for_messages_without_waiting_survive() {
 /// A worker that stands still for a cut goes on when another one waits for it outside of MPI.
 #[test]
 fn nobody_stands_still_for_one_who_waits_in_memory() {
-    let job = || job("memory", "20000");
+    let job = || job("memory", "10000");
     let undisturbed = native(job());
     let deaths = ["kill rank=0 at=call:3000", "kill rank=1 at=call:9000"];
     for faults in [None, Some(deaths.join("; "))] {

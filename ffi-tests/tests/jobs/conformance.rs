@@ -1,5 +1,6 @@
 //! Programs for each area of the standard get the same answers with and without the layer, and with a worker killed.
 
+use crate::disk;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, is_thorough, place};
 use std::time::Duration;
@@ -128,6 +129,21 @@ fn locks_pass_again_when_another_dies_before_the_next_checkpoint() {
     let mut parts = outcome.takeovers();
     parts.sort_unstable();
     outcome.check(parts == [1, 3], &format!("parts taken over: {parts:?}"));
+}
+
+/// The whole job is killed, and started again from its disk level: requests with recipes are made again.
+#[test]
+fn persistent_collectives_and_partitioned_messages_go_on_after_a_restart() {
+    for name in ["persistent", "partitioned"] {
+        let make = || {
+            Job::new(place::test_program(name), &["40", "40"])
+                .disk()
+                .interval("7calls")
+        };
+        let mut first = disk::killed(make().limit(Duration::from_secs(60)), 3);
+        let second = make().env("UNDERSTUDY_RESTART", "1").run_after(&mut first);
+        disk::assert_like(&native(make()), &[], &first.stdout, second);
+    }
 }
 
 #[test]

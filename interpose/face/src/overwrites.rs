@@ -133,13 +133,12 @@ fn tell_part(kind: u32, fd: c_int, offset: i64, length: usize) -> bool {
     unsafe { tell(kind, fd, core::ptr::null(), (&raw const part) as i64) }
 }
 
-/// A file is mapped: with this access and these flags of mmap(2) it can be overwritten that way.
-pub fn before_map(length: usize, access: c_int, flags: c_int, fd: c_int, offset: i64) -> bool {
-    const PROT_WRITE: c_int = 2;
+/// A file is mapped: it can be overwritten that way, now or when access or length are changed later (mprotect(2), mremap(2)).
+pub fn before_map(flags: c_int, fd: c_int) -> bool {
     const MAP_SHARED: c_int = 1;
     const MAP_ANONYMOUS: c_int = 0x20;
-    let overwrites = access & PROT_WRITE != 0 && flags & MAP_SHARED != 0 && flags & MAP_ANONYMOUS == 0 && fd >= 0;
-    overwrites && written().is_some() && look(fd) != Known::Untold && tell_part(effect::MAP, fd, offset, length)
+    let is_of_file = flags & MAP_SHARED != 0 && flags & MAP_ANONYMOUS == 0 && fd >= 0;
+    is_of_file && written().is_some() && look(fd) != Known::Untold && tell_part(effect::MAP, fd, 0, TO_END)
 }
 
 /// fallocate(2) in one of the modes that change what is there.

@@ -14,12 +14,12 @@ pub fn made() -> *const u32 {
     MADE.as_ptr()
 }
 
-fn count_mmap(length: usize, access: c_int, flags: c_int, fd: c_int, offset: i64) -> bool {
+fn count_mmap(flags: c_int, fd: c_int) -> bool {
     const MAP_SHARED: c_int = 1;
     if flags & MAP_SHARED != 0 && fd >= 0 {
         MADE.fetch_add(1, Ordering::Relaxed);
     }
-    before_map(length, access, flags, fd, offset)
+    before_map(flags, fd)
 }
 
 fn count_shmat() -> bool {
@@ -29,10 +29,10 @@ fn count_shmat() -> bool {
 
 told! {
     fn mmap(at: *mut c_void, length: usize, access: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
-        count_mmap(length, access, flags, fd, offset)
+        count_mmap(flags, fd)
     }
     fn mmap64(at: *mut c_void, length: usize, access: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void {
-        count_mmap(length, access, flags, fd, offset)
+        count_mmap(flags, fd)
     }
     fn shmat(id: c_int, at: *const c_void, flags: c_int) -> *mut c_void { count_shmat() }
 }

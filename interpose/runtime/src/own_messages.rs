@@ -13,7 +13,7 @@ pub use lent::{Lent, all_is_back, keep};
 use std::ffi::{c_int, c_void};
 pub use swap::swap;
 pub use told::Told;
-use understudy_mpi::comm::byte;
+use understudy_mpi::bytes::Bytes;
 use understudy_mpi::real_types::{RealComm, RealRequest};
 use understudy_mpi::{self as mpi, check, real};
 use understudy_numbers::Worker;
@@ -81,9 +81,10 @@ pub struct Peer {
 /// The bytes must stay in place, unchanged, until the request has ended.
 pub unsafe fn send(data: *const c_void, length: usize, to: Peer, requests: &mut Vec<RealRequest>) -> mpi::Result<()> {
     let mut request = NULL;
-    let (length, bytes, rank) = (length as c_int, byte(), to.rank.0 as c_int);
+    let (bytes, rank) = (Bytes::new(length)?, to.rank.0 as c_int);
+    let (count, datatype) = (bytes.count(), bytes.datatype());
     // SAFETY: handed on to the caller.
-    check(unsafe { real::PMPI_Isend(data, length, bytes, rank, to.tag, to.comm, &mut request) })?;
+    check(unsafe { real::PMPI_Isend(data, count, datatype, rank, to.tag, to.comm, &mut request) })?;
     requests.push(request);
     Ok(())
 }
@@ -99,9 +100,10 @@ pub unsafe fn receive(
     requests: &mut Vec<RealRequest>,
 ) -> mpi::Result<()> {
     let mut request = NULL;
-    let (length, bytes, rank) = (length as c_int, byte(), from.rank.0 as c_int);
+    let (bytes, rank) = (Bytes::new(length)?, from.rank.0 as c_int);
+    let (count, datatype) = (bytes.count(), bytes.datatype());
     // SAFETY: handed on to the caller.
-    check(unsafe { real::PMPI_Irecv(data, length, bytes, rank, from.tag, from.comm, &mut request) })?;
+    check(unsafe { real::PMPI_Irecv(data, count, datatype, rank, from.tag, from.comm, &mut request) })?;
     requests.push(request);
     Ok(())
 }

@@ -219,10 +219,8 @@ impl Node {
         };
         servers.begin(&namespace)?;
         let is_told = servers.asks_for_spawned();
-        let is_settled = self
-            .children
-            .group(&spawn.generation)
-            .is_some_and(|group| group.is_settled);
+        let caller = self.children.group(&spawn.generation);
+        let (is_settled, is_captured) = caller.map_or((false, false), |group| (group.is_settled, group.is_captured));
         let name = namespace.name;
         self.children.groups.push(Group {
             name: name.clone(),
@@ -235,7 +233,7 @@ impl Node {
             answer: Some(spawn.answer),
             // Of those that go on whatever happens.
             is_settled,
-            is_captured: false,
+            is_captured,
             is_killed: false,
             broke: None,
         });

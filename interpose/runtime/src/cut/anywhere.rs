@@ -25,9 +25,11 @@ const HOLDS: u32 = 4;
 /// So many attempts follow each other at once, if nothing stands in the way but that somebody has gone on.
 const TRIES: u32 = 6;
 
-/// How long a worker stands still at most before all have come to a call: some may wait for it outside of MPI. When it has given up, it asks
-/// for the next attempt after so many times as long.
-const STAND: (Duration, u32) = (Duration::from_secs(64), 10);
+/// How long a worker stands still before all have come to a call, since some may wait for it outside of MPI: this part of the interval at
+/// least, and twice as long whenever it has given up, at most so long.
+const STANDS: (u32, Duration) = (4, Duration::from_secs(64));
+/// Who has given up asks for the next attempt after so many times as long.
+const PAUSE: u32 = 10;
 
 /// What a worker says in the second and the third vote: it has gone on, or objects for another reason.
 const HAS_GONE_ON: i64 = 1;
@@ -176,10 +178,17 @@ fn step(rt: &Runtime) -> Result<May, Rewound> {
     Ok(May::GoOn)
 }
 
+/// How long this worker stands still: longer, if it has given up before, and for a part of the interval at least.
+fn stands_for(state: &State) -> Duration {
+    state.anywhere.stands.max(state.pace.interval() / STANDS.0)
+}
+
 /// Whether this worker gives up, as it has stood still for as long as it does.
 fn has_stood_long(rt: &Runtime) -> bool {
-    let anywhere = &mut schedule::state(rt).anywhere;
-    let is_long = |since: Instant| since.elapsed() >= anywhere.stands;
+    let state = &mut *schedule::state(rt);
+    let stands = stands_for(state);
+    let anywhere = &mut state.anywhere;
+    let is_long = |since: Instant| since.elapsed() >= stands;
     let gives_up = anywhere.agreement.may_give_up() && anywhere.stood_since.is_some_and(is_long);
     anywhere.has_given_up |= gives_up;
     gives_up
@@ -197,7 +206,7 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
     let parts = (world::worker(rt), world.worker_count);
     let mut guard = schedule::state(rt);
     let state = &mut *guard;
-    let hold = hold_for(state);
+    let (hold, stands_now) = (hold_for(state), stands_for(state));
     let Anywhere {
         agreement,
         vote,
@@ -267,9 +276,9 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
         if !is_near {
             *tries = 0;
         }
-        let pause = std::mem::take(has_given_up).then_some(*stands * STAND.1);
+        let pause = std::mem::take(has_given_up).then_some(stands_now * PAUSE);
         if pause.is_some() {
-            *stands = (*stands * 2).min(STAND.0);
+            *stands = (stands_now * 2).min(STANDS.1);
         }
         drop(guard);
         is_over();

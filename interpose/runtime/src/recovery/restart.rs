@@ -2,10 +2,10 @@
 
 use super::fetch;
 use super::load::{self, Origin};
-use super::repost::repost;
+use super::repost::{make_recorded, repost};
 use crate::arch::Rewound;
 use crate::ending::{fail, failed_in_init, undone};
-use crate::objects::{comm, window};
+use crate::objects::{comm, tool, window};
 use crate::recovery::Runtime;
 use crate::{arch, copies, disk, events, rendezvous, renewal, sys, user, world};
 use ckptd::events::Kind;
@@ -37,7 +37,8 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     make_copies(rt).unwrap_or_else(|error| failed_in_init(rt, error));
     disk::go_on_from(rt, world::worker(rt));
     events::set_epoch(epoch);
-    if repost(rt).is_err() {
+    tool::rebuild(rt);
+    if make_recorded(rt).is_err() || repost(rt).is_err() {
         failed_in_init(rt, mpi::Error::ABANDONED);
     }
     renewal::is_running();

@@ -35,6 +35,7 @@ use ckptd::private::{MEMORY, in_memory, open_own};
 use ckptd::relay::in_file_names;
 pub use note::Call;
 use note::Recorder;
+use overwrite::Source;
 use place::Place;
 pub use ranges::Range;
 use std::cell::{Cell, RefMut};
@@ -335,7 +336,9 @@ pub fn note(rt: &Runtime, call: &Call) {
 pub fn note_overwriting(rt: &Runtime, file: &File, ranges: &[Range]) {
     if is_noting(rt) {
         let path = files::last_name_of(file);
-        with_recorder(rt, &path, |recorder| recorder.overwrite(&path, file, ranges));
+        with_recorder(rt, &path, |recorder| {
+            recorder.overwrite(&path, Source::Readable(file), ranges)
+        });
     }
 }
 

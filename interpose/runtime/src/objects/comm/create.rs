@@ -107,9 +107,10 @@ impl Begun {
     /// The library has made it, and all members know the number.
     pub fn finish(&self, rt: &Runtime) {
         self.real.return_errors();
-        let info = hints::of_comm(rt, self.real);
+        let (info, name) = (hints::of_comm(rt, self.real), hints::name(self.real));
         if let Some(comm) = objects_mut(rt).comms.get_mut(self.index) {
             (comm.uid, comm.info) = (self.uid, info);
+            comm.name.get_or_insert(name);
         }
         handles::set_real(rt, HandleKind::Comm, self.index, self.real.0);
     }

@@ -3,8 +3,9 @@
 
 use super::create::BRIDGE_TAG;
 use super::plan::{Planned, batches, chooser, uids_of};
-use super::{SELF, Topology, connect_world, hints, make_bridge, name_predefined, null_real, renew_self};
+use super::{SELF, Topology, WORLD, connect_world, handle, hints, make_bridge, name_predefined, null_real, renew_self};
 use crate::generated::{HandleKind, real};
+use crate::handles::real_comm;
 use crate::objects::Runtime;
 use crate::objects::{Objects, group, objects};
 use crate::{fault, gather, handles};
@@ -67,6 +68,11 @@ fn finish(rt: &Runtime, made: Made) {
         }
     }
     name_predefined(rt);
+    for index in [WORLD, SELF] {
+        let hints = objects(rt).comms.get(index).map(|comm| comm.info.clone());
+        // They may be ignored (MPI 4.1, 7.4.4).
+        hints::apply(rt, real_comm(rt, handle(rt, index)), &hints.unwrap_or_default());
+    }
     for mut part in made.parts {
         // SAFETY: a communicator of ours.
         unsafe { real::PMPI_Comm_free(&mut part) };

@@ -1,7 +1,7 @@
 //! The elements of buffers with derived datatypes, for accumulates: of one predefined datatype each (MPI 4.1, 12.3.4).
 #![allow(unsafe_code)]
 
-use super::{null_handle, recipe};
+use super::{kept_recipe, null_handle};
 use crate::errors::{ERR_TYPE, SUCCESS};
 use crate::generated::real;
 use crate::handles::{VirtDatatype, VirtOp, real_datatype, real_op};
@@ -62,7 +62,8 @@ fn measure(datatype: RealDatatype) -> Option<(usize, usize)> {
 
 /// The only predefined datatype in a datatype.
 fn base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
-    let Some(recipe) = recipe(rt, datatype).filter(|recipe| !recipe.contained.is_empty()) else {
+    // The program may have freed what it is made of.
+    let Some(recipe) = kept_recipe(rt, datatype).filter(|recipe| !recipe.contained.is_empty()) else {
         return (datatype != null_handle(rt)).then_some(datatype);
     };
     let mut bases = recipe

@@ -3,6 +3,7 @@
 
 use super::log::{Effect, Id};
 use super::note::{Known, LARGEST_OVERWRITTEN, LARGEST_TRUNCATED, Recorder, metadata_of};
+use super::overwrite::Source;
 use super::ranges::Range;
 use super::{MEMORY, is_of_interest};
 use std::ffi::c_int;
@@ -51,13 +52,10 @@ impl Recorder {
         }
         // SAFETY: fcntl(2) on the program's descriptor.
         let is_readable = unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_ACCMODE == libc::O_RDWR;
-        // Closing another descriptor of the file would end the locks that the program has on it (fcntl(2)).
-        let another = if is_readable {
-            None
-        } else {
-            Some(File::open(within(fd))?)
+        let file = match is_readable {
+            true => Source::Readable(&own),
+            false => Source::Written(&own),
         };
-        let file = another.as_ref().unwrap_or(&own);
         let mut pieces = (offset..offset + length).step_by(PIECE);
         pieces.try_for_each(|from| self.overwrite(&path, file, &[(from, (offset + length - from).min(PIECE as u64))]))
     }

@@ -11,6 +11,7 @@ use super::ranges::Range;
 use std::cell::OnceCell;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -19,11 +20,62 @@ const MOST_IN_LOG: u64 = if cfg!(test) { 500 } else { 16 << 20 };
 /// More is copied from file to file.
 const LARGE: u64 = 16 << 20;
 
+/// The file of which old bytes are wanted, as it is open.
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// Also for reading.
+    Readable(&'a File),
+    /// For writing only.
+    Written(&'a File),
+}
+
+impl Source<'_> {
+    fn file(&self) -> &File {
+        let (Source::Readable(file) | Source::Written(file)) = self;
+        file
+    }
+
+    /// Reads all these ranges, one behind the other.
+    fn read(&self, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()> {
+        match self {
+            Source::Readable(file) => read(file, ranges, bytes),
+            Source::Written(file) => read_apart(file, ranges, bytes),
+        }
+    }
+}
+
+fn read(file: &File, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()> {
+    let mut rest = bytes;
+    for &(offset, length) in ranges {
+        let (part, after) = rest.split_at_mut(length as usize);
+        file.read_exact_at(part, offset)?;
+        rest = after;
+    }
+    Ok(())
+}
+
+/// By another descriptor, in a thread that shares none with the others: to close one of a file ends the locks that the program has on it
+/// (fcntl(2), unshare(2)).
+fn read_apart(file: &File, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()> {
+    let name = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
+    let act = || {
+        // SAFETY: unshare(2) of this thread's table of descriptors.
+        if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        read(&File::open(name)?, ranges, bytes)
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, act)?;
+        thread.join().unwrap_or_else(|_| Err(ErrorKind::Other.into()))
+    })
+}
+
 impl Recorder {
     /// Notes that these ranges of a file, which has this name now, are about to be written, with their old bytes, which are read from
-    /// `file`.
-    pub fn overwrite(&mut self, path: &Path, file: &File, ranges: &[Range]) -> io::Result<()> {
-        let metadata = file.metadata()?;
+    /// `source`.
+    pub fn overwrite(&mut self, path: &Path, source: Source<'_>, ranges: &[Range]) -> io::Result<()> {
+        let metadata = source.file().metadata()?;
         let id = Id::of(&metadata);
         if !self.known.contains_key(&id) {
             self.meet(path, &metadata)?;
@@ -40,8 +92,8 @@ impl Recorder {
         }
         match new.iter().map(|(_, length)| length).sum::<u64>() {
             0 => Ok(()),
-            total if total <= LARGE => self.keep_old(path, id, file, new, total),
-            _ => self.keep_large(path, id, file, new),
+            total if total <= LARGE => self.keep_old(path, id, source, new, total),
+            _ => self.keep_large(path, id, source.file(), new),
         }
     }
 
@@ -55,14 +107,9 @@ impl Recorder {
     }
 
     /// Little is kept in the log, more in a file beside this one, behind what is there of it already.
-    fn keep_old(&mut self, path: &Path, id: Id, file: &File, ranges: Vec<Range>, length: u64) -> io::Result<()> {
+    fn keep_old(&mut self, path: &Path, id: Id, source: Source<'_>, ranges: Vec<Range>, length: u64) -> io::Result<()> {
         let mut bytes = vec![0; length as usize];
-        let mut rest = bytes.as_mut_slice();
-        for &(offset, length) in &ranges {
-            let (part, after) = rest.split_at_mut(length as usize);
-            file.read_exact_at(part, offset)?;
-            rest = after;
-        }
+        source.read(&ranges, &mut bytes)?;
         let path = path.to_owned();
         if length <= SMALL && self.in_log + length <= MOST_IN_LOG {
             self.in_log += length;
