@@ -3,6 +3,7 @@
 //! The bytes are read before the record gets its time. So a record never holds what a rank with a later record has written, and of the
 //! records of all ranks about one byte, the first one has that of the cut: in whatever order ranks write, undoing everything from the
 //! latest record to the first ends there. A rank needs one record for a byte and a section.
+#![allow(unsafe_code)]
 
 use super::keep::{self, SMALL};
 use super::log::{Effect, Id};
