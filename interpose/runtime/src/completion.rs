@@ -369,8 +369,7 @@ pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     if let Some(general) = requests::general(rt, index) {
         return Ok(general::cancel(general, !is_active(rt, index)));
     }
-    let is_send = get(rt, index)
-        .is_some_and(|request| matches!(request.kind, Kind::Send | Kind::Synchronous | Kind::PersistentSend(..)));
+    let is_send = get(rt, index).is_some_and(|request| request.kind.is_send());
     let rc = match is_send {
         // It goes on, as MPI allows (4.1, 3.8.4) and Open MPI does: a message that has been counted as sent must arrive.
         true => SUCCESS,

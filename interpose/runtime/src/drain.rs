@@ -203,9 +203,7 @@ pub fn drain(rt: &Runtime, sent: &[Sent]) -> Result<(), Rewound> {
             take_unexpected(rt, comm)?;
         }
     }
-    let mut sends = requests::active(rt, |kind| {
-        matches!(kind, Kind::Send | Kind::Synchronous | Kind::PersistentSend(..))
-    });
+    let mut sends = requests::active(rt, Kind::is_send);
     while !sends.is_empty() {
         sends = completion::test_all(rt, sends)?;
     }

@@ -245,8 +245,6 @@ fn generic_handler(out: &mut String, procedure: &Procedure) {
     // One that returns no code translates no handle either.
     if result == "c_int" {
         out.push_str("        let rt = crate::calls::runtime();\n");
-    }
-    if result == "c_int" {
         let communicator = match procedure.communicator() {
             Some(parameter) => format!("Some({})", types::identifier(parameter)),
             None => "None".to_owned(),

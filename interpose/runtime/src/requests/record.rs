@@ -163,6 +163,11 @@ impl Request {
 }
 
 impl Kind {
+    /// Whether it sends a message.
+    pub fn is_send(&self) -> bool {
+        matches!(self, Kind::Send | Kind::Synchronous | Kind::PersistentSend(..))
+    }
+
     /// The datatype that must stay as it is until the request is gone.
     #[inline(always)]
     pub fn datatype(&self) -> Option<VirtDatatype> {
