@@ -115,6 +115,7 @@ pub fn wanted() -> Generation {
 }
 
 /// The generation that this process is in.
+#[inline]
 pub fn current() -> Generation {
     Generation(GENERATION.load(Ordering::Relaxed))
 }

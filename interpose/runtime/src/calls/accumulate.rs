@@ -229,7 +229,43 @@ pub unsafe extern "C" fn MPI_Accumulate(
     let rt = runtime();
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
-    let done = by_itself(rt, win, Operation::new(origin, None, target, Way::Combine(op)));
+    // SAFETY: the program's numbers.
+    if unsafe { add_again(rt, win, Operation::new(origin, None, target, Way::Combine(op))) } {
+        return SUCCESS;
+    }
+    // SAFETY: the same arguments.
+    unsafe {
+        accumulate_any(
+            origin_addr,
+            origin_count,
+            origin_datatype,
+            target_rank,
+            target_disp,
+            target_count,
+            target_datatype,
+            op,
+            win,
+        )
+    }
+}
+
+/// [`MPI_Accumulate`] of any elements.
+#[inline(never)]
+unsafe extern "C" fn accumulate_any(
+    origin_addr: *const c_void,
+    origin_count: c_int,
+    origin_datatype: VirtDatatype,
+    target_rank: c_int,
+    target_disp: isize,
+    target_count: c_int,
+    target_datatype: VirtDatatype,
+    op: VirtOp,
+    win: VirtWin,
+) -> c_int {
+    let rt = runtime();
+    let origin = operand(origin_addr, origin_count, origin_datatype);
+    let target = Target::new(target_rank, target_disp, target_count, target_datatype);
+    let done = under_lock(rt, win, Operation::new(origin, None, target, Way::Combine(op)));
     finish(rt, Proc::MPI_Accumulate, win, done, |real| {
         let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);

@@ -166,8 +166,9 @@ pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, assert: c_int, win: Vir
         }
     }
     window::change_epochs(rt, win, |epochs| {
-        let lock = |&target: &i32| (target, (LOCK_SHARED, NO_CHECK));
-        epochs.locks.extend(targets.iter().map(lock));
+        for &target in &targets {
+            epochs.locks.insert(target, (LOCK_SHARED, NO_CHECK));
+        }
         epochs.targets = Some(targets);
     });
     SUCCESS

@@ -7,6 +7,7 @@
 
 mod direct;
 mod epochs;
+mod held;
 mod locks;
 mod number;
 pub mod passive;

@@ -68,11 +68,17 @@ fn taken(rt: &Runtime, procedure: Proc, win: VirtWin, give_back: impl FnOnce(&mu
 
 pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: VirtWin) -> c_int {
     let rt = runtime();
-    let procedure = Proc::MPI_Win_lock;
-    outcome!(cut::here(rt));
-    if recent::lock(rt, win, rank, lock_type, assert) {
+    if !attention::is_on() && recent::lock(rt, win, rank, lock_type, assert) {
         return SUCCESS;
     }
+    lock_any(rt, win, rank, lock_type, assert)
+}
+
+/// [`MPI_Win_lock`] of any window.
+#[inline(never)]
+fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, lock_type: c_int, assert: c_int) -> c_int {
+    let procedure = Proc::MPI_Win_lock;
+    outcome!(cut::here(rt));
     let lock = |epochs: &mut Epochs| {
         // That of MPI_PROC_NULL is none.
         if rank >= 0 {
@@ -93,18 +99,24 @@ pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_i
     outcome!(wait(rt, win, |has_waited| own.take(rank, hold, has_waited)));
     window::change_epochs(rt, win, lock);
     taken(rt, procedure, win, |epochs| {
-        epochs.locks.remove(&rank);
+        epochs.locks.remove(rank);
         own.give_back(rank, hold);
     })
 }
 
 pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: VirtWin) -> c_int {
     let rt = runtime();
-    let procedure = Proc::MPI_Win_unlock;
-    outcome!(cut::here(rt));
-    if recent::unlock(rt, win, rank) {
+    if !attention::is_on() && recent::unlock(rt, win, rank) {
         return SUCCESS;
     }
+    unlock_any(rt, win, rank)
+}
+
+/// [`MPI_Win_unlock`] of any window.
+#[inline(never)]
+fn unlock_any(rt: &Runtime, win: VirtWin, rank: c_int) -> c_int {
+    let procedure = Proc::MPI_Win_unlock;
+    outcome!(cut::here(rt));
     or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.targets.is_none()));
     let own = or_end!(rt, procedure, win, own(rt, win));
     let own = own.zip(window::get(rt, win).and_then(|window| window.epochs.held(rank)));
@@ -117,7 +129,7 @@ pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: VirtWin) -> c_int {
         }
     }
     window::change_epochs(rt, win, |epochs| {
-        epochs.locks.remove(&rank);
+        epochs.locks.remove(rank);
     });
     if let Some((own, hold)) = own {
         own.give_back(rank, hold);

@@ -115,6 +115,7 @@ impl Drop for Locked<'_> {
     }
 }
 
+#[inline]
 fn try_lock(word: &AtomicU32, held: u32) -> bool {
     let found = word.load(Ordering::Relaxed);
     found != held
@@ -161,7 +162,7 @@ impl Direct {
     }
 
     /// Waits for the lock of a member's part. Nothing, if this generation is over.
-    #[inline]
+    #[inline(always)]
     pub fn lock(&self, rank: usize) -> Option<Locked<'_>> {
         let word = self.locks.as_ref()?.of(rank);
         let held = call::wanted().0.wrapping_add(1);
@@ -169,9 +170,16 @@ impl Direct {
         (is_free || wait(word, held)).then(|| Locked(word))
     }
 
+    #[inline]
     fn lock_of_epochs(&self, rank: c_int) -> Option<Lock<'_>> {
         let word = self.locks.as_ref()?.of_epochs(usize::try_from(rank).ok()?)?;
         Some(Lock::new(word, self.generation))
+    }
+
+    /// Takes the lock of a member's part, if it is free, nobody waits for it, and there is such a member.
+    #[inline]
+    pub fn take_free(&self, rank: c_int, hold: Hold) -> bool {
+        self.lock_of_epochs(rank).is_some_and(|lock| lock.take_free(hold))
     }
 
     /// Takes the lock of a member's part, if it is free and there is such a member. Who `has_waited` for somebody who wants to hold it alone
@@ -180,14 +188,16 @@ impl Direct {
         let Some(lock) = self.lock_of_epochs(rank) else {
             return false;
         };
-        let is_taken = lock.take(hold, false);
-        if is_taken || hold == Hold::Exclusive {
-            return is_taken;
-        }
+        lock.take(hold, false) || hold == Hold::Shared && self.take_in_turn(lock, has_waited)
+    }
+
+    /// The same with others, where somebody may wait to hold it alone.
+    #[cold]
+    fn take_in_turn(&self, lock: Lock<'_>, has_waited: bool) -> bool {
         if self.waited.get().is_some_and(|then| then.elapsed() < AGAIN) {
-            return lock.take(hold, true);
+            return lock.take(Hold::Shared, true);
         }
-        let is_taken = has_waited && lock.take(hold, true);
+        let is_taken = has_waited && lock.take(Hold::Shared, true);
         if is_taken {
             self.waited.set(Some(Instant::now()));
         }
@@ -209,6 +219,7 @@ impl Direct {
     }
 
     /// Gives a lock back.
+    #[inline]
     pub fn give_back(&self, rank: c_int, hold: Hold) {
         if let Some(lock) = self.lock_of_epochs(rank) {
             lock.give_back(hold);

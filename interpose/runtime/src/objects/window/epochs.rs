@@ -1,8 +1,9 @@
 //! Open epochs of windows (MPI 4.1, 12.5).
 #![allow(unsafe_code)]
 
+use super::held::Held;
 use crate::generated::real;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealWin;
 use understudy_mpi::{self as mpi, check};
@@ -25,6 +26,7 @@ pub enum Hold {
 
 impl Hold {
     /// By a lock's type.
+    #[inline]
     pub fn of(kind: c_int) -> Option<Hold> {
         match kind {
             LOCK_SHARED => Some(Hold::Shared),
@@ -41,8 +43,8 @@ pub struct Epochs {
     pub is_fenced: bool,
     /// All are locked (MPI_Win_lock_all), with this assertion.
     pub all: Option<i32>,
-    /// Locks by rank, those of targets too: type and assertion.
-    pub locks: BTreeMap<i32, (i32, i32)>,
+    /// Locks, those of targets too.
+    pub locks: Held,
     /// The targets between MPI_Win_start and MPI_Win_complete.
     pub targets: Option<Vec<i32>>,
     /// The origins between MPI_Win_post and MPI_Win_wait.
@@ -62,17 +64,18 @@ impl Epochs {
     /// Whether this process may access a member's part.
     pub fn admit(&self, rank: c_int) -> bool {
         let is_target = || self.targets.as_ref().is_some_and(|targets| targets.contains(&rank));
-        self.is_fenced || self.all.is_some() || self.locks.contains_key(&rank) || is_target()
+        self.is_fenced || self.all.is_some() || self.locks.has(rank) || is_target()
     }
 
     /// Whether a lock is held: on a rank, or on any.
     pub(super) fn are_passive(&self, rank: Option<c_int>) -> bool {
-        self.all.is_some() || rank.map_or(!self.locks.is_empty(), |rank| self.locks.contains_key(&rank))
+        self.all.is_some() || rank.map_or(!self.locks.is_empty(), |rank| self.locks.has(rank))
     }
 
     /// Whether this process may lock a member's part: it holds no lock of that, nor is it between start and complete.
+    #[inline]
     pub fn may_lock(&self, rank: c_int) -> bool {
-        self.targets.is_none() && self.all.is_none() && !self.locks.contains_key(&rank)
+        self.targets.is_none() && self.all.is_none() && !self.locks.has(rank)
     }
 
     /// Whether this process may begin to access any of them: it holds no lock, nor is it between start and complete.
@@ -81,8 +84,9 @@ impl Epochs {
     }
 
     /// How this process holds the lock of a member's part.
+    #[inline]
     pub fn held(&self, rank: c_int) -> Option<Hold> {
-        self.locks.get(&rank).and_then(|&(kind, _)| Hold::of(kind))
+        self.locks.get(rank).and_then(|(kind, _)| Hold::of(kind))
     }
 
     /// Whether an epoch is open that excludes one between fences.
@@ -100,7 +104,7 @@ impl Epochs {
             if let Some(assert) = self.all {
                 check(real::PMPI_Win_lock_all(assert, win))?;
             }
-            for (&rank, &(kind, assert)) in &self.locks {
+            for (rank, (kind, assert)) in self.locks.iter() {
                 check(real::PMPI_Win_lock(kind, rank, assert, win))?;
             }
         }

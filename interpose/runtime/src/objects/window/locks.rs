@@ -26,11 +26,13 @@ pub struct Lock<'a> {
 
 impl Lock<'_> {
     /// A word of shared memory, which was 0 at first.
+    #[inline]
     pub fn new(word: &AtomicU64, generation: u32) -> Lock<'_> {
         Lock { word, generation }
     }
 
     /// Changes what is held, if `change` allows that; whether it has.
+    #[inline]
     fn change(self, change: impl Fn(u32) -> Option<u32>) -> bool {
         let mut found = self.word.load(Ordering::Relaxed);
         loop {
@@ -51,23 +53,35 @@ impl Lock<'_> {
         }
     }
 
+    /// Takes the lock, if it is free and nobody waits for it.
+    #[inline]
+    pub fn take_free(self, hold: Hold) -> bool {
+        self.change(|state| match hold {
+            Hold::Shared => (state & (WRITER | WAITS) == 0).then_some(state + 1),
+            Hold::Exclusive => (state == 0).then_some(WRITER),
+        })
+    }
+
     /// Takes the lock, if it is free. Readers stay out as long as somebody waits to hold it alone, unless they have waited for long: then
     /// it may be for one of them.
+    #[inline]
     pub fn take(self, hold: Hold, has_waited: bool) -> bool {
         let barred = if has_waited { WRITER } else { WRITER | WAITS };
         match hold {
             Hold::Shared => self.change(|state| (state & barred == 0).then_some(state + 1)),
-            Hold::Exclusive => {
-                let is_free = self.change(|state| (state & !WAITS == 0).then_some(WRITER));
-                if !is_free {
-                    self.change(|state| Some(state | WAITS));
-                }
-                is_free
-            }
+            Hold::Exclusive => self.change(|state| (state & !WAITS == 0).then_some(WRITER)) || self.wish(),
         }
     }
 
+    /// Readers are to know that somebody waits to hold it alone, who does not hold it yet.
+    #[cold]
+    fn wish(self) -> bool {
+        self.change(|state| Some(state | WAITS));
+        false
+    }
+
     /// Gives it back.
+    #[inline]
     pub fn give_back(self, hold: Hold) {
         self.change(|state| match hold {
             Hold::Shared => Some(state.saturating_sub(1)),

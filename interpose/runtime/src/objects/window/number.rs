@@ -37,6 +37,7 @@ impl Number {
     ///
     /// # Safety
     /// A number at `from` and at `into`; no place, or one for a number.
+    #[inline]
     pub unsafe fn add(self, from: *const c_void, into: *mut c_void, before: Option<*mut c_void>) {
         macro_rules! add {
             ($type:ty, $add:expr) => {{

@@ -41,7 +41,7 @@ pub fn tell(rt: &Runtime, win: VirtWin) -> c_int {
                 rc => return rc,
             }
         }
-        for &rank in locks.keys() {
+        for rank in locks.ranks() {
             if told.ranks.contains(&rank) {
                 continue;
             }

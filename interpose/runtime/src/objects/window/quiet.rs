@@ -6,7 +6,6 @@ use crate::generated::real;
 use crate::handles::real_comm;
 use crate::objects::Runtime;
 use crate::objects::comm;
-use std::ffi::c_int;
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::{self as mpi, check};
 
@@ -43,8 +42,7 @@ fn flush(rt: &Runtime, window: &Known) -> mpi::Result<()> {
         // SAFETY: a window of ours, in an epoch that allows it.
         check(unsafe { real::PMPI_Win_flush_all(*real) })?;
     }
-    for &rank in epochs.locks.keys() {
-        let rank: c_int = rank;
+    for rank in epochs.locks.ranks() {
         // SAFETY: as above.
         check(unsafe { real::PMPI_Win_flush(rank, *real) })?;
     }

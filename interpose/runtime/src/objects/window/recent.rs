@@ -44,6 +44,13 @@ impl Recent {
         self.is_passive = epochs.are_passive(Some(self.rank));
     }
 
+    /// Its part has been locked or unlocked, between no fences.
+    fn set_locked(&mut self, rank: c_int, is: bool) {
+        if self.rank == rank {
+            (self.is_open, self.is_passive) = (is, is);
+        }
+    }
+
     fn place(&self, disp: isize, count: c_int) -> Option<(u64, u64)> {
         let bytes = self.element * u64::try_from(count).ok()?;
         if !self.is_open {
@@ -75,49 +82,60 @@ pub(super) fn direct_of(rt: &Runtime, win: VirtWin) -> Option<Rc<Direct>> {
     Some(Rc::clone(&recent.direct))
 }
 
-/// Takes the lock of a member's part and enters that, if its window was reached last and nothing has to be waited for or asked first.
+/// Takes the lock of a member's part as the only one and enters that, if its window was reached last and nothing has to be waited for or asked
+/// first.
+#[inline(always)]
 pub fn lock(rt: &Runtime, win: VirtWin, rank: c_int, kind: c_int, assert: c_int) -> bool {
-    change(rt, win, |direct, epochs| {
+    change(rt, win, |recent, epochs| {
         let is_taken = !epochs.is_fenced
+            && epochs.locks.has_room_for_first()
             && epochs.may_lock(rank)
-            && Hold::of(kind).is_some_and(|hold| direct.take(rank, hold, false));
+            && Hold::of(kind).is_some_and(|hold| recent.direct.take_free(rank, hold));
         if is_taken {
-            epochs.locks.insert(rank, (kind, assert));
+            epochs.locks.push_first(rank, (kind, assert));
+            recent.set_locked(rank, true);
         }
         is_taken
     })
 }
 
-/// Gives the lock back, if its window was reached last and the library has nothing to do.
+/// Gives the only lock back, if its window was reached last and the library has nothing to do.
+#[inline(always)]
 pub fn unlock(rt: &Runtime, win: VirtWin, rank: c_int) -> bool {
-    change(rt, win, |direct, epochs| {
-        let is_alone = |_: &Hold| epochs.targets.is_none() && direct.is_quiet() && !direct.told().ranks.contains(&rank);
-        let Some(hold) = epochs.held(rank).filter(is_alone) else {
+    change(rt, win, |recent, epochs| {
+        let direct = &recent.direct;
+        let is_alone = |_: &Hold| {
+            direct.has_locks()
+                && !epochs.is_fenced
+                && epochs.targets.is_none()
+                && direct.is_quiet()
+                && !direct.told().ranks.contains(&rank)
+        };
+        let only = epochs.locks.only(rank).and_then(|(kind, _)| Hold::of(kind));
+        let Some(hold) = only.filter(is_alone) else {
             return false;
         };
-        epochs.locks.remove(&rank);
+        epochs.locks.clear();
         direct.give_back(rank, hold);
+        recent.set_locked(rank, false);
         true
     })
 }
 
 /// Changes the epochs of the window that was reached last, if its locks are the layer's; whether they have changed.
-fn change(rt: &Runtime, win: VirtWin, change: impl FnOnce(&Direct, &mut Epochs) -> bool) -> bool {
-    let mut recent = rt.recent.borrow_mut();
-    let Some(recent) = recent
-        .as_mut()
-        .filter(|recent| recent.win == win && recent.direct.has_locks())
-    else {
+#[inline(always)]
+fn change(rt: &Runtime, win: VirtWin, change: impl FnOnce(&mut Recent, &mut Epochs) -> bool) -> bool {
+    let (Some(mut recent), Some(mut objects)) = (rt.recent.try_borrow_mut(), rt.objects.try_borrow_mut()) else {
         return false;
     };
-    let mut objects = rt.objects.borrow_mut();
+    let Some(recent) = recent.as_mut().filter(|recent| recent.win == win) else {
+        return false;
+    };
     let window = created(HandleKind::Win, win.0).and_then(|index| objects.windows.get_mut(index));
     let Some(Window { epochs, .. }) = window else {
         return false;
     };
-    let is_changed = change(&recent.direct, epochs);
-    recent.note(epochs);
-    is_changed
+    change(recent, epochs)
 }
 
 /// Epochs of a window have been opened or closed.

@@ -17,7 +17,7 @@ impl Told {
     /// Of these epochs, those that it knows.
     pub fn known(&self, mut epochs: Epochs) -> Epochs {
         epochs.all = epochs.all.filter(|_| self.all);
-        epochs.locks.retain(|rank, _| self.ranks.contains(rank));
+        epochs.locks.retain(|rank| self.ranks.contains(&rank));
         epochs
     }
 }
