@@ -17,6 +17,9 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+/// After this long a job is taken to hang. Machines stand still at times: 46 s of one processor, said the kernel of one.
+const LIMIT: Duration = Duration::from_secs(150);
+
 /// A file of this name in the working directory is the launcher's standard input.
 pub const STANDARD_INPUT: &str = "standard-input";
 
@@ -81,7 +84,7 @@ impl Job {
             end: None,
             lost: None,
             disk: false,
-            limit: Duration::from_secs(60),
+            limit: LIMIT,
             mpirun: None,
             launcher: place::launcher(),
             srun: None,
@@ -243,7 +246,7 @@ impl Job {
         self
     }
 
-    /// After this long the job is killed.
+    /// After this long the job is killed, if it takes longer than others.
     pub fn limit(mut self, limit: Duration) -> Job {
         self.limit = limit;
         self

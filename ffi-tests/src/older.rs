@@ -4,7 +4,6 @@ use crate::job::Job;
 use crate::place::{self, Launcher};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 const LAUNCHER: &str = "/usr/bin/mpirun";
 
@@ -20,7 +19,7 @@ pub fn older(job: Job) -> Option<Job> {
     // Either version is called libmpi.so.40.
     let library = "/usr/lib/x86_64-linux-gnu/openmpi/lib:/usr/lib/x86_64-linux-gnu";
     let job = job.mpirun(Path::new(LAUNCHER)).launched_by(Launcher::Mpirun);
-    Some(job.env("LD_LIBRARY_PATH", library).limit(Duration::from_secs(90)))
+    Some(job.env("LD_LIBRARY_PATH", library))
 }
 
 /// A Fortran program of the tests; `None` if no such can be compiled here, which is said.

@@ -4,7 +4,6 @@ use crate::programs::Case;
 use crate::shared::native;
 use crate::{Job, Kill, Outcome, Trigger, Verdicts, few};
 use ckptd::events::Kind;
-use std::time::Duration;
 
 /// Workers of such a job.
 pub const WORKERS: u32 = 4;
@@ -23,7 +22,6 @@ pub fn job(case: &Case) -> Job {
         .interval(interval)
         .env("UNDERSTUDY_STATIC", "replay")
         .env("UNDERSTUDY_BUDDY_OFFSET", "1")
-        .limit(Duration::from_secs(60))
 }
 
 /// How many pages this rank has rebuilt.

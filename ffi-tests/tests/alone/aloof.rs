@@ -8,7 +8,6 @@ fn job(arguments: &[&str]) -> Job {
     Job::new(place::test_program("aloof"), arguments)
         .workers(3)
         .interval("1calls")
-        .limit(Duration::from_secs(60))
 }
 
 /// Arguments of the program, and how long after a line a worker is killed, in milliseconds.

@@ -6,13 +6,9 @@ use ffi_tests::{Job, Kill, Launcher, Scope, Trigger, few, place, processes};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 fn job() -> Job {
-    heat2d()
-        .job()
-        .launched_by(Launcher::Mpirun)
-        .limit(Duration::from_secs(60))
+    heat2d().job().launched_by(Launcher::Mpirun)
 }
 
 #[test]
@@ -48,10 +44,7 @@ fn a_guardian_that_dies_under_our_own_launcher_is_a_death_of_its_rank() {
         let guardian = ranks.get(&1).filter(|_| lines > 12).map(|rank| rank.parent);
         guardian.is_some_and(processes::kill)
     };
-    let job = heat2d()
-        .job()
-        .launched_by(Launcher::Ckptd)
-        .limit(Duration::from_secs(60));
+    let job = heat2d().job().launched_by(Launcher::Ckptd);
     let outcome = heat2d().assert_undisturbed(job.watch(kill_guardian));
     outcome.check(outcome.takeovers() == [1], "another part was taken");
 }
@@ -85,7 +78,7 @@ fn a_script_may_start_one_program_after_the_other() {
     let place = tempfile::tempdir().expect("a directory");
     let script = script(place.path(), "\"$@\"; \"$@\"");
     let chatter = || Job::new(place::test_program("chatter"), &["20"]).launched_by(Launcher::Mpirun);
-    let twice = |job: Job| job.started_by(&script).limit(Duration::from_secs(30)).run();
+    let twice = |job: Job| job.started_by(&script).run();
     let outcome = twice(chatter());
     outcome.assert_success();
     outcome.assert_same_lines(&twice(chatter().native()));
@@ -105,7 +98,7 @@ fn what_is_no_mpi_program_is_as_it_is() {
     let script = script(place.path(), "echo rank $OMPI_COMM_WORLD_RANK; exit $1");
     for status in few(["3", "0"], 1) {
         let job = Job::new(&script, &[status]).launched_by(Launcher::Mpirun);
-        let outcome = job.limit(Duration::from_secs(30)).run();
+        let outcome = job.run();
         let code = outcome.status.and_then(|ended| ended.code());
         outcome.check(code == status.parse().ok(), "the status is another one");
         if status == "0" {
@@ -119,7 +112,7 @@ fn what_is_no_mpi_program_is_as_it_is() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_program_that_is_refused_runs_under_its_launcher() {
-    let chatter = || Job::new(place::test_program("chatter"), &["20"]).limit(Duration::from_secs(30));
+    let chatter = || Job::new(place::test_program("chatter"), &["20"]);
     // Found out by the runtime, when the guardians are there.
     let outcome = chatter()
         .launched_by(Launcher::Mpirun)

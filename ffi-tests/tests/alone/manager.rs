@@ -11,10 +11,7 @@ use std::time::{Duration, Instant};
 const TOLD: &str = "another one takes its place";
 
 fn job() -> Job {
-    heat2d()
-        .job()
-        .launched_by(Launcher::Mpirun)
-        .limit(Duration::from_secs(60))
+    heat2d().job().launched_by(Launcher::Mpirun)
 }
 
 /// The manager of a job, by its first processes; none if it dies this moment.
@@ -131,10 +128,7 @@ fn it_may_die_in_a_job_of_mpichs() {
     let Some(program) = place::mpich_example("heat2d") else {
         return;
     };
-    let of_mpich = || {
-        let job = Job::new(&program, &HEAT2D).workers(2).interval("20calls").of_mpich();
-        job.limit(Duration::from_secs(60))
-    };
+    let of_mpich = || Job::new(&program, &HEAT2D).workers(2).interval("20calls").of_mpich();
     let alone = native(of_mpich());
     for point in ["commit.begin epoch=1", "agree.end", "finalize.begin"] {
         let fault = format!("kill rank=1 at=commit.end epoch=2; kill-manager rank=0 at={point}");
@@ -154,11 +148,7 @@ fn processes_and_managers_may_be_killed_at_random() {
         let mut random = Random::announced("manager");
         let began = Instant::now();
         let mut next = began;
-        let job = case
-            .job()
-            .launched_by(launcher)
-            .spares(spares)
-            .limit(Duration::from_secs(120));
+        let job = case.job().launched_by(launcher).spares(spares);
         let outcome = case.assert_undisturbed(job.watch(move |first| {
             let (living, printed) = look(first, "heat2d");
             if Instant::now() < next || !(2..50).contains(&printed) || living.is_empty() {

@@ -2,12 +2,11 @@
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, place};
-use std::time::Duration;
 
 fn lull(how: &str, interval: &str, anywhere: &str) -> Outcome {
     let job = Job::new(place::test_program("lull"), &[how, "5"]).workers(3);
     let job = job.env("UNDERSTUDY_ANYWHERE", anywhere);
-    let outcome = job.interval(interval).limit(Duration::from_secs(40)).run();
+    let outcome = job.interval(interval).run();
     outcome.assert_success();
     outcome.check(outcome.stdout == b"lull: done, 3\n", "another output");
     outcome.assert_nothing_left();
@@ -47,7 +46,7 @@ fn the_worker_that_the_others_wait_for_is_named() {
 fn that_spawned_processes_are_connected_is_told() {
     let job = || {
         let job = Job::new(place::test_program("spawning"), &["1", "20", "freed"]).workers(2);
-        job.tcp().interval("0.1s").limit(Duration::from_secs(60))
+        job.tcp().interval("0.1s")
     };
     let outcome = job().run();
     outcome.assert_success();

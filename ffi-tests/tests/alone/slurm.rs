@@ -5,11 +5,9 @@ use ffi_tests::programs::{self, heat2d};
 use ffi_tests::shared::native;
 use ffi_tests::slurm::Slurm;
 use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, place, plain};
-use std::time::Duration;
 
 fn job(slurm: &Slurm, mpi: &'static str) -> Job {
-    let job = heat2d().job().launched_by_srun(slurm.srun(mpi));
-    job.limit(Duration::from_secs(60))
+    heat2d().job().launched_by_srun(slurm.srun(mpi))
 }
 
 /// The job writes what it would have written, and leaves nothing.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 fn job(case: &Case) -> Job {
-    case.job().launched_by(Launcher::Mpirun).limit(Duration::from_secs(60))
+    case.job().launched_by(Launcher::Mpirun)
 }
 
 /// The job has written what it would have written, and has left nothing.
@@ -174,7 +174,7 @@ fn nothing_grows_from_renewal_to_renewal() {
     let renewals: Vec<String> = (2..wanted + 12)
         .map(|epoch| format!("renew rank=0 at=commit.end epoch={epoch}"))
         .collect();
-    let renewed = job(&case).fault(&renewals.join("; ")).limit(Duration::from_secs(150));
+    let renewed = job(&case).fault(&renewals.join("; "));
     let outcome = renewed
         .watch(move |first| {
             if Instant::now() >= next {
@@ -273,7 +273,7 @@ fn no_byte_of_a_large_message_comes_late() {
     assert!(!text.contains("FAILED"), "`bulk` does not like MPI itself:\n{text}");
     let lines = text.lines().take_while(|line| !line.starts_with("round 1:")).count();
     for smsc in few(["cma", "^cma"], 1) {
-        let mut job = bulk().env("OMPI_MCA_smsc", smsc).limit(Duration::from_secs(150));
+        let mut job = bulk().env("OMPI_MCA_smsc", smsc);
         for (rank, round) in [(1, 1), (0, 3)] {
             let delay = Duration::from_micros(random.below(60_000));
             job = job.kill(Kill::at(rank, Trigger::Lines(lines + round)).after(delay));

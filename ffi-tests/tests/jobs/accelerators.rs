@@ -2,7 +2,6 @@
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, few, place};
-use std::time::Duration;
 
 const WORKERS: u32 = 3;
 const ROUNDS: usize = 30;
@@ -17,7 +16,6 @@ fn job(kind: &str, when: &str) -> Job {
     Job::new(place::test_program("accelerator"), &arguments)
         .workers(WORKERS)
         .interval("3calls")
-        .limit(Duration::from_secs(60))
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn persistent_collectives_and_partitioned_messages_go_on_after_a_restart() {
                 .disk()
                 .interval("7calls")
         };
-        let mut first = disk::killed(make().limit(Duration::from_secs(60)), 3);
+        let mut first = disk::killed(make(), 3);
         let second = make().env("UNDERSTUDY_RESTART", "1").run_after(&mut first);
         disk::assert_like(&native(make()), &[], &first.stdout, second);
     }
@@ -195,11 +195,7 @@ fn an_error_before_mpi_init_ends_the_job_with_a_word() {
 
 /// A small job's output, with and without the layer.
 fn answers_the_same(name: &str, arguments: &[&str]) {
-    let make = || {
-        Job::new(place::test_program(name), arguments)
-            .workers(2)
-            .limit(Duration::from_secs(20))
-    };
+    let make = || Job::new(place::test_program(name), arguments).workers(2);
     let outcome = make().run();
     outcome.assert_success();
     outcome.assert_same_lines(&native(make()));

@@ -6,7 +6,6 @@
 
 use ffi_tests::{Job, Outcome, Verdicts, few, place};
 use std::path::Path;
-use std::time::Duration;
 
 const WORKERS: u32 = 4;
 /// Rounds, pause in milliseconds, and the round that registers a representation.
@@ -71,7 +70,7 @@ fn a_worker_of_mpich_dies() {
     let Some(program) = place::mpich_program("datareps") else {
         return;
     };
-    let make = || job(&program).workers(2).limit(Duration::from_secs(40)).of_mpich();
+    let make = || job(&program).workers(2).of_mpich();
     let expected = undisturbed(make());
     let outcome = make().fault("kill rank=1 at=cut.end epoch=9").run();
     assert_same(&outcome, &expected, 2);

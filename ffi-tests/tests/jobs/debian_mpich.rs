@@ -7,7 +7,6 @@ use ffi_tests::{Job, Kill, Scope, Trigger, Verdicts, few, place};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 const LAUNCHER: &str = "/usr/bin/mpiexec.hydra";
 const HEAT: &str = "../../c-examples/heat2d.c";
@@ -26,7 +25,7 @@ fn survives(source: &str, arguments: &[&str], interval: &str, kills: &[(u32, usi
     };
     let job = || {
         let job = Job::new(&program, arguments).workers(2).interval(interval);
-        job.limit(Duration::from_secs(60)).of_mpich()
+        job.of_mpich()
     };
     let alone = native(job().mpirun(Path::new(LAUNCHER)));
     let mut verdicts = Verdicts::default();
@@ -120,7 +119,7 @@ fn heat(program: &Path) -> Job {
         "heat.log",
     ];
     let job = Job::new(program, &arguments).workers(2).interval("60calls");
-    job.limit(Duration::from_secs(60)).of_mpich()
+    job.of_mpich()
 }
 
 /// These hosts are one machine for UCX, whose shared memory they are not.

@@ -8,7 +8,6 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 const WORKERS: u32 = 4;
 /// Exit status of a job that cannot go on from disk.
@@ -17,7 +16,7 @@ const REFUSED: i32 = 78;
 /// With so many checkpoints, on a machine of any speed, that some are on disk long before the end.
 pub fn job(case: &Case) -> Job {
     let interval = if case.name == "cg" { "8calls" } else { "60calls" };
-    case.job().disk().interval(interval).limit(Duration::from_secs(30))
+    case.job().disk().interval(interval)
 }
 
 pub fn restarted(case: &Case) -> Job {
@@ -344,9 +343,7 @@ fn a_worker_that_dies_with_its_copy_comes_back_from_disk() {
 
 /// Files are opened, changed, renamed and removed between the epochs.
 fn files() -> Job {
-    Job::new(place::test_program("files"), &["300", "2000"])
-        .interval("0.1s")
-        .limit(Duration::from_secs(30))
+    Job::new(place::test_program("files"), &["300", "2000"]).interval("0.1s")
 }
 
 #[track_caller]
@@ -494,7 +491,7 @@ fn a_disk_that_has_room_again_is_used_again() {
 #[test]
 fn the_numbers_of_the_programs_files_are_its_own() {
     let make = || Job::new(place::test_program("lowest"), &["1000"]);
-    let outcome = make().disk().interval("10calls").limit(Duration::from_secs(60)).run();
+    let outcome = make().disk().interval("10calls").run();
     outcome.assert_success();
     outcome.assert_like(&native(make()), &[]);
 }

@@ -3,7 +3,6 @@
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, Verdicts, few, place};
-use std::time::Duration;
 
 /// `understudy_abi::exit::PROGRAM`, as the guide has it.
 const PROGRAM: i32 = 65;
@@ -14,7 +13,6 @@ fn job(arguments: &[&str]) -> Job {
     Job::new(place::test_program("endings"), arguments)
         .spares(SPARES)
         .interval("14calls")
-        .limit(Duration::from_secs(30))
 }
 
 /// A few rows at a time with the outcomes of their jobs.

@@ -224,7 +224,6 @@ fn a_launcher_that_is_killed_leaves_nothing_on_any_host() {
     }
     let job = spread(programs::heat2d().job()).launched_by(Launcher::Ckptd);
     let outcome = job
-        .limit(Duration::from_secs(20))
         .watch(|ranks| {
             let guardian = ranks.get(&0).map(|rank| rank.parent);
             guardian.and_then(processes::parent).is_some_and(processes::kill)

@@ -237,7 +237,6 @@ fn receives_are_posted_again_in_their_order() {
         Job::new(place::test_program("posting"), &[])
             .workers(2)
             .interval("1calls")
-            .limit(Duration::from_secs(20))
     };
     let case = Case {
         name: "posting",
@@ -268,7 +267,6 @@ fn no_message_overtakes_a_cut() {
         Job::new(place::test_program("crossing"), &[])
             .workers(3)
             .interval("1calls")
-            .limit(Duration::from_secs(20))
     };
     let fault = "wait rank=1 at=cut.agreed epoch=4 delay=300ms; kill rank=2 at=commit.end epoch=4";
     let outcome = make().fault(fault).run();

@@ -9,9 +9,7 @@ use std::time::Duration;
 const ROUNDS: u32 = 6;
 
 fn large() -> Job {
-    Job::new(place::test_program("large"), &[&ROUNDS.to_string(), "0"])
-        .interval("20calls")
-        .limit(Duration::from_secs(150))
+    Job::new(place::test_program("large"), &[&ROUNDS.to_string(), "0"]).interval("20calls")
 }
 
 /// Data goes through shared memory in pieces, each of which the receiver must copy: transfers live long.

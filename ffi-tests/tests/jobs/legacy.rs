@@ -15,7 +15,7 @@ fn job() -> Job {
 }
 
 fn renewed(case: &Case) -> Job {
-    case.job().launched_by(Launcher::Ckptd).limit(Duration::from_secs(90))
+    case.job().launched_by(Launcher::Ckptd)
 }
 
 /// Kills those that `choose` takes of the living, all at once, `times` times: after so many `lines`, and each time as many more. Who is

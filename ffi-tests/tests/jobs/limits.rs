@@ -33,7 +33,7 @@ fn assert_survived(outcome: &Outcome, workers: &[u32]) {
 }
 
 fn job() -> Job {
-    heat2d().job().limit(Duration::from_secs(30))
+    heat2d().job()
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn with_memory(limit: &str) -> Job {
     let arguments = ["-c", LIMITED, "sh", limit, program, "3000", "3000", "60", "heat.field"];
     let job = Job::new("/bin/sh", &arguments).interval("20calls").hosts(&[2, 3]);
     // Copies in a file in memory are not counted as data.
-    let job = job.fault("pretend no-memfd").limit(Duration::from_secs(30));
+    let job = job.fault("pretend no-memfd");
     job.env("UNDERSTUDY_COPIES", "xor:2")
 }
 

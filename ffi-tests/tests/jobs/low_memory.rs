@@ -7,7 +7,6 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
 
 const WORKERS: u32 = 4;
 const THIN: Trigger = Trigger::OwnThinned { workers: WORKERS };
@@ -31,7 +30,6 @@ fn protected(arguments: &[&str]) -> Job {
         .interval("30calls")
         .env("UNDERSTUDY_STATIC", "replay")
         .env("UNDERSTUDY_BUDDY_OFFSET", "1")
-        .limit(Duration::from_secs(60))
 }
 
 /// Where the program waits, and what for.

@@ -3,7 +3,6 @@
 use ckptd::events::Kind;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, place};
-use std::time::Duration;
 
 fn job(way: &str) -> Job {
     Job::new(place::test_program("marks"), &[way, "1000"])
@@ -48,7 +47,7 @@ fn a_loop_without_collectives_has_checkpoints_where_it_says_so() {
 /// While workers agree on a cut at any call, some come to a point where they wait for all others.
 #[test]
 fn checkpoints_are_taken_at_any_call_and_where_they_are_wanted() {
-    let job = || Job::new(place::test_program("marks"), &["slow", "2000"]).limit(Duration::from_secs(20));
+    let job = || Job::new(place::test_program("marks"), &["slow", "2000"]);
     let outcome = job().interval("5ms").run();
     outcome.assert_success();
     outcome.assert_same_lines(&native(job()));

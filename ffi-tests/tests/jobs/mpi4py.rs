@@ -2,7 +2,6 @@
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, place};
-use std::time::Duration;
 
 /// A few areas of the standard.
 const MODULES: [&str; 6] = [
@@ -31,7 +30,7 @@ fn modules() -> Option<Job> {
         .workers(2)
         .env("LD_LIBRARY_PATH", &directory)
         .env("OPENBLAS_NUM_THREADS", "1");
-    Some(job.env("PYTHONDONTWRITEBYTECODE", "1").limit(Duration::from_secs(60)))
+    Some(job.env("PYTHONDONTWRITEBYTECODE", "1"))
 }
 
 #[test]

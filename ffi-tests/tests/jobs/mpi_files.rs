@@ -81,7 +81,7 @@ fn two_die_one_after_the_other() {
 
 fn two_of_mpich(program: Option<PathBuf>, name: &str) {
     let Some(program) = program else { return };
-    let make = || job(&program).workers(2).limit(Duration::from_secs(40)).of_mpich();
+    let make = || job(&program).workers(2).of_mpich();
     killed(make, 2, if is_thorough() { 4 } else { 1 }, name);
 }
 
@@ -176,5 +176,5 @@ fn a_long_file_is_cut_off_in_pieces() {
 #[ignore = "a variant: make test-all"]
 fn elements_may_have_2_gib() {
     let job = Job::new(place::test_program("mpi_long"), &["1", "2"]).workers(2);
-    checked(job.interval("off").limit(Duration::from_secs(120)));
+    checked(job.interval("off"));
 }

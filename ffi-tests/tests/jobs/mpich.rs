@@ -9,14 +9,13 @@ use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, Verdicts, few, is_thoroug
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 /// Rounds of every program, and the pause after each in milliseconds.
 const ARGUMENTS: [&str; 2] = ["16", "20"];
 
 fn job(program: &Path) -> Job {
     let job = Job::new(program, &ARGUMENTS).workers(2).interval("7calls");
-    job.limit(Duration::from_secs(40)).of_mpich()
+    job.of_mpich()
 }
 
 /// With a worker killed after its first rounds.
@@ -162,7 +161,7 @@ fn what_mpich_answers_otherwise() {
 
 fn heat2d(program: &Path) -> Job {
     let job = Job::new(program, &HEAT2D).workers(2).interval("100calls");
-    job.limit(Duration::from_secs(60)).of_mpich()
+    job.of_mpich()
 }
 
 #[test]

@@ -6,7 +6,6 @@
 use ffi_tests::hosts::Hosts;
 use ffi_tests::{Job, Outcome, Verdicts, few, place};
 use std::path::Path;
-use std::time::Duration;
 
 const ARGUMENTS: [&str; 2] = ["6", "4"];
 
@@ -110,7 +109,7 @@ fn a_worker_of_mpich_dies() {
     let Some(program) = place::mpich_program("ports") else {
         return;
     };
-    let make = || job(&program).workers(2).limit(Duration::from_secs(40)).of_mpich();
+    let make = || job(&program).workers(2).of_mpich();
     let expected = undisturbed(make());
     let outcome = make().fault("kill rank=1 at=cut.end epoch=4").run();
     assert_same(&outcome, &expected, 1);
@@ -127,7 +126,7 @@ fn a_worker_of_mpich_on_one_of_several_hosts_dies() {
         ("UCX_TCP_BRIDGE_ENABLE", "y"),
         ("UCX_LOG_LEVEL", "fatal"),
     ];
-    let make = || job(&program).workers(2).limit(Duration::from_secs(60)).of_mpich();
+    let make = || job(&program).workers(2).of_mpich();
     let spread = || {
         ucx.iter()
             .fold(make().hosts(&[1, 2]), |job, (name, value)| job.env(name, value))

@@ -4,7 +4,6 @@ use ckptd::events::Kind;
 use ffi_tests::command::understudy;
 use ffi_tests::shared::{native, survive};
 use ffi_tests::{Job, Outcome, Scope, Trigger, place};
-use std::time::Duration;
 
 fn job(way: &str) -> Job {
     Job::new(place::test_program("recompute"), &[way, "60"])
@@ -95,7 +94,7 @@ fn parity_is_without_it() {
 fn a_job_that_is_started_again_recomputes() {
     let job = || {
         let job = Job::new(place::test_program("recompute"), &["marked", "600"]).workers(3);
-        job.disk().interval("5calls").limit(Duration::from_secs(30))
+        job.disk().interval("5calls")
     };
     let on_disk = Trigger::OnDisk { workers: 3, epoch: 4 };
     let mut first = job().killed_as_a_whole(on_disk, Scope::Job).run();

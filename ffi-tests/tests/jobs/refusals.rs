@@ -5,10 +5,9 @@ use ffi_tests::programs::heat2d;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, place, processes};
 use std::process::Command;
-use std::time::Duration;
 
 fn chatter() -> Job {
-    Job::new(place::test_program("chatter"), &["20"]).limit(Duration::from_secs(30))
+    Job::new(place::test_program("chatter"), &["20"])
 }
 
 fn assert_refused(change: impl Fn(Job) -> Job + Sync, ranks: (u32, u32), words: &[&str]) {

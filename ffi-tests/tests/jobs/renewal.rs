@@ -3,13 +3,9 @@
 use ckptd::events::RecoveryStage;
 use ffi_tests::programs::heat2d;
 use ffi_tests::{Job, Kill, Launcher, Trigger, few};
-use std::time::Duration;
 
 fn job() -> Job {
-    heat2d()
-        .job()
-        .launched_by(Launcher::Ckptd)
-        .limit(Duration::from_secs(60))
+    heat2d().job().launched_by(Launcher::Ckptd)
 }
 
 #[test]

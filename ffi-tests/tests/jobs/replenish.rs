@@ -17,10 +17,7 @@ fn enough_of_heat2d() -> Case {
 }
 
 fn job(case: &Case) -> Job {
-    case.job()
-        .env("UNDERSTUDY_REPLENISH", "1")
-        .tcp()
-        .limit(Duration::from_secs(60))
+    case.job().env("UNDERSTUDY_REPLENISH", "1").tcp()
 }
 
 #[track_caller]

@@ -9,7 +9,6 @@ use ffi_tests::shared::native;
 use ffi_tests::{Job, Launcher, Outcome, Trigger, Verdicts, few, place, processes};
 use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// KiB of the table, and of what each worker has for itself: part of it is what it gives to the vector.
 const TABLE: u64 = 16 << 10;
@@ -93,7 +92,7 @@ fn memory(shared: &str, fault: &str) -> (u64, Outcome) {
     let seen = Rc::new(Cell::new(0));
     let told = Rc::clone(&seen);
     let job = replicated(&["20", "40"], shared).spares(0).launched_by(Launcher::Ckptd);
-    let job = job.limit(Duration::from_secs(60)).fault(fault).watch(move |first| {
+    let job = job.fault(fault).watch(move |first| {
         let (living, printed) = look(first, "replicated");
         if printed < 3 || living.len() < 4 {
             return false;

@@ -8,7 +8,6 @@ use ffi_tests::{Job, Launcher, Trigger, place};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 fn job(program: &Path, steps: &str, way: Option<&str>) -> Job {
     rounds("3", program, steps, way)
@@ -30,10 +29,7 @@ fn with_each(test: impl Fn(&dyn Fn(&str, Option<&str>) -> Job)) {
 
 /// The same, of a program with windows of workers and spawned processes.
 fn with_windows_of_each(test: impl Fn(&dyn Fn() -> Job)) {
-    let job = |program: &Path| {
-        let job = Job::new(program, &["2", "1"]).workers(3).interval("10calls");
-        job.limit(Duration::from_secs(120))
-    };
+    let job = |program: &Path| Job::new(program, &["2", "1"]).workers(3).interval("10calls");
     test(&|| job(&place::test_program("reaching")).tcp());
     if let Some(program) = place::mpich_program("reaching") {
         test(&|| job(&program).of_mpich());

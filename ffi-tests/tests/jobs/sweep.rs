@@ -10,7 +10,6 @@ use ffi_tests::{Job, Outcome, place};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Of MPI libraries whose calls wait in the kernel.
 const WORKERS: u32 = 4;
@@ -112,7 +111,7 @@ impl Swept {
 
     fn job(&self, fault: &str) -> Job {
         let job = self.case.job().workers(self.workers).spares(self.spares);
-        let job = job.limit(Duration::from_secs(40));
+        let job = job;
         if !self.replays {
             return job.fault(fault);
         }

@@ -24,7 +24,6 @@ fn job(program: &str, arguments: &[&str]) -> Job {
     Job::new(place::test_program(program), arguments)
         .workers(3)
         .interval("5calls")
-        .limit(Duration::from_secs(60))
 }
 
 fn pool(what: &str) -> Job {
