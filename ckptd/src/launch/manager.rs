@@ -8,6 +8,7 @@ use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use understudy_numbers::Rank;
@@ -54,11 +55,25 @@ pub struct Identity {
     pub descriptor: Option<OwnedFd>,
 }
 
+/// MPICH adds up in an order that depends on which ranks share a node, which a recovery may change; not so with these
+/// (`MPIR_CVAR_…`).
+const IN_ONE_ORDER: &[(&str, &str)] = &[
+    ("DEVICE_COLLECTIVES", "percoll"),
+    ("ALLREDUCE_DEVICE_COLLECTIVE", "0"),
+    ("REDUCE_DEVICE_COLLECTIVE", "0"),
+    ("SCAN_DEVICE_COLLECTIVE", "0"),
+    ("SCAN_INTRA_ALGORITHM", "recursive_doubling"),
+    ("IREDUCE_INTRA_ALGORITHM", "sched_binomial"),
+    ("ISCAN_INTRA_ALGORITHM", "sched_recursive_doubling"),
+];
+
 /// The process manager of a node's ranks.
 pub struct Manager {
     server: Server,
     mpi: Mpi,
     memory: PathBuf,
+    /// The job has been on several nodes.
+    is_spread: AtomicBool,
     /// Those that have begun.
     generations: Mutex<BTreeSet<Name>>,
 }
@@ -93,6 +108,7 @@ impl Manager {
             server,
             mpi: settings.mpi.clone(),
             memory: settings.memory.clone(),
+            is_spread: AtomicBool::new(false),
             generations: Mutex::default(),
         };
         Ok((manager, events))
@@ -107,6 +123,8 @@ impl Manager {
             Server::Pmix(server) => server.begin(generation)?,
             Server::Pmi1(server) => server.begin(generation)?,
         }
+        let is_spread = generation.placement.hosts().len() > 1;
+        self.is_spread.fetch_or(is_spread, Ordering::Relaxed);
         self.generations().insert(generation.name.clone());
         let segments = self.segments(&generation.name);
         let made = DirBuilder::new().mode(0o700).create(&segments);
@@ -136,7 +154,14 @@ impl Manager {
                 defaults: self.open_mpis_defaults(generation),
                 descriptor: None,
             },
-            Server::Pmi1(server) => server.identity(generation, rank)?,
+            Server::Pmi1(server) => {
+                let mut identity = server.identity(generation, rank)?;
+                if self.is_spread.load(Ordering::Relaxed) {
+                    let own = |(name, value): &(&str, &str)| (format!("MPIR_CVAR_{name}").into(), value.into());
+                    identity.defaults.extend(IN_ONE_ORDER.iter().map(own));
+                }
+                identity
+            }
         };
         // UCX serves either.
         let segments = self.segments(generation).into();

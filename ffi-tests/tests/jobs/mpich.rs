@@ -53,6 +53,27 @@ fn conform(compile: fn(&str) -> Option<PathBuf>, names: &[&str]) {
     verdicts.assert_all_good();
 }
 
+/// It adds up in another order from the fifth time on, on each communicator. A fault at a call: nobody is to run ahead.
+#[test]
+fn sums_are_added_up_in_the_same_order() {
+    let Some(program) = place::mpich_program("orders") else {
+        return;
+    };
+    let job = || Job::new(&program, &["40"]).workers(8).interval("10calls").of_mpich();
+    let alone = native(job());
+    let mut verdicts = Verdicts::default();
+    for (worker, call) in few([(3, 25), (0, 61), (7, 94)], 2) {
+        let outcome = job().fault(&format!("kill rank={worker} at=call:{call}")).run();
+        verdicts.judge(&format!("worker {worker} at call {call}"), || {
+            outcome.assert_success();
+            outcome.assert_like(&alone, &[]);
+            outcome.assert_taken_over(&[worker]);
+            outcome.assert_nothing_left();
+        });
+    }
+    verdicts.assert_all_good();
+}
+
 #[test]
 fn messages_requests_and_collectives() {
     conform(place::mpich_program, &["completion", "collectives", "buffered"]);
@@ -235,6 +256,28 @@ fn workers_die_on_several_hosts_under_mpichs_own_launcher() {
     outcome.assert_like(&native(spread()), &["heat.field", "heat.log"]);
     outcome.assert_taken_over(&[1, 0]);
     outcome.assert_nothing_left();
+}
+
+/// Two workers go on on another host.
+#[test]
+fn sums_do_not_depend_on_hosts() {
+    let Some(program) = place::mpich_program("orders").filter(|_| Hosts::are_possible()) else {
+        return;
+    };
+    let spread = || {
+        let job = Job::new(&program, &["40", "20"])
+            .workers(8)
+            .spares(2)
+            .interval("10calls");
+        let job = job.of_mpich().hosts(&[4, 2, 4]).launched_by(Launcher::Ckptd);
+        job.env("UCX_TLS", "tcp,self").env("UCX_TCP_BRIDGE_ENABLE", "y")
+    };
+    let undisturbed = spread().run();
+    undisturbed.assert_success();
+    let outcome = spread().lose_host(Trigger::Lines(12), 1).run();
+    outcome.assert_success();
+    outcome.assert_like(&undisturbed, &[]);
+    outcome.assert_replaced(&[4, 5]);
 }
 
 /// The answer to what cannot be done is an error of MPI or a message, never silence.

@@ -52,6 +52,20 @@ fn count(out: &mut String, procedure: &Procedure) {
     );
 }
 
+/// Notes one of those that MPICH counts.
+fn note_first(procedure: &Procedure, comm: &str) -> String {
+    let name = &procedure.name;
+    if !["MPI_Barrier", "MPI_Bcast", "MPI_Reduce", "MPI_Allreduce"].contains(&name.as_str()) {
+        return String::new();
+    }
+    let find = |is_it: fn(&Parameter) -> bool| procedure.parameters.iter().find(|it| is_it(it)).map(types::identifier);
+    let has_some = find(|it| it.name == "count").map_or("true".to_owned(), |count| format!("{count} > 0"));
+    let op = find(|it| it.kind == ParamKind::Op).map_or("None".to_owned(), |op| format!("Some({op})"));
+    format!(
+        "        if rc == 0 {{\n            crate::objects::comm::firsts::note(rt, {comm}, Proc::{name}, {has_some}, {op});\n        }}\n"
+    )
+}
+
 const SAFETY: &str = "        // SAFETY: the program's arguments are handed on.\n";
 
 /// The handler of a blocking collective.
@@ -65,7 +79,8 @@ pub(crate) fn blocking(out: &mut String, procedure: &Procedure) {
     );
     count(out, procedure);
     out.push_str(SAFETY);
-    tail(out, procedure, &format!("crate::recovery::check(rt, {call})"), "");
+    let first = note_first(procedure, &comm);
+    tail(out, procedure, &format!("crate::recovery::check(rt, {call})"), &first);
 }
 
 /// The handler of a non-blocking collective, whose request is put on record.

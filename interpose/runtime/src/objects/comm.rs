@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod create;
+pub mod firsts;
 pub mod freed;
 pub mod hints;
 mod plan;
@@ -92,6 +93,8 @@ pub struct Comm {
     pub inits: u64,
     /// How many blocking collectives this process has entered on it, unless every worker is a member.
     pub collectives: u64,
+    /// What MPICH has counted on it.
+    pub firsts: firsts::Firsts,
     /// The session that it comes from: the program's handle; 0: the World Model.
     pub session: u64,
     /// Whether this process has freed it: see [`freed`].
@@ -112,6 +115,7 @@ impl Comm {
             attributes: Vec::new(),
             inits: 0,
             collectives: 0,
+            firsts: Vec::new(),
             ..self
         }
     }
@@ -162,6 +166,7 @@ pub fn init(rt: &Runtime, world: RealComm, workers: u32, me: Worker) -> mpi::Res
         info: Vec::new(),
         inits: 0,
         collectives: 0,
+        firsts: Vec::new(),
         session: 0,
         is_freed: false,
     };

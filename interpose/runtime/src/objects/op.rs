@@ -183,6 +183,11 @@ pub fn exists(rt: &Runtime, index: u32) -> bool {
     objects(rt).ops.get(index).is_some_and(|op| !op.freed)
 }
 
+/// Whether an operator is commutative; MPI's own are.
+pub fn commutes(rt: &Runtime, op: VirtOp) -> bool {
+    index(rt, op).is_none_or(|index| objects(rt).ops.get(index).is_some_and(|op| op.commutes))
+}
+
 /// Makes a real operator and tells which trampoline it has.
 fn make(rt: &Runtime, op: &Op) -> Result<(RealOp, usize), c_int> {
     let Some(number) = rt.bindings.borrow_mut().take(op.function) else {

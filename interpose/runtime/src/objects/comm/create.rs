@@ -170,6 +170,7 @@ fn describe(rt: &Runtime, new: RealComm, has_requests: impl Fn(VirtComm) -> bool
         collective_over_all,
         inits: 0,
         collectives: 0,
+        firsts: Vec::new(),
         session: 0,
         is_freed: false,
     })

@@ -1,5 +1,6 @@
 //! Which communicators there are in all of the workers, and in which order they are made again.
 
+use super::firsts::Firsts;
 use std::collections::HashMap;
 use understudy_numbers::Worker;
 
@@ -12,6 +13,8 @@ pub struct Planned {
     pub members: Vec<Worker>,
     /// Worker ranks of the other group of an intercommunicator.
     pub remote: Option<Vec<Worker>>,
+    /// See [`super::Comm::firsts`].
+    pub firsts: Firsts,
 }
 
 impl Planned {
@@ -142,6 +145,7 @@ mod tests {
             uid,
             members: workers(members),
             remote: None,
+            firsts: Vec::new(),
         }
     }
 
@@ -150,6 +154,7 @@ mod tests {
             uid,
             members: workers(members),
             remote: Some(workers(remote)),
+            firsts: Vec::new(),
         }
     }
 

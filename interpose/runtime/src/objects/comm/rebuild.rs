@@ -3,7 +3,9 @@
 
 use super::create::BRIDGE_TAG;
 use super::plan::{Planned, batches, chooser, uids_of};
-use super::{SELF, Topology, WORLD, connect_world, handle, hints, make_bridge, name_predefined, null_real, renew_self};
+use super::{
+    SELF, Topology, WORLD, connect_world, firsts, handle, hints, make_bridge, name_predefined, null_real, renew_self,
+};
 use crate::generated::{HandleKind, real};
 use crate::handles::real_comm;
 use crate::objects::Runtime;
@@ -46,6 +48,8 @@ pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<(
         make_batch(rt, bridge, me, batch, &own, &mut made)?;
         fault::point("rebuild.half", epoch);
     }
+    let of_world = objects(rt).comms.get(WORLD).map(|world| world.firsts.clone());
+    firsts::make_again(new_world, &of_world.unwrap_or_default())?;
     finish(rt, made);
     group::rebuild(rt);
     Ok(())
@@ -91,6 +95,7 @@ fn chosen_by(rt: &Runtime, me: Worker) -> Vec<Planned> {
             uid: comm.uid,
             members: comm.members.clone(),
             remote: comm.remote.clone(),
+            firsts: comm.firsts.clone(),
         })
         .collect()
 }
@@ -157,6 +162,7 @@ fn make_batch(
         comm = with_topology;
     }
     check(hints::apply(rt, comm, &recipe.info))?;
+    firsts::make_again(comm, &planned.firsts)?;
     made.results.push((index, comm));
     Ok(())
 }
