@@ -97,6 +97,10 @@ impl Side {
         match &recipe.remote {
             Some(_) => Err(ERR_COMM),
             None if !(0..size).contains(&root) => Err(ERR_ROOT),
+            None if recipe.has_spawned() => {
+                log::error!("a communicator with spawned processes connects with no other one; take one without them");
+                Err(ERR_UNSUPPORTED_OPERATION)
+            }
             None => Ok(Side {
                 comm,
                 uid: recipe.uid,
