@@ -116,6 +116,31 @@ static void in_order(void)
     meet();
 }
 
+/* One process has an error, which keeps no other one waiting; another one removes the file before all close it. */
+static void together(void)
+{
+    int numbers[3] = {100 * round_ + rank, 0, 7}, bad = round_ % size;
+    MPI_Datatype gap;
+    MPI_Type_vector(2, 1, 2, MPI_INT, &gap);
+    if (rank != bad)
+        MPI_Type_commit(&gap);
+    MPI_File file = open_file("together.dat", MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE);
+    int rc = MPI_File_write_at_all(file, 12 * rank, numbers, 1, gap, MPI_STATUS_IGNORE);
+    CHECK((rc == MPI_SUCCESS) == (rank != bad));
+    meet();
+    rc = MPI_File_write_at_all_begin(file, 12 * rank, numbers, rank == bad ? -1 : 3, MPI_INT);
+    CHECK(class_of(rc) == (rank == bad ? MPI_ERR_COUNT : MPI_SUCCESS));
+    if (rank != bad)
+        MUST(MPI_File_write_at_all_end(file, numbers, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    meet();
+    if (rank == bad)
+        CHECK(remove("together.dat") == 0);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MUST(MPI_File_close(&file) == MPI_SUCCESS && file == MPI_FILE_NULL);
+    MPI_Type_free(&gap);
+    meet();
+}
+
 /* A name to which nothing can be added. */
 static void long_name(void)
 {
@@ -143,6 +168,7 @@ static void content(void)
         repeated();
     appended();
     in_order();
+    together();
     long_name();
 }
 

@@ -48,6 +48,7 @@ use crate::recovery::Runtime;
 use crate::{cut, recovery, user};
 use std::ffi::c_int;
 use std::io;
+use understudy_mpi::call::ABANDONED;
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Rank;
@@ -101,12 +102,20 @@ fn class(class: c_int) -> Failure {
     Failure::Class(class)
 }
 
-/// A return code of the library as a result.
+/// What a collective of the library's returns, as a result.
 fn library(rc: c_int) -> Result<()> {
     if rc == SUCCESS {
         Ok(())
     } else {
         Err(Failure::Library(rc))
+    }
+}
+
+/// What a local procedure of the library's returns, as a result: an error is this process's, and the others wait for it all the same.
+fn local(rc: c_int) -> Result<()> {
+    match rc {
+        ABANDONED => library(rc),
+        rc => library(rc).map_err(|_| class(rc)),
     }
 }
 

@@ -89,15 +89,16 @@ unsafe fn begin(rt: &Runtime, fh: VirtFile, split: Split, way: Way, at: At, buff
     if known(rt, fh)?.split.is_some() {
         return Err(class(ERR_REQUEST));
     }
-    if at == At::Ordered {
+    // All of a collective may be done when it begins (MPI 4.1, 14.4.5): so one that fails keeps nobody waiting for its end.
+    let is_together = way == Way::Write || at == At::Ordered;
+    if is_together {
         together(rt, fh)?;
     } else {
         cut::here(rt)?;
     }
     // SAFETY: handed on to the caller.
     let done = unsafe { access(rt, fh, way, at, buffer) };
-    // The others wait, though this one may fail, and then it ends nothing.
-    if at == At::Ordered && matches!(done, Ok(_) | Err(Failure::Class(_))) {
+    if is_together && matches!(done, Ok(_) | Err(Failure::Class(_))) {
         end_together(rt, fh, way)?;
     }
     let bytes = done?;
@@ -109,15 +110,11 @@ unsafe fn begin(rt: &Runtime, fh: VirtFile, split: Split, way: Way, at: At, buff
 
 /// # Safety
 /// The program's arguments.
-unsafe fn end(rt: &Runtime, fh: VirtFile, split: Split, way: Way, status: *mut Status) -> Result<()> {
+unsafe fn end(rt: &Runtime, fh: VirtFile, split: Split, status: *mut Status) -> Result<()> {
     let bytes = match known(rt, fh)?.split {
         Some((begun, bytes)) if begun == split => bytes,
         _ => return Err(class(ERR_REQUEST)),
     };
-    if way == Way::Write && split != Split::WriteOrdered {
-        together(rt, fh)?;
-        end_together(rt, fh, way)?;
-    }
     if let Some(mut file) = file::get_mut(rt, fh) {
         file.split = None;
     }
@@ -215,7 +212,7 @@ macro_rules! split {
         pub unsafe extern "C" fn $end(fh: VirtFile, _buf: $buffer, status: *mut Status) -> c_int {
             let rt = $crate::calls::runtime();
             // SAFETY: the program's arguments are handed on.
-            let done = unsafe { end(rt, fh, Split::$split, Way::$way, status) };
+            let done = unsafe { end(rt, fh, Split::$split, status) };
             finish(rt, Proc::$end, fh, done)
         }
     )*};

@@ -1,7 +1,7 @@
 //! How long data are, in memory and in files.
 #![allow(unsafe_code)]
 
-use super::{Result, class, library};
+use super::{Result, class, local};
 use crate::errors::*;
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};
@@ -21,7 +21,7 @@ pub(super) fn size_of(rt: &Runtime, datatype: VirtDatatype) -> Result<u64> {
         return Err(class(ERR_TYPE));
     }
     // SAFETY: a local query of a datatype.
-    library(unsafe { real::PMPI_Type_size_x(real_datatype(rt, datatype), &mut size) })?;
+    local(unsafe { real::PMPI_Type_size_x(real_datatype(rt, datatype), &mut size) })?;
     u64::try_from(size).map_err(|_| class(ERR_TYPE))
 }
 
@@ -31,6 +31,6 @@ pub(super) fn external_size(rt: &Runtime, datatype: VirtDatatype) -> Result<u64>
     // SAFETY: a datatype and the name of the representation.
     let rc =
         unsafe { real::PMPI_Pack_external_size(c"external32".as_ptr(), 1, real_datatype(rt, datatype), &mut size) };
-    library(rc)?;
+    local(rc)?;
     Ok(size as u64)
 }

@@ -3,7 +3,7 @@
 
 use super::extent::{external_size, size_of};
 use super::representation::Conversion;
-use super::{Result, class, library};
+use super::{Result, class, local};
 use crate::errors::*;
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};
@@ -69,7 +69,7 @@ impl Memory {
         let size = size_of(rt, datatype)?;
         let (mut bound, mut extent) = (0, 0);
         // SAFETY: a local query of a datatype.
-        library(unsafe { real::PMPI_Type_get_extent(real_datatype(rt, datatype), &mut bound, &mut extent) })?;
+        local(unsafe { real::PMPI_Type_get_extent(real_datatype(rt, datatype), &mut bound, &mut extent) })?;
         let conversion = match representation {
             Representation::External32 if external_size(rt, datatype)? != size => return Err(class(ERR_CONVERSION)),
             Representation::Registered(number) => Conversion::new(rt, number, datatype, is_read)?,
@@ -141,7 +141,7 @@ impl Memory {
         let (from, count, length) = (self.element(first), count as c_int, into.len());
         let (datatype, to) = (real_datatype(rt, self.datatype), into.as_mut_ptr().cast());
         // SAFETY: elements of the program's, and room for their data.
-        library(unsafe {
+        local(unsafe {
             match self.representation {
                 Representation::Native | Representation::Registered(_) => {
                     let mut position = 0;
@@ -168,7 +168,7 @@ impl Memory {
         let (to, count, length) = (self.element(first), count as c_int, from.len());
         let (datatype, from) = (real_datatype(rt, self.datatype), from.as_ptr().cast());
         // SAFETY: the data of as many elements, and the program's place for them.
-        library(unsafe {
+        local(unsafe {
             match self.representation {
                 Representation::Native | Representation::Registered(_) => {
                     let mut position = 0;

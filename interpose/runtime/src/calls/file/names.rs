@@ -257,17 +257,24 @@ fn close(rt: &Runtime, fh: VirtFile) -> Result<()> {
         return Err(class(ERR_REQUEST));
     }
     together(rt, fh)?;
-    first_does(comm_of(rt, &file), || {
+    let done = first_does(comm_of(rt, &file), || {
         shared::forget(&file)?;
-        if file.mode & mode::DELETE_ON_CLOSE != 0 {
-            delete(rt, file.path())?;
+        if file.mode & mode::DELETE_ON_CLOSE == 0 {
+            return Ok(());
         }
-        Ok(())
-    })?;
-    free_comm(rt, file.comm())?;
-    view::release(rt, &file.view);
-    file::remove(rt, fh);
-    Ok(())
+        match delete(rt, file.path()) {
+            // Somebody has removed it meanwhile.
+            Err(Failure::Class(ERR_NO_SUCH_FILE)) => Ok(()),
+            deleted => deleted,
+        }
+    });
+    // Closed is what cannot be deleted, too.
+    if let Ok(()) | Err(Failure::Class(_)) = done {
+        free_comm(rt, file.comm())?;
+        view::release(rt, &file.view);
+        file::remove(rt, fh);
+    }
+    done
 }
 
 pub unsafe extern "C" fn MPI_File_close(fh: *mut VirtFile) -> c_int {
@@ -278,7 +285,7 @@ pub unsafe extern "C" fn MPI_File_close(fh: *mut VirtFile) -> c_int {
     // SAFETY: the program's handle.
     let handle = unsafe { *fh };
     let closed = close(rt, handle);
-    if closed.is_ok() {
+    if file::get(rt, handle).is_none() {
         // SAFETY: as above.
         unsafe { *fh = errhandler::no_file(rt) };
     }

@@ -5,7 +5,7 @@ use super::extent::{external_size, handle, size_of};
 use super::hints::add_hints;
 use super::places::{for_reading_only, layout_of, make_layout};
 use super::representation::map_of;
-use super::{Failure, Result, agree, class, comm_of, finish, first_does, known, library, put, shared, together};
+use super::{Failure, Result, agree, class, comm_of, finish, first_does, known, local, put, shared, together};
 use crate::calls::arguments::put_text;
 use crate::calls::runtime;
 use crate::errors::*;
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn MPI_File_get_type_extent(fh: VirtFile, datatype: VirtDa
         }
         let (mut bound, mut extent) = (0, 0);
         // SAFETY: a local query of a datatype.
-        library(unsafe { real::PMPI_Type_get_extent(real_datatype(rt, datatype), &mut bound, &mut extent) })?;
+        local(unsafe { real::PMPI_Type_get_extent(real_datatype(rt, datatype), &mut bound, &mut extent) })?;
         Ok(extent)
     };
     // SAFETY: the program's place for it.
