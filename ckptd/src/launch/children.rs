@@ -50,9 +50,8 @@ impl Children {
         let id = start.id;
         match self.try_start(start, line, preload) {
             Ok(running) => {
-                let pid = running.child.id();
                 self.running.push(running);
-                ChildNews::Started { pid }
+                ChildNews::Started
             }
             Err((file, error)) => {
                 log::info!("child {id}: {file}: {error}");
@@ -149,6 +148,12 @@ impl Children {
     /// What tells that one has ended.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.running.iter().map(|running| running.pidfd.as_fd())
+    }
+
+    /// One that has not been found ended.
+    pub fn descriptor(&self, id: u64) -> Option<BorrowedFd<'_>> {
+        let running = self.running.iter().find(|running| running.id == id)?;
+        Some(running.pidfd.as_fd())
     }
 
     /// Who has ended, once.

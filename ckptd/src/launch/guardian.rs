@@ -249,7 +249,8 @@ impl Guardian {
                 let news = self
                     .children
                     .start(start, files.into_iter().next(), preloaded_besides());
-                let _ = self.line.send(&FromGuardian::Child { id, news });
+                let process: Vec<_> = self.children.descriptor(id).into_iter().collect();
+                let _ = self.line.send_with(&FromGuardian::Child { id, news }, &process);
             }
         }
         Ok(None)

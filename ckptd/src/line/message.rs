@@ -160,9 +160,8 @@ pub struct ChildStart {
 /// What has become of one.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum ChildNews {
-    Started {
-        pid: u32,
-    },
+    /// Comes with the process itself (pidfd_open(2)): it may have ended already.
+    Started,
     NotStarted {
         why: String,
     },

@@ -10,7 +10,7 @@ use crate::launch::talk::Report;
 use crate::launch::{Answer, Error, Manager, Name, Namespace, Placement, Rank, Spawn, Spawned};
 use crate::line::{ChildNews, ChildProgram, ChildStart, ToGuardian, ToManager};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -305,8 +305,8 @@ impl Node {
         Ok(())
     }
 
-    /// What has become of a child.
-    pub(super) fn note_child(&mut self, id: u64, news: ChildNews) {
+    /// What has become of a child, and itself if it was started.
+    pub(super) fn note_child(&mut self, id: u64, news: ChildNews, pidfd: Option<OwnedFd>) {
         let generation = self.generation();
         let mut groups = self.children.groups.iter_mut();
         let found = groups.find_map(|group| {
@@ -315,14 +315,12 @@ impl Node {
         });
         let Some((group, at)) = found else {
             // It was to be killed before it was started.
-            if let ChildNews::Started { pid } = news {
-                let _ = open(pid).map(|pidfd| pidfd_send_signal(pidfd, Signal::KILL));
-            }
+            let _ = pidfd.map(|pidfd| pidfd_send_signal(pidfd, Signal::KILL));
             return;
         };
         match news {
-            ChildNews::Started { pid } => {
-                group.children[at].pidfd = open(pid);
+            ChildNews::Started => {
+                group.children[at].pidfd = pidfd;
                 if group.is_killed {
                     group.kill();
                 } else if group.children.iter().all(|child| child.pidfd.is_some())
@@ -485,6 +483,6 @@ fn tell(error: &Error) {
     eprintln!("understudy: MPI_Comm_spawn: {error}. {}", error.remedy());
 }
 
-fn open(pid: u32) -> Option<OwnedFd> {
-    pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()
-}
+#[cfg(test)]
+#[path = "children_tests.rs"]
+mod tests;

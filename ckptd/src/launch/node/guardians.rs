@@ -34,7 +34,7 @@ impl Node {
                     }
                 }
                 FromGuardian::Ended(ended) => self.note_end(ended),
-                FromGuardian::Child { id, news } => self.note_child(id, news),
+                FromGuardian::Child { id, news } => self.note_child(id, news, files.into_iter().next()),
             }
         }
         for rank in gone {

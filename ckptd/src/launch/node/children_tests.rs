@@ -1,0 +1,61 @@
+//! Spawned processes of a node without an MPI library: what it does with them, and reports.
+
+use super::*;
+use crate::line::{Listener, Socket};
+use crate::private::Directory;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::process::{Child as Process, Command};
+use std::sync::mpsc;
+
+fn node() -> (Node, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = Directory::of_anybody(directory.path()).unwrap();
+    let listener = Listener::new(&path, Socket::Manager).unwrap();
+    (Node::new(listener, directory.path(), true).unwrap(), directory)
+}
+
+fn pidfd(process: &Process) -> OwnedFd {
+    pidfd_open(Pid::from_child(process), PidfdFlags::empty()).unwrap()
+}
+
+/// A group that this worker has asked for at this time, of one child that has not been started yet; its number.
+fn asked_for(node: &mut Node, worker: u32, time: u64) -> u64 {
+    let children = &mut node.children;
+    children.last_id += 1;
+    let id = children.last_id;
+    children.groups.push(Group {
+        name: Name::new("job", 0).unwrap().child(0, id as u32),
+        of: (Worker(worker), time),
+        parent: ProcessNumber(worker),
+        label: format!("{worker}.{time}"),
+        spawns: 0,
+        programs: Vec::new(),
+        children: vec![Child {
+            id,
+            pidfd: None,
+            is_finalised: false,
+            has_ended: false,
+        }],
+        answer: None,
+        is_settled: false,
+        is_captured: false,
+        is_killed: false,
+        broke: None,
+    });
+    id
+}
+
+/// A program that ends at once may have done so before anybody else hears of it.
+#[test]
+fn one_that_has_ended_already_was_started() {
+    let (mut node, _directory) = node();
+    let id = asked_for(&mut node, 0, 1);
+    let (reply, replied) = mpsc::channel();
+    let (answer, _recall) = Answer::new(Box::new(move |bytes| reply.send(bytes).unwrap()));
+    node.children.groups[0].answer = Some(answer);
+    let mut process = Command::new("true").spawn().unwrap();
+    let pidfd = pidfd(&process);
+    process.wait().unwrap();
+    node.note_child(id, ChildNews::Started, Some(pidfd));
+    assert_eq!(replied.try_recv(), Ok(Some(b"job.0.0-1".to_vec())));
+}
