@@ -171,6 +171,7 @@ impl Leader {
             }
             Report::Ended(ended) => self.happen(said_by_guardian(&ended)),
             Report::Broke { number, generation } => self.happen(Event::Broke(number, generation)),
+            Report::Abort(status) => self.happen(Event::Abort(status)),
             Report::GivesUp(why) => self.give_up(&why),
             Report::Fence { id, fence, bytes } => {
                 let answers = self.exchange.fence(node, id, fence, bytes);

@@ -55,6 +55,8 @@ pub enum Report {
         number: ProcessNumber,
         generation: Generation,
     },
+    /// A process that the program has spawned has ended with this status; so is the job to.
+    Abort(i32),
     /// The job cannot go on here; why.
     GivesUp(String),
     /// This node's ranks have come to a fence ([`super::Fence`]).

@@ -344,8 +344,7 @@ impl Node {
                 if is_bad && child.is_finalised {
                     self.children.status = status;
                 } else if is_bad && self.children.is_awaited {
-                    let parent = group.parent;
-                    self.end_as(parent, status);
+                    self.end_as(status);
                 } else if is_bad && is_killed && !group.is_settled && !self.is_ending {
                     eprintln!(
                         "understudy: a spawned process was killed; the workers go back to before they spawned it"
@@ -368,23 +367,22 @@ impl Node {
         let is_over = |group: &&mut Group| group.broke.is_some_and(|(since, _)| since.elapsed() >= FOUND_DEAD);
         let over = self.children.groups.iter_mut().filter(is_over).filter_map(|group| {
             let (_, status) = group.broke.take()?;
-            (!group.is_killed).then_some((group.parent, status))
+            (!group.is_killed).then_some(status)
         });
-        for (parent, status) in over.collect::<Vec<_>>() {
-            self.end_as(parent, status);
+        for status in over.collect::<Vec<_>>() {
+            self.end_as(status);
             self.forget_children();
         }
     }
 
-    /// Ends the job with the status of a child of this process. When the workers have ended, nobody hears of an abort.
-    fn end_as(&mut self, parent: ProcessNumber, status: i32) {
+    /// Ends the job with the status of a child. When the workers have ended, nobody hears of an abort.
+    fn end_as(&mut self, status: i32) {
         eprintln!("understudy: a process that the program has spawned has ended with status {status}; so does the job");
         if self.children.is_awaited {
             self.children.status = status;
             return self.end_those_who_wait();
         }
-        let said = ToManager::Abort { status };
-        self.reports.push(Report::Process { number: parent, said });
+        self.reports.push(Report::Abort(status));
     }
 
     /// Processes that are in `MPI_Finalize` with connected children, one of which has died, would wait there for ever.

@@ -45,6 +45,20 @@ fn asked_for(node: &mut Node, worker: u32, time: u64) -> u64 {
     id
 }
 
+/// It ends so, and all have been given the time in which the death is found for which it may have.
+fn end_badly(node: &mut Node, id: u64, is_killed: bool) {
+    node.note_child(id, ChildNews::Ended { status: 5, is_killed }, None);
+    for group in &mut node.children.groups {
+        group.broke = group.broke.map(|(since, status)| (since - FOUND_DEAD, status));
+    }
+}
+
+/// What follows from ends.
+fn reports_of_children(node: &mut Node) -> Vec<Report> {
+    node.end_as_children();
+    node.take_reports()
+}
+
 /// A program that ends at once may have done so before anybody else hears of it.
 #[test]
 fn one_that_has_ended_already_was_started() {
@@ -58,4 +72,16 @@ fn one_that_has_ended_already_was_started() {
     process.wait().unwrap();
     node.note_child(id, ChildNews::Started, Some(pidfd));
     assert_eq!(replied.try_recv(), Ok(Some(b"job.0.0-1".to_vec())));
+}
+
+/// Whoever has asked for it may have died long ago, and another process plays its worker.
+#[test]
+fn a_bad_end_of_one_that_is_settled_ends_the_job() {
+    let (mut node, _directory) = node();
+    let id = asked_for(&mut node, 0, 1);
+    node.children.settle(Worker(0), 1);
+    end_badly(&mut node, id, false);
+    assert_eq!(reports_of_children(&mut node), [Report::Abort(5)]);
+    // It is over, and guardians may leave.
+    assert!(!node.children.is_any_open() && node.children.groups.is_empty());
 }
