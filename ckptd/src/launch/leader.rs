@@ -8,7 +8,9 @@ use crate::settings::domains::of_host;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use understudy_protocol::{Action, Domain, Ending, Event, Generation, Guardian, Job, LOST, Node, ProcessNumber, Said};
+use understudy_protocol::{
+    Action, Domain, Ending, Event, Generation, Guardian, Job, LOST, Node, ProcessNumber, Said, Worker,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The leader's own node.
@@ -34,6 +36,8 @@ pub struct Leader {
     /// The node of each living guardian, by rank, and of each process, by number.
     guardians: BTreeMap<Guardian, u32>,
     processes: BTreeMap<ProcessNumber, u32>,
+    /// Workers, with nodes on which they have had processes started.
+    spawned: BTreeSet<(Worker, u32)>,
     exchange: Exchange,
     orders: Vec<(u32, Order)>,
     /// A node is missing, and no guardian has come.
@@ -53,6 +57,7 @@ impl Leader {
             lost: BTreeSet::new(),
             guardians: BTreeMap::new(),
             processes: BTreeMap::new(),
+            spawned: BTreeSet::new(),
             exchange: Exchange::default(),
             orders: Vec::new(),
             is_hopeless: false,
@@ -165,6 +170,7 @@ impl Leader {
             }
             Report::Called { number } => self.happen(Event::Called(number)),
             Report::Process { number, said } => {
+                self.note_spawns(node, &said);
                 if let Some(said) = said_by_process(&said) {
                     self.happen(Event::Said(number, said));
                 }
@@ -198,6 +204,20 @@ impl Leader {
                     .extend(others.map(|&other| (other, Order::Forget { name: name.clone() })));
             }
             Report::Answer { id, bytes } => self.orders.extend(self.exchange.answer(node, id, bytes)),
+        }
+    }
+
+    /// Where a worker has had processes started is to be known that it has gone back, wherever it is now.
+    fn note_spawns(&mut self, node: u32, said: &ToManager) {
+        match *said {
+            ToManager::Spawns { worker, .. } => drop(self.spawned.insert((worker, node))),
+            ToManager::WentBack { worker, number } => {
+                let there = self.spawned.range((worker, 0)..=(worker, u32::MAX));
+                let others = there.filter(|&&(_, other)| other != node);
+                let order = Order::WentBack { worker, number };
+                self.orders.extend(others.map(|&(_, other)| (other, order.clone())));
+            }
+            _ => {}
         }
     }
 
@@ -358,4 +378,23 @@ fn said_by_process(message: &ToManager) -> Option<Said> {
         | ToManager::WentBack { .. }
         | ToManager::Look { .. } => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_worker_has_spawned_processes_is_known_that_it_has_gone_back() {
+        let mut leader = Leader::new("n0", None);
+        let number = ProcessNumber(7);
+        let mut hear = |node, said| leader.hear(node, Report::Process { number, said });
+        let (worker, number) = (Worker(1), 2);
+        hear(2, ToManager::Spawns { worker, number });
+        hear(0, ToManager::Spawns { worker, number });
+        let other = Worker(2);
+        hear(3, ToManager::Spawns { worker: other, number });
+        hear(0, ToManager::WentBack { worker, number });
+        assert_eq!(leader.take_orders(), [(2, Order::WentBack { worker, number })]);
+    }
 }

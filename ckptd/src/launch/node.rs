@@ -364,6 +364,7 @@ impl Node {
                     self.give_up(format!("{error}. {}", error.remedy()));
                 }
             }
+            Order::WentBack { worker, number } => self.went_back(worker, number),
             Order::Look { id, workers } => self.read_boards(id, &workers),
             Order::Forget { name } => self.forget_namespace(&name),
             Order::Answer { id, bytes } => {

@@ -148,6 +148,11 @@ pub enum Order {
         id: u64,
         joining: Joining,
     },
+    /// A worker that has had processes started on this node is on another one, and has gone back to where it had done so as often as this.
+    WentBack {
+        worker: Worker,
+        number: u64,
+    },
     /// What these workers of this node show is wanted elsewhere.
     Look {
         id: u64,

@@ -31,7 +31,6 @@ struct Group {
     name: Name,
     /// The worker that has asked, or whose children have, and how often it had before.
     of: (Worker, u64),
-    parent: ProcessNumber,
     /// The same when it asks again.
     label: String,
     /// How often its processes have asked for others.
@@ -173,32 +172,26 @@ impl Node {
     pub(super) fn spawn(&mut self, spawn: Spawn) {
         // What it has said before it called its library.
         self.hear_processes();
-        let Some((parent, of, label)) = self.origin(&spawn.generation, spawn.rank) else {
+        let Some((of, label)) = self.origin(&spawn.generation, spawn.rank) else {
             return;
         };
-        if let Err(error) = self.start_group(spawn, parent, of, label) {
+        if let Err(error) = self.start_group(spawn, of, label) {
             tell(&error);
         }
     }
 
-    /// The process of the job that is behind a call, as which worker and for which time, and what these children are called.
-    fn origin(&mut self, caller: &Name, rank: Rank) -> Option<(ProcessNumber, (Worker, u64), String)> {
+    /// The worker that is behind a call, for which time, and what these children are called.
+    fn origin(&mut self, caller: &Name, rank: Rank) -> Option<((Worker, u64), String)> {
         if let Some(number) = self.process_of(caller, rank) {
             let of = *self.children.expected.get(&number)?;
-            return Some((number, of, format!("{}.{}", of.0, of.1)));
+            return Some((of, format!("{}.{}", of.0, of.1)));
         }
         let group = self.children.group(caller).filter(|group| !group.is_killed)?;
         group.spawns += 1;
-        Some((group.parent, group.of, format!("{}/{}", group.label, group.spawns)))
+        Some((group.of, format!("{}/{}", group.label, group.spawns)))
     }
 
-    fn start_group(
-        &mut self,
-        spawn: Spawn,
-        parent: ProcessNumber,
-        of: (Worker, u64),
-        label: String,
-    ) -> Result<(), Error> {
+    fn start_group(&mut self, spawn: Spawn, of: (Worker, u64), label: String) -> Result<(), Error> {
         let Some(servers) = &self.servers else {
             return Ok(());
         };
@@ -225,7 +218,6 @@ impl Node {
         self.children.groups.push(Group {
             name: name.clone(),
             of,
-            parent,
             label,
             spawns: 0,
             programs: spawn.programs,
@@ -349,11 +341,13 @@ impl Node {
                     eprintln!(
                         "understudy: a spawned process was killed; the workers go back to before they spawned it"
                     );
-                    let (number, said) = (
-                        group.parent,
-                        generation.map(|generation| ToManager::Failed { generation }),
-                    );
-                    self.reports.extend(said.map(|said| Report::Process { number, said }));
+                    // Their worker is one of these, or has died, from which the same follows.
+                    let number = self.processes.keys().next().copied();
+                    let failed = number.zip(generation).map(|(number, generation)| Report::Process {
+                        number,
+                        said: ToManager::Failed { generation },
+                    });
+                    self.reports.extend(failed);
                 } else if is_bad {
                     group.broke.get_or_insert((Instant::now(), status));
                 }
@@ -421,11 +415,8 @@ impl Node {
     }
 
     /// A generation ends, and with it those that are not settled: nothing of theirs may come into the next one. Those of which that is not known
-    /// stay if `is_heard` says so of the process that has asked for them: its worker will be heard of on this node.
-    pub(super) fn end_children(&mut self, is_heard: impl Fn(ProcessNumber) -> bool) {
-        for group in &mut self.children.groups {
-            group.is_captured &= is_heard(group.parent);
-        }
+    /// stay until their worker is heard of.
+    pub(super) fn end_children(&mut self) {
         self.end_groups(Group::goes_back);
     }
 

@@ -26,7 +26,6 @@ fn asked_for(node: &mut Node, worker: u32, time: u64) -> u64 {
     children.groups.push(Group {
         name: Name::new("job", 0).unwrap().child(0, id as u32),
         of: (Worker(worker), time),
-        parent: ProcessNumber(worker),
         label: format!("{worker}.{time}"),
         spawns: 0,
         programs: Vec::new(),

@@ -139,8 +139,7 @@ impl Node {
     /// Makes a generation known to the servers, and to its processes.
     pub(super) fn begin(&mut self, beginning: Beginning) -> Result<(), Error> {
         self.announced = None;
-        let is_alone = beginning.hosts.len() == 1;
-        self.end_children(|parent| is_alone || beginning.ranks.iter().any(|&(number, _)| number == parent));
+        self.end_children();
         let Some(servers) = &self.servers else { return Ok(()) };
         // All have left it, and none is in the next one yet: the servers want it so.
         if let Some(before) = self.begun.take() {
