@@ -165,8 +165,9 @@ fn recover(rt: &Runtime, class: c_int) {
     };
     report.emit(rt);
     peers::keep_only(&world::get(rt).players);
-    resume(rt, &outcome, began, &report);
+    // Before anybody can spawn processes anew.
     renewal::went_back(world::worker(rt), dynamic::went_back(rt));
+    resume(rt, &outcome, began, &report);
     replenish::replenish(rt);
     overdue::begin(rt, copies::epoch(rt), world::worker(rt), world::get(rt).process);
 }

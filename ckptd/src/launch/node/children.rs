@@ -420,10 +420,11 @@ impl Node {
         self.end_groups(Group::goes_back);
     }
 
-    /// A worker goes on from where it had started processes as often as this.
+    /// A worker goes on from where it had started processes as often as this, and starts again what came later: after a return to an older
+    /// epoch on disk also what was settled.
     pub(super) fn went_back(&mut self, worker: Worker, time: u64) {
         self.children.settle(worker, time);
-        self.end_groups(|group| group.of.0 == worker && group.is_captured && !group.is_settled);
+        self.end_groups(|group| group.of.0 == worker && group.of.1 > time);
     }
 
     /// Kills all processes of these, and waits for their end.

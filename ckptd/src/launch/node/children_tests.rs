@@ -44,6 +44,22 @@ fn asked_for(node: &mut Node, worker: u32, time: u64) -> u64 {
     id
 }
 
+/// The same, of one that runs.
+fn spawned(node: &mut Node, worker: u32, time: u64) -> (u64, Process) {
+    let id = asked_for(node, worker, time);
+    let process = Command::new("sleep").arg("60").spawn().unwrap();
+    node.note_child(id, ChildNews::Started, Some(pidfd(&process)));
+    (id, process)
+}
+
+/// Whether it has been ended, and that has been waited for; it ends now in any case.
+fn has_ended((_, mut process): (u64, Process)) -> bool {
+    let has_ended = process.try_wait().unwrap().is_some();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    has_ended
+}
+
 /// It ends so, and all have been given the time in which the death is found for which it may have.
 fn end_badly(node: &mut Node, id: u64, is_killed: bool) {
     node.note_child(id, ChildNews::Ended { status: 5, is_killed }, None);
@@ -83,4 +99,14 @@ fn a_bad_end_of_one_that_is_settled_ends_the_job() {
     assert_eq!(reports_of_children(&mut node), [Report::Abort(5)]);
     // It is over, and guardians may leave.
     assert!(!node.children.is_any_open() && node.children.groups.is_empty());
+}
+
+#[test]
+fn what_is_spawned_again_is_ended_before_even_if_it_was_settled() {
+    let (mut node, _directory) = node();
+    let [stays, again, of_another] = [(0, 1), (0, 2), (1, 2)].map(|(worker, time)| spawned(&mut node, worker, time));
+    node.children.settle(Worker(0), 2);
+    node.children.settle(Worker(1), 2);
+    node.went_back(Worker(0), 1);
+    assert_eq!([stays, again, of_another].map(has_ended), [false, true, false]);
 }
