@@ -56,6 +56,13 @@ impl Group {
         !self.is_settled && !self.is_captured
     }
 
+    /// When it ends the job that one has ended badly; not before it is known whether it goes back.
+    fn ends_job_at(&self) -> Option<Instant> {
+        let is_open = self.is_captured && !self.is_settled;
+        let (since, _) = self.broke.filter(|_| !is_open)?;
+        Some(since + FOUND_DEAD)
+    }
+
     fn running(&self) -> impl Iterator<Item = &OwnedFd> {
         let running = self.children.iter().filter(|child| !child.has_ended);
         running.filter_map(|child| child.pidfd.as_ref())
@@ -131,7 +138,13 @@ impl Children {
     /// The program is at its end, a good one or another.
     pub fn end(&mut self, is_good: bool) {
         match is_good {
-            true => self.is_awaited = true,
+            true => {
+                self.is_awaited = true;
+                // Nobody goes back from there.
+                self.groups
+                    .iter_mut()
+                    .for_each(|group| group.is_settled |= group.is_captured);
+            }
             false => self.kill_all(),
         }
     }
@@ -150,8 +163,8 @@ impl Children {
 
     /// How long to wait for somebody to be found dead.
     pub fn deadline(&self) -> Option<Duration> {
-        let (since, _) = self.groups.iter().filter_map(|group| group.broke).min()?;
-        Some(FOUND_DEAD.saturating_sub(since.elapsed()))
+        let due = self.groups.iter().filter_map(Group::ends_job_at).min()?;
+        Some(due.saturating_duration_since(Instant::now()))
     }
 
     /// Some run, or have ended badly, and nothing has followed from that yet.
@@ -358,7 +371,8 @@ impl Node {
 
     /// Ends the job as one of the children has ended, unless that was for somebody who has died.
     pub(super) fn end_as_children(&mut self) {
-        let is_over = |group: &&mut Group| group.broke.is_some_and(|(since, _)| since.elapsed() >= FOUND_DEAD);
+        let now = Instant::now();
+        let is_over = |group: &&mut Group| group.ends_job_at().is_some_and(|due| due <= now);
         let over = self.children.groups.iter_mut().filter(is_over).filter_map(|group| {
             let (_, status) = group.broke.take()?;
             (!group.is_killed).then_some(status)

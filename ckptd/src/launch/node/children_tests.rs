@@ -110,3 +110,22 @@ fn what_is_spawned_again_is_ended_before_even_if_it_was_settled() {
     node.went_back(Worker(0), 1);
     assert_eq!([stays, again, of_another].map(has_ended), [false, true, false]);
 }
+
+/// Its MPI library may have given up for a death from which the workers are still to go back.
+#[test]
+fn a_bad_end_of_one_that_is_captured_waits_for_its_worker() {
+    for is_counted in [true, false] {
+        let (mut node, _directory) = node();
+        let id = asked_for(&mut node, 0, 1);
+        node.children.capture(Worker(0), 1);
+        end_badly(&mut node, id, false);
+        assert_eq!(
+            (reports_of_children(&mut node), node.children.deadline()),
+            (vec![], None)
+        );
+        node.end_children();
+        node.went_back(Worker(0), u64::from(is_counted));
+        let ends = is_counted.then_some(Report::Abort(5));
+        assert_eq!(reports_of_children(&mut node), Vec::from_iter(ends));
+    }
+}
