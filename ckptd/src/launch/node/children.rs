@@ -183,7 +183,6 @@ impl Children {
 impl Node {
     /// What has become of a child, and itself if it was started.
     pub(super) fn note_child(&mut self, id: u64, news: ChildNews, pidfd: Option<OwnedFd>) {
-        let generation = self.generation();
         let mut groups = self.children.groups.iter_mut();
         let found = groups.find_map(|group| {
             let at = group.children.iter().position(|child| child.id == id)?;
@@ -221,23 +220,31 @@ impl Node {
                     self.children.status = status;
                 } else if is_bad && self.children.is_awaited {
                     self.end_as(status);
-                } else if is_bad && is_killed && !group.is_settled && !self.is_ending {
-                    eprintln!(
-                        "understudy: a spawned process was killed; the workers go back to before they spawned it"
-                    );
-                    // Their worker is one of these, or has died, from which the same follows.
-                    let number = self.processes.keys().next().copied();
-                    let failed = number.zip(generation).map(|(number, generation)| Report::Process {
-                        number,
-                        said: ToManager::Failed { generation },
-                    });
-                    self.reports.extend(failed);
                 } else if is_bad {
-                    group.broke.get_or_insert((Instant::now(), status));
+                    let goes_back = is_killed && !group.is_settled && !self.is_ending;
+                    // One that is captured may turn out not to be spawned again.
+                    if group.is_captured || !goes_back {
+                        group.broke = Some((Instant::now(), status));
+                    }
+                    if goes_back {
+                        self.fail_for_child();
+                    }
                 }
                 self.forget_children();
             }
         }
+    }
+
+    /// One has been killed.
+    fn fail_for_child(&mut self) {
+        eprintln!("understudy: a spawned process was killed; the workers go back to before they spawned it");
+        // Its worker is one of these, or has died, from which the same follows.
+        let number = self.processes.keys().next().copied();
+        let failed = number.zip(self.generation()).map(|(number, generation)| {
+            let said = ToManager::Failed { generation };
+            Report::Process { number, said }
+        });
+        self.reports.extend(failed);
     }
 
     /// Ends the job as one of the children has ended, unless that was for somebody who has died.

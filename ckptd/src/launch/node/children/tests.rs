@@ -111,14 +111,14 @@ fn what_is_spawned_again_is_ended_before_even_if_it_was_settled() {
     assert_eq!([stays, again, of_another].map(has_ended), [false, true, false]);
 }
 
-/// Its MPI library may have given up for a death from which the workers are still to go back.
+/// Its MPI library may have given up for a death from which the workers are still to go back; or it was killed, and they do.
 #[test]
 fn a_bad_end_of_one_that_is_captured_waits_for_its_worker() {
-    for is_counted in [true, false] {
+    for (is_counted, is_killed) in [(true, false), (false, false), (true, true), (false, true)] {
         let (mut node, _directory) = node();
         let id = asked_for(&mut node, 0, 1);
         node.children.capture(Worker(0), 1);
-        end_badly(&mut node, id, false);
+        end_badly(&mut node, id, is_killed);
         assert_eq!(
             (reports_of_children(&mut node), node.children.deadline()),
             (vec![], None)
