@@ -327,7 +327,7 @@ impl Node {
                     self.forget_program();
                 }
                 self.announced = Some((generation, Instant::now()));
-                self.children.kill();
+                self.children.hold();
                 self.processes
                     .values()
                     .for_each(|process| process.tell_generation(generation));

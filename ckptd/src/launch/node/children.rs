@@ -42,6 +42,8 @@ struct Group {
     is_settled: bool,
     /// Whether it is depends on a cut of which the worker does not know yet whether it counts.
     is_captured: bool,
+    /// It stands still: another generation is to be, in which it goes on or is spawned again.
+    is_held: bool,
     is_killed: bool,
     /// One has ended badly or aborted, by itself, with this status.
     broke: Option<(Instant, i32)>,
@@ -58,7 +60,7 @@ impl Group {
 
     /// When it ends the job that one has ended badly; not before it is known whether it goes back.
     fn ends_job_at(&self) -> Option<Instant> {
-        let is_open = self.is_captured && !self.is_settled;
+        let is_open = (self.is_captured || self.is_held) && !self.is_settled;
         let (since, _) = self.broke.filter(|_| !is_open)?;
         Some(since + FOUND_DEAD)
     }
@@ -70,13 +72,20 @@ impl Group {
 
     fn kill(&mut self) {
         (self.is_killed, self.answer) = (true, None);
-        self.end();
+        self.signal(Signal::KILL);
     }
 
-    fn end(&self) {
+    fn settle(&mut self) {
+        self.is_settled = true;
+        if std::mem::take(&mut self.is_held) {
+            self.signal(Signal::CONT);
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
         for pidfd in self.running() {
             // It may have ended.
-            let _ = pidfd_send_signal(pidfd, Signal::KILL);
+            let _ = pidfd_send_signal(pidfd, signal);
         }
     }
 }
@@ -113,7 +122,7 @@ impl Children {
     }
 
     pub fn settle(&mut self, worker: Worker, time: u64) {
-        self.until(worker, time).for_each(|group| group.is_settled = true);
+        self.until(worker, time).for_each(Group::settle);
     }
 
     fn group(&mut self, name: &Name) -> Option<&mut Group> {
@@ -124,7 +133,7 @@ impl Children {
     pub fn broke(&mut self, name: &Name, status: i32) {
         if let Some(group) = self.group(name) {
             group.broke.get_or_insert((Instant::now(), status));
-            group.end();
+            group.signal(Signal::KILL);
         }
     }
 
@@ -141,20 +150,26 @@ impl Children {
             true => {
                 self.is_awaited = true;
                 // Nobody goes back from there.
-                self.groups
-                    .iter_mut()
-                    .for_each(|group| group.is_settled |= group.is_captured);
+                let captured = self.groups.iter_mut().filter(|group| group.is_captured);
+                captured.for_each(Group::settle);
             }
             false => self.kill_all(),
         }
     }
 
-    /// Those that are not settled are to be started again.
-    pub fn kill(&mut self) {
-        self.groups
-            .iter_mut()
-            .filter(|group| group.goes_back())
-            .for_each(Group::kill);
+    /// Another generation is to be. Which of those that are not settled are started again, workers tell that have not left this one; until then
+    /// nothing of theirs may come there.
+    pub fn hold(&mut self) {
+        for group in self.groups.iter_mut().filter(|group| !group.is_settled) {
+            // The worker may still wait for an answer.
+            match group.goes_back() && group.answer.is_some() {
+                true => group.kill(),
+                false => {
+                    group.is_held = true;
+                    group.signal(Signal::STOP);
+                }
+            }
+        }
     }
 
     pub fn kill_all(&mut self) {
@@ -221,7 +236,7 @@ impl Node {
                 } else if is_bad && self.children.is_awaited {
                     self.end_as(status);
                 } else if is_bad {
-                    let goes_back = is_killed && !group.is_settled && !self.is_ending;
+                    let goes_back = is_killed && !group.is_settled && !group.is_held && !self.is_ending;
                     // One that is captured may turn out not to be spawned again.
                     if group.is_captured || !goes_back {
                         group.broke = Some((Instant::now(), status));

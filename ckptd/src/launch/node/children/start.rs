@@ -57,7 +57,8 @@ impl Node {
         servers.begin(&namespace)?;
         let is_told = servers.asks_for_spawned();
         let caller = self.children.group(&spawn.generation);
-        let (is_settled, is_captured) = caller.map_or((false, false), |group| (group.is_settled, group.is_captured));
+        let of_caller = |group: &mut Group| (group.is_settled, group.is_captured, group.is_held);
+        let (is_settled, is_captured, is_held) = caller.map_or((false, false, false), of_caller);
         let name = namespace.name;
         self.children.groups.push(Group {
             name: name.clone(),
@@ -70,6 +71,7 @@ impl Node {
             // Of those that go on whatever happens.
             is_settled,
             is_captured,
+            is_held,
             is_killed: false,
             broke: None,
         });

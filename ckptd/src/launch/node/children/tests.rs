@@ -1,11 +1,13 @@
 //! Spawned processes of a node without an MPI library: what it does with them, and reports.
 
 use super::*;
+use crate::launch::talk::Order;
 use crate::line::{Listener, Socket};
 use crate::private::Directory;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::process::{Child as Process, Command};
 use std::sync::mpsc;
+use understudy_numbers::Generation;
 
 fn node() -> (Node, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
@@ -38,6 +40,7 @@ fn asked_for(node: &mut Node, worker: u32, time: u64) -> u64 {
         answer: None,
         is_settled: false,
         is_captured: false,
+        is_held: false,
         is_killed: false,
         broke: None,
     });
@@ -128,4 +131,34 @@ fn a_bad_end_of_one_that_is_captured_waits_for_its_worker() {
         let ends = is_counted.then_some(Report::Abort(5));
         assert_eq!(reports_of_children(&mut node), Vec::from_iter(ends));
     }
+}
+
+/// Whether it has been stopped (proc(5)).
+fn stands_still((_, process): &(u64, Process)) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+    stat.rsplit_once(") ").unwrap().1.starts_with('T')
+}
+
+/// A worker whose memory is large may have saved it, and commit that, when others that were faster are dead.
+#[test]
+fn those_that_are_captured_when_another_generation_is_to_be_stand_still_until_their_worker_goes_on() {
+    let (mut node, _directory) = node();
+    let [settled, captured, late, again] = [1, 2, 3, 4].map(|time| spawned(&mut node, 0, time));
+    node.children.settle(Worker(0), 1);
+    node.children.capture(Worker(0), 2);
+    node.obey(Order::Announce {
+        generation: Generation(1),
+    });
+    node.children.capture(Worker(0), 3);
+    let all = [settled, captured, late, again];
+    let until = Instant::now() + Duration::from_secs(10);
+    while all.each_ref().map(stands_still) != [false, true, true, true] {
+        assert!(Instant::now() < until);
+    }
+    node.end_children();
+    node.went_back(Worker(0), 3);
+    while all[..3].iter().any(stands_still) {
+        assert!(Instant::now() < until);
+    }
+    assert_eq!(all.map(has_ended), [false, false, false, true]);
 }
