@@ -1,9 +1,9 @@
 /* Spawns processes, round by round, which compute for their parents (MPI 4.1, 11.8).
  *
- *   spawning ROUNDS STEPS [connected | freed | aborts | lingers | thread]
+ *   spawning ROUNDS STEPS [connected | freed | late | aborts | lingers | thread]
  *
  * Each round spawns two processes (in odd rounds of two programs, by MPI_Comm_spawn_multiple), exchanges STEPS messages with them, some of them in
- * a merged communicator and in parts of it that are told by groups, and disconnects; a group of those that have gone stays. `connected`: the last ones are not disconnected before MPI_Finalize; `freed`: nor are they, but their communicator is freed, and the workers compute for long; `aborts`: one of them ends
+ * a merged communicator and in parts of it that are told by groups, and disconnects; a group of those that have gone stays. `connected`: the last ones are not disconnected before MPI_Finalize; `freed`: nor are they, but their communicator is freed, and the workers compute for long; `late`: they are disconnected, and have something to do still; `aborts`: one of them ends
  * the job; `lingers`: they are late there; `thread`: another thread than the main one does all this, and MPI_THREAD_MULTIPLE is asked for. All print what they have. */
 #include <mpi.h>
 #include <pthread.h>
@@ -129,6 +129,11 @@ static int child(MPI_Comm parent, int argc, char **argv)
         MPI_Comm_free(&parent);
     else if (strcmp(argv[4], "lingers") == 0)
         sleep(20);
+    else if (strcmp(argv[4], "late") == 0) {
+        MPI_Comm_disconnect(&parent);
+        usleep(400000);
+        printf("child %d of round %d has parted\n", rank, round);
+    }
     MPI_Finalize();
     return 0;
 }
@@ -155,7 +160,7 @@ static void spawn_rounds(char **argv, const char *way)
         value = converse(inter, steps, value);
         value += merged(inter, 0, value);
         int is_freed = is_last && strcmp(way, "freed") == 0;
-        if (!is_last)
+        if (!is_last || strcmp(way, "late") == 0)
             MPI_Comm_disconnect(&inter);
         else if (is_freed)
             MPI_Comm_free(&inter);

@@ -238,6 +238,7 @@ impl Node {
 
     /// Of the program before nothing is needed any more.
     fn forget_program(&mut self) {
+        self.children.begin_program();
         self.processes.clear();
         self.files.clear();
         self.is_protected = false;

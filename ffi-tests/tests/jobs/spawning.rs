@@ -76,6 +76,23 @@ fn spawned_processes_do_as_without_the_layer() {
     });
 }
 
+/// The second program's are not taken for the first one's.
+#[test]
+fn each_program_of_a_script_spawns_processes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = directory.path().join("script");
+    place::script(&script, "#!/bin/sh\n\"$@\" && \"$@\"\n");
+    let twice = || {
+        rounds("2", &place::test_program("spawning"), "20", None)
+            .tcp()
+            .started_by(&script)
+    };
+    let outcome = twice().run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&native(twice()));
+    outcome.assert_nothing_left();
+}
+
 /// Its handles are pointers, those of MPICH integers.
 #[test]
 fn programs_of_the_standard_abi_spawn_processes() {
@@ -198,6 +215,37 @@ fn workers_die_while_spawned_processes_are_connected() {
             }
         }
     });
+}
+
+/// In the first case nobody spawns them again, though the worker that would have said so has died, on several hosts with all that its host
+/// has had of the program; in the other one they are.
+const BEHIND_A_CUT: [&str; 2] = ["rank=0 at=commit.end epoch=2", "rank=0 at=capture.end epoch=2"];
+
+fn assert_all_part(make: impl Fn() -> Job, disturb: impl Fn(Job) -> Job) {
+    for time in BEHIND_A_CUT {
+        let outcome = disturb(make()).fault(&format!("kill {time}")).run();
+        outcome.assert_success();
+        outcome.check(outcome.recoveries() == 1, "nobody has died");
+        outcome.assert_same_lines(&native(make()));
+        outcome.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_worker_dies_whose_spawned_processes_are_disconnected() {
+    let make = |program: &Path| rounds("1", program, "200", Some("late"));
+    assert_all_part(|| make(&place::test_program("spawning")).tcp(), |job| job);
+    if let Some(program) = place::mpich_program("spawning") {
+        assert_all_part(|| make(&program).of_mpich(), |job| job);
+    }
+}
+
+#[test]
+fn a_worker_dies_whose_spawned_processes_are_disconnected_on_several_hosts() {
+    if Hosts::are_possible() {
+        let make = || rounds("1", &place::test_program("spawning"), "200", Some("late")).tcp();
+        assert_all_part(make, |job| job.hosts(&[1, 4]));
+    }
 }
 
 /// While the main thread waits for it.

@@ -96,6 +96,8 @@ pub(super) struct Children {
     groups: Vec<Group>,
     last_id: u64,
     last_name: u32,
+    /// How many programs of a script have ended.
+    programs: u32,
     /// Who has said that it is about to start processes: as which worker, and for which time.
     expected: BTreeMap<ProcessNumber, (Worker, u64)>,
     /// What one has ended with that was not 0.
@@ -154,6 +156,16 @@ impl Children {
                 captured.for_each(Group::settle);
             }
             false => self.kill_all(),
+        }
+    }
+
+    /// The next program of a script begins; what is left of the one before goes on by itself.
+    pub fn begin_program(&mut self) {
+        self.programs += 1;
+        self.is_awaited = false;
+        for group in &mut self.groups {
+            group.settle();
+            group.of.1 = 0;
         }
     }
 

@@ -28,7 +28,7 @@ impl Node {
     fn origin(&mut self, caller: &Name, rank: Rank) -> Option<((Worker, u64), String)> {
         if let Some(number) = self.process_of(caller, rank) {
             let of = *self.children.expected.get(&number)?;
-            return Some((of, format!("{}.{}", of.0, of.1)));
+            return Some((of, format!("{}.{}.{}", self.children.programs, of.0, of.1)));
         }
         let group = self.children.group(caller).filter(|group| !group.is_killed)?;
         group.spawns += 1;
