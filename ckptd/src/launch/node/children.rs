@@ -71,7 +71,7 @@ impl Group {
     }
 
     fn kill(&mut self) {
-        (self.is_killed, self.answer) = (true, None);
+        (self.is_killed, self.answer, self.broke) = (true, None, None);
         self.signal(Signal::KILL);
     }
 
@@ -133,7 +133,7 @@ impl Children {
 
     /// One of this namespace has aborted, which MPICH takes for granted to be its end.
     pub fn broke(&mut self, name: &Name, status: i32) {
-        if let Some(group) = self.group(name) {
+        if let Some(group) = self.group(name).filter(|group| !group.is_killed) {
             group.broke.get_or_insert((Instant::now(), status));
             group.signal(Signal::KILL);
         }
@@ -278,11 +278,9 @@ impl Node {
     pub(super) fn end_as_children(&mut self) {
         let now = Instant::now();
         let is_over = |group: &&mut Group| group.ends_job_at().is_some_and(|due| due <= now);
-        let over = self.children.groups.iter_mut().filter(is_over).filter_map(|group| {
-            let (_, status) = group.broke.take()?;
-            (!group.is_killed).then_some(status)
-        });
-        for status in over.collect::<Vec<_>>() {
+        let over = self.children.groups.iter_mut().filter(is_over);
+        let over = over.filter_map(|group| group.broke.take());
+        for (_, status) in over.collect::<Vec<_>>() {
             self.end_as(status);
             self.forget_children();
         }

@@ -162,3 +162,22 @@ fn those_that_are_captured_when_another_generation_is_to_be_stand_still_until_th
     }
     assert_eq!(all.map(has_ended), [false, false, false, true]);
 }
+
+/// It has given up for the end of the others, and nothing follows from that.
+#[test]
+fn one_that_has_ended_before_the_job_does_not_hold_up_its_end() {
+    let (mut node, _directory) = node();
+    let id = asked_for(&mut node, 0, 1);
+    let status = 14;
+    node.note_child(
+        id,
+        ChildNews::Ended {
+            status,
+            is_killed: false,
+        },
+        None,
+    );
+    node.obey(Order::End { is_good: false });
+    let leave = ToGuardian::Leave { status: 0 };
+    assert_eq!(node.unless_children_run(Guardian(0), &leave), Some(leave));
+}
