@@ -112,6 +112,20 @@ fn a_file_that_several_hold_open_may_grow_at_once() {
     }
 }
 
+/// Two epochs can be gone back to, and the first attempt at a recovery is for the older one, since worker 2 computes and does not have the
+/// newer one whole. It dies when that is agreed on, and nothing but the files could tell the next attempt.
+#[test]
+fn an_attempt_that_fails_has_undone_no_file_that_the_next_one_needs() {
+    let job = || Job::new(place::test_program("snapshots"), &["4", "400000"]).interval("1calls");
+    let undisturbed = native(job());
+    let fault = "wait rank=1 at=ship.begin epoch=3 delay=50ms; kill rank=0 at=commit.begin epoch=3 delay=150ms; kill rank=2 at=agree.end";
+    let outcome = job().spares(2).env("UNDERSTUDY_BUDDY_OFFSET", "1").fault(fault).run();
+    outcome.assert_success();
+    assert_same_files(&outcome, &undisturbed);
+    outcome.assert_taken_over(&[0, 2]);
+    outcome.assert_nothing_left();
+}
+
 fn in_place() -> Job {
     Job::new(place::test_program("in_place"), &["100", "2000"]).interval("7calls")
 }

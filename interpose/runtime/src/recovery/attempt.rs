@@ -7,6 +7,7 @@ use super::report::Report;
 use super::repost::{make_recorded, repost};
 use super::{fetch, found, newcomers};
 use crate::arch::Frame;
+use crate::ending::undone;
 use crate::objects::{comm, window};
 use crate::recovery::Runtime;
 use crate::world::{self, Part};
@@ -40,6 +41,7 @@ pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
         if let Ok(plan) = &meeting.verdict {
             let [workers, private] = world::workers_of(all, part_in(rt, plan)?)?;
             world::update(rt, |world| (world.workers, world.private) = (workers, private));
+            decide(rt, plan)?;
         }
         Ok(meeting)
     });
@@ -131,19 +133,30 @@ fn part_in(rt: &Runtime, plan: &Plan) -> mpi::Result<Worker> {
     plan.part_of(world::get(rt).process).ok_or(mpi::Error::INTERN)
 }
 
+/// From here on this process has no other epoch to go back to: once all have come as far, a later attempt cannot choose another one, and
+/// files may become what they were.
+fn decide(rt: &Runtime, plan: &Plan) -> mpi::Result<()> {
+    if plan.lost.is_none() {
+        found::resolve(rt, plan.epoch);
+        return Ok(());
+    }
+    copies::give_up_pending(rt);
+    copies::forget_legacy(rt);
+    fetch::fetch_from_disk(rt, part_in(rt, plan)?);
+    Ok(())
+}
+
 /// Fetch, load, rebuild, re-protect: all workers, each with its part by the plan.
 fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Loaded> {
     let me = part_in(rt, plan)?;
     let is_new = plan.takeover(me).is_some();
+    undone(rt, user::undo_files(rt, plan.epoch));
+    // Those of other nodes, too, before any are opened.
+    world::get(rt).workers.barrier()?;
     window::shared::belong_to(me);
-    let ready = if plan.lost.is_some() {
-        copies::give_up_pending(rt);
-        copies::forget_legacy(rt);
-        fetch::fetch_from_disk(rt, me);
-        None
-    } else {
-        found::resolve(rt, plan.epoch);
-        fetch::fetch(rt, plan, me)?
+    let ready = match plan.lost {
+        Some(_) => None,
+        None => fetch::fetch(rt, plan, me)?,
     };
     report.stage(rt, RecoveryStage::Fetch);
     let expected = fetch::expect_partners(rt, plan, me);

@@ -5,7 +5,7 @@ use super::deaths;
 use super::found;
 use super::plan::{self, Gone, Identity, Lost, Plan, Wish};
 use super::wishes;
-use crate::ending::{abort, undone};
+use crate::ending::abort;
 use crate::gather::everybodys;
 use crate::recovery::Runtime;
 use crate::world::{self, Part};
@@ -88,7 +88,6 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
         {
             user::inherit_output(rt, output[at]);
         }
-        undone(rt, user::undo_files(rt, plan.epoch));
     }
     let mut living: Vec<ProcessNumber> = identities.iter().map(|living| living.process).collect();
     living.sort_unstable();
