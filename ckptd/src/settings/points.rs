@@ -66,6 +66,7 @@ points! {
     "reprotect.begin": "before lost copies are made again";
     "reprotect.end": "lost copies are made again";
     "resume.begin": "the recovery is agreed on, receives are not yet posted again";
+    "repost.begin": "one more of the program's requests is about to be made again";
     "resume.end": "the program goes on";
     "finalize.begin": "MPI_Finalize was called";
     "finalize.agreed": "the workers have met; the spares wait, and epochs are still on disk";

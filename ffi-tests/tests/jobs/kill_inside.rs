@@ -260,6 +260,27 @@ fn receives_are_posted_again_in_their_order() {
     verdicts.assert_all_good();
 }
 
+/// Another process dies while receives are posted again: by a survivor, and by the one that has taken the part.
+#[test]
+fn a_worker_may_die_while_receives_are_posted_again() {
+    let make = || {
+        Job::new(place::test_program("posting"), &[])
+            .workers(2)
+            .interval("1calls")
+            .limit(Duration::from_secs(20))
+    };
+    let undisturbed = native(make());
+    for (first, epoch, late, second) in [(0, 4, 1, 2), (1, 7, 2, 0)] {
+        let fault = format!(
+            "kill rank={first} at=commit.end epoch={epoch}; wait rank={late} at=repost.begin delay=200ms; kill rank={second} at=resume.end"
+        );
+        let outcome = make().spares(2).fault(&fault).run();
+        outcome.assert_success();
+        outcome.assert_like(&undisturbed, &[]);
+        outcome.assert_nothing_left();
+    }
+}
+
 /// What the root of a broadcast sends behind a cut does not meet receives that another worker still drains.
 #[test]
 fn no_message_overtakes_a_cut() {

@@ -106,16 +106,7 @@ pub fn check_own<T>(rt: &Runtime, outcome: mpi::Result<T>, what: &str) -> Result
 
 #[cold]
 fn classify(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
-    let mut class = rc;
-    // SAFETY: a local query.
-    let asked = unsafe { real::PMPI_Error_class(rc, &mut class) };
-    if asked == call::ABANDONED {
-        // A process has failed meanwhile, and nobody tells of what this was.
-        class = asked;
-    }
-    if !world::is_protected() || !means_failure(class) {
-        return Ok(rc);
-    }
+    let Some(class) = failure(rc) else { return Ok(rc) };
     if rt.is_under_way.get() {
         // What the program's libraries do while they are opened again.
         ending::fail(
@@ -126,19 +117,25 @@ fn classify(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
     }
     // Callbacks are not returned to: the program goes on outside of them.
     arch::leave_callbacks();
-    rt.is_under_way.set(true);
     recover(rt, class);
-    rt.is_under_way.set(false);
     Err(Rewound)
 }
 
-/// Whether an error class is the failure of a process, or follows from one.
-fn means_failure(class: c_int) -> bool {
-    match class {
+/// The class of an error that is the failure of a process, or follows from one.
+fn failure(rc: c_int) -> Option<c_int> {
+    let mut class = rc;
+    // SAFETY: a local query.
+    let asked = unsafe { real::PMPI_Error_class(rc, &mut class) };
+    if asked == call::ABANDONED {
+        // A process has failed meanwhile, and nobody tells of what this was.
+        class = asked;
+    }
+    let means_failure = || match class {
         call::ABANDONED => true,
         ERR_UNKNOWN | ERR_OTHER | ERR_INTERN | ERR_IN_STATUS => call::is_over_soon(),
         _ => false,
-    }
+    };
+    (world::is_protected() && means_failure()).then_some(class)
 }
 
 fn error_class(class: c_int) -> ErrorClass {
@@ -150,6 +147,7 @@ fn error_class(class: c_int) -> ErrorClass {
 
 /// Runs attempts until one succeeds, and this process's frame is rewound. (If too many fail, the process manager ends the job.)
 fn recover(rt: &Runtime, class: c_int) {
+    rt.is_under_way.set(true);
     let (began, moment) = (Instant::now(), events::clock());
     // The program is not asked for checkpoints while it stands still.
     overdue::end();
@@ -170,6 +168,7 @@ fn recover(rt: &Runtime, class: c_int) {
     resume(rt, &outcome, began, &report);
     replenish::replenish(rt);
     overdue::begin(rt, copies::epoch(rt), world::worker(rt), world::get(rt).process);
+    rt.is_under_way.set(false);
 }
 
 /// A newcomer takes part in the recovery that it was started for.

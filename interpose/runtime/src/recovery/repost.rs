@@ -1,36 +1,42 @@
 //! The program's requests after a rollback.
 
-use super::check;
-use crate::arch::Rewound;
+use super::failure;
+use crate::errors::SUCCESS;
 use crate::gather::everybodys;
 use crate::objects::comm::freed;
 use crate::recovery::Runtime;
 use crate::requests::{self, Identity, Kind, State};
-use crate::{posting, world};
+use crate::{copies, fault, posting, world};
 use std::collections::HashMap;
+use std::ffi::c_int;
 use understudy_mpi as mpi;
 
 /// Makes the real requests of the restored records again, receives in the order in which they were posted.
-pub fn repost(rt: &Runtime) -> Result<(), Rewound> {
+///
+/// # Errors
+/// The failure of a process. The program hears of no other: these calls have succeeded once.
+pub fn repost(rt: &Runtime) -> mpi::Result<()> {
+    let check = |rc: c_int| mpi::check(failure(rc).unwrap_or(SUCCESS));
     let indices = requests::table(rt).by_age();
     for index in indices {
         let Some((kind, state)) = requests::get(rt, index).map(|request| (request.kind, request.state)) else {
             continue;
         };
+        fault::point("repost.begin", copies::epoch(rt));
         match kind {
             Kind::Receive(envelope) if state == State::Active => {
                 let (state, real_request, rc) = posting::receive(rt, envelope);
-                check(rt, rc)?;
+                check(rc)?;
                 requests::set_real(rt, index, real_request);
                 requests::set_state(rt, index, state);
             }
             Kind::PersistentSend(..) | Kind::PersistentReceive(_) => {
                 let (real_request, rc) = posting::persistent(rt, &kind);
-                check(rt, rc)?;
+                check(rc)?;
                 requests::set_real(rt, index, real_request);
                 // A receive: at a cut all sends have ended.
                 if state == State::Active {
-                    check(rt, posting::start_again(rt, index))?;
+                    check(posting::start_again(rt, index))?;
                 }
             }
             _ => {}
