@@ -3,7 +3,7 @@
  * and its request is used again. All match the same messages, so each must get the message that is due by the order of posting
  * (MPI 4.1, section 3.5). Some are persistent, some take any source or tag, and some are cancelled.
  *
- *     posting [steps]
+ *     posting [steps [receiver]]
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -15,6 +15,7 @@ static MPI_Request requests[SLOTS];
 static int values[SLOTS];
 /* The slots of the posted receives, the oldest first. */
 static int posted[SLOTS], count;
+static int receiver, sender;
 
 static int is_persistent(int slot)
 {
@@ -23,7 +24,7 @@ static int is_persistent(int slot)
 
 static int source(int slot)
 {
-    return slot < 2 ? 0 : MPI_ANY_SOURCE;
+    return slot < 2 ? sender : MPI_ANY_SOURCE;
 }
 
 static int tag(int slot)
@@ -88,16 +89,18 @@ int main(int argc, char **argv)
     int rank, steps = argc > 1 ? atoi(argv[1]) : 12, sent = 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (rank == 1)
+    receiver = argc > 2 ? atoi(argv[2]) : 1;
+    sender = 1 - receiver;
+    if (rank == receiver)
         begin();
     for (int number = 0; number < steps; number++) {
         int cancelled = -1, was;
         MPI_Status status;
-        if (rank == 0) {
-            MPI_Send(&sent, 1, MPI_INT, 1, TAG, MPI_COMM_WORLD);
+        if (rank == sender) {
+            MPI_Send(&sent, 1, MPI_INT, receiver, TAG, MPI_COMM_WORLD);
             sent++;
         }
-        if (rank == 1) {
+        if (rank == receiver) {
             step(number);
             if (number % 3 != 0) {
                 cancelled = posted[--count];
@@ -114,11 +117,11 @@ int main(int argc, char **argv)
         meet();
     }
     for (int left = 0; left < SLOTS; left++) {
-        if (rank == 0) {
-            MPI_Send(&sent, 1, MPI_INT, 1, TAG, MPI_COMM_WORLD);
+        if (rank == sender) {
+            MPI_Send(&sent, 1, MPI_INT, receiver, TAG, MPI_COMM_WORLD);
             sent++;
         }
-        if (rank == 1) {
+        if (rank == receiver) {
             int slot = end_oldest(MPI_STATUS_IGNORE);
             printf("at the end: slot %d has message %d\n", slot, values[slot]);
         }

@@ -275,7 +275,7 @@ impl Job {
     }
 
     fn hear(&mut self, number: ProcessNumber, said: Said) {
-        let (generation, is_begun) = (self.generation, self.phase == Phase::Running);
+        let (generation, is_begun, is_meeting) = (self.generation, self.phase == Phase::Running, self.is_meeting());
         // Who is killed to start from the beginning has nothing more to say.
         let Some(member) = self
             .members
@@ -315,6 +315,11 @@ impl Job {
             Said::Wish(spare) => self.question.wishes.push(spare),
             Said::HasChosen(of) => self.question.is_answered |= of == generation,
             Said::Failed(of) if of == generation && (is_begun || !self.is_protected) => self.failed(),
+            // It waits for a start from the beginning, and others have gone on.
+            Said::Failed(of) if of == generation && is_meeting => {
+                let at = member.at;
+                self.actions.push(Action::Kill { number, at });
+            }
             Said::Failed(_) => {}
             Said::Abort(status) => {
                 let at = member.at;

@@ -228,6 +228,24 @@ fn the_death_of_a_spare_disturbs_nobody() {
     assert_eq!(ranks_after(&mut job, 2, &[0, 1, 3], &[]), [0, 1, 5, 3]);
 }
 
+/// A restart from disk has failed for one worker when another one had gone on already, and died.
+#[test]
+fn who_waits_for_a_start_from_the_beginning_when_others_have_gone_on_is_replaced() {
+    let (mut job, now) = (begun(), Duration::ZERO);
+    job.handle(now, Event::Ended(ProcessNumber(2), Ending::Signal(9)));
+    let failed = Event::Said(ProcessNumber(1), Said::Failed(Generation(1)));
+    let (number, at) = (ProcessNumber(1), Guardian(1));
+    assert_eq!(job.handle(now, failed), [Action::Kill { number, at }]);
+    // Nobody has gone on yet.
+    let mut job = Job::new(2, 0);
+    (0..2).for_each(|it| drop(job.handle(now, Event::Came(Guardian(it), Node(it)))));
+    (0..2).for_each(|it| drop(job.handle(now, Event::Said(ProcessNumber(it), Said::Ready(Generation(0))))));
+    job.handle(now, Event::Ended(ProcessNumber(0), Ending::Signal(9)));
+    let failed = Event::Said(ProcessNumber(1), Said::Failed(Generation(1)));
+    assert!(job.handle(now, failed).contains(&Action::Kill { number, at }));
+    assert_eq!(job.generation(), Generation(1), "all are ended first");
+}
+
 #[test]
 fn a_launcher_that_ends_a_spare_ends_the_job() {
     let (mut job, now) = (begun(), Duration::ZERO);

@@ -68,6 +68,7 @@ points! {
     "resume.begin": "the recovery is agreed on, receives are not yet posted again";
     "repost.begin": "one more of the program's requests is about to be made again";
     "resume.end": "the program goes on";
+    "restart.end": "a job is started again from disk, and this rank goes on";
     "finalize.begin": "MPI_Finalize was called";
     "finalize.agreed": "the workers have met; the spares wait, and epochs are still on disk";
     "finalize.end": "the workers have met, the spares are released; nothing is recovered from any more";

@@ -1,5 +1,6 @@
 //! A worker dies at a named point of the runtime: inside a checkpoint, before the first one, at the end.
 
+use crate::disk;
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, place};
@@ -279,6 +280,22 @@ fn a_worker_may_die_while_receives_are_posted_again() {
         outcome.assert_like(&undisturbed, &[]);
         outcome.assert_nothing_left();
     }
+}
+
+/// The same where the whole job has been started again, and the other one goes on already.
+#[test]
+fn a_worker_may_die_while_another_is_being_started_again() {
+    let make = || {
+        Job::new(place::test_program("posting"), &["3000", "0"])
+            .disk()
+            .interval("53calls")
+            .limit(Duration::from_secs(40))
+    };
+    let mut first = disk::killed(make(), 3);
+    let fault = "wait rank=0 at=repost.begin delay=200ms; kill rank=1 at=restart.end";
+    let second = make().env("UNDERSTUDY_RESTART", "1").fault(fault).run_after(&mut first);
+    second.assert_taken_over(&[1]);
+    disk::assert_like(&native(make()), &[], &first.stdout, second);
 }
 
 /// What the root of a broadcast sends behind a cut does not meet receives that another worker still drains.

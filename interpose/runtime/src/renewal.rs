@@ -310,7 +310,7 @@ pub fn give_up(rt: &Runtime) {
         return;
     }
     tell(&ToManager::Failed {
-        generation: call::wanted(),
+        generation: call::current(),
     });
     while !call::is_over() {
         if let Some(ToProcess::End) = hear(rt, LOOK) {
@@ -319,7 +319,7 @@ pub fn give_up(rt: &Runtime) {
     }
 }
 
-/// Before that, the manager starts the whole job again, and ends this process.
+/// Before that, the manager starts the whole job again, and ends this process; where others have gone on, this process alone.
 pub fn await_restart(rt: &Runtime) -> ! {
     let mut told = None;
     loop {

@@ -7,14 +7,14 @@ use crate::arch::Rewound;
 use crate::ending::{fail, failed_in_init, undone};
 use crate::objects::{comm, tool, window};
 use crate::recovery::Runtime;
-use crate::{arch, copies, disk, events, rendezvous, renewal, sys, user, world};
+use crate::{arch, copies, disk, events, fault, rendezvous, renewal, sys, user, world};
 use ckptd::events::Kind;
 use ckptd::relay::RankStage;
 use std::time::Instant;
 use understudy_mpi as mpi;
 
-/// At the end of MPI_Init, when the epoch is chosen and in memory. A failure here ends the job; nothing on disk has
-/// changed then, so it can be started again.
+/// At the end of MPI_Init, when the epoch is chosen and in memory. A failure before all have their copies starts the job again: nothing
+/// on disk has changed then.
 pub fn from_disk(rt: &Runtime) -> Rewound {
     let began = Instant::now();
     if let Err(why) = super::leave_devices(rt) {
@@ -37,13 +37,23 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     make_copies(rt).unwrap_or_else(|error| failed_in_init(rt, error));
     disk::go_on_from(rt, world::worker(rt));
     events::set_epoch(epoch);
+    super::found::settle(rt);
     tool::rebuild(rt);
-    if make_recorded(rt).is_err() || repost(rt).is_err() {
-        failed_in_init(rt, mpi::Error::ABANDONED);
+    // All copies are there, and some may have gone on: what fails now is recovered from.
+    user::set_stage(RankStage::Running);
+    if world::is_first_worker(rt) {
+        sys::say(format_args!(
+            "the job goes on from epoch {epoch} on disk, after {:.1} ms; {}",
+            began.elapsed().as_secs_f64() * 1e3,
+            user::output_position(rt)
+        ));
+    }
+    let made = make_recorded(rt).and_then(|()| repost(rt));
+    if let Err(rewound) = super::check_own(rt, made, "the program's requests cannot be made again") {
+        return rewound;
     }
     renewal::is_running();
     rt.resumed_in_init.set(load::is_init(&loaded.frame));
-    user::set_stage(RankStage::Running);
     arch::rewind(&loaded.frame);
     user::threads_go_back(rt, &loaded.frame);
     super::devices_go_on(rt);
@@ -53,13 +63,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
         epoch,
         total_ns: events::nanoseconds(began),
     });
-    if world::is_first_worker(rt) {
-        sys::say(format_args!(
-            "the job goes on from epoch {epoch} on disk, after {:.1} ms; {}",
-            began.elapsed().as_secs_f64() * 1e3,
-            user::output_position(rt)
-        ));
-    }
+    fault::point("restart.end", epoch);
     Rewound
 }
 
