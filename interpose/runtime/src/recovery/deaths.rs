@@ -11,6 +11,7 @@
 //! process has sent, nor a bus error that the hardware reports: nothing tells those from the loss of a machine. After the
 //! third of one worker, a line names the kernel's out-of-memory killer; the tenth is the last.
 
+use crate::gather::everybodys;
 use crate::recovery::Runtime;
 use crate::{peers, schedule, user, world};
 use ckptd::relay::{Frame, NOTE_WORDS, Note, Position};
@@ -51,9 +52,18 @@ enum Cause {
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Death {
     worker: Worker,
+    player: ProcessNumber,
     /// What the recovery went back to.
     epoch: Epoch,
     cause: Cause,
+}
+
+/// What a process knows of deaths.
+#[derive(bincode::Encode, bincode::Decode)]
+struct View {
+    earlier: Vec<Death>,
+    /// The processes that have played the workers which are dead now.
+    players: Vec<ProcessNumber>,
 }
 
 /// Deaths of late.
@@ -93,15 +103,17 @@ pub fn learn(rt: &Runtime, earlier: Vec<Death>) {
 }
 
 /// Everybody hears of what those on a dead process's node know: for each dead worker, up to where its output was seen.
-pub fn meet(rt: &Runtime, all: RealComm, dead: &[Worker]) -> mpi::Result<Vec<[Position; 2]>> {
+pub fn meet(rt: &Runtime, all: RealComm, dead: &[Worker], living: &[ProcessNumber]) -> mpi::Result<Vec<[Position; 2]>> {
     rt.history.borrow_mut().now.clear();
     if dead.is_empty() {
         return Ok(Vec::new());
     }
-    let players: Vec<ProcessNumber> = dead
-        .iter()
-        .map(|&worker| world::get(rt).players[worker.index()])
-        .collect();
+    let player = |&worker: &Worker| world::get(rt).players[worker.index()];
+    let own = View {
+        earlier: earlier(rt),
+        players: dead.iter().map(player).collect(),
+    };
+    let players = rt.history.borrow_mut().agree(&everybodys(all, &own)?, living);
     let marks = user::dead_output(rt, &players);
     let own: Vec<[u64; WORDS]> = players
         .iter()
@@ -111,11 +123,9 @@ pub fn meet(rt: &Runtime, all: RealComm, dead: &[Worker]) -> mpi::Result<Vec<[Po
     // Who does not know a word has 0, and all others have the same.
     let all = all.extremes(Extreme::Greatest, own.as_flattened())?;
     let (all, _) = all.as_chunks::<WORDS>();
-    rt.history.borrow_mut().now = dead
-        .iter()
-        .zip(all)
-        .map(|(&worker, words)| Death::read(worker, words))
-        .collect();
+    let told = dead.iter().copied().zip(players).zip(all);
+    let deaths = told.map(|(which, words)| Death::read(which, words)).collect();
+    rt.history.borrow_mut().note(deaths);
     let mark = |words: &[u64]| Position {
         line: words[0],
         column: words[1],
@@ -174,6 +184,34 @@ pub fn label(rt: &Runtime, worker: Worker) -> String {
 }
 
 impl History {
+    fn knows(&self, player: ProcessNumber) -> bool {
+        self.earlier.iter().any(|death| death.player == player)
+    }
+
+    /// All come to know the same deaths, as an attempt may have succeeded for some only. Who has played each dead worker last: none of
+    /// the `living`, which some may have seen take the part.
+    fn agree(&mut self, views: &[View], living: &[ProcessNumber]) -> Vec<ProcessNumber> {
+        self.earlier.clear();
+        for death in views.iter().flat_map(|view| &view.earlier) {
+            if !self.knows(death.player) {
+                self.earlier.push(death.clone());
+            }
+        }
+        let last = |at: usize| {
+            let players = views.iter().map(|view| view.players[at]);
+            let dead = players.filter(|player| !living.contains(player));
+            dead.max_by_key(|&player| (!self.knows(player), player))
+        };
+        let count = views.first().map_or(0, |view| view.players.len());
+        (0..count).map(|at| last(at).unwrap_or(views[0].players[at])).collect()
+    }
+
+    /// These deaths have led to the recovery under way, but for those that an attempt has dealt with.
+    fn note(&mut self, mut deaths: Vec<Death>) {
+        deaths.retain(|death| !self.knows(death.player));
+        self.now = deaths;
+    }
+
     fn judge(&self, epoch: Epoch) -> Option<Verdict> {
         self.now.iter().find_map(|death| {
             let worker = death.worker;
@@ -241,7 +279,7 @@ impl History {
 }
 
 impl Death {
-    fn read(worker: Worker, words: &[u64; WORDS]) -> Death {
+    fn read((worker, player): (Worker, ProcessNumber), words: &[u64; WORDS]) -> Death {
         let note = Note::from_words(&words[MARK_WORDS..][..NOTE_WORDS]);
         let cause = match (note, words[WORDS - 2], words[WORDS - 1]) {
             (Some(note), ..) => Cause::Fault(note),
@@ -250,7 +288,12 @@ impl Death {
             (None, 0, status) => Cause::of_wait_status((status - 1) as c_int),
         };
         let epoch = Epoch::NONE;
-        Death { worker, epoch, cause }
+        Death {
+            worker,
+            player,
+            epoch,
+            cause,
+        }
     }
 
     /// Whether no more than a few epochs lie between this and a recovery that goes back to `epoch`.
@@ -367,118 +410,5 @@ fn name(signal: c_int) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fault(signal: c_int, code: i32, places: &[u64]) -> Cause {
-        let frame = |&offset: &u64| Frame {
-            address: 0x40_0000 + offset,
-            offset,
-            module: "solver".into(),
-        };
-        Cause::Fault(Note {
-            signal,
-            code,
-            address: 0,
-            frames: places.iter().map(frame).collect(),
-        })
-    }
-
-    /// Which of these deaths, one after the other, each with the epoch that is gone back to, ends the job.
-    fn ends_at(deaths: &[(u32, u64, Cause)]) -> Option<usize> {
-        let mut history = History::default();
-        deaths.iter().position(|(worker, epoch, cause)| {
-            history.now = vec![Death {
-                worker: Worker(*worker),
-                epoch: Epoch::NONE,
-                cause: cause.clone(),
-            }];
-            let verdict = history.judge(Epoch(*epoch));
-            history.settle(Epoch(*epoch));
-            verdict.is_some()
-        })
-    }
-
-    #[test]
-    fn the_third_fault_at_the_same_place_is_the_programs() {
-        let crash = |offset| fault(libc::SIGSEGV, 1, &[offset, 0x900]);
-        assert_eq!(
-            ends_at(&[(1, 3, crash(5)), (1, 3, crash(5)), (1, 3, crash(5))]),
-            Some(2)
-        );
-        assert_eq!(
-            ends_at(&[(1, 3, crash(5)), (2, 3, crash(5)), (0, 3, crash(5))]),
-            Some(2),
-            "it moves"
-        );
-        assert_eq!(
-            ends_at(&[(1, 3, crash(5)), (1, 3, crash(6)), (1, 3, crash(5))]),
-            None,
-            "another place"
-        );
-        assert_eq!(
-            ends_at(&[(1, 3, crash(5)), (1, 4, crash(5)), (1, 5, crash(5))]),
-            Some(2),
-            "few epochs"
-        );
-        assert_eq!(
-            ends_at(&[(1, 3, crash(5)), (1, 4, crash(5)), (1, 6, crash(5))]),
-            None,
-            "many epochs"
-        );
-    }
-
-    #[test]
-    fn of_a_raised_signal_all_callers_count() {
-        let abort = |caller| fault(libc::SIGABRT, -6, &[7, caller]);
-        assert_eq!(ends_at(&[(1, 3, abort(1)), (1, 3, abort(2)), (1, 3, abort(3))]), None);
-        assert_eq!(
-            ends_at(&[(1, 3, abort(1)), (2, 3, abort(1)), (1, 3, abort(1))]),
-            Some(2)
-        );
-    }
-
-    #[test]
-    fn kills_are_never_the_programs_and_signals_without_a_note_are() {
-        let three = |cause: Cause| [(1, 3, cause.clone()), (1, 3, cause.clone()), (1, 3, cause)];
-        assert_eq!(ends_at(&three(Cause::Signal(libc::SIGKILL))), None);
-        assert_eq!(ends_at(&three(Cause::Signal(libc::SIGTERM))), None);
-        assert_eq!(ends_at(&three(Cause::Unknown)), None);
-        assert_eq!(ends_at(&three(Cause::Signal(libc::SIGSEGV))), Some(2));
-        assert_eq!(
-            ends_at(&three(fault(libc::SIGSEGV, 0, &[]))),
-            None,
-            "sent by another process"
-        );
-    }
-
-    #[test]
-    fn a_process_that_ends_by_itself_ends_the_job() {
-        let mut words = [0; WORDS];
-        words[WORDS - 1] = 1 + (5 << 8);
-        assert_eq!(Death::read(Worker(1), &words).cause, Cause::Left(5));
-        words[WORDS - 2] = 1 + 6;
-        assert_eq!(Death::read(Worker(1), &words).cause, Cause::Left(6));
-        assert_eq!(ends_at(&[(1, 3, Cause::Left(6))]), Some(0));
-        words = [0; WORDS];
-        assert_eq!(Death::read(Worker(1), &words).cause, Cause::Unknown);
-        words[WORDS - 1] = 1 + 0x80 + libc::SIGSEGV as u64;
-        assert_eq!(Death::read(Worker(1), &words).cause, Cause::Signal(libc::SIGSEGV));
-    }
-
-    #[test]
-    fn many_kills_of_one_worker_are_told_of_once() {
-        let mut history = History::default();
-        let told: Vec<bool> = (0..5)
-            .map(|_| {
-                history.now = vec![Death {
-                    worker: Worker(2),
-                    epoch: Epoch::NONE,
-                    cause: Cause::Signal(libc::SIGKILL),
-                }];
-                history.settle(Epoch(3)).is_some()
-            })
-            .collect();
-        assert_eq!(told, [false, false, true, false, false]);
-    }
-}
+#[path = "deaths_tests.rs"]
+mod tests;

@@ -70,7 +70,9 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
     {
         verdict = from_disk(rt, all, &identities, &wishes, lost.clone())?;
     }
-    let output = deaths::meet(rt, all, &dead)?;
+    let mut living: Vec<ProcessNumber> = identities.iter().map(|living| living.process).collect();
+    living.sort_unstable();
+    let output = deaths::meet(rt, all, &dead, &living)?;
     let newest = identities
         .iter()
         .map(|living| living.committed)
@@ -89,8 +91,6 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
             user::inherit_output(rt, output[at]);
         }
     }
-    let mut living: Vec<ProcessNumber> = identities.iter().map(|living| living.process).collect();
-    living.sort_unstable();
     Ok(Meeting { living, verdict })
 }
 

@@ -1,0 +1,148 @@
+//! What histories of deaths lead to.
+
+use super::*;
+
+fn fault(signal: c_int, code: i32, places: &[u64]) -> Cause {
+    let frame = |&offset: &u64| Frame {
+        address: 0x40_0000 + offset,
+        offset,
+        module: "solver".into(),
+    };
+    Cause::Fault(Note {
+        signal,
+        code,
+        address: 0,
+        frames: places.iter().map(frame).collect(),
+    })
+}
+
+/// Which of these deaths, one after the other, each with the epoch that is gone back to, ends the job.
+fn ends_at(deaths: &[(u32, u64, Cause)]) -> Option<usize> {
+    let mut history = History::default();
+    deaths.iter().position(|(worker, epoch, cause)| {
+        history.now = vec![Death {
+            worker: Worker(*worker),
+            player: ProcessNumber(0),
+            epoch: Epoch::NONE,
+            cause: cause.clone(),
+        }];
+        let verdict = history.judge(Epoch(*epoch));
+        history.settle(Epoch(*epoch));
+        verdict.is_some()
+    })
+}
+
+#[test]
+fn the_third_fault_at_the_same_place_is_the_programs() {
+    let crash = |offset| fault(libc::SIGSEGV, 1, &[offset, 0x900]);
+    assert_eq!(
+        ends_at(&[(1, 3, crash(5)), (1, 3, crash(5)), (1, 3, crash(5))]),
+        Some(2)
+    );
+    assert_eq!(
+        ends_at(&[(1, 3, crash(5)), (2, 3, crash(5)), (0, 3, crash(5))]),
+        Some(2),
+        "it moves"
+    );
+    assert_eq!(
+        ends_at(&[(1, 3, crash(5)), (1, 3, crash(6)), (1, 3, crash(5))]),
+        None,
+        "another place"
+    );
+    assert_eq!(
+        ends_at(&[(1, 3, crash(5)), (1, 4, crash(5)), (1, 5, crash(5))]),
+        Some(2),
+        "few epochs"
+    );
+    assert_eq!(
+        ends_at(&[(1, 3, crash(5)), (1, 4, crash(5)), (1, 6, crash(5))]),
+        None,
+        "many epochs"
+    );
+}
+
+#[test]
+fn of_a_raised_signal_all_callers_count() {
+    let abort = |caller| fault(libc::SIGABRT, -6, &[7, caller]);
+    assert_eq!(ends_at(&[(1, 3, abort(1)), (1, 3, abort(2)), (1, 3, abort(3))]), None);
+    assert_eq!(
+        ends_at(&[(1, 3, abort(1)), (2, 3, abort(1)), (1, 3, abort(1))]),
+        Some(2)
+    );
+}
+
+#[test]
+fn kills_are_never_the_programs_and_signals_without_a_note_are() {
+    let three = |cause: Cause| [(1, 3, cause.clone()), (1, 3, cause.clone()), (1, 3, cause)];
+    assert_eq!(ends_at(&three(Cause::Signal(libc::SIGKILL))), None);
+    assert_eq!(ends_at(&three(Cause::Signal(libc::SIGTERM))), None);
+    assert_eq!(ends_at(&three(Cause::Unknown)), None);
+    assert_eq!(ends_at(&three(Cause::Signal(libc::SIGSEGV))), Some(2));
+    assert_eq!(
+        ends_at(&three(fault(libc::SIGSEGV, 0, &[]))),
+        None,
+        "sent by another process"
+    );
+}
+
+#[test]
+fn a_process_that_ends_by_itself_ends_the_job() {
+    let mut words = [0; WORDS];
+    words[WORDS - 1] = 1 + (5 << 8);
+    assert_eq!(Death::read((Worker(1), ProcessNumber(1)), &words).cause, Cause::Left(5));
+    words[WORDS - 2] = 1 + 6;
+    assert_eq!(Death::read((Worker(1), ProcessNumber(1)), &words).cause, Cause::Left(6));
+    assert_eq!(ends_at(&[(1, 3, Cause::Left(6))]), Some(0));
+    words = [0; WORDS];
+    assert_eq!(Death::read((Worker(1), ProcessNumber(1)), &words).cause, Cause::Unknown);
+    words[WORDS - 1] = 1 + 0x80 + libc::SIGSEGV as u64;
+    assert_eq!(
+        Death::read((Worker(1), ProcessNumber(1)), &words).cause,
+        Cause::Signal(libc::SIGSEGV)
+    );
+}
+
+#[test]
+fn many_kills_of_one_worker_are_told_of_once() {
+    let mut history = History::default();
+    let told: Vec<bool> = (0..5)
+        .map(|_| {
+            history.now = vec![Death {
+                worker: Worker(2),
+                player: ProcessNumber(0),
+                epoch: Epoch::NONE,
+                cause: Cause::Signal(libc::SIGKILL),
+            }];
+            history.settle(Epoch(3)).is_some()
+        })
+        .collect();
+    assert_eq!(told, [false, false, true, false, false]);
+}
+
+/// An attempt has succeeded in process 0, where process 4 plays worker 2, and in nobody else.
+#[test]
+fn all_judge_the_same_deaths_after_an_attempt_that_has_succeeded_for_some() {
+    let death = |player: u32| Death {
+        worker: Worker(2),
+        player: ProcessNumber(player),
+        epoch: Epoch(3),
+        cause: fault(libc::SIGSEGV, 1, &[5]),
+    };
+    let view = |deaths: &[u32], player: u32| View {
+        earlier: deaths.iter().map(|&it| death(it)).collect(),
+        players: vec![ProcessNumber(player)],
+    };
+    let views = [view(&[1, 2], 4), view(&[1], 2)];
+    // Process 4 lives and is to take the part once more, or has died, too.
+    for (living, last, verdict) in [(vec![ProcessNumber(4)], 2, false), (vec![], 4, true)] {
+        for own in &views {
+            let mut history = History {
+                earlier: own.earlier.clone(),
+                now: Vec::new(),
+            };
+            assert_eq!(history.agree(&views, &living), [ProcessNumber(last)]);
+            history.note(vec![death(last)]);
+            assert_eq!(history.judge(Epoch(3)).is_some(), verdict, "{last}");
+        }
+    }
+}
