@@ -219,10 +219,13 @@ pub fn take_chosen(rt: &Runtime) -> Option<Loaded> {
     loaded
 }
 
-/// All have gone back to the chosen epoch: there is nothing newer any more.
-pub fn go_on_from(rt: &Runtime, worker: Worker) {
+/// All have gone back to this epoch. If it is the chosen one, by this attempt or one before, there is nothing newer any more.
+pub fn go_on_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
     let Some(disk) = &mut *rt.disk.borrow_mut() else { return };
-    let Some((key, _)) = disk.chosen.take() else { return };
+    let is_it = |(key, loaded): &mut (Key, Option<Loaded>)| key.epoch == epoch && loaded.is_none();
+    let Some((key, _)) = disk.chosen.take_if(is_it) else {
+        return;
+    };
     (disk.written, disk.due, disk.complete) = (Some(key), None, BTreeSet::from([key]));
     disk.own.retain(|other| *other <= key);
     disk.own.insert(key);

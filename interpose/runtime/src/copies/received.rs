@@ -6,6 +6,7 @@ use super::parity::Folding;
 use super::transfer::Payload;
 use crate::copies::Runtime;
 use crate::ending::fail;
+use crate::image::epoch::WrongBase;
 use crate::image::helper::{Helper, Task};
 use crate::image::parity::Combine;
 use crate::image::store::PageStore;
@@ -30,6 +31,14 @@ pub enum Received {
 impl Received {
     /// Everything has come.
     pub fn new(rt: &Runtime, payloads: Vec<Payload>, epoch: Epoch, hands: &mut Hands) -> Received {
+        // With parity there is one for all layers.
+        let last = hands.partners.len().saturating_sub(1);
+        for (layer, payload) in payloads.iter().enumerate() {
+            let image = hands.partners[layer.min(last)].image.epoch();
+            if let Some(base) = payload.base().filter(|&base| base != image) {
+                fail(rt, "a partner's copy cannot be kept", &WrongBase { base, image });
+            }
+        }
         if !world::get(rt).redundancy.is_parity() {
             return Received::Copies(payloads);
         }

@@ -72,6 +72,11 @@ impl Payload {
         (self.incoming.into_runs(), self.state)
     }
 
+    /// The epoch that it starts from; none: it is a whole copy.
+    pub fn base(&self) -> Option<Epoch> {
+        self.incoming.header().base
+    }
+
     /// The epoch that it is of.
     pub fn epoch(&self) -> Epoch {
         self.incoming.header().epoch

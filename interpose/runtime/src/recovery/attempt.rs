@@ -142,7 +142,9 @@ fn decide(rt: &Runtime, plan: &Plan) -> mpi::Result<()> {
     }
     copies::give_up_pending(rt);
     copies::forget_legacy(rt);
-    fetch::fetch_from_disk(rt, part_in(rt, plan)?);
+    let me = part_in(rt, plan)?;
+    found::refuse_partners(rt, me);
+    fetch::fetch_from_disk(rt, me);
     Ok(())
 }
 
@@ -208,9 +210,7 @@ fn settle(rt: &Runtime, plan: &Plan, loaded: &Loaded) {
         }
         world.players.clone_from(&plan.players);
     });
-    if plan.lost.is_some() {
-        disk::go_on_from(rt, world::worker(rt));
-    }
+    disk::go_on_from(rt, world::worker(rt), plan.epoch);
     events::set_epoch(plan.epoch);
     found::forget_refusals(rt);
 }

@@ -89,6 +89,15 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> m
 }
 
 /// The workers whose copies, kept by this one, are damaged: with pages that its own copy shares with them, for example.
+/// All go back to an epoch on disk: until what this worker keeps of its partners has been made again, it is of another epoch.
+pub fn refuse_partners(rt: &Runtime, me: Worker) {
+    let world = world::get(rt);
+    let at = world.process;
+    let of = |worker| Refused { worker, at };
+    let copies = world.redundancy.partners_of(me).map(of);
+    rt.heritage.borrow_mut().refused.extend(copies);
+}
+
 fn damaged_at(rt: &Runtime, me: Worker) -> Vec<Worker> {
     let (keep, redundancy) = (copies::keep(rt), &world::get(rt).redundancy);
     let partners = redundancy.partners_of(me).zip(&keep.partners);

@@ -357,7 +357,9 @@ fn remakes(job: &Job, takeovers: &[Takeover]) -> Vec<Remake> {
         None => taken(copy.at).is_none_or(|takeover| takeover.layers & (1 << copy.layer) == 0),
     };
     let mut all = every_copy(job.redundancy, job.workers);
-    all.retain(is_gone);
+    // Parity is made of what all partners give.
+    let lost: Vec<Worker> = all.iter().filter(|it| is_gone(it)).map(|it| it.at).collect();
+    all.retain(|copy| is_gone(copy) || job.redundancy.is_parity() && lost.contains(&copy.at));
     all
 }
 

@@ -15,6 +15,14 @@ fn make(living: &[Identity], workers: u32, offset: u32) -> Result<Plan, Lost> {
     super::make(living, &copies(workers, offset, 1), workers, &[])
 }
 
+/// Whose copies are lost.
+fn lost_worker(living: &[Identity], workers: u32) -> Option<u32> {
+    match make(living, workers, 1) {
+        Err(Lost::Copies { worker, .. }) => Some(worker.0),
+        _ => None,
+    }
+}
+
 fn worker(process: u32, part: u32, committed: u64) -> Identity {
     Identity {
         process: ProcessNumber(process),
@@ -162,10 +170,7 @@ fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
     assert_eq!(plan.players, players([0, 5, 4, 3]));
     // An older epoch is of no use.
     let living = [worker(0, 0, 3), worker(3, 3, 3), newcomer(4), holding(5, 1, 0, 2)];
-    assert!(matches!(
-        make(&living, 4, 1),
-        Err(Lost::Copies { worker: Worker(1), .. })
-    ));
+    assert_eq!(lost_worker(&living, 4), Some(1));
     // Worker 1 kept the copy of worker 0, which its successor has got.
     let living = [worker(2, 2, 2), worker(3, 3, 2), newcomer(4), holding(5, 1, 1, 2)];
     let plan = make(&living, 4, 1).unwrap();
@@ -173,10 +178,7 @@ fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
     assert_eq!(plan.takeovers, vec![takeover(0, 4), both]);
     // Without that copy, worker 0 is lost.
     let living = [worker(2, 2, 2), worker(3, 3, 2), newcomer(4), holding(5, 1, 0, 2)];
-    assert!(matches!(
-        make(&living, 4, 1),
-        Err(Lost::Copies { worker: Worker(0), .. })
-    ));
+    assert_eq!(lost_worker(&living, 4), Some(0));
 }
 
 /// An heir that has all layers of one, and of a later epoch, if `whole` is not 0.
@@ -301,10 +303,7 @@ fn an_heir_without_a_whole_own_copy_has_those_of_partners() {
     assert_eq!(plan.remakes, []);
     // Nobody else has its own.
     let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), newcomer(5)];
-    assert!(matches!(
-        make(&living, 3, 1),
-        Err(Lost::Copies { worker: Worker(1), .. })
-    ));
+    assert_eq!(lost_worker(&living, 3), Some(1));
 }
 
 #[test]
@@ -366,12 +365,7 @@ fn a_damaged_copy_is_not_used_and_made_again() {
     let lost = damaged(true, vec![(Worker(2), Gone::Damaged)]);
     assert_eq!(make(&living, 4, 1), Err(lost));
     // All that is lost is named.
-    let living = [
-        worker(0, 0, 5),
-        worker(2, 2, 5),
-        refusing(newcomer(4), 1, 2),
-        newcomer(5),
-    ];
+    let living = [&living[..2], &living[3..], &[newcomer(5)]].concat();
     let lost = damaged(true, vec![(Worker(2), Gone::Damaged), (Worker(3), Gone::Dead)]);
     assert_eq!(super::make(&living, &copies(4, 1, 2), 4, &[]), Err(lost));
     // A survivor whose own copy is damaged gets it from its holder.
@@ -457,6 +451,9 @@ fn with_parity_all_others_of_the_group_are_needed() {
         newcomer(5),
     ];
     assert_eq!(parity(&living), Err(gone(0, vec![(Worker(2), Gone::Damaged)])));
+    // Parity is made again of what all have.
+    let living = [0, 1, 2, 3, 4].map(|part| refusing(worker(part, part, 5), 0, 2));
+    assert_eq!(parity(&living).unwrap().remakes, [remake(0, 0, 2), remake(4, 1, 2)]);
 }
 
 /// Whatever is wished, the plan has each part once and each newcomer once, and only living idle ones.

@@ -35,7 +35,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
         )
     });
     make_copies(rt).unwrap_or_else(|error| failed_in_init(rt, error));
-    disk::go_on_from(rt, world::worker(rt));
+    disk::go_on_from(rt, world::worker(rt), epoch);
     events::set_epoch(epoch);
     super::found::settle(rt);
     tool::rebuild(rt);
