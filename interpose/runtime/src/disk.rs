@@ -36,6 +36,7 @@ use ckptd::events::realtime_ns;
 use format::{Head, Identity};
 pub use load::Loaded;
 use places::Places;
+pub use places::explain;
 pub use static_file::{StaticFile, Writing};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -189,9 +190,7 @@ pub fn choose(rt: &Runtime, comm: RealComm, worker: Worker, store: &mut PageStor
         return Ok(None);
     };
     disk.finish(store);
-    if let Some((_, Some(mut loaded))) = disk.chosen.take() {
-        loaded.image.clear(store);
-    }
+    disk.forget_loaded(store);
     let Some(found) = choose::choose(disk, comm, worker, store)? else {
         return Ok(None);
     };
@@ -201,6 +200,13 @@ pub fn choose(rt: &Runtime, comm: RealComm, worker: Worker, store: &mut PageStor
     }
     disk.chosen = Some((found.key, Some(found.loaded)));
     Ok(Some(found.key))
+}
+
+/// The store is about to be replaced: what was loaded into it and not taken is of no use any more.
+pub fn forget_loaded(rt: &Runtime, store: &mut PageStore) {
+    if let Some(disk) = &mut *rt.disk.borrow_mut() {
+        disk.forget_loaded(store);
+    }
 }
 
 /// What was loaded.
@@ -414,6 +420,12 @@ impl Disk {
         }
     }
 
+    fn forget_loaded(&mut self, store: &mut PageStore) {
+        if let Some((_, Some(mut loaded))) = self.chosen.take_if(|(_, loaded)| loaded.is_some()) {
+            loaded.image.clear(store);
+        }
+    }
+
     fn static_path(&self, worker: Worker) -> PathBuf {
         static_file::path(&self.places.directory, self.lineage, worker)
     }
@@ -485,16 +497,4 @@ impl Disk {
             self.complete.pop_first();
         }
     }
-}
-
-/// Why something cannot be written, and what can be done about it.
-pub fn explain(error: &io::Error) -> String {
-    let remedy = match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",
-        ErrorKind::PermissionDenied => "give this user the right to write there",
-        ErrorKind::ReadOnlyFilesystem => "mount it writable, or name another directory in UNDERSTUDY_DISK",
-        ErrorKind::NotFound | ErrorKind::NotADirectory => "make this directory",
-        _ => "look at this file system",
-    };
-    format!("{error}; {remedy}")
 }

@@ -9,6 +9,7 @@ use ckptd::epochs::flush;
 use ckptd::private::is_own;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use understudy_numbers::Worker;
@@ -116,4 +117,16 @@ impl Places {
         }
         flush::remove_if_empty(place);
     }
+}
+
+/// Why something cannot be written, and what can be done about it.
+pub fn explain(error: &io::Error) -> String {
+    let remedy = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",
+        ErrorKind::PermissionDenied => "give this user the right to write there",
+        ErrorKind::ReadOnlyFilesystem => "mount it writable, or name another directory in UNDERSTUDY_DISK",
+        ErrorKind::NotFound | ErrorKind::NotADirectory => "make this directory",
+        _ => "look at this file system",
+    };
+    format!("{error}; {remedy}")
 }

@@ -4,7 +4,7 @@ use super::load::Damaged;
 use super::plan::{Held, Plan, Refused};
 use super::welcome;
 use crate::recovery::Runtime;
-use crate::{copies, world};
+use crate::{copies, disk, world};
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
 
@@ -31,6 +31,7 @@ pub fn held(rt: &Runtime) -> Option<Held> {
 
 /// Takes what a dead process has left to this newcomer, if it has.
 pub fn inherit(rt: &Runtime) {
+    disk::forget_loaded(rt, &mut copies::keep(rt).store);
     if let Some(got) = copies::adopt(rt) {
         log::debug!("inherited: {got:?}");
         rt.heritage.borrow_mut().held = Some(Held {
@@ -88,7 +89,6 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> m
     mpi::Error::OTHER
 }
 
-/// The workers whose copies, kept by this one, are damaged: with pages that its own copy shares with them, for example.
 /// All go back to an epoch on disk: until what this worker keeps of its partners has been made again, it is of another epoch.
 pub fn refuse_partners(rt: &Runtime, me: Worker) {
     let world = world::get(rt);
@@ -98,6 +98,7 @@ pub fn refuse_partners(rt: &Runtime, me: Worker) {
     rt.heritage.borrow_mut().refused.extend(copies);
 }
 
+/// The workers whose copies, kept by this one, are damaged: with pages that its own copy shares with them, for example.
 fn damaged_at(rt: &Runtime, me: Worker) -> Vec<Worker> {
     let (keep, redundancy) = (copies::keep(rt), &world::get(rt).redundancy);
     let partners = redundancy.partners_of(me).zip(&keep.partners);
