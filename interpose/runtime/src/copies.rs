@@ -71,6 +71,8 @@ pub struct Keep {
     /// What is known of the holders' own pages, by layer.
     habits: Vec<Habit>,
     legacy: Option<Legacy>,
+    /// Transfers of a recovery that have come to nothing: the library may still write there.
+    pub orphans: Vec<Transfer>,
     /// How many epochs, one after the other, have used far less memory than is there.
     frugal: u32,
     pending: Option<Pending>,
@@ -134,6 +136,7 @@ pub fn keep(rt: &Runtime) -> RefMut<'_, Keep> {
             habits: vec![Habit::default(); layers],
             helper: Helper::new().unwrap_or_else(|error| fail(rt, "no thread for checksums", &error)),
             legacy,
+            orphans: Vec::new(),
             frugal: 0,
             pending: None,
             since: Instant::now(),
@@ -344,8 +347,15 @@ fn commit_pending(rt: &Runtime, keep: &mut Keep) -> Option<(Epoch, Instant)> {
 /// After a failure: no checkpoint is under way. The pending epoch, if all of its copies here are whole.
 pub fn interrupt(rt: &Runtime) -> Option<Epoch> {
     attention::clear(PENDING);
-    let keep = rt.keep.borrow();
-    let pending = keep.as_ref()?.pending.as_ref()?;
+    let keep = &mut *rt.keep.borrow_mut();
+    let Keep {
+        orphans,
+        store,
+        pending,
+        ..
+    } = keep.as_mut()?;
+    orphans.drain(..).for_each(|transfer| transfer.give_up(store));
+    let pending = pending.as_ref()?;
     pending.is_whole().then_some(pending.epoch)
 }
 

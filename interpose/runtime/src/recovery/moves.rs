@@ -3,6 +3,7 @@
 use crate::copies::{self, Transfer};
 use crate::recovery::Runtime;
 use crate::world;
+use std::mem::replace;
 use understudy_mpi as mpi;
 use understudy_mpi::both;
 use understudy_numbers::Worker;
@@ -46,9 +47,10 @@ pub fn drive(rt: &Runtime, moves: &mut [Move], mut poll: impl FnMut(&Transfer)) 
         }
     }
     if driven.is_err() {
-        for it in moves {
-            it.transfer = Transfer::receive_only();
-        }
+        let given_up = moves
+            .iter_mut()
+            .map(|it| replace(&mut it.transfer, Transfer::receive_only()));
+        copies::keep(rt).orphans.extend(given_up);
     }
     driven
 }
