@@ -25,12 +25,17 @@ pub fn free(rt: &Runtime, index: u32) -> c_int {
     // SAFETY: a communicator of ours. This is local in the libraries that are known.
     let rc = unsafe { real::PMPI_Comm_free(&mut real) };
     if rc == errors::SUCCESS {
-        if let Some(comm) = objects_mut(rt).comms.get_mut(index) {
-            comm.is_freed = true;
-        }
-        disconnect(rt, index);
+        mark(rt, index);
     }
     rc
+}
+
+/// The real communicator has gone; the entry stays.
+fn mark(rt: &Runtime, index: u32) {
+    if let Some(comm) = objects_mut(rt).comms.get_mut(index) {
+        comm.is_freed = true;
+    }
+    disconnect(rt, index);
 }
 
 fn disconnect(rt: &Runtime, index: u32) {
@@ -77,14 +82,16 @@ pub fn forget(rt: &Runtime, indices: &[u32]) {
     }
 }
 
-/// A communicator has been disconnected, or a window with spawned processes freed: its entry goes. Nothing is under way to those spawned
+/// A communicator has been disconnected, or a window with spawned processes freed. That of workers counts as freed: one of them may keep it,
+/// whose attribute cannot be deleted. The entry of another one goes. Nothing is under way to those spawned
 /// processes that nothing else led to (MPI 4.1, 11.10.4), so communicators that lead only to such ones, and have been freed before, go as well.
 pub fn part(rt: &Runtime, index: u32) {
+    if !objects(rt).comms.get(index).is_some_and(Comm::has_spawned) {
+        return mark(rt, index);
+    }
     let gone = objects_mut(rt).comms.remove(index);
     disconnect(rt, index);
-    let Some(gone) = gone.filter(Comm::has_spawned) else {
-        return;
-    };
+    let Some(gone) = gone else { return };
     let mut parted = std::mem::take(&mut dynamic::get_mut(rt).parted);
     let quiet = {
         let all = objects(rt);
