@@ -334,11 +334,12 @@ pub fn note(rt: &Runtime, call: &Call) {
 
 /// The layer is about to write these ranges of a file of the program's, which is open.
 pub fn note_overwriting(rt: &Runtime, file: &File, ranges: &[Range]) {
-    if is_noting(rt) {
-        let path = files::last_name_of(file);
-        with_recorder(rt, &path, |recorder| {
-            recorder.overwrite(&path, Source::Readable(file), ranges)
-        });
+    let name = || files::last_name_of(file);
+    if is_noting(rt)
+        && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
+        && let Err(error) = recorder.overwrite(name, Source::Readable(file), ranges)
+    {
+        recorder.warn(&name(), &error.to_string());
     }
 }
 

@@ -57,7 +57,13 @@ impl Recorder {
             false => Source::Written(&own),
         };
         let mut pieces = (offset..offset + length).step_by(PIECE);
-        pieces.try_for_each(|from| self.overwrite(&path, file, &[(from, (offset + length - from).min(PIECE as u64))]))
+        pieces.try_for_each(|from| {
+            self.overwrite(
+                || path.clone(),
+                file,
+                &[(from, (offset + length - from).min(PIECE as u64))],
+            )
+        })
     }
 
     /// Notes that an open file is about to be cut, or to grow.

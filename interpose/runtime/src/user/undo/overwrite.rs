@@ -14,7 +14,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// More of what is overwritten between two cuts is not kept in memory. (Tests come to it, too.)
 const MOST_IN_LOG: u64 = if cfg!(test) { 500 } else { 16 << 20 };
@@ -74,12 +74,12 @@ fn read_apart(file: &File, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()>
 
 impl Recorder {
     /// Notes that these ranges of a file, which has this name now, are about to be written, with their old bytes, which are read from
-    /// `source`.
-    pub fn overwrite(&mut self, path: &Path, source: Source<'_>, ranges: &[Range]) -> io::Result<()> {
+    /// `source`. Most are noted already, and the name is not asked for.
+    pub fn overwrite(&mut self, name: impl Fn() -> PathBuf, source: Source<'_>, ranges: &[Range]) -> io::Result<()> {
         let metadata = source.file().metadata()?;
         let id = Id::of(&metadata);
         if !self.known.contains_key(&id) {
-            self.meet(path, &metadata)?;
+            self.meet(&name(), &metadata)?;
         }
         // Nothing of it matters.
         if self.known.get(&id) != Some(&Known::Size) {
@@ -93,8 +93,8 @@ impl Recorder {
         }
         match new.iter().map(|(_, length)| length).sum::<u64>() {
             0 => Ok(()),
-            total if total <= LARGE => self.keep_old(path, id, source, new, total),
-            _ => self.keep_large(path, id, source.file(), new),
+            total if total <= LARGE => self.keep_old(&name(), id, source, new, total),
+            _ => self.keep_large(&name(), id, source.file(), new),
         }
     }
 
