@@ -11,9 +11,10 @@ use crate::objects::file::layout::Range;
 use crate::objects::file::pointer::lock;
 use crate::objects::file::{self, File, mode};
 use crate::recovery::Runtime;
-use crate::user;
+use crate::{user, world};
 use std::ffi::{c_int, c_void};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Rank;
@@ -146,8 +147,18 @@ fn whole(ranges: &[Range]) -> Option<Range> {
     Some((begin, end - begin))
 }
 
-/// Keeps everybody else from conflicting accesses, if the file is atomic.
+/// Whether other hosts see what is written only under locks (fcntl(2), "Record locking and NFS").
+fn is_on_nfs(open: &std::fs::File) -> bool {
+    // SAFETY: fstatfs(2) of an open file, into a place of this frame.
+    unsafe {
+        let mut found: libc::statfs = std::mem::zeroed();
+        libc::fstatfs(open.as_raw_fd(), &mut found) == 0 && found.f_type == libc::NFS_SUPER_MAGIC
+    }
+}
+
+/// Keeps everybody else from conflicting accesses, if the file is atomic, or on NFS and used by several hosts.
 fn locked<T>(
+    rt: &Runtime,
     file: &File,
     open: &std::fs::File,
     kind: c_int,
@@ -155,7 +166,7 @@ fn locked<T>(
     act: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     match whole(ranges) {
-        Some(range) if file.atomic => {
+        Some(range) if file.atomic || !world::is_on_one_node(rt) && is_on_nfs(open) => {
             lock(open, kind, range)?;
             let done = act();
             lock(open, libc::F_UNLCK, range)?;
@@ -186,7 +197,7 @@ fn read_ranges(open: &std::fs::File, ranges: &[Range], into: &mut [u8]) -> io::R
 unsafe fn read(rt: &Runtime, fh: VirtFile, file: &File, ranges: &[Range], memory: &Memory) -> Result<u64> {
     let open = file::descriptor(rt, fh)?;
     let read = |into: &mut [u8]| {
-        locked(file, &open, libc::F_RDLCK, ranges, || {
+        locked(rt, file, &open, libc::F_RDLCK, ranges, || {
             Ok(read_ranges(&open, ranges, into)?)
         })
     };
@@ -204,7 +215,7 @@ unsafe fn write(rt: &Runtime, fh: VirtFile, file: &File, ranges: &[Range], memor
     let open = file::descriptor(rt, fh)?;
     // SAFETY: handed on to the caller.
     let data = unsafe { memory.gather(rt)? };
-    locked(file, &open, libc::F_WRLCK, ranges, || {
+    locked(rt, file, &open, libc::F_WRLCK, ranges, || {
         user::note_overwriting(rt, &open, ranges);
         let mut rest = &data[..];
         for &(offset, length) in ranges {
