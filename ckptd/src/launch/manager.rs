@@ -55,16 +55,15 @@ pub struct Identity {
     pub descriptor: Option<OwnedFd>,
 }
 
-/// MPICH adds up in an order that depends on which ranks share a node, which a recovery may change; not so with these
-/// (`MPIR_CVAR_…`).
-const IN_ONE_ORDER: &[(&str, &str)] = &[
-    ("DEVICE_COLLECTIVES", "percoll"),
-    ("ALLREDUCE_DEVICE_COLLECTIVE", "0"),
-    ("REDUCE_DEVICE_COLLECTIVE", "0"),
-    ("SCAN_DEVICE_COLLECTIVE", "0"),
-    ("SCAN_INTRA_ALGORITHM", "recursive_doubling"),
-    ("IREDUCE_INTRA_ALGORITHM", "sched_binomial"),
-    ("ISCAN_INTRA_ALGORITHM", "sched_recursive_doubling"),
+/// MPICH adds up in an order that depends on which ranks share a node, which a recovery may change; not so with these variables.
+pub const PLACELESS: &[(&str, &str)] = &[
+    ("MPIR_CVAR_DEVICE_COLLECTIVES", "percoll"),
+    ("MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE", "0"),
+    ("MPIR_CVAR_REDUCE_DEVICE_COLLECTIVE", "0"),
+    ("MPIR_CVAR_SCAN_DEVICE_COLLECTIVE", "0"),
+    ("MPIR_CVAR_SCAN_INTRA_ALGORITHM", "recursive_doubling"),
+    ("MPIR_CVAR_IREDUCE_INTRA_ALGORITHM", "sched_binomial"),
+    ("MPIR_CVAR_ISCAN_INTRA_ALGORITHM", "sched_recursive_doubling"),
 ];
 
 /// The process manager of a node's ranks.
@@ -157,8 +156,8 @@ impl Manager {
             Server::Pmi1(server) => {
                 let mut identity = server.identity(generation, rank)?;
                 if self.is_spread.load(Ordering::Relaxed) {
-                    let own = |(name, value): &(&str, &str)| (format!("MPIR_CVAR_{name}").into(), value.into());
-                    identity.defaults.extend(IN_ONE_ORDER.iter().map(own));
+                    let set = PLACELESS.iter().map(|&(name, value)| (name.into(), value.into()));
+                    identity.defaults.extend(set);
                 }
                 identity
             }

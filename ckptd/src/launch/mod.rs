@@ -56,6 +56,6 @@ mod ward;
 
 pub use error::Error;
 pub use generation::{Name, Namespace, Placement, Preput, Spawned};
-pub use manager::{Event, Identity, Manager, Settings, What};
+pub use manager::{Event, Identity, Manager, PLACELESS, Settings, What};
 pub use peers::{Alone, Answer, Fence, Members, Modex, Peers, Purpose, Spawn};
 pub use understudy_numbers::Rank;

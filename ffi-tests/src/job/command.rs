@@ -142,6 +142,9 @@ impl Job {
                 .env("UNDERSTUDY_SPARES", self.spares.to_string())
                 .env("UNDERSTUDY_LOG_DIR", root.join("events"));
         }
+        if hosts.is_some() {
+            command.envs(ckptd::launch::PLACELESS.iter().copied());
+        }
         command.arg(&self.program).args(&self.arguments);
         self.place(&mut command, root, mark);
         command
