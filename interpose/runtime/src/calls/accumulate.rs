@@ -249,7 +249,7 @@ pub unsafe extern "C" fn MPI_Accumulate(
     }
 }
 
-/// [`MPI_Accumulate`] of any elements.
+/// [`MPI_Accumulate`] of any elements: apart, so that a single number is added without a place in memory for the operation.
 #[inline(never)]
 unsafe extern "C" fn accumulate_any(
     origin_addr: *const c_void,

@@ -122,7 +122,7 @@ pub fn unlock(rt: &Runtime, win: VirtWin, rank: c_int) -> bool {
     })
 }
 
-/// Changes the epochs of the window that was reached last, if its locks are the layer's; whether they have changed.
+/// Changes the epochs of the window that was reached last, if it is this one; whether they have changed.
 #[inline(always)]
 fn change(rt: &Runtime, win: VirtWin, change: impl FnOnce(&mut Recent, &mut Epochs) -> bool) -> bool {
     let (Some(mut recent), Some(mut objects)) = (rt.recent.try_borrow_mut(), rt.objects.try_borrow_mut()) else {
