@@ -3,7 +3,7 @@
  *
  *     world                   that, and the end
  *     world apart             without names, which are those of a node
- *     world stay              sleeps for a minute before MPI_Finalize
+ *     world stay [RANK]       all ranks, or that one, sleep for a minute before MPI_Finalize
  *     world late RANK         that rank sleeps for a minute before MPI_Init
  *     world abort             rank 1 calls MPI_Abort with 7
  *     world again DIRECTORY   waits for a file of its rank's name there, and begins anew with the variables that are in it
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
     printf("rank %d of %d: sum %d, blocks %016lx, places %d, names %d, universe %d\n", rank, size, sum, blocks, places,
            names, has_universe ? *universe : -1);
     fflush(stdout);
-    if (strcmp(mode, "stay") == 0)
+    if (strcmp(mode, "stay") == 0 && (argc == 2 || atoi(argv[2]) == rank))
         sleep(MINUTE);
     if (strcmp(mode, "again") == 0)
         again(argv, rank);

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 const SIGKILL: i32 = 9;
@@ -43,6 +43,7 @@ fn all_scenarios(bench: &mut Bench) {
     ranks_are_killed_at_random_moments(bench);
     an_abort_is_reported(bench);
     if bench.kind() == Kind::OpenMpi {
+        two_ranks_are_killed_together(bench);
         the_survivors_begin_anew(bench);
     }
     nothing_grows(bench);
@@ -145,6 +146,7 @@ fn as_one_with_another_version() {
     bench.undisturbed();
     a_rank_is_killed_in_its_work(&mut bench);
     a_rank_is_killed_before_mpi_init(&mut bench);
+    two_ranks_are_killed_together(&mut bench);
     an_abort_is_reported(&mut bench);
     bench.assert_nothing_left();
 }
@@ -188,6 +190,23 @@ fn ranks_are_killed_at_random_moments(bench: &mut Bench) {
         assert!(!run.world.wait(LIMIT));
         bench.end(run);
     }
+    bench.undisturbed();
+}
+
+/// One for which the others wait in MPI_Finalize, and one of those; libpmix, which is busy, finds both dead at once.
+fn two_ranks_are_killed_together(bench: &mut Bench) {
+    let mut run = bench.run(&["stay", "1"]);
+    run.wait_for_lines(bench.size() as usize);
+    std::thread::sleep(Duration::from_millis(200));
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let busy = move |_| assert!(may_go_on.recv().is_err());
+    bench.manager.modex(&run.generation.name, Rank(0), busy);
+    for rank in [0, 1] {
+        run.world.kill(Rank(rank));
+    }
+    assert!(!run.world.wait(LIMIT));
+    drop(go_on);
+    bench.end(run);
     bench.undisturbed();
 }
 

@@ -8,7 +8,8 @@
 mod names;
 mod spawn;
 
-use super::abi::{EVERY_RANK, Info, ModexDone, Module, OpDone, Proc, Status, Type};
+use super::abi::{EVERY_RANK, Info, ModexDone, Module, OpDone, Proc, Status};
+use super::connections::Connections;
 use super::store::{Owner, Store};
 use super::values::{bytes_at, text_in};
 use crate::launch::peers::Recall;
@@ -27,6 +28,7 @@ static HOST: RwLock<Option<Arc<Host>>> = RwLock::new(None);
 pub struct Host {
     events: Sender<Event>,
     peers: Arc<dyn Peers>,
+    connections: Arc<Connections>,
     worlds: Mutex<BTreeMap<Name, World>>,
     /// How many fences of these members there have been.
     fences: Mutex<HashMap<(Purpose, Members), u64>>,
@@ -49,10 +51,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Host {
-    pub fn new(events: Sender<Event>, peers: Arc<dyn Peers>) -> Arc<Host> {
+    pub fn new(events: Sender<Event>, peers: Arc<dyn Peers>, connections: Arc<Connections>) -> Arc<Host> {
         Arc::new(Host {
             events,
             peers,
+            connections,
             worlds: Mutex::default(),
             fences: Mutex::default(),
             store: Mutex::default(),
@@ -218,45 +221,32 @@ pub fn module() -> Module {
 unsafe extern "C" fn connect(
     procs: *const Proc,
     count: usize,
-    infos: *const Info,
-    info_count: usize,
+    _: *const Info,
+    _: usize,
     done: Option<OpDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix gives so many processes and infos.
-    unsafe {
-        let (procs, infos) = (std::slice::from_raw_parts(procs, count), slice(infos, info_count));
-        meet(Purpose::Connect, procs, infos, (done, context))
-    }
+    // SAFETY: libpmix gives so many processes.
+    let procs = unsafe { std::slice::from_raw_parts(procs, count) };
+    meet(Purpose::Connect, procs, (done, context))
 }
 
 /// Takes that back.
 unsafe extern "C" fn disconnect(
     procs: *const Proc,
     count: usize,
-    infos: *const Info,
-    info_count: usize,
+    _: *const Info,
+    _: usize,
     done: Option<OpDone>,
     context: *mut c_void,
 ) -> Status {
     // SAFETY: as above.
-    unsafe {
-        let (procs, infos) = (std::slice::from_raw_parts(procs, count), slice(infos, info_count));
-        meet(Purpose::Disconnect, procs, infos, (done, context))
-    }
+    let procs = unsafe { std::slice::from_raw_parts(procs, count) };
+    meet(Purpose::Disconnect, procs, (done, context))
 }
 
-/// # Safety
-/// libpmix has made the infos, and waits for the call of a function.
-unsafe fn meet(
-    purpose: Purpose,
-    procs: &[Proc],
-    infos: &[Info],
-    (done, context): (Option<OpDone>, *mut c_void),
-) -> Status {
-    // SAFETY: as the caller says.
-    let is_complete = unsafe { is_complete(infos) };
-    let (Some(host), Some(done)) = (Host::current().filter(|_| is_complete), done) else {
+fn meet(purpose: Purpose, procs: &[Proc], (done, context): (Option<OpDone>, *mut c_void)) -> Status {
+    let (Some(host), Some(done)) = (Host::current(), done) else {
         return Status::LOST_CONNECTION;
     };
     match host.members(procs) {
@@ -306,7 +296,12 @@ unsafe fn event(proc: *const Proc, what: What) -> Status {
         return Status::ERROR;
     };
     match host.known(proc) {
-        Some(owner) => host.tell(owner, what),
+        Some(owner) => {
+            if what == What::Finalized {
+                host.connections.farewell(owner.clone());
+            }
+            host.tell(owner, what);
+        }
         None => return Status::NOT_FOUND,
     }
     Status::OPERATION_SUCCEEDED
@@ -416,32 +411,21 @@ unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
     }
 }
 
-/// Whether all ranks of this node that take part have come to a fence: libpmix calls, too, when those have come that are left.
-///
-/// # Safety
-/// libpmix has made the infos.
-unsafe fn is_complete(infos: &[Info]) -> bool {
-    let status = infos.iter().find(|info| text_in(&info.key) == Some("pmix.loc.col.st"));
-    // SAFETY: the type tells which field is there.
-    status.is_none_or(|info| info.value.of != Type::STATUS || unsafe { info.value.data.status } == Status::SUCCESS)
-}
-
 unsafe extern "C" fn fence(
     procs: *const Proc,
     count: usize,
-    infos: *const Info,
-    info_count: usize,
+    _: *const Info,
+    _: usize,
     bytes: *mut c_char,
     size: usize,
     done: Option<ModexDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix gives so many processes and infos, and so many bytes, which are the host's from now on.
-    let (procs, bytes, is_complete) = unsafe {
+    // SAFETY: libpmix gives so many processes, and so many bytes, which are the host's from now on.
+    let (procs, bytes) = unsafe {
         let copy = bytes_at(bytes, size);
         libc::free(bytes.cast());
-        let infos = slice(infos, info_count);
-        (std::slice::from_raw_parts(procs, count), copy, is_complete(infos))
+        (std::slice::from_raw_parts(procs, count), copy)
     };
     let (Some(host), Some(done)) = (Host::current(), done) else {
         return Status::ERROR;
@@ -450,10 +434,6 @@ unsafe extern "C" fn fence(
         return Status::NOT_SUPPORTED;
     };
     let waiting = Waiting { done, context };
-    if !is_complete {
-        waiting.answer(None);
-        return Status::SUCCESS;
-    }
     let answer = Answer::new(Box::new(move |reply| waiting.answer(reply)));
     host.exchange(Purpose::Exchange, members, bytes, answer);
     Status::SUCCESS

@@ -10,14 +10,15 @@
 //! | a rank starts | it finds the server by its environment; all of it is in [`Server::environment`] |
 //! | MPI_Init | four fences with Open MPI 5; between nodes by [`super::Peers`] |
 //! | MPI_Finalize | a fence, then the client says farewell |
-//! | a rank dies, or is reset | its connection closes; libpmix takes it out of the fences that it owes |
-//! | ends | clients and namespace are deregistered, and its session directory is removed |
+//! | a rank dies, or is reset | nothing: [`connections`] keeps from libpmix that its connection has closed |
+//! | ends | connections are closed, clients and namespace deregistered, and its session directory is removed |
 //!
 //! libpmix has global state and two threads. So a process has one server, for all of its jobs, and after its end it cannot start another.
 #![allow(unsafe_code)]
 
 pub mod abi;
 pub mod client;
+mod connections;
 mod host;
 mod library;
 mod store;
@@ -25,7 +26,8 @@ mod values;
 
 use super::generation::listed;
 use super::{Error, Event, Name, Namespace, Peers};
-use abi::{DmodexDone, EVERY_RANK, Module, NAMESPACE_SIZE, Proc, Status};
+use abi::{DmodexDone, Module, NAMESPACE_SIZE, Proc, Status};
+use connections::Connections;
 use host::Host;
 use library::Functions;
 use rustix::process::{getegid, geteuid};
@@ -58,6 +60,7 @@ pub struct Settings {
 pub struct Server {
     functions: Functions,
     host: Arc<Host>,
+    connections: Arc<Connections>,
     name: String,
     directory: PathBuf,
     generations: Mutex<BTreeMap<Name, Namespace>>,
@@ -98,7 +101,8 @@ impl Server {
         // Else libpmix prints what clients write to its output channels a second time.
         infos.flag("pmix.iof.local", false);
         let (events, received) = mpsc::channel();
-        let host = Host::new(events, settings.peers.clone());
+        let connections = Arc::new(Connections::new()?);
+        let host = Host::new(events, settings.peers.clone(), Arc::clone(&connections));
         let mut module: Module = host::module();
         host.open();
         // SAFETY: module and infos are as declared for this version, and are copied by the call.
@@ -110,6 +114,7 @@ impl Server {
         let server = Server {
             functions,
             host,
+            connections,
             name: settings.host.clone(),
             directory: settings.directory.clone(),
             generations: Mutex::default(),
@@ -200,6 +205,7 @@ impl Server {
         // SAFETY: it is that list.
         let mut variables = unsafe { taken(list) };
         checked("PMIx_server_setup_fork", status)?;
+        self.connections.behind(&(generation.clone(), rank), &mut variables)?;
         // Open MPI 4 takes itself for a singleton without it. It is never called.
         variables.push(("OMPI_MCA_orte_local_daemon_uri".into(), "0.0;tcp://127.0.0.1:1".into()));
         // What programs read that want to know their rank before MPI_Init.
@@ -218,9 +224,8 @@ impl Server {
 
     /// Forgets a generation and what its ranks have left in its session directory.
     ///
-    /// Its processes should have closed their connections, by their end or by a reset: one that is open still is closed, but what libpmix keeps of
-    /// a fence in which that process waits stays until the server's end. And it should end before processes of the next one start: of one that
-    /// dies while it is being accepted, libpmix keeps a number that the next to connect is given, and would close that one's connection.
+    /// A connection that is open still is closed. It should end before processes of the next one start: of one that dies while it is being
+    /// accepted, libpmix keeps a number that the next to connect is given, and would close that one's connection.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -229,8 +234,10 @@ impl Server {
         let known = self.generations().remove(generation).ok_or_else(unknown)?;
         // First: libpmix holds what still waits for an answer.
         self.host.end(generation);
-        self.notice_closed();
+        // What has been said last is heard before anybody is lost.
+        self.settle();
         for rank in known.ranks_here() {
+            self.connections.end(&(generation.clone(), rank), || self.settle());
             self.deregister_client(&proc(generation, rank));
         }
         let name = proc(generation, Rank(0)).namespace;
@@ -240,16 +247,14 @@ impl Server {
         Ok(())
     }
 
-    /// Lets libpmix see which connections have been closed, and forget whom they belonged to in its fences, before it forgets the processes.
-    ///
-    /// Its thread takes what callers want and what sockets have in turn. So when it has done something for a caller twice, it has looked at the
-    /// sockets meanwhile.
-    fn notice_closed(&self) {
+    /// Waits until libpmix has done what follows from what has come to it: a message is read, handled, and may complete a fence, each in an event
+    /// of its own. Its thread takes events in their order, and those that callers bring among them.
+    fn settle(&self) {
         let nobody = Proc {
             namespace: fixed::<NAMESPACE_SIZE>("ckptd-nobody"),
             rank: 0,
         };
-        for _ in 0..3 {
+        for _ in 0..4 {
             self.deregister_client(&nobody);
         }
     }
@@ -342,24 +347,6 @@ unsafe fn taken(list: *mut *mut c_char) -> Vec<(OsString, OsString)> {
     variables
 }
 
-/// Tells the ranks how many they are, and libpmix that they are one more.
-///
-/// It completes fences of a namespace whose processes are all on this node by itself, and twice if one dies at that moment or two die while they wait there;
-/// the second time it uses what it has freed (`lost_connection` in OpenPMIx 4.2 to 6.1). Fences that its host completes are completed once. So it must believe that there
-/// is a process elsewhere. It takes that from a plain entry of the job's size, and what it tells from the last one, which may be one of the "process"
-/// that stands for all. Of the one that does not exist it must know something; nobody asks for it.
-fn job_size(infos: &mut Infos, size: u32) {
-    infos.uint32("pmix.job.size", size + 1);
-    let mut of_all = Infos::new();
-    of_all.rank("pmix.rank", EVERY_RANK);
-    of_all.uint32("pmix.job.size", size);
-    infos.list("pmix.pdata", of_all);
-    let mut of_nobody = Infos::new();
-    of_nobody.rank("pmix.rank", size);
-    of_nobody.uint32("pmix.appnum", 0);
-    infos.list("pmix.pdata", of_nobody);
-}
-
 /// What the ranks may ask about their generation (PMIx Standard, "Job-level information").
 fn describe(generation: &Namespace, session: &Path) -> Infos {
     let placement = &generation.placement;
@@ -369,7 +356,7 @@ fn describe(generation: &Namespace, session: &Path) -> Infos {
     infos.string("pmix.jobid", generation.name.as_str().as_bytes());
     infos.string("pmix.nmap", placement.node_map().as_bytes());
     infos.string("pmix.pmap", placement.process_map().as_bytes());
-    job_size(&mut infos, size);
+    infos.uint32("pmix.job.size", size);
     infos.uint32("pmix.univ.size", size);
     infos.uint32("pmix.max.size", size);
     infos.uint32("pmix.job.napps", 1);
