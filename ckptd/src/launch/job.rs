@@ -11,6 +11,7 @@ use super::talk::Order;
 use crate::line::Listener;
 use crate::settings::Config;
 use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -26,6 +27,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// # Errors
 /// If nobody can call, for want of a descriptor, or if the leader cannot be reached.
 pub fn manage(listener: Listener, directory: &Path, has_duty: bool) -> Result<i32, Error> {
+    raise_limit();
     let mut node = Node::new(listener, directory, has_duty)?;
     let status = match has_duty {
         false => lead_alone(&mut node),
@@ -49,6 +51,17 @@ pub fn manage(listener: Listener, directory: &Path, has_duty: bool) -> Result<i3
     };
     node.clean_up();
     status
+}
+
+/// Allows this process as many descriptors as it may have: a rank of Open MPI needs four.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    // With the limit as it is, most jobs run, too.
+    let _ = setrlimit(Resource::Nofile, raised);
 }
 
 /// All of the job is on this node.

@@ -197,6 +197,13 @@ impl Manager {
         }
     }
 
+    /// The process of a rank of this node has ended by itself: others do not wait for it any more. MPICH's are told by its line's end.
+    pub fn lose(&self, generation: &Name, rank: Rank) {
+        if let Server::Pmix(server) = &self.server {
+            server.lose(generation, rank);
+        }
+    }
+
     /// Forgets a generation and removes what its ranks have left in files.
     ///
     /// # Errors

@@ -242,6 +242,10 @@ impl Node {
                 log::info!("child {id} ({}:{at}) has ended with status {status}", group.label);
                 let child = &mut group.children[at];
                 child.has_ended = true;
+                // Its like may wait for it, if it has not called MPI_Finalize.
+                if let (0, Some(servers)) = (status, &self.servers) {
+                    servers.lose(&group.name, Rank(at as u32));
+                }
                 let is_bad = status != 0 && !group.is_killed && group.broke.is_none();
                 if is_bad && child.is_finalised {
                     self.children.status = status;

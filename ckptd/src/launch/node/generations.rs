@@ -26,7 +26,7 @@ pub(super) struct Begun {
     /// Which of its hosts this node is.
     pub(super) here: usize,
     /// The process of each rank.
-    ranks: Vec<ProcessNumber>,
+    pub(super) ranks: Vec<ProcessNumber>,
 }
 
 impl Node {

@@ -6,7 +6,7 @@ use crate::launch::talk::Report;
 use crate::line::{ASIDE, Ended, FromGuardian, ToGuardian};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
-use understudy_numbers::{Guardian, ProcessNumber};
+use understudy_numbers::{Guardian, ProcessNumber, Rank};
 
 impl Node {
     pub(super) fn hear_guardians(&mut self) {
@@ -58,9 +58,20 @@ impl Node {
             }
             if status != 0 {
                 self.end_connected_children();
+            } else if self.is_ending {
+                self.lose(number);
             }
         }
         self.reports.push(Report::Ended(message));
+    }
+
+    /// What it has spawned does not wait for it any more.
+    fn lose(&self, number: ProcessNumber) {
+        if let (Some(servers), Some(begun)) = (&self.servers, &self.begun)
+            && let Some(at) = begun.ranks.iter().position(|&of| of == number)
+        {
+            servers.lose(&begun.name, Rank(at as u32));
+        }
     }
 
     /// What a guardian means; and which process has ended, with its status as wait(2) tells it.

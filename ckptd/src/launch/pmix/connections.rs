@@ -1,35 +1,40 @@
 //! The connections between ranks and libpmix, which hears of lost ones apart from each other.
 //!
-//! OpenPMIx 4.2 to 6.1 completes a fence between ranks of one node by an event of its own. If it loses two of them before that event runs, or one
-//! that has just come to the fence, it completes the fence twice, and the second time it uses what it has freed (`lost_connection`). A recovery is when many are lost
+//! OpenPMIx 4.2 to 6.1 completes a fence between ranks of one node by an event of its own. If it finds two of them gone before that event runs,
+//! it completes the fence twice, and the second time it uses what it has freed (`lost_connection`). A recovery is when many go
 //! at once. So ranks connect here, and what they and libpmix say to each other is passed on. That a rank has gone without a farewell
-//! (PMIx_Finalize) is not: its connection stays open on libpmix's side until [`Connections::end`], when the fences that it owes are nobody's any more.
+//! (PMIx_Finalize) is not: its connection stays open on libpmix's side until [`Connections::end`], which closes one after the other.
+//!
+//! Nor does libpmix hear of a rank before that has said something: it would wait for that with all others, also for one that has died.
 
 use super::super::{Error, Name};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use understudy_numbers::Rank;
 
 /// Whose a connection is.
 pub type Owner = (Name, Rank);
 
-/// How libpmix names the port that it listens at, in what clients find it by.
-const ADDRESS: &str = "tcp4://127.0.0.1:";
+/// How libpmix begins the addresses that clients find it by.
+const SCHEMES: [&str; 2] = ["tcp4://", "tcp6://"];
 /// How long libpmix may take to close a connection whose other end is closed.
 const CLOSING: Duration = Duration::from_secs(10);
+
+/// How long to wait when there are no descriptors left.
+const NO_ROOM: Duration = Duration::from_millis(10);
 
 /// What the thread that passes everything on is to do.
 enum Order {
     Listen(Entry),
     /// The rank has said farewell: its connection ends when it closes it.
     Farewell(Owner),
-    /// Ends a connection of a rank that expects no others. Tells when libpmix has closed it; if there is none, nothing.
+    /// Ends a connection of a rank that expects no others. Tells when libpmix has closed it; if there is none, this is dropped.
     End(Owner, Sender<()>),
     /// Nobody has orders any more.
     Stop,
@@ -65,29 +70,29 @@ impl Connections {
         wake.and_then(start).map_err(failed)
     }
 
-    /// The variables by which a rank would find libpmix, so that it comes here instead.
+    /// The variables by which a rank would find libpmix, so that it comes here instead. Whether there are any.
     ///
     /// # Errors
     /// Those of bind(2).
-    pub fn behind(&self, owner: &Owner, variables: &mut [(OsString, OsString)]) -> Result<(), Error> {
-        // All of them are names of one port, for clients of different versions.
+    pub fn behind(&self, owner: &Owner, variables: &mut [(OsString, OsString)]) -> Result<bool, Error> {
+        // All of them are names of one address, for clients of different versions.
         let Some(there) = variables.iter().find_map(|(_, value)| Some(parts(value)?.1)) else {
-            return Ok(());
+            return Ok(false);
         };
         let own = self.listen(owner, there);
         let own = own.map_err(Error::system("a port of this host"))?;
         for (_, value) in variables {
             if let Some((front, _, rest)) = parts(value) {
-                *value = format!("{front}{ADDRESS}{own}{rest}").into();
+                *value = format!("{front}{}{own}{rest}", SCHEMES[0]).into();
             }
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn listen(&self, owner: &Owner, there: u16) -> io::Result<u16> {
+    fn listen(&self, owner: &Owner, there: SocketAddr) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
-        let own = listener.local_addr()?.port();
+        let own = listener.local_addr()?;
         self.order(Order::Listen(Entry {
             owner: owner.clone(),
             listener,
@@ -109,7 +114,11 @@ impl Connections {
             self.order(Order::End(owner.clone(), done));
             match is_done.recv_timeout(CLOSING) {
                 Ok(()) => then(),
-                Err(_) => return,
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    let (name, rank) = owner;
+                    return log::warn!("libpmix does not close the connection of rank {rank} of {name}");
+                }
             }
         }
     }
@@ -126,19 +135,24 @@ impl Drop for Connections {
     }
 }
 
-/// What libpmix's port is named by: before its address, the port, behind.
-fn parts(value: &OsStr) -> Option<(&str, u16, &str)> {
-    let (front, port) = value.to_str()?.split_once(ADDRESS)?;
-    let digits = port.bytes().take_while(u8::is_ascii_digit).count();
-    Some((front, port[..digits].parse().ok()?, &port[digits..]))
+/// What libpmix is found by: what is before its address, that, and what is behind.
+fn parts(value: &OsStr) -> Option<(&str, SocketAddr, &str)> {
+    let value = value.to_str()?;
+    let scheme = SCHEMES.into_iter().find(|scheme| value.contains(scheme))?;
+    let (front, address) = value.split_once(scheme)?;
+    let end = address.find([';', ',']).unwrap_or(address.len());
+    let (address, rest) = address.split_at(end);
+    let (host, port) = address.rsplit_once(':')?;
+    let host: IpAddr = host.trim_matches(['[', ']']).parse().ok()?;
+    Some((front, (host, port.parse().ok()?).into(), rest))
 }
 
 /// Where a rank connects.
 struct Entry {
     owner: Owner,
     listener: TcpListener,
-    /// The port at which libpmix listens.
-    there: u16,
+    /// Where libpmix listens.
+    there: SocketAddr,
     is_ready: bool,
 }
 
@@ -169,29 +183,40 @@ impl Switch {
 
     fn accept(&mut self) {
         for entry in self.entries.iter().filter(|entry| entry.is_ready) {
-            while let Ok((client, _)) = entry.listener.accept() {
-                // If libpmix has gone, so has whoever would miss this.
-                let new = Connection::new(entry.owner.clone(), client, entry.there);
-                self.connections.extend(new.ok());
+            match entry.listener.accept() {
+                Ok((client, _)) => {
+                    let new = Connection::new(entry.owner.clone(), client, entry.there);
+                    self.connections.extend(new.ok());
+                }
+                Err(error) if is_passing(&error) => {}
+                // Others may close descriptors.
+                Err(_) => std::thread::sleep(NO_ROOM),
             }
         }
     }
 
     fn wait(&mut self) {
-        let entries = self.entries.iter();
-        let entries = entries.map(|entry| PollFd::new(&entry.listener, PollFlags::IN));
-        let connections = self.connections.iter().flat_map(Connection::awaited);
         let wake = PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN);
-        let mut polls: Vec<PollFd<'_>> = entries.chain(connections).chain([wake]).collect();
+        let mut polls = vec![wake];
+        polls.extend(
+            self.entries
+                .iter()
+                .map(|entry| PollFd::new(&entry.listener, PollFlags::IN)),
+        );
+        let mut whose = Vec::new();
+        for (number, connection) in self.connections.iter().enumerate() {
+            let awaited = connection.awaited();
+            whose.extend(awaited.iter().map(|_| number));
+            polls.extend(awaited);
+        }
         let _ = poll(&mut polls, None);
         let ready: Vec<bool> = polls.iter().map(|it| !it.revents().is_empty()).collect();
-        let mut ready = ready.into_iter();
-        for entry in &mut self.entries {
-            entry.is_ready = ready.next() == Some(true);
+        let (of_entries, of_connections) = ready[1..].split_at(self.entries.len());
+        for (entry, &is_ready) in self.entries.iter_mut().zip(of_entries) {
+            entry.is_ready = is_ready;
         }
-        for connection in &mut self.connections {
-            let polled = 1 + usize::from(connection.client.is_some());
-            connection.is_ready = ready.by_ref().take(polled).any(|is| is);
+        for (number, &is_ready) in whose.into_iter().zip(of_connections) {
+            self.connections[number].is_ready |= is_ready;
         }
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
     }
@@ -202,7 +227,7 @@ impl Switch {
             Order::Stop => self.is_over = true,
             Order::Farewell(owner) => {
                 let own = self.connections.iter_mut().filter(|it| it.owner == owner);
-                own.for_each(|it| it.is_finalised = true);
+                own.for_each(Connection::finalise);
             }
             Order::End(owner, done) => {
                 self.entries.retain(|entry| entry.owner != owner);
@@ -219,7 +244,9 @@ struct Connection {
     owner: Owner,
     /// `None`: it has closed it.
     client: Option<TcpStream>,
-    server: TcpStream,
+    there: SocketAddr,
+    /// `None`: the rank has said nothing yet.
+    server: Option<TcpStream>,
     up: Way,
     down: Way,
     is_finalised: bool,
@@ -228,17 +255,19 @@ struct Connection {
     done: Option<Sender<()>>,
 }
 
+fn prepared(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
 impl Connection {
-    fn new(owner: Owner, client: TcpStream, there: u16) -> io::Result<Connection> {
-        let server = TcpStream::connect((Ipv4Addr::LOCALHOST, there))?;
-        for stream in [&client, &server] {
-            stream.set_nonblocking(true)?;
-            stream.set_nodelay(true)?;
-        }
+    fn new(owner: Owner, client: TcpStream, there: SocketAddr) -> io::Result<Connection> {
         Ok(Connection {
             owner,
-            client: Some(client),
-            server,
+            client: Some(prepared(client)?),
+            there,
+            server: None,
             up: Way::default(),
             down: Way::default(),
             is_finalised: false,
@@ -248,7 +277,7 @@ impl Connection {
     }
 
     /// What it waits for: something to pass on, or room for that.
-    fn awaited(&self) -> impl Iterator<Item = PollFd<'_>> {
+    fn awaited(&self) -> Vec<PollFd<'_>> {
         let flags = |from: &Way, to: &Way| {
             let read = if from.pending.is_empty() {
                 PollFlags::IN
@@ -262,26 +291,56 @@ impl Connection {
             };
             read | write
         };
-        let client = self.client.iter();
-        let client = client.map(move |client| PollFd::new(client, flags(&self.up, &self.down)));
-        client.chain([PollFd::new(&self.server, flags(&self.down, &self.up))])
+        let client = self.client.iter().map(|client| (client, flags(&self.up, &self.down)));
+        let server = self.server.iter().map(|server| (server, flags(&self.down, &self.up)));
+        // One of which nothing is awaited would tell of its end all the time.
+        let awaited = client.chain(server).filter(|(_, flags)| !flags.is_empty());
+        awaited.map(|(stream, flags)| PollFd::new(stream, flags)).collect()
     }
 
     /// Passes on what there is. Whether it goes on.
     fn pass_on(&mut self, bytes: &mut [u8]) -> bool {
         if let Some(client) = &self.client
-            && !self.up.pass(client, Some(&self.server), bytes)
+            && !self.up.pass(client, self.server.as_ref(), bytes)
         {
             self.client = None;
             if self.is_finalised {
                 self.close();
             }
         }
-        let is_open = self.down.pass(&self.server, self.client.as_ref(), bytes);
+        let is_open = match &self.server {
+            Some(server) => {
+                let is_open = self.down.pass(server, self.client.as_ref(), bytes);
+                if self.client.is_none() {
+                    self.down.pending.clear();
+                }
+                is_open
+            }
+            None => self.client.is_some() && self.greet(),
+        };
         if let Some(done) = self.done.take_if(|_| !is_open) {
             let _ = done.send(());
         }
         is_open
+    }
+
+    /// Connects to libpmix if the rank has said something. Whether that can be.
+    fn greet(&mut self) -> bool {
+        if self.up.pending.is_empty() {
+            return true;
+        }
+        self.server = TcpStream::connect(self.there).and_then(prepared).ok();
+        self.server.as_ref().is_some_and(|server| {
+            self.up.flush(server);
+            true
+        })
+    }
+
+    fn finalise(&mut self) {
+        self.is_finalised = true;
+        if self.client.is_none() {
+            self.close();
+        }
     }
 
     fn end(&mut self, done: Sender<()>) {
@@ -294,7 +353,9 @@ impl Connection {
 
     /// Tells libpmix that it is over.
     fn close(&self) {
-        let _ = self.server.shutdown(Shutdown::Write);
+        if let Some(server) = &self.server {
+            let _ = server.shutdown(Shutdown::Write);
+        }
     }
 }
 
@@ -305,32 +366,31 @@ struct Way {
 }
 
 impl Way {
-    /// Passes on what there is; into nothing, if nobody is there. Whether more may come.
+    /// Passes on some of what there is. Whether more may come.
     fn pass(&mut self, mut from: &TcpStream, to: Option<&TcpStream>, bytes: &mut [u8]) -> bool {
-        loop {
-            if !self.flush(to) {
-                return true;
-            }
+        if self.pending.is_empty() {
             match from.read(bytes) {
                 Ok(0) => return false,
                 Ok(length) => self.pending.extend_from_slice(&bytes[..length]),
-                Err(error) => return is_passing(&error),
+                Err(error) if is_passing(&error) => {}
+                Err(_) => return false,
             }
         }
+        if let Some(to) = to {
+            self.flush(to);
+        }
+        true
     }
 
-    /// Whether nothing is pending any more.
-    fn flush(&mut self, to: Option<&TcpStream>) -> bool {
+    fn flush(&mut self, mut to: &TcpStream) {
         while !self.pending.is_empty() {
-            let written = to.map_or(Ok(self.pending.len()), |mut to| to.write(&self.pending));
-            match written {
+            match to.write(&self.pending) {
                 Ok(length) => drop(self.pending.drain(..length)),
-                Err(error) if is_passing(&error) => return false,
+                Err(error) if is_passing(&error) => return,
                 // Whoever has gone is found by reading.
                 Err(_) => self.pending.clear(),
             }
         }
-        true
     }
 }
 
@@ -339,102 +399,4 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A rank's connection: that of the rank, and what stands for libpmix's.
-    struct Pair {
-        owner: Owner,
-        client: TcpStream,
-        server: TcpStream,
-    }
-
-    impl Pair {
-        fn new(connections: &Connections, rank: u32) -> Pair {
-            let owner = (Name::new("job", 1).unwrap(), Rank(rank));
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-            let there = listener.local_addr().unwrap().port();
-            let uri = format!("job.1.0;{ADDRESS}{there};5.0");
-            let mut variables = vec![("A".into(), uri.clone().into()), ("B".into(), "tcp4://".into())];
-            connections.behind(&owner, &mut variables).unwrap();
-            let (front, own, rest) = parts(&variables[0].1).unwrap();
-            assert_eq!((front, rest), ("job.1.0;", ";5.0"));
-            assert_ne!(own, there);
-            assert_eq!(variables[1].1, "tcp4://");
-            let client = TcpStream::connect((Ipv4Addr::LOCALHOST, own)).unwrap();
-            let (server, _) = listener.accept().unwrap();
-            Pair { owner, client, server }
-        }
-
-        fn is_closed(&mut self) -> bool {
-            self.server.set_read_timeout(None).unwrap();
-            self.server.read(&mut [0]).unwrap() == 0
-        }
-
-        /// For a while nothing is heard of it.
-        fn is_open(&mut self) -> bool {
-            self.server.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-            self.server.read(&mut [0]).is_err()
-        }
-    }
-
-    #[test]
-    fn both_are_told_everything() {
-        let connections = Connections::new().unwrap();
-        let Pair {
-            mut client, mut server, ..
-        } = Pair::new(&connections, 0);
-        // More than a socket takes from somebody whose other end does not read.
-        let sent: Vec<u8> = (0..20_000_000u32).map(|at| (at % 251) as u8).collect();
-        let copy = sent.clone();
-        let writing = std::thread::spawn(move || {
-            client.write_all(&copy).unwrap();
-            let mut heard = vec![0; copy.len()];
-            client.read_exact(&mut heard).unwrap();
-            assert!(heard == copy);
-        });
-        let mut heard = vec![0; sent.len()];
-        server.read_exact(&mut heard).unwrap();
-        assert!(heard == sent);
-        server.write_all(&heard).unwrap();
-        writing.join().unwrap();
-    }
-
-    #[test]
-    fn one_that_says_farewell_is_closed_at_once() {
-        let connections = Connections::new().unwrap();
-        let mut pair = Pair::new(&connections, 0);
-        connections.farewell(pair.owner.clone());
-        pair.client.shutdown(Shutdown::Both).unwrap();
-        assert!(pair.is_closed());
-    }
-
-    /// Even if libpmix has something to say to them.
-    #[test]
-    fn lost_ones_are_closed_one_after_the_other_at_the_end() {
-        let connections = Connections::new().unwrap();
-        let mut pairs = [0, 0, 1].map(|rank| Pair::new(&connections, rank));
-        for pair in &pairs {
-            pair.client.shutdown(Shutdown::Both).unwrap();
-        }
-        for pair in &mut pairs {
-            pair.server.write_all(&[7; 1000]).unwrap();
-            assert!(pair.is_open());
-        }
-        let owner = pairs[0].owner.clone();
-        let [mut first, mut second, mut other] = pairs;
-        std::thread::scope(|scope| {
-            let (closed, is_closed) = channel();
-            scope.spawn(|| connections.end(&owner, move || closed.send(()).unwrap()));
-            assert!(first.is_closed());
-            assert!(second.is_open());
-            assert!(is_closed.try_recv().is_err());
-            drop(first);
-            is_closed.recv().unwrap();
-            assert!(second.is_closed());
-            drop(second);
-            is_closed.recv().unwrap();
-        });
-        assert!(other.is_open());
-    }
-}
+mod tests;

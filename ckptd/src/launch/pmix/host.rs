@@ -8,7 +8,7 @@
 mod names;
 mod spawn;
 
-use super::abi::{EVERY_RANK, Info, ModexDone, Module, OpDone, Proc, Status};
+use super::abi::{EVERY_RANK, Info, ModexDone, Module, OpDone, Proc, Status, Type};
 use super::connections::Connections;
 use super::store::{Owner, Store};
 use super::values::{bytes_at, text_in};
@@ -221,39 +221,46 @@ pub fn module() -> Module {
 unsafe extern "C" fn connect(
     procs: *const Proc,
     count: usize,
-    _: *const Info,
-    _: usize,
+    infos: *const Info,
+    info_count: usize,
     done: Option<OpDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix gives so many processes.
-    let procs = unsafe { std::slice::from_raw_parts(procs, count) };
-    meet(Purpose::Connect, procs, (done, context))
+    // SAFETY: libpmix gives so many processes and infos.
+    unsafe {
+        let (procs, infos) = (std::slice::from_raw_parts(procs, count), slice(infos, info_count));
+        meet(Purpose::Connect, procs, infos, Met { done, context })
+    }
 }
 
 /// Takes that back.
 unsafe extern "C" fn disconnect(
     procs: *const Proc,
     count: usize,
-    _: *const Info,
-    _: usize,
+    infos: *const Info,
+    info_count: usize,
     done: Option<OpDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: as above.
-    let procs = unsafe { std::slice::from_raw_parts(procs, count) };
-    meet(Purpose::Disconnect, procs, (done, context))
+    // SAFETY: libpmix gives so many processes and infos.
+    unsafe {
+        let (procs, infos) = (std::slice::from_raw_parts(procs, count), slice(infos, info_count));
+        meet(Purpose::Disconnect, procs, infos, Met { done, context })
+    }
 }
 
-fn meet(purpose: Purpose, procs: &[Proc], (done, context): (Option<OpDone>, *mut c_void)) -> Status {
-    let (Some(host), Some(done)) = (Host::current(), done) else {
-        return Status::LOST_CONNECTION;
-    };
-    match host.members(procs) {
-        None => return Status::NOT_SUPPORTED,
-        Some(members) if host.are_here(&members) => return Status::OPERATION_SUCCEEDED,
-        Some(members) => {
-            let waiting = Met { done, context };
+/// Answers in any case: of what its host refuses, libpmix releases more than once, or lets the processes wait.
+///
+/// # Safety
+/// libpmix has made the infos, and waits for the call of the function.
+unsafe fn meet(purpose: Purpose, procs: &[Proc], infos: &[Info], waiting: Met) -> Status {
+    // SAFETY: as the caller says.
+    let is_complete = unsafe { is_complete(infos) };
+    let known = Host::current().filter(|_| is_complete);
+    match known.and_then(|host| Some((host.members(procs)?, host))) {
+        None => waiting.answer(false),
+        Some((members, host)) if host.are_here(&members) => waiting.answer(true),
+        Some((members, host)) => {
             let answer = Answer::new(Box::new(move |reply| waiting.answer(reply.is_some())));
             host.exchange(purpose, members, Vec::new(), answer);
         }
@@ -263,7 +270,7 @@ fn meet(purpose: Purpose, procs: &[Proc], (done, context): (Option<OpDone>, *mut
 
 /// A function of libpmix that waits until processes of other nodes have come, too.
 struct Met {
-    done: OpDone,
+    done: Option<OpDone>,
     context: *mut c_void,
 }
 
@@ -274,13 +281,13 @@ impl Met {
     /// Calls it, unless libpmix has been shut down.
     fn answer(self, have_come: bool) {
         let host = HOST.read().unwrap_or_else(PoisonError::into_inner);
-        if host.is_some() {
+        if let (Some(_), Some(done)) = (&*host, self.done) {
             let status = match have_come {
                 true => Status::SUCCESS,
                 false => Status::LOST_CONNECTION,
             };
             // SAFETY: it is called once; the lock keeps libpmix up meanwhile.
-            unsafe { (self.done)(status, self.context) };
+            unsafe { done(status, self.context) };
         }
     }
 }
@@ -411,31 +418,46 @@ unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
     }
 }
 
+/// Whether all ranks of this node that take part have come to a fence: libpmix calls, too, when those have come that are left.
+///
+/// # Safety
+/// libpmix has made the infos.
+unsafe fn is_complete(infos: &[Info]) -> bool {
+    let status = infos.iter().find(|info| text_in(&info.key) == Some("pmix.loc.col.st"));
+    // SAFETY: the type tells which field is there.
+    status.is_none_or(|info| info.value.of != Type::STATUS || unsafe { info.value.data.status } == Status::SUCCESS)
+}
+
+/// Answers as [`meet`] does.
 unsafe extern "C" fn fence(
     procs: *const Proc,
     count: usize,
-    _: *const Info,
-    _: usize,
+    infos: *const Info,
+    info_count: usize,
     bytes: *mut c_char,
     size: usize,
     done: Option<ModexDone>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: libpmix gives so many processes, and so many bytes, which are the host's from now on.
-    let (procs, bytes) = unsafe {
+    // SAFETY: libpmix gives so many processes and infos, and so many bytes, which are the host's from now on.
+    let (procs, bytes, is_complete) = unsafe {
         let copy = bytes_at(bytes, size);
         libc::free(bytes.cast());
-        (std::slice::from_raw_parts(procs, count), copy)
+        let infos = slice(infos, info_count);
+        (std::slice::from_raw_parts(procs, count), copy, is_complete(infos))
     };
-    let (Some(host), Some(done)) = (Host::current(), done) else {
+    let Some(done) = done else {
         return Status::ERROR;
     };
-    let Some(members) = host.members(procs) else {
-        return Status::NOT_SUPPORTED;
-    };
     let waiting = Waiting { done, context };
-    let answer = Answer::new(Box::new(move |reply| waiting.answer(reply)));
-    host.exchange(Purpose::Exchange, members, bytes, answer);
+    let known = Host::current().filter(|_| is_complete);
+    match known.and_then(|host| Some((host.members(procs)?, host))) {
+        None => waiting.answer(None),
+        Some((members, host)) => {
+            let answer = Answer::new(Box::new(move |reply| waiting.answer(reply)));
+            host.exchange(Purpose::Exchange, members, bytes, answer);
+        }
+    }
     Status::SUCCESS
 }
 

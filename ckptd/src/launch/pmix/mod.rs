@@ -205,7 +205,9 @@ impl Server {
         // SAFETY: it is that list.
         let mut variables = unsafe { taken(list) };
         checked("PMIx_server_setup_fork", status)?;
-        self.connections.behind(&(generation.clone(), rank), &mut variables)?;
+        if !self.connections.behind(&(generation.clone(), rank), &mut variables)? {
+            checked("PMIx_server_setup_fork", Status::NOT_FOUND)?;
+        }
         // Open MPI 4 takes itself for a singleton without it. It is never called.
         variables.push(("OMPI_MCA_orte_local_daemon_uri".into(), "0.0;tcp://127.0.0.1:1".into()));
         // What programs read that want to know their rank before MPI_Init.
@@ -224,8 +226,8 @@ impl Server {
 
     /// Forgets a generation and what its ranks have left in its session directory.
     ///
-    /// A connection that is open still is closed. It should end before processes of the next one start: of one that dies while it is being
-    /// accepted, libpmix keeps a number that the next to connect is given, and would close that one's connection.
+    /// A connection that is open still is closed. It should end before processes of the next one start: of one that is being accepted then,
+    /// libpmix keeps a number that the next to connect is given, and would close that one's connection.
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -234,10 +236,8 @@ impl Server {
         let known = self.generations().remove(generation).ok_or_else(unknown)?;
         // First: libpmix holds what still waits for an answer.
         self.host.end(generation);
-        // What has been said last is heard before anybody is lost.
-        self.settle();
         for rank in known.ranks_here() {
-            self.connections.end(&(generation.clone(), rank), || self.settle());
+            self.lose(generation, rank);
             self.deregister_client(&proc(generation, rank));
         }
         let name = proc(generation, Rank(0)).namespace;
@@ -247,14 +247,20 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until libpmix has done what follows from what has come to it: a message is read, handled, and may complete a fence, each in an event
-    /// of its own. Its thread takes events in their order, and those that callers bring among them.
+    /// The process of a rank has ended: libpmix hears of that, if it has not by a farewell, and takes it out of the fences that it owes.
+    pub fn lose(&self, generation: &Name, rank: Rank) {
+        self.connections.end(&(generation.clone(), rank), || self.settle());
+    }
+
+    /// Waits until libpmix has done what follows from a connection that it has closed: it may complete a fence, by an event of its own.
+    /// Its thread takes events in their order, and those that callers bring among them.
     fn settle(&self) {
         let nobody = Proc {
             namespace: fixed::<NAMESPACE_SIZE>("ckptd-nobody"),
             rank: 0,
         };
-        for _ in 0..4 {
+        // The first may come before that event.
+        for _ in 0..2 {
             self.deregister_client(&nobody);
         }
     }
