@@ -269,6 +269,9 @@ impl Line {
         descriptors: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
         let bytes = bincode::encode_to_vec(message, standard()).map_err(io::Error::other)?;
+        if bytes.len() > LONGEST {
+            return Err(Errno::MSGSIZE.into());
+        }
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         loop {
             let mut control = SendAncillaryBuffer::new(&mut room);

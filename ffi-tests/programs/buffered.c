@@ -56,6 +56,10 @@ static void content(void)
         int bytes;
         MPI_Buffer_detach(&back, &bytes);
         CHECK(back == buffer && bytes == buffer_size);
+        /* For these nothing need be attached. */
+        MPI_Bsend(large, LARGE, MPI_INT, MPI_PROC_NULL, 5, MPI_COMM_WORLD);
+        MPI_Ibsend(large, LARGE, MPI_INT, MPI_PROC_NULL, 5, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
         meet();
         MPI_Buffer_attach(buffer, buffer_size);
     }

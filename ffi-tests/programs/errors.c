@@ -47,6 +47,11 @@ static void handlers(void)
     say("type: %d, called %d", class_of(rc), called);
     rc = MPI_Send(&value, 1, MPI_INT, 0, -77, kept_comm);
     say("tag: %d, called %d", class_of(rc), called);
+    MPI_Request request;
+    rc = MPI_Recv_init(&value, -1, MPI_INT, 0, 0, kept_comm, &request);
+    say("count of a request: %d, called %d", class_of(rc), called);
+    rc = MPI_Bsend_init(&value, 1, MPI_INT, size + 5, 0, kept_comm, &request);
+    say("rank of a request: %d, called %d", class_of(rc), called);
     rc = MPI_Bcast(&value, 1, MPI_INT, size + 1, kept_comm);
     say("root: %d, called %d", class_of(rc), called);
     meet();

@@ -156,6 +156,26 @@ static void matched(int count)
     CHECK(!flag && none == MPI_MESSAGE_NULL);
 }
 
+/* A message that has been matched outlives its communicator. */
+static void matched_and_freed(void)
+{
+    MPI_Comm copy;
+    MPI_Message message;
+    int value = round_ * 10 + rank, got = -1;
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    if (rank != 0)
+        MPI_Send(&value, 1, MPI_INT, rank - 1, 60, copy);
+    if (rank != size - 1)
+        MPI_Mprobe(right, 60, copy, &message, MPI_STATUS_IGNORE);
+    MPI_Comm_free(&copy);
+    meet();
+    meet();
+    if (rank != size - 1) {
+        MPI_Mrecv(&got, 1, MPI_INT, &message, MPI_STATUS_IGNORE);
+        CHECK(got == round_ * 10 + right && message == MPI_MESSAGE_NULL);
+    }
+}
+
 static MPI_Request standing;
 static int standing_value = -1;
 
@@ -224,6 +244,7 @@ static void content(void)
     unexpected();
     matched(4);
     matched(LARGE);
+    matched_and_freed();
     long_receive();
     to_self();
 }

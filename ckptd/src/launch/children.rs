@@ -5,6 +5,7 @@
 
 use super::Identity;
 use super::local::adopt;
+use super::output;
 use super::parent::die_with_parent;
 use super::pmi1::client::DESCRIPTOR;
 use crate::line::{ChildNews, ChildStart};
@@ -13,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
@@ -137,8 +138,7 @@ impl Children {
                 let bytes = &bytes[..length];
                 let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
                 let mark = shown.entry((name.clone(), descriptor)).or_insert(Position::START);
-                // Whoever has closed the other end does not want it.
-                let _ = to.write_all(&bytes[at.below(*mark, bytes)..]);
+                output::write(&mut to, &bytes[at.below(*mark, bytes)..]);
                 at = at.after(bytes);
                 *mark = at.max(*mark);
             }

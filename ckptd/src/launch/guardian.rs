@@ -6,6 +6,7 @@
 
 use super::children::Children;
 use super::local::{adopt, is_of_a_launcher};
+use super::output;
 use super::parent::die_with_parent;
 use super::passed::Passed;
 use super::place::Seat;
@@ -18,7 +19,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -156,7 +157,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
 fn go_without(program: &Program, seat: &Seat, why: &Error) -> Result<i32, Error> {
     let stop = refusal::stops(!seat.is_ours(), !seat.is_on_one_node());
     if seat.local_rank == 0 {
-        eprintln!("understudy: {why}; {}; {}", why.remedy(), refusal::outcome(stop));
+        say!("understudy: {why}; {}; {}", why.remedy(), refusal::outcome(stop));
     } else if stop.is_some() {
         // A rank that ends with an error ends the job: the one that speaks is given time.
         std::thread::sleep(LAST_WORD);
@@ -289,7 +290,7 @@ impl Guardian {
         self.wards().iter().for_each(|ward| ward.signal(Signal::KILL));
         if self.seat.end()? {
             let error = Error::Managers(MANAGERS);
-            eprintln!("understudy: {error}; {}", error.remedy());
+            say!("understudy: {error}; {}", error.remedy());
         }
         Ok(Some(LOST))
     }
@@ -457,7 +458,6 @@ fn pass_on(mut from: impl Read, to: BorrowedFd<'_>, written: &AtomicU64) {
     let (mut to, mut bytes) = (File::from(to), [0; 1 << 16]);
     while let Ok(length @ 1..) = from.read(&mut bytes) {
         written.fetch_add(length as u64, Ordering::Relaxed);
-        // Whoever has closed the other end does not want it.
-        let _ = to.write_all(&bytes[..length]);
+        output::write(&mut to, &bytes[..length]);
     }
 }

@@ -162,7 +162,7 @@ fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> i3
         has_come |= !node.is_deserted();
         let starter_has_gone = || is_readable(starter.from()).then(|| "what has started it is gone".to_owned());
         if let (false, Some(why)) = (node.is_over(), leader.is_lost().or_else(starter_has_gone)) {
-            eprintln!("understudy: the processes on {} end: {why}", node.host());
+            say!("understudy: the processes on {} end: {why}", node.host());
             give_in(node);
             return LOST;
         }

@@ -116,7 +116,7 @@ impl Leader {
         self.guardians.retain(|_, of| *of != node);
         self.is_hopeless |= self.job.is_none();
         if had_guardians && !self.is_over() {
-            eprintln!(
+            say!(
                 "understudy: {} is lost, with all of its processes",
                 host.unwrap_or_default()
             );
@@ -246,7 +246,7 @@ impl Leader {
 
     /// The job cannot go on.
     pub fn give_up(&mut self, why: &str) {
-        eprintln!("understudy: {why}");
+        say!("understudy: {why}");
         self.is_hopeless |= self.job.is_none();
         self.happen(Event::Abort(LOST));
     }
@@ -287,7 +287,7 @@ impl Leader {
                 is_first,
             } => self.begin(generation, &ranks, (spares, is_first)),
             Action::End { is_good } => self.tell_all(&Order::End { is_good }),
-            Action::Say(text) => eprintln!("understudy: {text}"),
+            Action::Say(text) => say!("understudy: {text}"),
         }
     }
 

@@ -18,6 +18,13 @@
 //! [`local`] starts the processes of a generation on this node. A protected job has a [`guardian`] for each process, whatever has started those
 //! ([`starter`], or a launcher of an MPI library's), and one manager ([`job`]).
 
+/// A line on standard error. That nobody reads it, or a full disk, does not end this process, as `eprintln` would.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($text)*)));
+    }};
+}
+
 mod children;
 mod duty;
 mod error;
@@ -37,6 +44,7 @@ mod mail;
 mod manager;
 pub mod meeting;
 mod node;
+mod output;
 mod parent;
 mod passed;
 mod peers;

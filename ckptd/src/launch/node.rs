@@ -410,7 +410,7 @@ impl Node {
         for process in self.late() {
             match process.is_inside() {
                 true if waited > DEAFNESS => {
-                    eprintln!(
+                    say!(
                         "understudy: process {} does not leave the MPI library; it is killed",
                         process.pid()
                     );

@@ -194,7 +194,7 @@ impl Seat {
         if let Ok(line) = Line::call(&path, Socket::Manager) {
             return Ok(Some((Ok(line), None)));
         }
-        eprintln!("understudy: the process manager of this job has died; another one takes its place");
+        say!("understudy: the process manager of this job has died; another one takes its place");
         let manager = start_manager(&directory, &path, None)?;
         Ok(Some((Line::call(&path, Socket::Manager), Some(manager))))
     }

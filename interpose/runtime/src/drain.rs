@@ -100,7 +100,7 @@ pub fn exchange(rt: &Runtime, ability: Ability, is_regular: Option<bool>) -> Res
         u64::from(journal::may_end(rt, is_regular)) * MAY_END + u64::from(again::may_begin(rt)) * MAY_BEGIN
     });
     let started = requests::started(rt);
-    let (freed_ones, share) = freed::within(rt, None, |it| requests::are_on(rt, it));
+    let (freed_ones, share) = freed::within(rt, None, |it| early::is_used(rt, it));
     let synchronous = synchronous::count(rt, world::get(rt).worker_count as usize);
     let own: Vec<Bookmark> = requests::table(rt)
         .sent

@@ -129,6 +129,20 @@ fn tell(rt: &Runtime, early: &Early) {
     }
 }
 
+/// Whether the program has requests on a communicator, or messages that have been matched there.
+pub fn is_used(rt: &Runtime, comm: VirtComm) -> bool {
+    requests::are_on(rt, comm) || rt.matched.borrow().iter().flatten().any(|matched| matched.comm == comm)
+}
+
+/// The program has freed a communicator: what came there is not received any more, whatever gets its handle.
+pub fn drop_on(rt: &Runtime, comm: VirtComm) {
+    if has_any() {
+        change(rt, |list| {
+            list.retain(|early| early.claimed.is_some() || early.comm != comm.0 as u64);
+        });
+    }
+}
+
 /// Whether there are any.
 #[inline]
 pub fn has_any() -> bool {

@@ -268,13 +268,16 @@ pub fn end_of_sessions(rt: &Runtime) -> Result<(), Rewound> {
 /// The end (MPI_Finalize): all workers meet.
 pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     fault::point("finalize.begin", copies::epoch(rt));
+    // Others may wait for what this process has sent and the library has not passed on, which it does in calls only: so until all have come.
+    let gather = || world::private(rt).sleeping_barrier();
     if is_protected() {
         checkpoint::finish(rt)?;
         cut::finish(rt)?;
         disk::stop_writing(rt, &mut copies::keep(rt).store);
         // If somebody dies meanwhile, either all go on to the end or all recover.
+        recovery::check_own(rt, gather(), "the workers do not come to their end")?;
         recovery::check(rt, renewal::meet_at_the_end(rt))?;
-    } else if renewal::meet_at_the_end(rt) != SUCCESS {
+    } else if gather().is_err() || renewal::meet_at_the_end(rt) != SUCCESS {
         ending::end_unprotected(rt);
     }
     fault::point("finalize.agreed", copies::epoch(rt));

@@ -336,7 +336,7 @@ pub fn await_restart(rt: &Runtime) -> ! {
 pub fn meet_at_the_end(rt: &Runtime) -> c_int {
     set_interruptible(false);
     tell(&ToManager::AtEnd {
-        generation: call::wanted(),
+        generation: call::current(),
     });
     loop {
         if call::is_over() {

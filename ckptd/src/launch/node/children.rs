@@ -24,6 +24,8 @@ struct Child {
     pidfd: Option<OwnedFd>,
     is_finalised: bool,
     has_ended: bool,
+    /// How, if it has.
+    status: i32,
 }
 
 /// Those that one call has asked for.
@@ -139,10 +141,17 @@ impl Children {
         }
     }
 
+    /// One has called MPI_Finalize: how it ends is its status. Its end may have been heard of first.
     pub fn finalised(&mut self, name: &Name, rank: Rank) {
-        let child = self.group(name).and_then(|group| group.children.get_mut(rank.index()));
-        if let Some(child) = child {
-            child.is_finalised = true;
+        let Some(group) = self.group(name) else { return };
+        let Some(child) = group.children.get_mut(rank.index()) else {
+            return;
+        };
+        child.is_finalised = true;
+        if child.has_ended
+            && let Some((_, status)) = group.broke.take_if(|(_, status)| child.status == *status)
+        {
+            self.status = status;
         }
     }
 
@@ -233,7 +242,7 @@ impl Node {
             }
             ChildNews::NotStarted { why } => {
                 if !group.is_killed {
-                    eprintln!("understudy: MPI_Comm_spawn: {why}");
+                    say!("understudy: MPI_Comm_spawn: {why}");
                 }
                 group.children[at].has_ended = true;
                 group.kill();
@@ -241,7 +250,7 @@ impl Node {
             ChildNews::Ended { status, is_killed } => {
                 log::info!("child {id} ({}:{at}) has ended with status {status}", group.label);
                 let child = &mut group.children[at];
-                child.has_ended = true;
+                (child.has_ended, child.status) = (true, status);
                 // Its like may wait for it, if it has not called MPI_Finalize.
                 if let (0, Some(servers)) = (status, &self.servers) {
                     servers.lose(&group.name, Rank(at as u32));
@@ -268,7 +277,7 @@ impl Node {
 
     /// One has been killed.
     fn fail_for_child(&mut self) {
-        eprintln!("understudy: a spawned process was killed; the workers go back to before they spawned it");
+        say!("understudy: a spawned process was killed; the workers go back to before they spawned it");
         // Its worker is one of these, or has died, from which the same follows.
         let number = self.processes.keys().next().copied();
         let failed = number.zip(self.generation()).map(|(number, generation)| {
@@ -292,7 +301,7 @@ impl Node {
 
     /// Ends the job with the status of a child. When the workers have ended, nobody hears of an abort.
     fn end_as(&mut self, status: i32) {
-        eprintln!("understudy: a process that the program has spawned has ended with status {status}; so does the job");
+        say!("understudy: a process that the program has spawned has ended with status {status}; so does the job");
         if self.children.is_awaited {
             self.children.status = status;
             return self.end_those_who_wait();
@@ -363,9 +372,7 @@ impl Node {
     /// A process of the job has died at its end, for which its children wait.
     pub(super) fn end_connected_children(&mut self) {
         if self.children.is_awaited && self.children.is_any_connected() {
-            eprintln!(
-                "understudy: a process has died in MPI_Finalize, and spawned processes wait for it; the job ends"
-            );
+            say!("understudy: a process has died in MPI_Finalize, and spawned processes wait for it; the job ends");
             self.end_those_who_wait();
         }
     }

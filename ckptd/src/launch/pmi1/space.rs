@@ -210,8 +210,9 @@ impl Space {
                 acts.push(Act::Send(rank, found("lookup_result", "port", port)));
             }
             b"finalize" => {
-                send("cmd=finalize_ack rc=0".into());
+                // It may end as soon as it has the answer.
                 acts.push(Act::Tell(rank, What::Finalized));
+                acts.push(Act::Send(rank, b"cmd=finalize_ack rc=0\n".to_vec()));
             }
             b"abort" => {
                 let message = line.rest("message").unwrap_or_default();

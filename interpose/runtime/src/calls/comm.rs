@@ -12,7 +12,7 @@ use crate::objects::comm::create::{self, Begun, Made};
 use crate::objects::comm::{self, freed};
 use crate::raise::{finish, raise};
 use crate::recovery::Runtime;
-use crate::{cut, errors, requests, traffic};
+use crate::{cut, early, errors, requests, traffic};
 use std::ffi::c_int;
 use understudy_mpi::call;
 use understudy_mpi::comm::byte;
@@ -70,7 +70,7 @@ macro_rules! construct_by_some {
         let mut made = None;
         let rc = $crate::attempt!(
             $rt,
-            $crate::objects::comm::create::make($rt, $constructor, |it| $crate::requests::are_on($rt, it), &mut made)
+            $crate::objects::comm::create::make($rt, $constructor, |it| $crate::early::is_used($rt, it), &mut made)
         );
         // SAFETY: checked above.
         unsafe { $crate::calls::comm::constructed($rt, $procedure, rc, made, $parent, $newcomm) }
@@ -385,6 +385,7 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
     if rc != errors::SUCCESS {
         return raise(rt, procedure, rc, Some(handle));
     }
+    early::drop_on(rt, handle);
     requests::forget_comm(rt, handle);
     // SAFETY: the program's handle.
     unsafe { *comm = comm::null_handle(rt) };
@@ -425,6 +426,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
         return raise(rt, procedure, rc, Some(handle));
     }
     freed::part(rt, index);
+    early::drop_on(rt, handle);
     requests::forget_comm(rt, handle);
     traffic::forget_recent(rt);
     // SAFETY: the program's handle.

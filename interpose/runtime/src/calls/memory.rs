@@ -10,14 +10,14 @@ use crate::arch::Rewound;
 use crate::calls::runtime;
 use crate::errors::{ERR_BUFFER, ERR_NO_MEM, SUCCESS};
 use crate::generated::{Proc, real};
-use crate::handles::{VirtInfo, real_comm};
+use crate::handles::{VirtInfo, real_comm, real_datatype};
 use crate::raise::finish;
 use crate::recovery::Runtime;
 use crate::requests::Envelope;
 use crate::user::heap;
 use crate::{completion, recovery, requests};
 use std::ffi::{c_int, c_void};
-use understudy_mpi::real_types::RealRequest;
+use understudy_mpi::real_types::{PROC_NULL, RealRequest};
 
 /// `MPI_BSEND_OVERHEAD` as the program knows it.
 fn overhead() -> u64 {
@@ -26,6 +26,14 @@ fn overhead() -> u64 {
 
 /// Sends a copy of what is in a buffer; the copy is the layer's until the send has ended.
 pub(super) fn buffered_send(rt: &Runtime, message: &Envelope) -> Result<c_int, Rewound> {
+    if message.peer == PROC_NULL {
+        // Nothing is buffered, nor need anything be attached.
+        let (from, datatype) = (message.buffer as *const c_void, real_datatype(rt, message.datatype()));
+        let (to, tag, comm) = (message.peer, message.tag, real_comm(rt, message.comm()));
+        // SAFETY: the program's buffer, of which nothing is read.
+        let rc = unsafe { real::PMPI_Send(from, message.count, datatype, to, tag, comm) };
+        return recovery::check(rt, rc);
+    }
     // SAFETY: the program's buffer.
     let (packed, bytes) = match unsafe { pack(rt, message, message.peer) } {
         Ok(packed) => packed,

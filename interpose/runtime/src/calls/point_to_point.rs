@@ -401,9 +401,9 @@ pub(super) fn init_persistent(
     handle: *mut VirtRequest,
 ) -> c_int {
     let (request, rc) = posting::persistent(rt, &kind);
-    attempt!(rt, rc);
-    if request.0.is_null() {
-        return finish(rt, procedure, crate::errors::ERR_ARG, Some(comm));
+    let rc = attempt!(rt, rc);
+    if rc != SUCCESS {
+        return finish(rt, procedure, rc, Some(comm));
     }
     // SAFETY: the program's argument.
     unsafe { handle.write(requests::add(rt, comm, kind, State::Inactive, request)) };

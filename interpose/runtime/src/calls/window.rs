@@ -24,7 +24,7 @@ use crate::objects::{attribute, comm, group, info, objects};
 use crate::raise::{finish_win, raise};
 use crate::recovery::Runtime;
 use crate::user::heap;
-use crate::{copies, cut, gather, recovery, requests, traffic};
+use crate::{copies, cut, early, gather, recovery, traffic};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
 
@@ -85,10 +85,7 @@ fn make(
     let mut made = None;
     // SAFETY: a communicator.
     let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, comm), new) };
-    let rc = recovery::check(
-        rt,
-        create::make(rt, duplicate, |it| requests::are_on(rt, it), &mut made),
-    )?;
+    let rc = recovery::check(rt, create::make(rt, duplicate, |it| early::is_used(rt, it), &mut made))?;
     let Some(own) = made.filter(|_| rc == SUCCESS) else {
         return Ok(Err(rc));
     };

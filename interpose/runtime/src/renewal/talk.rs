@@ -313,7 +313,7 @@ pub fn is_running() {
     lines().page.has_run.store(1, Ordering::Release);
     set_interruptible(true);
     tell(&ToManager::Running {
-        generation: call::wanted(),
+        generation: call::current(),
     });
 }
 

@@ -16,6 +16,10 @@ impl Node {
     pub(in crate::launch::node) fn spawn(&mut self, spawn: Spawn) {
         // What it has said before it called its library.
         self.hear_processes();
+        if self.announced.is_some() {
+            // Another generation is to be, in which it asks again.
+            return;
+        }
         let Some((of, label)) = self.origin(&spawn.generation, spawn.rank) else {
             return;
         };
@@ -131,13 +135,14 @@ impl Node {
             if let Err(error) = guardian.send_with(&start, &descriptor) {
                 // Without the answer that it waits for, the call fails.
                 group.kill();
-                eprintln!("understudy: MPI_Comm_spawn: its arguments cannot be handed on: {error}");
+                say!("understudy: MPI_Comm_spawn: its arguments cannot be handed on: {error}");
             }
             group.children.push(Child {
                 id: *last_id,
                 pidfd: None,
                 is_finalised: false,
                 has_ended: false,
+                status: 0,
             });
         }
         Ok(())
@@ -145,5 +150,5 @@ impl Node {
 }
 
 fn tell(error: &Error) {
-    eprintln!("understudy: MPI_Comm_spawn: {error}. {}", error.remedy());
+    say!("understudy: MPI_Comm_spawn: {error}. {}", error.remedy());
 }

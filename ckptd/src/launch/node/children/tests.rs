@@ -36,6 +36,7 @@ fn asked_for(node: &mut Node, worker: u32, time: u64) -> u64 {
             pidfd: None,
             is_finalised: false,
             has_ended: false,
+            status: 0,
         }],
         answer: None,
         is_settled: false,
@@ -180,4 +181,28 @@ fn one_that_has_ended_before_the_job_does_not_hold_up_its_end() {
     node.obey(Order::End { is_good: false });
     let leave = ToGuardian::Leave { status: 0 };
     assert_eq!(node.unless_children_run(Guardian(0), &leave), Some(leave));
+}
+
+/// News of its end and of MPI_Finalize come by different ways.
+#[test]
+fn one_that_ends_badly_after_mpi_finalize_does_not_end_the_job_whatever_is_heard_first() {
+    for is_late in [false, true] {
+        let (mut node, _directory) = node();
+        let id = asked_for(&mut node, 0, 1);
+        let name = node.children.groups[0].name.clone();
+        if !is_late {
+            node.children.finalised(&name, Rank(0));
+        }
+        let news = ChildNews::Ended {
+            status: 3,
+            is_killed: false,
+        };
+        node.note_child(id, news, None);
+        if is_late {
+            node.children.finalised(&name, Rank(0));
+        }
+        assert_eq!(node.children.deadline(), None);
+        assert!(!node.children.is_any_open());
+        assert_eq!(node.children.status, 3);
+    }
 }

@@ -13,7 +13,7 @@ use crate::objects::file::{self, File, mode};
 use crate::objects::{comm, info};
 use crate::recovery::Runtime;
 use crate::user::{self, FileCall};
-use crate::{cut, requests, told, traffic, world};
+use crate::{cut, early, told, traffic, world};
 use ckptd::relay::in_file_names;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::fs::{self, OpenOptions};
@@ -92,7 +92,7 @@ fn duplicate(rt: &Runtime, parent: VirtComm) -> Result<VirtComm> {
     let mut made = None;
     // SAFETY: a communicator, and a place for the new one.
     let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, parent), new) };
-    library(create::make(rt, duplicate, |it| requests::are_on(rt, it), &mut made))?;
+    library(create::make(rt, duplicate, |it| early::is_used(rt, it), &mut made))?;
     traffic::forget_recent(rt);
     let made = made.ok_or(class(ERR_INTERN))?;
     Ok(create::register(rt, made, parent))
