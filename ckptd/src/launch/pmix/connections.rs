@@ -7,7 +7,8 @@
 //!
 //! Nor does libpmix hear of a rank before that has said something: it would wait for that with all others, also for one that has died.
 
-use super::super::{Error, Name};
+use super::super::Error;
+use super::store::Owner;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,10 +17,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
-use understudy_numbers::Rank;
-
-/// Whose a connection is.
-pub type Owner = (Name, Rank);
 
 /// How libpmix begins the addresses that clients find it by.
 const SCHEMES: [&str; 2] = ["tcp4://", "tcp6://"];

@@ -255,9 +255,7 @@ unsafe extern "C" fn disconnect(
 /// libpmix has made the infos, and waits for the call of the function.
 unsafe fn meet(purpose: Purpose, procs: &[Proc], infos: &[Info], waiting: Met) -> Status {
     // SAFETY: as the caller says.
-    let is_complete = unsafe { is_complete(infos) };
-    let known = Host::current().filter(|_| is_complete);
-    match known.and_then(|host| Some((host.members(procs)?, host))) {
+    match unsafe { gathered(procs, infos) } {
         None => waiting.answer(false),
         Some((members, host)) if host.are_here(&members) => waiting.answer(true),
         Some((members, host)) => {
@@ -428,6 +426,16 @@ unsafe fn is_complete(infos: &[Info]) -> bool {
     status.is_none_or(|info| info.value.of != Type::STATUS || unsafe { info.value.data.status } == Status::SUCCESS)
 }
 
+/// Who comes to a fence, and to which host; nothing if it is not [complete](is_complete), or one of their namespaces has ended.
+///
+/// # Safety
+/// libpmix has made the infos.
+unsafe fn gathered(procs: &[Proc], infos: &[Info]) -> Option<(Members, Arc<Host>)> {
+    // SAFETY: as the caller says.
+    let host = Host::current().filter(|_| unsafe { is_complete(infos) })?;
+    Some((host.members(procs)?, host))
+}
+
 /// Answers as [`meet`] does.
 unsafe extern "C" fn fence(
     procs: *const Proc,
@@ -440,18 +448,17 @@ unsafe extern "C" fn fence(
     context: *mut c_void,
 ) -> Status {
     // SAFETY: libpmix gives so many processes and infos, and so many bytes, which are the host's from now on.
-    let (procs, bytes, is_complete) = unsafe {
+    let (gathered, bytes) = unsafe {
         let copy = bytes_at(bytes, size);
         libc::free(bytes.cast());
-        let infos = slice(infos, info_count);
-        (std::slice::from_raw_parts(procs, count), copy, is_complete(infos))
+        let (procs, infos) = (std::slice::from_raw_parts(procs, count), slice(infos, info_count));
+        (gathered(procs, infos), copy)
     };
     let Some(done) = done else {
         return Status::ERROR;
     };
     let waiting = Waiting { done, context };
-    let known = Host::current().filter(|_| is_complete);
-    match known.and_then(|host| Some((host.members(procs)?, host))) {
+    match gathered {
         None => waiting.answer(None),
         Some((members, host)) => {
             let answer = Answer::new(Box::new(move |reply| waiting.answer(reply)));

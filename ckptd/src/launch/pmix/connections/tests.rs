@@ -1,4 +1,5 @@
 use super::*;
+use crate::launch::{Name, Rank};
 
 /// What stands for libpmix, and the port at which it is found by ranks.
 struct Server {
