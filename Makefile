@@ -206,7 +206,7 @@ bench-supersteps: build ## print what the skeleton of supersteps costs, without 
 lammps: ## install LAMMPS, which some tests run, from the distribution
 	@packaging/lammps.sh
 
-libraries: ## install parallel HDF5, PETSc and EZTrace, which some tests use, from the distribution
+libraries: ## install parallel HDF5 and netCDF, PETSc and EZTrace, which some tests use, from the distribution
 	@packaging/libraries.sh
 
 slurm: ## unpack Slurm, under which some tests start jobs, into .env

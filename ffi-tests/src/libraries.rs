@@ -1,4 +1,4 @@
-//! Programs that are linked with libraries of the distribution, built with its Open MPI 4.1: HDF5, PETSc, and MPI's C++ bindings.
+//! Programs that are linked with libraries of the distribution, built with its Open MPI 4.1: HDF5, netCDF, PETSc, and MPI's C++ bindings.
 
 use crate::job::Job;
 use crate::older::older;
@@ -11,6 +11,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 const CXX: &str = "/usr/bin/mpicxx.openmpi";
 const CC: &str = "/usr/bin/mpicc.openmpi";
 const HDF5: &str = "/usr/bin/h5pcc.openmpi";
+/// The netCDF that writes in parallel.
+const NETCDF: &str = "/usr/lib/x86_64-linux-gnu/netcdf/mpi";
 
 /// Where PETSc is, of whatever version, built for real numbers.
 fn petsc() -> Option<PathBuf> {
@@ -67,6 +69,27 @@ pub fn hdf5() -> Option<Case> {
 
 fn program_of_hdf5() -> Option<PathBuf> {
     compiled("hdf5.c", HDF5, &words("-shlib"), &[])
+}
+
+/// A file of netCDF that grows in the same way.
+pub fn netcdf() -> Option<Case> {
+    program_of_netcdf()?;
+    Some(Case {
+        files: &["grown.nc"],
+        ..prints("netCDF", || {
+            let program = program_of_netcdf().expect("it has been there");
+            Job::new(program, &["40"]).interval("40ms")
+        })
+    })
+}
+
+fn program_of_netcdf() -> Option<PathBuf> {
+    if !Path::new(NETCDF).is_dir() {
+        place::skip(&format!("there is no {NETCDF}; `make libraries` installs it"));
+        return None;
+    }
+    let flags = (format!("-I{NETCDF}/include"), format!("-L{NETCDF} -lnetcdf"));
+    compiled("netcdf.c", CC, &words(&flags.0), &words(&flags.1))
 }
 
 /// Systems of equations that PETSc has MUMPS solve.

@@ -215,6 +215,21 @@ pub fn short_lammps() -> Job {
     lammps_with(of_distribution(), &[], &LAMMPS_INPUT.replace("run 800", "run 5")).interval("5calls")
 }
 
+/// The distribution's LAMMPS, whose processes write the configurations together, by MPI-IO.
+pub fn lammps_by_mpi_io() -> Option<Case> {
+    Some(Case {
+        name: "LAMMPS, by MPI-IO",
+        make: || {
+            let dumps = LAMMPS_INPUT
+                .replace("dump 1 all custom 50", "dump 1 all custom/mpiio 20")
+                .replace("dump_modify 1 sort id\n", "restart 100 melt.restart.mpiio\n");
+            lammps_with(of_distribution(), &[], &dumps)
+        },
+        files: &["melt.log", "melt.dump", "melt.restart.mpiio.800"],
+        ..lammps()?
+    })
+}
+
 fn of_distribution() -> PathBuf {
     place::on_path("lmp").unwrap_or_else(|| PathBuf::from("lmp"))
 }

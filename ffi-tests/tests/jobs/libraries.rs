@@ -3,7 +3,7 @@
 use ffi_tests::older::older;
 use ffi_tests::programs::Case;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, libraries};
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, libraries, programs};
 use std::time::Duration;
 
 /// Workers, and lines of output after which they are killed, in one run each.
@@ -23,7 +23,7 @@ fn survives(case: Option<Case>, deaths: Deaths, launched: fn(Job) -> Option<Job>
         let what = format!("{}, worker {worker} {delay:?} after line {lines}", case.name);
         verdicts.judge(&what, || {
             outcome.assert_success();
-            outcome.assert_like(&undisturbed, case.files);
+            outcome.assert_like_after(&undisturbed, case.files, case.canonical);
             outcome.assert_nothing_left();
             outcome.assert_taken_over(&[worker]);
         });
@@ -40,6 +40,20 @@ fn a_worker_of_a_program_of_hdf5_dies() {
 #[ignore = "a variant"]
 fn a_worker_of_a_program_of_hdf5_dies_with_another_open_mpi() {
     survives(libraries::hdf5(), &[(0, 19), (3, 6), (1, 31)], Some);
+}
+
+#[test]
+fn a_worker_of_a_program_of_netcdf_dies() {
+    survives(libraries::netcdf(), &[(1, 12), (0, 24), (3, 1), (2, 33)], older);
+}
+
+#[test]
+fn a_worker_of_lammps_that_writes_by_mpi_io_dies() {
+    survives(
+        programs::lammps_by_mpi_io(),
+        &[(2, 40), (0, 55), (3, 34), (1, 62)],
+        older,
+    );
 }
 
 #[test]
