@@ -101,6 +101,17 @@ static void truncated(void)
     meet();
 }
 
+/* Some make a mistake in a collective over all, which they repeat rightly: it has met nobody. */
+static void mistaken(void)
+{
+    int one = 1, all = 0, rc = MPI_SUCCESS;
+    if (rank % 2 == round_ % 2)
+        rc = MPI_Allreduce(&one, &all, -1, MPI_INT, MPI_SUM, kept_comm);
+    say("mistaken: %d", class_of(rc));
+    MPI_Allreduce(&one, &all, 1, MPI_INT, MPI_SUM, kept_comm);
+    CHECK(all == size);
+}
+
 /* One half of an exchange is wrong: nothing is received, then or later. */
 static void half_an_exchange(void)
 {
@@ -187,6 +198,7 @@ static void content(void)
     }
     handlers();
     half_an_exchange();
+    mistaken();
     no_communicator();
     files();
     truncated();

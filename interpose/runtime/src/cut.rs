@@ -20,14 +20,16 @@ use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
 use crate::schedule::Schedule;
 use crate::{
-    checkpoint, completion, copies, drain, ending, fault, journal, marks, overdue, protection, recovery, rehearsal,
-    schedule, told, user, world,
+    checkpoint, completion, copies, drain, ending, errors, fault, journal, marks, overdue, protection, recovery,
+    rehearsal, schedule, told, user, world,
 };
 pub use anywhere::{here, hold, leave_by_call, meanwhile, part};
 pub use assemble::assemble;
 use ckptd::settings::Interval;
+use std::ffi::c_int;
 use std::time::Instant;
 pub use together::together;
+use understudy_mpi as mpi;
 
 /// More candidates than this are never passed without a vote: after a burst of quick ones (a program's start) slow ones
 /// may follow, and the next cut should not have to wait for many of those.
@@ -73,6 +75,20 @@ pub fn collective(rt: &Runtime, comm: VirtComm) -> Result<(), Rewound> {
     }
     arch::will_block();
     Ok(())
+}
+
+/// A blocking collective has failed. If it is for its arguments it has met nobody: others count it when it is called rightly.
+#[cold]
+pub fn withdraw(rt: &Runtime, comm: VirtComm, rc: c_int) {
+    let of_arguments = |error: mpi::Error| errors::is_of_arguments(error.class());
+    if !mpi::check(rc).is_err_and(of_arguments) {
+        return;
+    }
+    if comm::spans_all(rt, comm) {
+        schedule::state(rt).schedule.candidates -= 1;
+    } else if told::config().anywhere {
+        comm::discount_collective(rt, comm);
+    }
 }
 
 /// A point that the program names in all workers.

@@ -23,6 +23,8 @@ pub const ERR_REQUEST: c_int = 7;
 pub const ERR_ROOT: c_int = 8;
 /// `MPI_ERR_OP`
 pub const ERR_OP: c_int = 10;
+/// `MPI_ERR_TOPOLOGY`
+pub const ERR_TOPOLOGY: c_int = 11;
 /// `MPI_ERR_ARG`
 pub const ERR_ARG: c_int = 13;
 /// `MPI_ERR_UNKNOWN`
@@ -81,6 +83,22 @@ pub const ERR_WIN: c_int = 53;
 pub const ERR_ABI: c_int = 81;
 /// `MPI_ERR_UNSUPPORTED_OPERATION`
 pub const ERR_UNSUPPORTED_OPERATION: c_int = 52;
+
+/// Whether a class of errors is about arguments, which are looked at before anything is sent.
+pub fn is_of_arguments(class: c_int) -> bool {
+    const CLASSES: [c_int; 9] = [
+        ERR_BUFFER,
+        ERR_COUNT,
+        ERR_TYPE,
+        ERR_COMM,
+        ERR_RANK,
+        ERR_ROOT,
+        ERR_TOPOLOGY,
+        ERR_OP,
+        ERR_ARG,
+    ];
+    CLASSES.contains(&class)
+}
 
 /// An MPI return code as a result.
 pub fn succeeded(rc: c_int) -> Result<(), c_int> {

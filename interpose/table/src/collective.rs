@@ -79,8 +79,11 @@ pub(crate) fn blocking(out: &mut String, procedure: &Procedure) {
     );
     count(out, procedure);
     out.push_str(SAFETY);
-    let first = note_first(procedure, &comm);
-    tail(out, procedure, &format!("crate::recovery::check(rt, {call})"), &first);
+    let after = format!(
+        "        if rc != 0 {{\n            crate::cut::withdraw(rt, {comm}, rc);\n        }}\n{}",
+        note_first(procedure, &comm)
+    );
+    tail(out, procedure, &format!("crate::recovery::check(rt, {call})"), &after);
 }
 
 /// The handler of a non-blocking collective, whose request is put on record.

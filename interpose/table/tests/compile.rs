@@ -90,7 +90,12 @@ pub mod objects { pub mod comm {
         pub fn note(_: &Runtime, _: VirtComm, _: crate::dispatch::Proc, _: bool, _: Option<VirtOp>) {}
     }
 } }
-pub mod cut { pub fn collective(_: &crate::calls::Runtime, _: crate::handles::VirtComm) -> Result<(), ()> { Ok(()) } }
+pub mod cut {
+    use crate::calls::Runtime;
+    use crate::handles::VirtComm;
+    pub fn collective(_: &Runtime, _: VirtComm) -> Result<(), ()> { Ok(()) }
+    pub fn withdraw(_: &Runtime, _: VirtComm, _: core::ffi::c_int) {}
+}
 pub mod recovery { pub fn check(_: &crate::calls::Runtime, rc: core::ffi::c_int) -> Result<core::ffi::c_int, ()> { Ok(rc) } }
 pub mod requests {
     use crate::handles::{VirtComm, VirtDatatype, VirtRequest};

@@ -95,6 +95,9 @@ pub unsafe extern "C" fn MPI_Alltoallw(
                 sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm
             )
         );
+        if rc != SUCCESS {
+            cut::withdraw(rt, comm, rc);
+        }
         finish(rt, Proc::MPI_Alltoallw, rc, Some(comm))
     }
 }
@@ -137,6 +140,9 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw(
                 real_comm(rt, comm),
             )
         );
+        if rc != SUCCESS {
+            cut::withdraw(rt, comm, rc);
+        }
         finish(rt, Proc::MPI_Neighbor_alltoallw, rc, Some(comm))
     }
 }

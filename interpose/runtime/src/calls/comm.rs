@@ -101,13 +101,12 @@ pub(super) unsafe fn constructed(
     parent: VirtComm,
     newcomm: *mut VirtComm,
 ) -> c_int {
-    if rc != errors::SUCCESS {
-        return raise(rt, procedure, rc, Some(parent));
-    }
-    let new = made.map_or_else(|| comm::null_handle(rt), |made| enter(rt, made, parent));
+    let new = made
+        .filter(|_| rc == errors::SUCCESS)
+        .map(|made| enter(rt, made, parent));
     // SAFETY: the caller's promise.
-    unsafe { *newcomm = new };
-    errors::SUCCESS
+    unsafe { *newcomm = new.unwrap_or_else(|| comm::null_handle(rt)) };
+    finish(rt, procedure, rc, Some(parent))
 }
 
 fn enter(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {

@@ -70,12 +70,16 @@ pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_fence;
     or_end!(rt, procedure, win, check(rt, win, |epochs| !epochs.are_general()));
-    if let Some(comm) = window::comm_of(rt, win) {
+    let comm = window::comm_of(rt, win);
+    if let Some(comm) = comm {
         outcome!(cut::collective(rt, comm));
     }
     // SAFETY: the real library checks its arguments.
     let fence = || unsafe { real::PMPI_Win_fence(assert, real_win(rt, win)) };
     let rc = attempt!(rt, window::passive::told(rt, win, fence));
+    if let (Some(comm), true) = (comm, rc != SUCCESS) {
+        cut::withdraw(rt, comm, rc);
+    }
     noted(rt, procedure, rc, win, |epochs| {
         epochs.is_fenced = assert & NO_SUCCEED == 0
     })

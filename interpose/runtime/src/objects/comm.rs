@@ -381,6 +381,13 @@ pub fn count_collective(rt: &Runtime, comm: VirtComm) {
     }
 }
 
+/// It has come to nothing.
+pub fn discount_collective(rt: &Runtime, comm: VirtComm) {
+    if let Some(mut comm) = get_mut(rt, comm) {
+        comm.collectives -= 1;
+    }
+}
+
 /// The sum over all communicators of what `share` makes of the `uid`, this worker, the one after it, and how many blocking collectives
 /// this process has entered.
 pub fn collectives(rt: &Runtime, share: impl Fn(u64, [Worker; 2]) -> u64) -> u64 {
