@@ -72,6 +72,7 @@ programs! {
     partitioned_messages: "partitioned";
     generalized_requests: "general";
     the_tool_interface: "tools";
+    variables_that_are_part_of_communicators: "variables";
     one_sided_communication: "windows";
     windows_of_shared_memory: "commons";
     accumulates: "accumulates";

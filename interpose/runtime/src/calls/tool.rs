@@ -351,8 +351,14 @@ unsafe fn value_of(rt: &Runtime, datatype: *mut c_void, count: c_int, value: *co
         return Some(unsafe { CStr::from_ptr(value.cast()) }.to_bytes_with_nul().to_vec());
     }
     let size = [
+        ("ompi_mpi_c_bool", 1),
         ("ompi_mpi_int", size_of::<c_int>()),
         ("ompi_mpi_unsigned", size_of::<c_int>()),
+        ("ompi_mpi_int32_t", 4),
+        ("ompi_mpi_uint32_t", 4),
+        ("ompi_mpi_int64_t", 8),
+        ("ompi_mpi_uint64_t", 8),
+        ("ompi_mpi_long", 8),
         ("ompi_mpi_unsigned_long", 8),
         ("ompi_mpi_unsigned_long_long", 8),
         ("ompi_mpi_count", 8),
@@ -378,7 +384,7 @@ pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_voi
         let variable = tool::find_cvar(rt, &cvar.name)?;
         // SAFETY: the library has just read a value there.
         match unsafe { value_of(rt, variable.datatype.0, cvar.count, buf) } {
-            Some(value) => tool::note_written(rt, &cvar, value),
+            Some(value) => tool::written::note(rt, &cvar, value),
             None => log::warn!(
                 "{} has a type that is not known here: what was written to it is lost with a failure",
                 String::from_utf8_lossy(&cvar.name)

@@ -1,11 +1,13 @@
 //! The tool interface (MPI 4.1, chapter 15.3): what it has given out to the program, and how to get it again.
 //!
-//! Variables are the library's, and new in each generation: control variables that the program has written are written
-//! again, performance variables start from their beginning. All calls are local, so they are never abandoned, and may be made
+//! Variables are the library's, and new in each generation: control variables that the program has written are [written
+//! again](written), performance variables start from their beginning. All calls are local, so they are never abandoned, and may be made
 //! before `MPI_Init`.
 #![allow(unsafe_code)]
 
-use super::{Slots, objects, objects_mut};
+pub mod written;
+
+use super::{Slots, objects};
 use crate::abi;
 use crate::errors::{SUCCESS, succeeded};
 use crate::generated::real;
@@ -73,8 +75,8 @@ pub struct Tool {
     pub sessions: Slots<()>,
     /// Handles of performance variables.
     pub pvars: Slots<Pvar>,
-    /// What has been written to control variables, in the order of the last writes.
-    pub written: Vec<(Cvar, Vec<u8>)>,
+    /// What has been written to control variables.
+    pub written: written::Written,
 }
 
 impl Tool {
@@ -84,7 +86,7 @@ impl Tool {
         cvars: Slots::NONE,
         sessions: Slots::NONE,
         pvars: Slots::NONE,
-        written: Vec::new(),
+        written: written::Written::NONE,
     };
 }
 
@@ -360,38 +362,13 @@ pub fn make_session() -> Result<*mut c_void, c_int> {
     Ok(session)
 }
 
-/// Puts on record what the program has written to a control variable.
-pub fn note_written(rt: &Runtime, cvar: &Cvar, value: Vec<u8>) {
-    let written = &mut objects_mut(rt).tool.written;
-    written.retain(|(other, _)| other.name != cvar.name || other.object != cvar.object);
-    written.push((cvar.clone(), value));
-}
-
-fn write_again(rt: &Runtime, cvar: &Cvar, value: &[u8]) -> Result<(), c_int> {
-    let (mut handle, _) = make_cvar(rt, cvar)?;
-    let _apart = Apart::new();
-    // SAFETY: a handle of the variable that this value was written to.
-    unsafe {
-        let rc = real::PMPI_T_cvar_write(handle, value.as_ptr().cast());
-        real::PMPI_T_cvar_handle_free(&mut handle);
-        succeeded(rc)
-    }
-}
-
-/// Makes the real handles again, in a new generation. What the library does not have any more stays void.
+/// Makes the real handles again, and writes the last values, in a new generation whose communicators are there. What the library does not have any more stays void.
 pub fn rebuild(rt: &Runtime) {
-    if !is_open(rt) {
+    if !written::open_again(rt) {
         return;
     }
-    let (is_library_open, tool) = (rt.tools.borrow().is_open, objects(rt).tool.clone());
-    if !is_library_open && open(rt, 0, &mut 0, false) != SUCCESS {
-        return log::error!("the tool interface of MPI could not be initialised again");
-    }
-    for (cvar, value) in &tool.written {
-        if let Err(rc) = write_again(rt, cvar, value) {
-            super::not_made_again(&format!("variable {}", String::from_utf8_lossy(&cvar.name)), rc);
-        }
-    }
+    written::all_again(rt);
+    let tool = objects(rt).tool.clone();
     for (index, cvar) in tool.cvars.iter() {
         connect(rt, Of::Cvar, index, make_cvar(rt, cvar).map(|(handle, _)| handle));
     }

@@ -8,7 +8,7 @@ use super::repost::{make_recorded, repost};
 use super::{fetch, found, newcomers};
 use crate::arch::Frame;
 use crate::ending::undone;
-use crate::objects::{comm, window};
+use crate::objects::{comm, tool, window};
 use crate::recovery::Runtime;
 use crate::world::{self, Part};
 use crate::{copies, daemon, disk, events, objects, own_messages, rehearsal, rendezvous, renewal, user};
@@ -60,7 +60,6 @@ pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
     report.settle(rt, &dead, &plan, &world.players);
     settle(rt, &plan, &loaded);
     found::settle(rt);
-    objects::tool::rebuild(rt);
     if make_recorded(rt).is_err() || repost(rt).is_err() {
         return Err(Again);
     }
@@ -175,6 +174,7 @@ fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Load
     load::check_nodes(rt, &plan.players);
     comm::drop_reals(rt);
     comm::rebuild(rt, world::get(rt).workers, copies::epoch(rt))?;
+    tool::rebuild(rt);
     window::rebuild(rt, &plan.players)?;
     rendezvous::show_again(rt, me)?;
     report.stage(rt, RecoveryStage::Rebuild);

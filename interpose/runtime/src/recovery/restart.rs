@@ -38,7 +38,6 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     disk::go_on_from(rt, world::worker(rt), epoch);
     events::set_epoch(epoch);
     super::found::settle(rt);
-    tool::rebuild(rt);
     // All copies are there, and some may have gone on: what fails now is recovered from.
     user::set_stage(RankStage::Running);
     if world::is_first_worker(rt) {
@@ -73,6 +72,7 @@ fn make_copies(rt: &Runtime) -> mpi::Result<()> {
     load::check_nodes(rt, &world::get(rt).players);
     comm::drop_reals(rt);
     comm::rebuild(rt, world::get(rt).workers, copies::epoch(rt))?;
+    tool::rebuild(rt);
     window::rebuild(rt, &world::get(rt).players)?;
     rendezvous::show_again(rt, world::worker(rt))?;
     fetch::make_all(rt, world::worker(rt))?;

@@ -125,6 +125,7 @@ mod tests {
             collective_over_all: true,
             inits: 0,
             collectives: 0,
+            writes: 0,
             firsts: Vec::new(),
             session: 0,
             is_freed: false,

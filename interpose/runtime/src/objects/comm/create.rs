@@ -13,8 +13,8 @@ use super::{Comm, Topology, freed, hints, null_real};
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
-use crate::objects::Runtime;
-use crate::objects::{objects, objects_mut};
+use crate::objects::tool::written;
+use crate::objects::{Runtime, objects, objects_mut};
 use std::ffi::{CStr, c_int, c_void};
 use understudy_mpi::real_types::RealComm;
 use understudy_mpi::{self as mpi, check};
@@ -69,7 +69,8 @@ pub fn register(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
 pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
     let recipe = super::get(rt, parent)?.clone();
     let uid = candidate(rt);
-    let index = objects_mut(rt).comms.insert(recipe.duplicate(uid));
+    let duplicate = recipe.duplicate(uid, written::count(rt));
+    let index = objects_mut(rt).comms.insert(duplicate);
     Some(super::handle(rt, index))
 }
 
@@ -99,7 +100,8 @@ impl Begun {
         } else {
             0
         };
-        let index = objects_mut(rt).comms.insert(recipe.duplicate(uid));
+        let duplicate = recipe.duplicate(uid, written::count(rt));
+        let index = objects_mut(rt).comms.insert(duplicate);
         let real = null_real(rt);
         Some(Box::new(Begun { index, real, uid }))
     }
@@ -170,6 +172,7 @@ fn describe(rt: &Runtime, new: RealComm, has_requests: impl Fn(VirtComm) -> bool
         collective_over_all,
         inits: 0,
         collectives: 0,
+        writes: written::count(rt),
         firsts: Vec::new(),
         session: 0,
         is_freed: false,

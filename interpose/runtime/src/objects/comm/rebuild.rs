@@ -2,14 +2,14 @@
 #![allow(unsafe_code)]
 
 use super::create::BRIDGE_TAG;
-use super::plan::{Planned, batches, chooser, uids_of};
+use super::plan::{Part, Planned, batches, chooser, uids_of};
 use super::{
     SELF, Topology, WORLD, connect_world, firsts, handle, hints, make_bridge, name_predefined, null_real, renew_self,
 };
 use crate::generated::{HandleKind, real};
 use crate::handles::real_comm;
-use crate::objects::Runtime;
-use crate::objects::{Objects, group, objects};
+use crate::objects::tool::written::{self, Fresh};
+use crate::objects::{Objects, Runtime, group, objects};
 use crate::{fault, gather, handles};
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -39,11 +39,16 @@ pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<(
     renew_self(rt)?;
     make_bridge(rt, new_world)?;
     let bridge = rt.comm.state.borrow().bridge.ok_or(mpi::Error::INTERN)?;
-    let plan = batches(gather::everybodys(bridge, &chosen_by(rt, me))?.concat());
+    let told = gather::everybodys(bridge, &(chosen_by(rt, me), written::precede(rt)))?;
+    let are_of_values = told.iter().any(|&(_, precede)| precede);
+    let plan = batches(told.into_iter().flat_map(|(chosen, _)| chosen).collect());
     let own = own_indices(rt);
     agree_on(bridge, uids_of(me, &plan) == sorted(own.keys().copied()))?;
 
-    let mut made = Made::default();
+    let mut made = Made {
+        fresh: are_of_values.then(|| Fresh::read(rt)),
+        ..Made::default()
+    };
     for batch in &plan {
         make_batch(rt, bridge, me, batch, &own, &mut made)?;
         fault::point("rebuild.half", epoch);
@@ -62,6 +67,8 @@ struct Made {
     results: Vec<(u32, RealComm)>,
     /// To be freed.
     parts: Vec<RealComm>,
+    /// If some communicators are to be made with other values of control variables.
+    fresh: Option<Fresh>,
 }
 
 fn finish(rt: &Runtime, made: Made) {
@@ -142,6 +149,41 @@ fn make_batch(
     check(unsafe { real::PMPI_Comm_split(world, color, key, &mut comm) })?;
     let Some((_, planned, part)) = mine else { return Ok(()) };
     comm.return_errors();
+    let index = *own.get(&planned.uid).ok_or(mpi::Error::INTERN)?;
+    let comm = match made.fresh.take() {
+        None => make_one(rt, (world, comm), planned, part, index, made),
+        Some(fresh) => {
+            let writes = objects(rt).comms.get(index).map_or(0, |comm| comm.writes);
+            let comm = fresh.in_force(rt, writes, || {
+                make_one(rt, (world, duplicate(rt, comm, made)?), planned, part, index, made)
+            });
+            made.fresh = Some(fresh);
+            comm
+        }
+    };
+    made.results.push((index, comm?));
+    Ok(())
+}
+
+/// The values that are in force now are those of the duplicate.
+fn duplicate(rt: &Runtime, comm: RealComm, made: &mut Made) -> mpi::Result<RealComm> {
+    let mut new = null_real(rt);
+    made.parts.push(comm);
+    // SAFETY: a communicator of ours.
+    check(unsafe { real::PMPI_Comm_dup(comm, &mut new) })?;
+    new.return_errors();
+    Ok(new)
+}
+
+/// From a communicator of its own group to what it was. Only its members call this.
+fn make_one(
+    rt: &Runtime,
+    (world, mut comm): (RealComm, RealComm),
+    planned: &Planned,
+    part: Part<'_>,
+    index: u32,
+    made: &mut Made,
+) -> mpi::Result<RealComm> {
     if let Some(remote) = part.remote {
         let leader = remote.first().copied().ok_or(mpi::Error::INTERN)?;
         let mut inter = null_real(rt);
@@ -151,7 +193,6 @@ fn make_batch(
         inter.return_errors();
         comm = inter;
     }
-    let index = *own.get(&planned.uid).ok_or(mpi::Error::INTERN)?;
     let all = objects(rt);
     let recipe = all.comms.get(index).ok_or(mpi::Error::INTERN)?;
     if recipe.topology != Topology::None {
@@ -163,6 +204,5 @@ fn make_batch(
     }
     check(hints::apply(rt, comm, &recipe.info))?;
     firsts::make_again(comm, &planned.firsts)?;
-    made.results.push((index, comm));
-    Ok(())
+    Ok(comm)
 }
