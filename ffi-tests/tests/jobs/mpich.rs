@@ -110,6 +110,13 @@ fn communicators_groups_and_topologies() {
     );
 }
 
+/// Each ABI has limits of its own for names, keys and texts.
+#[test]
+fn texts_of_any_length() {
+    conform(place::mpich_program, &["texts"]);
+    conform(place::standard_program, &["texts"]);
+}
+
 /// Requests that have ended, attached buffers and error codes come back from a cut.
 #[test]
 fn states_of_requests_buffers_and_removed_errors() {

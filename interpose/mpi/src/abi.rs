@@ -17,7 +17,7 @@ mod arguments;
 mod library;
 mod special;
 
-pub use arguments::{Handles, Integers, Statuses, Text, Way, pointer, value};
+pub use arguments::{Handles, Integers, Statuses, Way, pointer, value};
 pub(crate) use library::connect;
 pub use library::{Library, current, datatype_at, degrees, members, object, rank};
 
@@ -34,7 +34,7 @@ pub use generated::{Domain, MPICH, Pointer, STANDARD};
 
 /// Generated from the call table: a function for each procedure.
 mod edges {
-    use super::arguments::{Handles, Integers, Statuses, Text, Way, displacement, number, pointer, sum_of, value};
+    use super::arguments::{Handles, Integers, Statuses, Way, displacement, number, pointer, sum_of, value};
     use super::special::{contents, copy_status};
     use super::{Domain, Edge, Pointer};
     use crate::real_types::HandleKind;
@@ -99,7 +99,7 @@ pub struct Abi {
     pub values: [&'static [(c_int, c_int)]; 20],
     /// By kind of pointer: values in Open MPI and here.
     pub pointers: [&'static [(isize, Value)]; 5],
-    /// Lengths of texts: name, length in Open MPI, length here.
+    /// Limits: name, that of Open MPI, that here.
     pub limits: &'static [(&'static str, usize, usize)],
 }
 
@@ -146,12 +146,6 @@ impl Abi {
         }
     }
 
-    /// The lengths of a text: in Open MPI and here.
-    pub fn limit(&self, name: &str) -> (usize, usize) {
-        let found = self.limits.iter().find(|limit| limit.0 == name);
-        found.map_or((256, 256), |&(_, ours, theirs)| (ours, theirs))
-    }
-
     /// Reads a status.
     ///
     /// # Safety
@@ -192,6 +186,17 @@ impl Abi {
             unsafe { at.add(offset).cast::<u32>().write_unaligned(word) };
         }
     }
+}
+
+/// A limit of the program's ABI, such as `MPI_MAX_OBJECT_NAME`. Texts are as long as the program expects them on the whole way from the
+/// library: whoever has room for one on the way has it for the longest of any ABI.
+pub fn limit(name: &str) -> usize {
+    let of = |abi: &'static Abi| abi.limits.iter().find(|limit| limit.0 == name);
+    let limit = match current() {
+        Some(abi) => of(abi).map(|limit| limit.2),
+        None => of(&MPICH).map(|limit| limit.1),
+    };
+    limit.unwrap_or(256)
 }
 
 /// The bits of a value, each by its own pair; bits that have none are left out.

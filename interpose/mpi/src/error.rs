@@ -73,11 +73,13 @@ pub fn both(one: Result<()>, other: Result<()>) -> Result<()> {
 
 /// The library's text of an error class or code.
 pub fn text(rc: c_int) -> String {
-    let mut buffer = [0u8; 512];
+    /// The greatest MPI_MAX_ERROR_STRING of any ABI.
+    const ROOM: usize = 512;
+    let mut buffer = [0u8; ROOM];
     let mut length = 0;
-    // SAFETY: MPI_Error_string writes at most MPI_MAX_ERROR_STRING (256) bytes.
+    // SAFETY: there is room for what MPI_Error_string writes.
     unsafe { real::PMPI_Error_string(rc, buffer.as_mut_ptr().cast::<c_char>(), &mut length) };
-    String::from_utf8_lossy(&buffer[..length.clamp(0, 256) as usize]).into_owned()
+    String::from_utf8_lossy(&buffer[..length.clamp(0, ROOM as c_int) as usize]).into_owned()
 }
 
 #[cfg(test)]

@@ -118,14 +118,6 @@ fn translation(procedure: &Procedure, parameter: &Parameter) -> Translation {
             Translation::Value(format!("pointer::<E>(Pointer::ToolPvar, {name}.cast()).cast()"))
         }
         ParamKind::WeightArray => Translation::Value(format!("pointer::<E>(Pointer::Weights, {name})")),
-        ParamKind::StringOut => match parameter.length.as_deref() {
-            // The text is the library's own, and whoever writes it down knows how long it is.
-            None | Some("MPI_MAX_LIBRARY_VERSION_STRING") => Translation::None,
-            Some(limit) if limit.starts_with("MPI_MAX_") => {
-                Translation::Object(format!("Text::<E>::new(\"{limit}\", {name})"))
-            }
-            Some(_) => Translation::None,
-        },
         ParamKind::Displacement => Translation::Value(format!("displacement::<E>({name})")),
         kind => match domain(kind.name()) {
             None => Translation::None,

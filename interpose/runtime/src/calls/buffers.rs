@@ -17,7 +17,7 @@ use crate::recovery::Runtime;
 use crate::requests::{Attached, Kind, Owner};
 use crate::{checkpoint, completion, cut, requests};
 use std::ffi::{c_int, c_void};
-use understudy_mpi::abi::current;
+use understudy_mpi::abi::{current, limit};
 
 /// `MPI_BUFFER_AUTOMATIC` of MPICH and of the standard ABI, where no buffer can be: MPI provides one, however large it has to be.
 const AUTOMATIC: [u64; 2] = [-2i64 as u64, 2];
@@ -54,7 +54,7 @@ fn attach(rt: &Runtime, procedure: Proc, owner: Owner, buffer: *mut c_void, size
     let outcome = attached(rt, owner).and_then(|before| {
         let is_automatic = AUTOMATIC.contains(&address);
         // MPICH wants room for what each message takes besides.
-        let least = current().map_or(0, |abi| abi.limit("MPI_BSEND_OVERHEAD").1 as i64);
+        let least = current().map_or(0, |_| limit("MPI_BSEND_OVERHEAD") as i64);
         match before {
             _ if address == 0 || (size < 0 && !is_automatic) => return Err(ERR_ARG),
             Some(_) if is_mpich() && standard_version() >= (4, 1) => return Err(ERR_OTHER),

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::put_text;
+use crate::abi::is_foreign;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_FILE, ERR_WIN, SUCCESS};
 use crate::generated::callbacks::{CommErrhandlerFn, FileErrhandlerFn, WinErrhandlerFn};
@@ -13,9 +14,7 @@ use crate::objects::{comm, errhandler, file, objects, objects_mut, window};
 use crate::raise::{finish, finish_win, raise, raise_on};
 use crate::recovery::Runtime;
 use std::ffi::{CStr, c_char, c_int};
-
-/// `MPI_MAX_ERROR_STRING` of Open MPI.
-const MAX_TEXT: usize = 256;
+use understudy_mpi::abi::limit;
 
 /// # Safety
 /// The program's place for the handle, or null.
@@ -273,8 +272,13 @@ pub unsafe extern "C" fn MPI_Add_error_string(errorcode: c_int, string: *const c
         return raise(rt, procedure, ERR_ARG, None);
     }
     // SAFETY: a C string of the program.
-    let text = unsafe { CStr::from_ptr(string) }.to_bytes();
-    if text.len() < MAX_TEXT && objects_mut(rt).error_codes.set_text(errorcode, text) {
+    let mut text = unsafe { CStr::from_ptr(string) }.to_bytes();
+    let most = limit("MPI_MAX_ERROR_STRING") - 1;
+    if is_foreign() {
+        // MPICH cuts those that are too long; Open MPI refuses them.
+        text = &text[..text.len().min(most)];
+    }
+    if text.len() <= most && objects_mut(rt).error_codes.set_text(errorcode, text) {
         return SUCCESS;
     }
     raise(rt, procedure, ERR_ARG, None)

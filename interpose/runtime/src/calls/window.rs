@@ -26,10 +26,9 @@ use crate::recovery::Runtime;
 use crate::user::heap;
 use crate::{copies, cut, early, gather, recovery, traffic};
 use std::ffi::{CStr, c_char, c_int, c_void};
+use understudy_mpi::abi::limit;
 use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
 
-/// `MPI_MAX_OBJECT_NAME` of Open MPI.
-const MAX_NAME: usize = 64;
 /// Memory of MPI_Win_allocate begins at a multiple of this.
 const ALIGNMENT: u64 = 64;
 
@@ -418,7 +417,7 @@ pub unsafe extern "C" fn MPI_Win_set_name(win: VirtWin, win_name: *const c_char)
     }
     // SAFETY: a C string of the program.
     let name = unsafe { CStr::from_ptr(win_name) }.to_bytes();
-    window.name = name[..name.len().min(MAX_NAME - 1)].to_vec();
+    window.name = name[..name.len().min(limit("MPI_MAX_OBJECT_NAME") - 1)].to_vec();
     SUCCESS
 }
 

@@ -11,6 +11,7 @@ mod recipe;
 pub use recipe::{Counts, Recipe};
 
 use super::attribute::value::Attributes;
+use super::comm::hints::MAX_NAME;
 use super::lookup::{Predefined, created};
 use super::{objects, objects_mut};
 use crate::errors::{ERR_INTERN, ERR_TYPE, SUCCESS};
@@ -21,8 +22,6 @@ use std::cell::{Ref, RefMut};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use understudy_mpi::real_types::RealDatatype;
 
-/// `MPI_MAX_OBJECT_NAME` of Open MPI.
-const MAX_NAME: usize = 64;
 
 static NULL: Predefined = Predefined::new("ompi_mpi_datatype_null");
 

@@ -8,10 +8,10 @@ use crate::objects::Runtime;
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_mpi::real_types::{RealComm, RealInfo};
 
-/// `MPI_MAX_INFO_KEY` of Open MPI, with room to spare.
+/// The greatest `MPI_MAX_INFO_KEY` of any ABI.
 const MAX_KEY: usize = 256;
-/// `MPI_MAX_OBJECT_NAME` of Open MPI.
-const MAX_NAME: usize = 64;
+/// The greatest `MPI_MAX_OBJECT_NAME` of any ABI.
+pub const MAX_NAME: usize = 128;
 
 /// Keys and values.
 pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
