@@ -117,6 +117,14 @@ fn texts_of_any_length() {
     conform(place::standard_program, &["texts"]);
 }
 
+/// Those of MPI_COMM_WORLD and of MPI_COMM_SELF, by the version of the library, and what is returned after them.
+#[test]
+fn error_handlers_of_errors_without_an_object() {
+    conform(place::mpich_program, &["handlers"]);
+    conform(place::standard_program, &["handlers"]);
+    conform(|name| place::debian_mpich_program(&format!("{name}.c")), &["handlers"]);
+}
+
 /// Requests that have ended, attached buffers and error codes come back from a cut.
 #[test]
 fn states_of_requests_buffers_and_removed_errors() {

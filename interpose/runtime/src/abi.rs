@@ -11,7 +11,7 @@
 #![allow(unsafe_code)]
 
 use crate::cell::{Field, runtime};
-use crate::generated::{DATA_SYMBOLS, HandleKind};
+use crate::generated::{DATA_SYMBOLS, HandleKind, real};
 use crate::handles::{self, Named, named};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -48,6 +48,14 @@ struct Known {
 /// Whether the program has another ABI than Open MPI's; it always has that of its library.
 pub fn is_foreign() -> bool {
     current().is_some()
+}
+
+/// Version and subversion of the standard that the library has.
+pub fn standard_version() -> (c_int, c_int) {
+    let [mut version, mut subversion] = [0; 2];
+    // SAFETY: two places.
+    unsafe { real::PMPI_Get_version(&mut version, &mut subversion) };
+    (version, subversion)
 }
 
 /// Connects the predefined handles. To be called after [`handles::connect`].

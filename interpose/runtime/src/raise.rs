@@ -3,6 +3,9 @@
 //! Real communicators always return errors. An error that is not the failure of a process goes to the error handler that
 //! the program has set (MPI 4.1, chapter 9.3); the default one ends the job with a message, as in the real library.
 
+#![allow(unsafe_code)]
+
+use crate::abi::{is_foreign, standard_version};
 use crate::arch::Rewound;
 use crate::errors::{ERR_OTHER, ERR_UNSUPPORTED_OPERATION, SUCCESS};
 use crate::generated::{Proc, SLOT_NAMES};
@@ -12,11 +15,12 @@ use crate::objects::{comm, objects, window};
 use crate::recovery::Runtime;
 use crate::{ending, recovery, sys};
 use std::ffi::c_int;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use understudy_mpi::call;
+use understudy_mpi::{call, library};
 
-/// What the standard calls *raising*: `rc` is the outcome of `procedure`; an error goes to the error handler of `comm`,
-/// or of the world where there is none. Returns what the procedure returns.
+/// What the standard calls *raising*: `rc` is the outcome of `procedure`; an error goes to the error handler of `comm`, or where there
+/// is none to that of [errors without an object](without_object). Returns what the procedure returns.
 #[inline]
 pub fn finish(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
     if rc == SUCCESS {
@@ -26,12 +30,14 @@ pub fn finish(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) 
     }
 }
 
-/// [`finish`] for a procedure on a window: an error goes to the error handler of that, or of the world if there is no such window.
+/// [`finish`] for a procedure on a window: an error goes to the error handler of that, if there is such a window.
 #[inline]
 pub fn finish_win(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin) -> c_int {
     match rc {
         SUCCESS => SUCCESS,
-        rc if window::index(rt, win).is_some() => raise_on(rt, procedure, rc, Object::Win(win)),
+        rc if window::index(rt, win).is_some_and(|_| is_asked(window::errhandler(rt, win))) => {
+            raise_on(rt, procedure, rc, Object::Win(win))
+        }
         rc => raise(rt, procedure, rc, None),
     }
 }
@@ -39,10 +45,41 @@ pub fn finish_win(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin) -> c_i
 /// [`finish`] for an error.
 #[cold]
 pub fn raise(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
-    let world = comm::world_handle(rt);
     // MPI_COMM_NULL has no error handler.
-    let comm = comm.filter(|&comm| comm::index(rt, comm).is_some()).unwrap_or(world);
+    let has_own = |comm| comm::index(rt, comm).is_some_and(|_| is_asked(comm::errhandler(rt, comm)));
+    let comm = comm.filter(|&comm| has_own(comm)).unwrap_or_else(|| without_object(rt));
     raise_on(rt, procedure, rc, Object::Comm(comm))
+}
+
+/// Whether the error handler of an object decides: with MPICH not if the program has set none, there or where the object comes from.
+fn is_asked(errhandler: u64) -> bool {
+    errhandler != 0 || !is_foreign()
+}
+
+/// The communicator on which errors without an object are raised. MPI 4 has MPI_COMM_SELF there, earlier versions had MPI_COMM_WORLD: so Open
+/// MPI has (unless it is told otherwise), and MPICH up to 4.1; later ones ask for whichever of both the program has set one of.
+fn without_object(rt: &Runtime) -> VirtComm {
+    let (world, own) = (comm::world_handle(rt), comm::self_handle(rt));
+    let is_own = match is_foreign() {
+        true => standard_version() >= (4, 1) && comm::errhandler(rt, own) != 0,
+        false => {
+            let is_as_before = library::symbol(c"ompi_mpi_compat_mpi3").cast::<u8>();
+            // SAFETY: a variable of the library's, or null.
+            !is_as_before.is_null() && unsafe { is_as_before.read() } == 0
+        }
+    };
+    if is_own { own } else { world }
+}
+
+/// MPICH from 4.3 on returns MPI_SUCCESS when the program's own error handler has returned.
+fn is_settled_by_handlers() -> bool {
+    static IS: OnceLock<bool> = OnceLock::new();
+    *IS.get_or_init(|| {
+        let number = library::version().0.strip_prefix("MPICH Version:").map(str::trim_start);
+        let mut parts = number.unwrap_or("").split(|c: char| !c.is_ascii_digit());
+        let [major, minor] = [0; 2].map(|_| parts.next().and_then(|part| part.parse().ok()).unwrap_or(0));
+        (major, minor) >= (4, 3)
+    })
 }
 
 /// An error goes to the error handler of this object.
@@ -56,7 +93,12 @@ pub fn raise_on(rt: &Runtime, procedure: Proc, rc: c_int, object: Object) -> c_i
     }
     match object.action(rt) {
         Action::Return => {}
-        Action::Call(function) => object.call(rt, function, rc),
+        Action::Call(function) => {
+            object.call(rt, function, rc);
+            if is_settled_by_handlers() {
+                return SUCCESS;
+            }
+        }
         Action::Fatal | Action::Abort => fatal(rt, procedure, rc, "the error handler is MPI_ERRORS_ARE_FATAL"),
         Action::Throw => fatal(rt, procedure, rc, "exceptions of the C++ bindings are not supported"),
     }

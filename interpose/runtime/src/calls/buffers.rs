@@ -2,8 +2,7 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::arguments::outcome;
-use super::environment::standard_version;
-use crate::abi::is_foreign as is_mpich;
+use crate::abi::{is_foreign as is_mpich, standard_version};
 use crate::arch::Rewound;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_BUFFER, ERR_COMM, ERR_OTHER, SUCCESS};

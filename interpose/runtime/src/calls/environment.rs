@@ -57,14 +57,6 @@ pub(super) fn level_of(name: &[u8]) -> Option<c_int> {
         .map(|level| level as c_int)
 }
 
-/// Version and subversion of the standard that the library has.
-pub(super) fn standard_version() -> (c_int, c_int) {
-    let [mut version, mut subversion] = [0; 2];
-    // SAFETY: two places.
-    unsafe { real::PMPI_Get_version(&mut version, &mut subversion) };
-    (version, subversion)
-}
-
 /// Initialises, once. `written` runs before the first checkpoint, so that what it changes is part of the image. When the program is
 /// rewound to that checkpoint, it comes here again, and its initialisation phase begins anew. Nothing is done, and returned, where it
 /// has been done before.
@@ -104,7 +96,7 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
         crate::user::threads::tell_numbers();
     }
     if required >= THREAD_SERIALIZED && may_share {
-        let (version, subversion) = standard_version();
+        let (version, subversion) = crate::abi::standard_version();
         TOLD.version[0].store(version, Ordering::Relaxed);
         TOLD.version[1].store(subversion, Ordering::Relaxed);
         turn::share();

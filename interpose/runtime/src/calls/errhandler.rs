@@ -113,7 +113,7 @@ pub unsafe extern "C" fn MPI_Comm_call_errhandler(comm: VirtComm, errorcode: c_i
     if comm::index(rt, comm).is_none() {
         return raise(rt, procedure, ERR_COMM, None);
     }
-    raise(rt, procedure, errorcode, Some(comm));
+    raise_on(rt, procedure, errorcode, Object::Comm(comm));
     SUCCESS
 }
 

@@ -81,7 +81,7 @@ pub struct Comm {
     pub topology: Topology,
     /// The name that the program has set. C strings need not be UTF-8.
     pub name: Option<Vec<u8>>,
-    /// The error handler: the program's handle.
+    /// The error handler: the program's handle; 0: none has been set.
     pub errhandler: u64,
     /// Attributes: key and value.
     pub attributes: Attributes,
@@ -156,7 +156,6 @@ struct State {
 pub fn init(rt: &Runtime, world: RealComm, workers: u32, me: Worker) -> mpi::Result<()> {
     connect_world(rt, world, workers, me);
     renew_self(rt)?;
-    let errhandler = handles::predefined_handle(rt, "ompi_mpi_errors_are_fatal") as u64;
     let recipe = |uid, members: Vec<Worker>| Comm {
         uid,
         collective_over_all: members.len() == workers as usize,
@@ -164,7 +163,7 @@ pub fn init(rt: &Runtime, world: RealComm, workers: u32, me: Worker) -> mpi::Res
         remote: None,
         topology: Topology::None,
         name: None,
-        errhandler,
+        errhandler: 0,
         attributes: Vec::new(),
         info: Vec::new(),
         inits: 0,
@@ -337,7 +336,7 @@ pub fn workers_only(rt: &Runtime, comm: VirtComm) -> Result<(), c_int> {
     Err(ERR_UNSUPPORTED_OPERATION)
 }
 
-/// The program's handle of the error handler; null if it is no communicator.
+/// The program's handle of the error handler; 0 if none has been set, or it is no communicator.
 pub fn errhandler(rt: &Runtime, comm: VirtComm) -> u64 {
     get(rt, comm).map_or(0, |comm| comm.errhandler)
 }

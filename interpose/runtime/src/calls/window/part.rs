@@ -2,7 +2,7 @@
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use crate::attempt;
-use crate::calls::environment::standard_version;
+use crate::abi::standard_version;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_RANK, ERR_WIN, SUCCESS};
 use crate::generated::{Proc, real};
