@@ -106,6 +106,43 @@ static void buffers(void)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+/* A request that flushes a buffer ends with what is in there, and not before; then there is room for as much again. */
+static void flushes(void)
+{
+    enum { MANY = 1 << 18 };
+    static int values[MANY], got[MANY];
+    static char room[4 * MANY + 2 * MPI_BSEND_OVERHEAD];
+    int right = (rank + 1) % size, left = (rank + size - 1) % size, flag, bad = 0, bytes;
+    MPI_Request request;
+    MPI_Comm own;
+    void *back;
+    MPI_Comm_dup(MPI_COMM_WORLD, &own);
+    MPI_Comm_attach_buffer(own, room, sizeof room);
+    MPI_Comm_iflush_buffer(own, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE); /* nothing is in there */
+    for (int part = 0; part < 2; part++) {
+        for (int i = 0; i < MANY; i++)
+            values[i] = 3 * i + part + round_ + rank;
+        CHECK(MPI_Bsend(values, MANY, MPI_INT, right, part, own) == MPI_SUCCESS);
+        MPI_Comm_iflush_buffer(own, &request);
+        MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+        CHECK(!flag);
+        memset(values, 0, sizeof values);
+        meet();
+        MPI_Request receive;
+        MPI_Irecv(got, MANY, MPI_INT, left, part, own, &receive);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(request == MPI_REQUEST_NULL);
+        MPI_Wait(&receive, MPI_STATUS_IGNORE);
+        for (int i = 0; i < MANY; i++)
+            bad += got[i] != 3 * i + part + round_ + left;
+        meet();
+    }
+    CHECK(bad == 0);
+    MPI_Comm_detach_buffer(own, &back, &bytes);
+    MPI_Comm_free(&own);
+}
+
 /* Every fourth round: other buffers than before. */
 static void exchange_buffers(void)
 {
@@ -328,6 +365,7 @@ static void content(void)
     }
     states();
     buffers();
+    flushes();
     if (round_ % 4 == 3)
         exchange_buffers();
     errors();

@@ -42,12 +42,25 @@ fn test(rt: &Runtime, index: u32) -> Result<bool, Rewound> {
         Some(State::Active) => test_real(rt, index)?,
         // Nobody calls the library meanwhile, which would tell of a failure.
         Some(State::Open) if call::is_over() => drop(recovery::check(rt, call::ABANDONED)?),
-        Some(State::Open) if requests::synchronous::are_any() => {
-            recovery::check_own(rt, hear_of_receives(rt), NO_WORD)?;
+        Some(State::Open) => {
+            if requests::synchronous::are_any() {
+                recovery::check_own(rt, hear_of_receives(rt), NO_WORD)?;
+            }
+            flush(rt, index)?;
         }
         _ => {}
     }
     Ok(!is_active(rt, index))
+}
+
+/// One that flushes a buffer ends with the messages there.
+fn flush(rt: &Runtime, index: u32) -> Result<(), Rewound> {
+    if let Some(messages) = requests::flushed_by(rt, index)
+        && test_all(rt, messages)?.is_empty()
+    {
+        set_state(rt, index, done(EMPTY, SUCCESS));
+    }
+    Ok(())
 }
 
 /// Hears which messages of synchronous sends the program has received, if a cut had taken them before.
@@ -369,8 +382,9 @@ pub fn cancel(rt: &Runtime, index: u32) -> Result<c_int, Rewound> {
     if let Some(general) = requests::general(rt, index) {
         return Ok(general::cancel(general, !is_active(rt, index)));
     }
-    let is_send = get(rt, index).is_some_and(|request| request.kind.is_send());
-    let rc = match is_send {
+    let goes_on = |kind: &Kind| kind.is_send() || matches!(kind, Kind::Flush(_));
+    let goes_on = get(rt, index).is_some_and(|request| goes_on(&request.kind));
+    let rc = match goes_on {
         // It goes on, as MPI allows (4.1, 3.8.4) and Open MPI does: a message that has been counted as sent must arrive.
         true => SUCCESS,
         // SAFETY: an active real request.

@@ -24,7 +24,7 @@ use crate::objects::comm::create::Begun;
 use crate::objects::lookup::Predefined;
 use crate::objects::{comm, datatype};
 use crate::traffic;
-pub use buffer::{Attached, Owner, attached, buffers, buffers_mut, detach, taken, with_room};
+pub use buffer::{Attached, Owner, attached, buffers, buffers_mut, detach, flushed_by, taken, with_room};
 pub use ends::{alone, each_alone, end, end_all};
 pub use order::Requests;
 pub use partitions::{are_ready, is_any_unready, open_partitions};

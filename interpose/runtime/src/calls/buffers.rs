@@ -13,10 +13,11 @@ use crate::objects::errhandler::Object;
 use crate::objects::session::{self, ERR_SESSION};
 use crate::raise::{finish, raise_on};
 use crate::recovery::Runtime;
-use crate::requests::{Attached, Kind, Owner};
+use crate::requests::{Attached, Kind, Owner, State};
 use crate::{checkpoint, completion, cut, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::{current, limit};
+use understudy_mpi::real_types::RealRequest;
 
 /// `MPI_BUFFER_AUTOMATIC` of MPICH and of the standard ABI, where no buffer can be: MPI provides one, however large it has to be.
 const AUTOMATIC: [u64; 2] = [-2i64 as u64, 2];
@@ -119,15 +120,16 @@ fn flush(rt: &Runtime, procedure: Proc, owner: Owner) -> c_int {
     end(rt, procedure, owner, attached(rt, owner).map(drop))
 }
 
-/// The buffer can be used again at once, since what is sent are copies: the request has ended.
+/// What is sent are copies, but the request ends when all of them have been, as the buffer has room for others then.
 ///
 /// # Safety
 /// The program's place for the request.
 unsafe fn begin_flush(rt: &Runtime, procedure: Proc, owner: Owner, request: *mut VirtRequest) -> c_int {
     let outcome = attached(rt, owner).map(|_| {
-        let ended = requests::add_done(rt, comm::self_handle(rt), Kind::Send, requests::EMPTY, SUCCESS);
+        let none = RealRequest(std::ptr::null_mut());
+        let flush = requests::add(rt, comm::self_handle(rt), Kind::Flush(owner), State::Open, none);
         // SAFETY: the caller's promise.
-        unsafe { request.write(ended) };
+        unsafe { request.write(flush) };
     });
     end(rt, procedure, owner, outcome)
 }

@@ -2,7 +2,7 @@
 
 use crate::handles::{VirtComm, VirtSession};
 use crate::objects::comm;
-use crate::requests::{Runtime, table};
+use crate::requests::{Kind, Runtime, State, get, is_active, table};
 use std::cell::{Ref, RefMut};
 
 /// What a buffer is attached to: the program's handle.
@@ -64,6 +64,20 @@ pub fn taken(rt: &Runtime, owner: Owner) -> u64 {
     let table = table(rt);
     let takes = table.iter().filter_map(|(_, request)| request.buffered);
     takes.filter(|takes| takes.0 == owner).map(|takes| takes.1).sum()
+}
+
+/// The messages that are under way of those that a request waits for, if it is one that [flushes](Kind::Flush) a buffer and has not
+/// ended: those that were in the buffer when it was begun.
+pub fn flushed_by(rt: &Runtime, flush: u32) -> Option<Vec<u32>> {
+    let flush = get(rt, flush).filter(|request| request.state == State::Open)?.clone();
+    let Kind::Flush(owner) = flush.kind else { return None };
+    let before: Vec<u32> = {
+        let table = table(rt);
+        let messages = table.iter().filter(|(_, request)| request.begun < flush.begun);
+        let of_owner = messages.filter(|(_, request)| request.buffered.is_some_and(|takes| takes.0 == owner));
+        of_owner.map(|(index, _)| index).collect()
+    };
+    Some(before.into_iter().filter(|&index| is_active(rt, index)).collect())
 }
 
 /// Where a message of so many bytes on a communicator goes: into the communicator's own buffer, that of the session it comes from, or that

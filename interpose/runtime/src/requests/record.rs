@@ -81,6 +81,8 @@ pub enum Kind {
     Recorded(u64),
     /// A generalized request (MPI_Grequest_start), which the library does not know.
     General(General),
+    /// Ends with the messages that were in this buffer for buffered sends (MPI_Buffer_iflush). The library does not know it either.
+    Flush(Owner),
 }
 
 /// The program's functions of a generalized request (MPI 4.1, section 13.2), as addresses on the user side.
@@ -105,8 +107,8 @@ pub enum State {
     Inactive,
     /// The real request is under way.
     Active,
-    /// A generalized request that the program has not completed, a partitioned send of which not all is ready, or a synchronous send whose message
-    /// the program has not received.
+    /// A generalized request that the program has not completed, a partitioned send of which not all is ready, a synchronous send whose message
+    /// the program has not received, or messages in a buffer that have not ended.
     Open,
     /// It has ended with this outcome, which the program has not asked for yet.
     Done {
@@ -189,7 +191,8 @@ impl Kind {
             | Kind::OneSided
             | Kind::Duplicate(_)
             | Kind::Recorded(_)
-            | Kind::General(_) => None,
+            | Kind::General(_)
+            | Kind::Flush(_) => None,
         }
     }
 }
