@@ -69,6 +69,7 @@ programs! {
     completion_and_persistent_requests: "completion";
     collectives: "collectives";
     persistent_collectives: "persistent";
+    persistent_requests_on_freed_communicators: "outlived";
     partitioned_messages: "partitioned";
     generalized_requests: "general";
     the_tool_interface: "tools";

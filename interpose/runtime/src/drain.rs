@@ -212,7 +212,7 @@ pub fn drain(rt: &Runtime, sent: &[Sent]) -> Result<(), Rewound> {
     recovery::check_own(rt, world::private(rt).barrier(), NO_BOOKMARKS)
 }
 
-/// Those on which messages of the program may come that are not asked for.
+/// Those on which messages of the program may come that are not asked for. The program may have freed them, if it has requests there.
 fn program_comms(rt: &Runtime) -> Vec<(VirtComm, RealComm)> {
     let all = objects(rt);
     let of_windows: HashSet<u32> = all.windows.iter().map(|(_, window)| window.comm).collect();
@@ -223,8 +223,9 @@ fn program_comms(rt: &Runtime) -> Vec<(VirtComm, RealComm)> {
     };
     all.comms
         .iter()
-        .filter(|(index, comm)| !comm.is_freed && !of_windows.contains(index))
+        .filter(|(index, _)| !of_windows.contains(index))
         .map(|(index, _)| (handle(index), real_comm(rt, handle(index))))
+        .filter(|(_, real)| !real.0.is_null())
         .collect()
 }
 

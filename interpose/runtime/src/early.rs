@@ -134,7 +134,7 @@ pub fn is_used(rt: &Runtime, comm: VirtComm) -> bool {
     requests::are_on(rt, comm) || rt.matched.borrow().iter().flatten().any(|matched| matched.comm == comm)
 }
 
-/// The program has freed a communicator: what came there is not received any more, whatever gets its handle.
+/// Nothing that has come on a communicator is received any more, whatever gets its handle: the program has freed it.
 pub fn drop_on(rt: &Runtime, comm: VirtComm) {
     if has_any() {
         change(rt, |list| {

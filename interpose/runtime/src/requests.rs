@@ -277,14 +277,6 @@ pub fn next_partitioned(rt: &Runtime, pair: u64, is_send: bool) -> u64 {
     *next
 }
 
-/// A communicator has been freed: requests with recipes cannot be made again.
-pub fn forget_comm(rt: &Runtime, comm: VirtComm) {
-    detach(rt, comm.into());
-    let recipes = &mut table_mut(rt).recipes;
-    let of_comm = recipes.values_mut().filter(|recipe| recipe.comm() == comm);
-    of_comm.for_each(|recipe| recipe.identity = None);
-}
-
 /// Whether the program has requests on a communicator.
 pub fn are_on(rt: &Runtime, comm: VirtComm) -> bool {
     table(rt).iter().any(|(_, request)| request.comm == comm.0 as u64)

@@ -111,12 +111,15 @@ pub(super) unsafe fn constructed(
 
 fn enter(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
     traffic::forget_recent(rt);
-    create::register(rt, made, parent)
+    let new = create::register(rt, made, parent);
+    // Of one that had this handle before.
+    early::drop_on(rt, new);
+    new
 }
 
-fn free(rt: &Runtime, index: u32) -> c_int {
+fn free(rt: &Runtime, index: u32, has_requests: bool) -> c_int {
     traffic::forget_recent(rt);
-    freed::free(rt, index)
+    freed::free(rt, index, has_requests)
 }
 
 /// What duplicates do besides: the attributes' copy functions run (7.7.2).
@@ -129,7 +132,7 @@ unsafe fn duplicated(rt: &Runtime, procedure: Proc, rc: c_int, old: VirtComm, ne
     let rc = attribute::copy_comm(rt, old, new);
     if rc != errors::SUCCESS {
         if let Some(index) = comm::index(rt, new) {
-            free(rt, index);
+            free(rt, index, false);
         }
         // SAFETY: as above.
         unsafe { *newcomm = comm::null_handle(rt) };
@@ -182,6 +185,7 @@ unsafe fn begin_duplicate(
         return unsafe { duplicate_at_once(rt, procedure, comm, newcomm, request, at_once) };
     };
     let new = comm::handle(rt, begun.index);
+    early::drop_on(rt, new);
     let rc = attribute::copy_comm(rt, comm, new);
     if rc != errors::SUCCESS {
         freed::forget(rt, &[begun.index]);
@@ -378,14 +382,17 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
         Err(rc) => return raise(rt, procedure, rc, None),
     };
     let mut rc = attribute::delete_comm(rt, handle);
+    let has_requests = requests::are_on(rt, handle);
     if rc == errors::SUCCESS {
-        rc = free(rt, index);
+        rc = free(rt, index, has_requests);
     }
     if rc != errors::SUCCESS {
         return raise(rt, procedure, rc, Some(handle));
     }
-    early::drop_on(rt, handle);
-    requests::forget_comm(rt, handle);
+    if !has_requests {
+        early::drop_on(rt, handle);
+    }
+    requests::detach(rt, handle.into());
     // SAFETY: the program's handle.
     unsafe { *comm = comm::null_handle(rt) };
     errors::SUCCESS
@@ -426,7 +433,7 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
     }
     freed::part(rt, index);
     early::drop_on(rt, handle);
-    requests::forget_comm(rt, handle);
+    requests::detach(rt, handle.into());
     traffic::forget_recent(rt);
     // SAFETY: the program's handle.
     unsafe { *comm = comm::null_handle(rt) };

@@ -10,7 +10,7 @@ use crate::handles::{VirtComm, VirtDatatype, VirtInfo, VirtRequest};
 use crate::objects::comm;
 use crate::raise::finish;
 use crate::recovery::Runtime;
-use crate::requests::{self, Argument, Kind, Recipe, partitioned};
+use crate::requests::{self, Argument, Identity, Kind, Recipe, partitioned};
 use crate::{cut, posting, world};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
@@ -39,7 +39,7 @@ unsafe fn init(
     let mut recipe = Recipe {
         slot: procedure.slot() as u16,
         comm: comm.0 as u64,
-        identity: None,
+        identity: Identity::default(),
         members: if worker.is_some() { 2 } else { 1 },
         share: 0,
         arguments,
@@ -55,7 +55,7 @@ unsafe fn init(
         let ((pair, _), _) = partitioned(uid, ends, tag, 0);
         let number = requests::next_partitioned(rt, pair, is_send);
         let (identity, share) = partitioned(uid, ends, tag, number);
-        recipe.identity = Some(identity);
+        recipe.identity = identity;
         recipe.share = match (worker, is_send) {
             (None, _) => 0,
             (Some(_), true) => share,

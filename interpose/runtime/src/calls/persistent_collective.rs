@@ -31,7 +31,7 @@ pub unsafe fn init_collective(
     let mut recipe = Recipe {
         slot: procedure.slot() as u16,
         comm: comm.0 as u64,
-        identity: Some(identity),
+        identity,
         members: comm::size_of_both(rt, comm) as u32,
         share: requests::share(rt, comm, identity.1),
         arguments,

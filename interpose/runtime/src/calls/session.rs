@@ -18,7 +18,7 @@ use crate::objects::session::{self, ERR_SESSION, SETS};
 use crate::objects::{comm, group, info, objects};
 use crate::raise::{raise, raise_on};
 use crate::recovery::Runtime;
-use crate::{cut, requests, traffic, world};
+use crate::{cut, early, requests, traffic, world};
 use std::ffi::{CStr, c_char, c_int};
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
@@ -313,7 +313,7 @@ macro_rules! construct {
         };
         match attempt!(
             $rt,
-            create::make($rt, with_hints, |it| requests::are_on($rt, it), &mut made)
+            create::make($rt, with_hints, |it| early::is_used($rt, it), &mut made)
         ) {
             SUCCESS => (),
             rc => return raise_on($rt, $procedure, rc, Object::New($errhandler)),
@@ -323,6 +323,7 @@ macro_rules! construct {
         };
         traffic::forget_recent($rt);
         let new = create::register($rt, made, comm::world_handle($rt));
+        early::drop_on($rt, new);
         comm::set_errhandler($rt, new, $errhandler.0 as u64);
         let session = group::session($rt, $group);
         if let Some(mut comm) = comm::get_mut($rt, new) {

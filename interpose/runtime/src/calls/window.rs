@@ -60,7 +60,7 @@ fn give_back(rt: &Runtime, window: &Window) {
         // If nothing else leads to them, cuts may be taken again.
         comm::freed::part(rt, window.comm);
     } else if window.comm > comm::SELF {
-        comm::freed::free(rt, window.comm);
+        comm::freed::free(rt, window.comm, false);
     }
     heap::free(window.cells);
     heap::free(window.block);

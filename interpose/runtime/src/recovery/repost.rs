@@ -42,7 +42,7 @@ pub fn repost(rt: &Runtime) -> mpi::Result<()> {
             _ => {}
         }
     }
-    freed::free_again(rt);
+    freed::free_again(rt, |comm| requests::are_on(rt, comm));
     Ok(())
 }
 
@@ -64,7 +64,7 @@ pub fn make_recorded(rt: &Runtime) -> mpi::Result<()> {
             .collect()
     };
     wanted.sort_unstable();
-    let identity = |number: u64| requests::recipe(rt, number).and_then(|recipe| recipe.identity);
+    let identity = |number: u64| requests::recipe(rt, number).map(|recipe| recipe.identity);
     let own: Vec<Identity> = wanted.iter().filter_map(|&(number, _)| identity(number)).collect();
     let mut holders: HashMap<Identity, usize> = HashMap::new();
     for theirs in everybodys(world::get(rt).private, &own)? {
@@ -76,9 +76,9 @@ pub fn make_recorded(rt: &Runtime) -> mpi::Result<()> {
         let Some(recipe) = requests::recipe(rt, number).map(|recipe| recipe.clone()) else {
             continue;
         };
-        let held = recipe.identity.and_then(|identity| holders.get(&identity).copied());
-        if held.is_none_or(|held| held < recipe.members as usize) {
-            log::debug!("request {index} is not made again: somebody has freed it, or its communicator");
+        let held = holders.get(&recipe.identity).copied().unwrap_or(0);
+        if held < recipe.members as usize {
+            log::debug!("request {index} is not made again: somebody has freed it");
             continue;
         }
         let (real, kept, rc) = posting::make(rt, &recipe);

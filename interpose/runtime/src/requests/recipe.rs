@@ -82,8 +82,8 @@ pub struct Recipe {
     pub slot: u16,
     /// Virtual communicator.
     pub comm: u64,
-    /// Nothing if the communicator has been freed.
-    pub identity: Option<Identity>,
+    /// What those who take part know it by.
+    pub identity: Identity,
     /// How many processes take part.
     pub members: u32,
     /// What a start adds to the sum of all workers: nothing, when all who take part have started it.

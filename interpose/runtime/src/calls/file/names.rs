@@ -100,7 +100,7 @@ fn duplicate(rt: &Runtime, parent: VirtComm) -> Result<VirtComm> {
 
 fn free_comm(rt: &Runtime, file_comm: VirtComm) -> Result<()> {
     traffic::forget_recent(rt);
-    library(comm::index(rt, file_comm).map_or(SUCCESS, |it| comm::freed::free(rt, it)))
+    library(comm::index(rt, file_comm).map_or(SUCCESS, |it| comm::freed::free(rt, it, false)))
 }
 
 /// Whether this process can make a file there.

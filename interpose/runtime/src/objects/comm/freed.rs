@@ -1,8 +1,9 @@
 //! Communicators that this process has freed, and others may not have freed yet.
 //!
 //! `MPI_Comm_free` waits for nobody (MPI 4.1, 7.4.3), so at a cut some members may have freed a communicator and others not, and
-//! requests of this process may be under way on it. Its recipe stays until all members have freed it and have no such
-//! requests: after a rollback all of them make it again.
+//! this process may have requests on it, persistent ones that it starts later among them. Its recipe stays until all members have
+//! freed it and have no such requests: after a rollback all of them make it again. As long as there are requests the real communicator
+//! stays, too, since a message may come before the program asks for it.
 //!
 //! Whether that is so tells a sum: each member adds a number of its own and takes that of the next member away, in a ring.
 #![allow(unsafe_code)]
@@ -19,8 +20,14 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Frees the real communicator, which goes on with what is under way; the entry stays.
-pub fn free(rt: &Runtime, index: u32) -> c_int {
+/// Frees a communicator. The real one stays if the program has requests on it; the entry does in any case.
+pub fn free(rt: &Runtime, index: u32, has_requests: bool) -> c_int {
+    if has_requests {
+        if let Some(comm) = objects_mut(rt).comms.get_mut(index) {
+            comm.is_freed = true;
+        }
+        return errors::SUCCESS;
+    }
     let mut real = real_comm(rt, handle(rt, index));
     // SAFETY: a communicator of ours. This is local in the libraries that are known.
     let rc = unsafe { real::PMPI_Comm_free(&mut real) };
@@ -43,12 +50,21 @@ fn disconnect(rt: &Runtime, index: u32) {
     handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut());
 }
 
-/// After a recovery, when requests have been posted again: frees the real ones as the program has done.
-pub fn free_again(rt: &Runtime) {
+/// After a recovery, when requests have been posted again: frees the real ones as the program has done, if it has no requests there.
+pub fn free_again(rt: &Runtime, has_requests: impl Fn(VirtComm) -> bool) {
     for index in all(rt, |_| true) {
-        let mut real: RealComm = real_comm(rt, handle(rt, index));
-        disconnect(rt, index);
-        // SAFETY: a communicator of ours, made in this recovery.
+        if !has_requests(handle(rt, index)) {
+            give_back(rt, index);
+        }
+    }
+}
+
+/// The real communicator goes, if it is there still.
+fn give_back(rt: &Runtime, index: u32) {
+    let mut real: RealComm = real_comm(rt, handle(rt, index));
+    disconnect(rt, index);
+    if !real.0.is_null() {
+        // SAFETY: a communicator of ours.
         unsafe { real::PMPI_Comm_free(&mut real) };
     }
 }
@@ -77,8 +93,8 @@ pub fn within(rt: &Runtime, workers: Option<&[Worker]>, has_requests: impl Fn(Vi
 /// No member has use for them any more.
 pub fn forget(rt: &Runtime, indices: &[u32]) {
     for &index in indices.iter().filter(|&&index| index > SELF) {
+        give_back(rt, index);
         objects_mut(rt).comms.remove(index);
-        disconnect(rt, index);
     }
 }
 
