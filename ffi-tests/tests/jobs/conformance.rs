@@ -67,6 +67,7 @@ macro_rules! programs {
 programs! {
     messages_of_all_modes: "point_to_point";
     completion_and_persistent_requests: "completion";
+    statuses_of_one_and_of_many: "statuses";
     collectives: "collectives";
     persistent_collectives: "persistent";
     persistent_requests_on_freed_communicators: "outlived";

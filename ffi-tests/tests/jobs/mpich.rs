@@ -106,8 +106,22 @@ fn datatypes_of_large_counts() {
 fn communicators_groups_and_topologies() {
     conform(
         place::mpich_program,
-        &["communicators", "parting", "outlived", "intercommunicators", "groups", "topologies"],
+        &[
+            "communicators",
+            "parting",
+            "outlived",
+            "intercommunicators",
+            "groups",
+            "topologies",
+        ],
     );
+}
+
+/// It leaves error fields alone where Open MPI does not, and the other way round.
+#[test]
+fn error_fields_of_statuses() {
+    conform(place::mpich_program, &["statuses"]);
+    conform(place::standard_program, &["statuses"]);
 }
 
 /// Each ABI has limits of its own for names, keys and texts.

@@ -1,7 +1,7 @@
 //! What handlers do with arguments: messages as they are recorded, statuses, and their own return.
 #![allow(unsafe_code)]
 
-use crate::abi::is_foreign;
+use crate::abi::{is_foreign, standard_version};
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::handles::{VirtComm, VirtDatatype};
 use crate::requests::{EMPTY, Envelope};
@@ -15,8 +15,8 @@ use understudy_mpi::real_types::Status;
 #[inline]
 pub unsafe fn put_status(to: *mut Status, status: Status) {
     if !to.is_null() {
-        // The error field belongs to the procedures with many statuses, but for empty ones in MPICH.
-        let writes_all = is_foreign() && status == EMPTY;
+        // The error field belongs to the procedures with many statuses, but for empty ones in MPICH from 4.2 on.
+        let writes_all = status == EMPTY && is_foreign() && standard_version() >= (4, 1);
         // SAFETY: handed on to the caller.
         unsafe {
             let error = if writes_all { SUCCESS } else { (*to).error };

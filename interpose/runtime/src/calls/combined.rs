@@ -3,6 +3,7 @@
 #![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
 
 use super::arguments::{envelope, outcome, put_status};
+use crate::abi::is_foreign;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::errors::SUCCESS;
@@ -207,6 +208,10 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
         let ended = outcome!(completion::wait_with(rt, &mut request, || cut::meanwhile(rt)));
         requests::has_ended(rt);
         put_status(status, ended.status);
+        if is_foreign() && !status.is_null() {
+            // MPICH hands out the status of a request of its own.
+            (*status).error = ended.rc;
+        }
         finish(rt, procedure, ended.rc, Some(comm))
     }
 }

@@ -382,7 +382,8 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
         Err(rc) => return raise(rt, procedure, rc, None),
     };
     let mut rc = attribute::delete_comm(rt, handle);
-    let has_requests = requests::are_on(rt, handle);
+    // The library's end may wait for processes that communicators lead to which are still there.
+    let has_requests = requests::are_on(rt, handle) && !comm::has_spawned(rt, handle);
     if rc == errors::SUCCESS {
         rc = free(rt, index, has_requests);
     }

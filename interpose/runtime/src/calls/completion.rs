@@ -1,6 +1,8 @@
 //! Completion (MPI 4.1, section 3.7): wait, test and their plural forms.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
+mod arrays;
+
 use super::arguments::{outcome, put_status};
 use crate::arch::Rewound;
 use crate::calls::runtime;
@@ -12,6 +14,7 @@ use crate::raise::{finish, raise};
 use crate::recovery::Runtime;
 use crate::requests::{self, EMPTY, Outcome};
 use crate::{attention, checkpoint, cut};
+use arrays::Arrays;
 use std::ffi::c_int;
 use std::ops::Range;
 use understudy_mpi::real_types::{Status, UNDEFINED};
@@ -57,65 +60,6 @@ pub unsafe extern "C" fn MPI_Request_get_status(request: VirtRequest, flag: *mut
     SUCCESS
 }
 
-/// The program's arrays of requests and statuses.
-struct Arrays {
-    requests: *mut VirtRequest,
-    statuses: *mut Status,
-    count: usize,
-}
-
-impl Arrays {
-    fn new(count: c_int, requests: *mut VirtRequest, statuses: *mut Status) -> Arrays {
-        Arrays {
-            requests,
-            statuses,
-            count: count.max(0) as usize,
-        }
-    }
-
-    /// # Safety
-    /// The arrays must be valid and `index` below their length.
-    #[allow(clippy::mut_from_ref)] // The array is the program's, not ours.
-    unsafe fn request(&self, index: usize) -> &mut VirtRequest {
-        // SAFETY: handed on to the caller.
-        unsafe { &mut *self.requests.add(index) }
-    }
-
-    /// Asks the library for `count` requests from the one with this index on, together if there is a short way.
-    ///
-    /// # Safety
-    /// As [`Arrays::request`]; so many must follow.
-    unsafe fn end_together(&self, rt: &Runtime, first: usize, count: usize, how: How) -> Result<Together, Rewound> {
-        if count == 0 {
-            return Ok(Together::Ended);
-        }
-        // SAFETY: handed on to the caller.
-        unsafe {
-            let statuses = if self.statuses.is_null() {
-                self.statuses
-            } else {
-                self.statuses.add(first)
-            };
-            let requests = std::slice::from_raw_parts_mut(self.requests.add(first), count);
-            completion::end_together(rt, requests, statuses, how)
-        }
-    }
-
-    /// # Safety
-    /// As [`Arrays::request`].
-    unsafe fn put(&self, index: usize, outcome: &Outcome) {
-        if !self.statuses.is_null() {
-            // SAFETY: handed on to the caller.
-            unsafe {
-                self.statuses.add(index).write(Status {
-                    error: outcome.rc,
-                    ..outcome.status
-                })
-            };
-        }
-    }
-}
-
 /// The first request of many that has failed: its error goes to the error handler of its communicator.
 type Failure = Option<(c_int, Option<VirtComm>)>;
 
@@ -128,8 +72,11 @@ fn finish_many(rt: &Runtime, procedure: Proc, failed: Failure) -> c_int {
     match failed {
         None => SUCCESS,
         Some((rc, comm)) => {
-            raise(rt, procedure, rc, comm);
-            ERR_IN_STATUS
+            // See `raise::is_settled_by_handlers`.
+            match raise(rt, procedure, rc, comm) {
+                SUCCESS => SUCCESS,
+                _ => ERR_IN_STATUS,
+            }
         }
     }
 }
@@ -224,7 +171,11 @@ pub unsafe extern "C" fn MPI_Testall(
                 return SUCCESS;
             }
         }
+        let errors = arrays.errors();
         let failed = outcome!(wait_for_each(rt, &arrays, 0..arrays.count));
+        if failed.is_none() {
+            arrays.put_errors(&errors, arrays.count);
+        }
         flag.write(1);
         finish_many(rt, Proc::MPI_Testall, failed)
     }
@@ -386,6 +337,8 @@ unsafe fn some(
     indices: *mut c_int,
 ) -> Result<Option<(usize, Failure)>, Rewound> {
     let (mut pending, mut ended, mut failed) = (false, 0, None);
+    // SAFETY: the program's arrays.
+    let errors = unsafe { arrays.errors() };
     for index in 0..arrays.count {
         // SAFETY: the program's arrays.
         unsafe {
@@ -407,8 +360,13 @@ unsafe fn some(
             }
         }
     }
-    // SAFETY: the program's argument.
-    unsafe { outcount.write(if pending { ended as c_int } else { UNDEFINED }) };
+    // SAFETY: the program's arguments.
+    unsafe {
+        if failed.is_none() && how == Ended::Completed {
+            arrays.put_errors(&errors, ended);
+        }
+        outcount.write(if pending { ended as c_int } else { UNDEFINED });
+    }
     checkpoint::poll(rt)?;
     Ok(pending.then_some((ended, failed)))
 }

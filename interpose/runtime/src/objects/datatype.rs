@@ -22,7 +22,6 @@ use std::cell::{Ref, RefMut};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use understudy_mpi::real_types::RealDatatype;
 
-
 static NULL: Predefined = Predefined::new("ompi_mpi_datatype_null");
 
 /// What is needed to make a datatype again, and what the program has attached to it.

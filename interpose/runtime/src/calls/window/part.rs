@@ -1,8 +1,8 @@
 //! Which part of a window's memory a process can load (MPI 4.1, 12.2.3).
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
-use crate::attempt;
 use crate::abi::standard_version;
+use crate::attempt;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_RANK, ERR_WIN, SUCCESS};
 use crate::generated::{Proc, real};

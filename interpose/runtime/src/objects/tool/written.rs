@@ -135,7 +135,10 @@ impl Fresh {
         unbound().for_each(|write| write_again(rt, write));
         let made = make();
         let is_changed = |fresh: &&Write| unbound().any(|write| write.is_same(&fresh.name, 0));
-        self.0.iter().filter(is_changed).for_each(|write| write_again(rt, write));
+        self.0
+            .iter()
+            .filter(is_changed)
+            .for_each(|write| write_again(rt, write));
         made
     }
 }
@@ -207,7 +210,10 @@ mod tests {
     use super::*;
 
     fn values(written: &Written, count: u64) -> Vec<(&[u8], u8)> {
-        written.after(count).map(|write| (&write.name[..], write.value[0])).collect()
+        written
+            .after(count)
+            .map(|write| (&write.name[..], write.value[0]))
+            .collect()
     }
 
     #[test]
