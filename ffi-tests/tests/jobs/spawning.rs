@@ -335,8 +335,15 @@ fn a_spawned_process_on_one_of_several_hosts_may_end_the_job() {
     }
 }
 
+/// Who is killed: one of the spawned processes, or the guardian that has started them.
+#[derive(Clone, Copy)]
+enum Victim {
+    Spawned,
+    Guardian,
+}
+
 /// The spawned processes of `root`, at whose end the others wait for them; rank 0 tells of that end.
-fn assert_a_death_at_the_end_ends(job: Job, root: u32) {
+fn assert_a_death_at_the_end_ends(job: Job, root: u32, victim: Victim) {
     let mut seen = None;
     let outcome = job
         .watch(move |ranks| {
@@ -351,7 +358,11 @@ fn assert_a_death_at_the_end_ends(job: Job, root: u32) {
             let Some((guardian, events)) = &seen else { return false };
             let is_end = |record: Record| matches!(record.kind, Kind::End { .. });
             let is_at_end = EventReader::open(events).is_ok_and(|reader| reader.flatten().any(is_end));
-            is_at_end && spawned(*guardian).is_some_and(processes::kill)
+            let spawned = spawned(*guardian).filter(|_| is_at_end);
+            spawned.is_some_and(|spawned| match victim {
+                Victim::Spawned => processes::kill(spawned),
+                Victim::Guardian => processes::kill(*guardian),
+            })
         })
         .run();
     outcome.check(
@@ -366,7 +377,15 @@ fn assert_a_death_at_the_end_ends(job: Job, root: u32) {
 /// The workers have ended, and nobody goes back from there.
 #[test]
 fn a_spawned_process_that_dies_at_the_end_ends_the_job() {
-    with_each(|job| assert_a_death_at_the_end_ends(job("20", Some("lingers")), 0));
+    with_each(|job| assert_a_death_at_the_end_ends(job("20", Some("lingers")), 0, Victim::Spawned));
+}
+
+#[test]
+fn a_guardian_that_dies_at_the_end_with_what_it_has_spawned_ends_the_job() {
+    with_each(|job| {
+        let job = job("20", Some("lingers")).launched_by(Launcher::Ckptd);
+        assert_a_death_at_the_end_ends(job, 0, Victim::Guardian);
+    });
 }
 
 #[test]
@@ -376,6 +395,6 @@ fn a_spawned_process_on_one_of_several_hosts_that_dies_at_the_end_ends_the_job()
     }
     for (of_rounds, root) in [("3", 0), ("2", 1)] {
         let job = rounds(of_rounds, &place::test_program("spawning"), "20", Some("lingers"));
-        assert_a_death_at_the_end_ends(job.hosts(&[1, 4]), root);
+        assert_a_death_at_the_end_ends(job.hosts(&[1, 4]), root, Victim::Spawned);
     }
 }

@@ -20,12 +20,24 @@ use understudy_numbers::{Guardian, ProcessNumber, Worker};
 /// One of the processes.
 struct Child {
     id: u64,
+    /// The guardian that was to start it, and tells how it ends.
+    home: Guardian,
     /// When it has been started.
     pidfd: Option<OwnedFd>,
     is_finalised: bool,
     has_ended: bool,
     /// How, if it has.
     status: i32,
+}
+
+impl Child {
+    /// Kills it, and waits for its end.
+    fn end(&self) {
+        if let Some(pidfd) = &self.pidfd {
+            let _ = pidfd_send_signal(pidfd, Signal::KILL);
+            let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], None);
+        }
+    }
 }
 
 /// Those that one call has asked for.
@@ -272,6 +284,17 @@ impl Node {
                 }
                 self.forget_children();
             }
+        }
+    }
+
+    /// With their guardian its children are killed, and nobody tells of that.
+    pub(super) fn lose_children(&mut self, home: Guardian) {
+        let all = self.children.groups.iter().flat_map(|group| &group.children);
+        let its = all.filter(|child| child.home == home && !child.has_ended);
+        let its: Vec<_> = its.inspect(|child| child.end()).map(|child| child.id).collect();
+        let (status, is_killed) = (128 + libc::SIGKILL, true);
+        for id in its {
+            self.note_child(id, ChildNews::Ended { status, is_killed }, None);
         }
     }
 

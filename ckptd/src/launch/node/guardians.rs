@@ -38,9 +38,14 @@ impl Node {
             }
         }
         for rank in gone {
-            self.guardians.remove(&rank);
-            self.reports.push(Report::Gone { rank });
+            self.lose_guardian(rank);
         }
+    }
+
+    pub(super) fn lose_guardian(&mut self, rank: Guardian) {
+        self.guardians.remove(&rank);
+        self.reports.push(Report::Gone { rank });
+        self.lose_children(rank);
     }
 
     fn note_end(&mut self, ended: Ended) {

@@ -110,7 +110,7 @@ impl Node {
         let (Some(group), Some(servers)) = (group, &self.servers) else {
             return Ok(());
         };
-        let Some(guardian) = self.guardians.values().next() else {
+        let Some((&home, guardian)) = self.guardians.first_key_value() else {
             return Ok(());
         };
         let programs = std::mem::take(&mut group.programs);
@@ -132,16 +132,18 @@ impl Node {
                 defaults: texts(identity.defaults),
             });
             let descriptor: Vec<_> = identity.descriptor.iter().map(OwnedFd::as_fd).collect();
-            if let Err(error) = guardian.send_with(&start, &descriptor) {
+            let sent = guardian.send_with(&start, &descriptor);
+            if let Err(error) = &sent {
                 // Without the answer that it waits for, the call fails.
                 group.kill();
                 say!("understudy: MPI_Comm_spawn: its arguments cannot be handed on: {error}");
             }
             group.children.push(Child {
                 id: *last_id,
+                home,
                 pidfd: None,
                 is_finalised: false,
-                has_ended: false,
+                has_ended: sent.is_err(),
                 status: 0,
             });
         }

@@ -33,6 +33,7 @@ fn asked_for(node: &mut Node, worker: u32, time: u64) -> u64 {
         programs: Vec::new(),
         children: vec![Child {
             id,
+            home: Guardian(0),
             pidfd: None,
             is_finalised: false,
             has_ended: false,
@@ -181,6 +182,23 @@ fn one_that_has_ended_before_the_job_does_not_hold_up_its_end() {
     node.obey(Order::End { is_good: false });
     let leave = ToGuardian::Leave { status: 0 };
     assert_eq!(node.unless_children_run(Guardian(0), &leave), Some(leave));
+}
+
+/// One that was disconnected is missed; one that has ended is not.
+#[test]
+fn those_of_a_guardian_that_is_killed_have_been_killed() {
+    let (mut node, _directory) = node();
+    let [killed, ended, of_another] = [1, 2, 3].map(|time| spawned(&mut node, 0, time));
+    node.children.settle(Worker(0), 3);
+    node.children.groups[2].children[0].home = Guardian(1);
+    let (status, is_killed) = (0, false);
+    node.note_child(ended.0, ChildNews::Ended { status, is_killed }, None);
+    let rank = Guardian(0);
+    node.lose_guardian(rank);
+    end_badly(&mut node, 0, true);
+    assert_eq!(reports_of_children(&mut node), [Report::Gone { rank }, Report::Abort(137)]);
+    assert_eq!(node.children.groups.len(), 1);
+    assert_eq!([killed, ended, of_another].map(has_ended), [true, false, false]);
 }
 
 /// News of its end and of MPI_Finalize come by different ways.
