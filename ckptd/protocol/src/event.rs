@@ -96,6 +96,7 @@ pub enum Event {
     /// A process uses MPI: its program does, or the next one of its script.
     Called(ProcessNumber),
     Said(ProcessNumber, Said),
+    /// A process has ended. Before the first has been started, one that has been asked to end stands for its guardian.
     Ended(ProcessNumber, Ending),
     /// The output of a process that has ended has come to its end: so many bytes, to standard output.
     Closed(ProcessNumber, u64),

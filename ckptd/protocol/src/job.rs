@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// Exit status of a job that could not be recovered (EX_TEMPFAIL of sysexits.h).
 pub const LOST: i32 = 75;
+/// How long the guardians may take to come, from the start of the manager.
+pub const GATHERING: Duration = Duration::from_secs(120);
 /// How many generations in a row may end before anybody could go on in one.
 const FRUITLESS: u32 = 30;
 
@@ -193,7 +195,8 @@ impl Job {
         match self.phase {
             Phase::Ending { deadline } => deadline,
             Phase::Running => self.broken_deadline,
-            _ => None,
+            Phase::Gathering => Some(GATHERING),
+            Phase::Meeting | Phase::Restarting | Phase::Over => None,
         }
     }
 
@@ -214,11 +217,19 @@ impl Job {
         self.nodes.insert(guardian, node);
         self.guardians.insert(guardian);
         self.start_if_all_are_there();
+        if self.phase == Phase::Over {
+            // The others may have come to nothing without it.
+            let (at, status) = (guardian, self.status);
+            self.actions.push(Action::Leave { at, status });
+        }
+    }
+
+    fn there(&self) -> u32 {
+        (self.guardians.len() + self.absent.len()) as u32
     }
 
     pub(super) fn start_if_all_are_there(&mut self) {
-        let there = (self.guardians.len() + self.absent.len()) as u32;
-        if self.phase == Phase::Gathering && there == self.workers + self.spares {
+        if self.phase == Phase::Gathering && self.there() == self.workers + self.spares {
             match self.is_again {
                 true => self.take_over(),
                 false => self.start_all(),
@@ -364,7 +375,8 @@ impl Job {
                 self.end_if_all_are_there();
             }
             Phase::Ending { deadline } => self.end_all(deadline),
-            Phase::Gathering | Phase::Over => {}
+            Phase::Gathering => self.end_if_some_do_not_come(),
+            Phase::Over => {}
         }
     }
 

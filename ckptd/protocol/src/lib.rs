@@ -23,5 +23,5 @@ mod job;
 mod member;
 
 pub use event::{Action, Domain, Ending, Event, Known, Node, Said};
-pub use job::{Job, LOST};
+pub use job::{GATHERING, Job, LOST};
 pub use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use understudy_protocol::{
-    Action, Domain, Ending, Event, Generation, Guardian, Job, LOST, Node, ProcessNumber, Said, Worker,
+    Action, Domain, Ending, Event, GATHERING, Generation, Guardian, Job, LOST, Node, ProcessNumber, Said, Worker,
 };
 
 #[test]
@@ -267,4 +267,28 @@ fn a_new_spare_that_comes_after_the_end_is_let_go() {
     };
     let told = job.handle(now, Event::Called(number));
     assert_eq!(told, [admitted, Action::End { is_good: true }]);
+}
+
+/// It may have died before it could say anything.
+#[test]
+fn a_guardian_that_does_not_come_ends_the_job_and_one_that_comes_late_leaves() {
+    let mut job = Job::new(2, 0);
+    let (first, late) = (Guardian(0), Guardian(1));
+    assert_eq!(job.handle(Duration::ZERO, Event::Came(first, Node(0))), []);
+    let mut left = Vec::new();
+    while let Some(deadline) = job.deadline() {
+        left.extend(job.handle(deadline, Event::Tick));
+    }
+    let leave = |at| Action::Leave { at, status: LOST };
+    assert!(matches!(&left[..], [Action::Say(_), Action::End { is_good: false }, told] if *told == leave(first)));
+    assert_eq!(job.handle(GATHERING * 2, Event::Came(late, Node(0))), [leave(late)]);
+}
+
+#[test]
+fn a_signal_that_comes_before_all_guardians_ends_the_job() {
+    let (mut job, now) = (Job::new(2, 0), Duration::ZERO);
+    let (at, status) = (Guardian(1), 143);
+    job.handle(now, Event::Came(at, Node(0)));
+    let told = job.handle(now, Event::Ended(ProcessNumber(1), Ending::Asked(15)));
+    assert_eq!(told, [Action::End { is_good: false }, Action::Leave { at, status }]);
 }

@@ -5,15 +5,14 @@
 
 use super::Identity;
 use super::local::adopt;
-use super::output;
-use super::parent::die_with_parent;
+use super::output::Output;
+use super::parent::{die_with_parent, or_end, pidfd_of};
 use super::pmi1::client::DESCRIPTOR;
 use crate::line::{ChildNews, ChildStart};
 use crate::relay::Position;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -108,18 +107,28 @@ impl Children {
         die_with_parent(&mut command);
         let failed = |error: io::Error| (program.file.clone(), error);
         let mut child = command.spawn().map_err(failed)?;
-        let pid = Pid::from_child(&child);
-        let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| failed(errno.into()))?;
-        let (out, errors) = (child.stdout.take(), child.stderr.take());
-        let out = out.map(|from| self.show(from, start.name.clone(), rustix::stdio::stdout(), libc::STDOUT_FILENO));
-        let errors = errors.map(|from| self.show(from, start.name, rustix::stdio::stderr(), libc::STDERR_FILENO));
         self.streams.retain(|stream| !stream.is_finished());
-        self.streams.extend(out.into_iter().chain(errors));
+        let watched = self.watch(&mut child, &start.name).and_then(|()| pidfd_of(&child));
+        let pidfd = or_end(&mut child, watched).map_err(failed)?;
         Ok(Running {
             id: start.id,
             child,
             pidfd,
         })
+    }
+
+    /// Shows what it prints.
+    fn watch(&mut self, child: &mut Child, name: &str) -> io::Result<()> {
+        let (out, errors) = (child.stdout.take(), child.stderr.take());
+        if let Some(from) = out {
+            let stream = self.show(from, name.to_owned(), rustix::stdio::stdout(), libc::STDOUT_FILENO)?;
+            self.streams.push(stream);
+        }
+        if let Some(from) = errors {
+            let stream = self.show(from, name.to_owned(), rustix::stdio::stderr(), libc::STDERR_FILENO)?;
+            self.streams.push(stream);
+        }
+        Ok(())
     }
 
     /// Passes a stream on, but for what another process of this name has printed.
@@ -129,16 +138,15 @@ impl Children {
         name: String,
         to: BorrowedFd<'_>,
         descriptor: i32,
-    ) -> JoinHandle<()> {
-        let (to, shown) = (to.try_clone_to_owned(), Arc::clone(&self.shown));
-        std::thread::spawn(move || {
-            let Ok(mut to) = to.map(File::from) else { return };
+    ) -> io::Result<JoinHandle<()>> {
+        let (mut to, shown) = (Output::new(to)?, Arc::clone(&self.shown));
+        std::thread::Builder::new().spawn(move || {
             let (mut at, mut bytes) = (Position::START, [0; 1 << 16]);
             while let Ok(length @ 1..) = from.read(&mut bytes) {
                 let bytes = &bytes[..length];
                 let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
                 let mark = shown.entry((name.clone(), descriptor)).or_insert(Position::START);
-                output::write(&mut to, &bytes[at.below(*mark, bytes)..]);
+                to.write(&bytes[at.below(*mark, bytes)..]);
                 at = at.after(bytes);
                 *mark = at.max(*mark);
             }
@@ -183,11 +191,15 @@ impl Children {
         }
     }
 
-    /// Kills those that run. Whether there were any.
-    pub fn end(&mut self) -> bool {
+    /// Whether any run.
+    pub fn are_any(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    /// Kills those that run.
+    pub fn end(&self) {
         for running in &self.running {
             let _ = kill_process_group(Pid::from_child(&running.child), Signal::KILL);
         }
-        !std::mem::take(&mut self.running).is_empty()
     }
 }

@@ -130,6 +130,9 @@ impl Error {
             Error::Managers(_) => "the job ends; see what kills it (memory, a limit, what it has printed)",
             Error::Missing(_) => "keep the layer's files together in one directory",
             Error::Planted(refused) => refused.remedy(),
+            Error::System { source, .. } if source.raw_os_error() == Some(libc::EAGAIN) => {
+                "let this user have more processes and threads (ulimit -u, or pids.max of the control group)"
+            }
             Error::System { .. } => "free what the system lacks",
         }
     }

@@ -6,25 +6,23 @@
 
 use super::children::Children;
 use super::local::{adopt, is_of_a_launcher};
-use super::output;
-use super::parent::die_with_parent;
+use super::output::{self, pass_all_on};
+use super::parent::{die_with_parent, or_end, pidfd_of};
 use super::passed::Passed;
 use super::place::Seat;
 use super::ward::{Passing, To, Ward};
-use super::{Error, Identity};
+use super::{Error, Identity, thread};
 use crate::line::{Ended, FromGuardian, Hello, LAUNCHERS, LINE, Line, Listener, PRELOADED, ToGuardian};
 use crate::settings::{Config, refusal};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, IsTerminal, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use understudy_numbers::{self as numbers, ProcessNumber};
@@ -42,6 +40,11 @@ const FORWARDED: [i32; 8] = [
     libc::SIGTSTP,
 ];
 
+/// Those of them that end a process that does not handle them, before there is one that may.
+const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
+
+/// Exit status in place of that of a process that cannot be started (EX_OSERR of sysexits.h).
+const NOT_STARTED: i32 = 71;
 /// Exit status of a job that cannot be protected and must be (EX_CONFIG of sysexits.h).
 const REFUSED: i32 = 78;
 /// How long the first process of a node may take to say why.
@@ -103,6 +106,10 @@ struct Guardian {
     /// Managers that have died since all processes have gone on under one.
     fruitless: u32,
     wards: Arc<Mutex<Vec<Ward>>>,
+    /// A process has been started.
+    has_begun: bool,
+    /// The signal that has come before that and is to end the job.
+    asked: Option<i32>,
     passed: Arc<Passed>,
     children: Children,
 }
@@ -145,12 +152,27 @@ pub fn run(program: Program) -> Result<i32, Error> {
         managers: manager.into_iter().collect(),
         fruitless: 0,
         wards: Arc::default(),
+        has_begun: false,
+        asked: None,
         passed: Arc::default(),
         children: Children::default(),
     };
-    guardian.forward_signals()?;
     guardian.introduce(false);
-    guardian.attend()
+    let status = guardian.forward_signals().and_then(|()| guardian.attend());
+    if status.is_err() {
+        guardian.end_all();
+    }
+    status
+}
+
+/// A job of [`super::starter`] stops before it has begun: its exit status.
+pub(super) fn refuse(why: &Error) -> i32 {
+    say!(
+        "understudy: {why}; {}; {}",
+        why.remedy(),
+        refusal::outcome(refusal::stops(false, false))
+    );
+    REFUSED
 }
 
 /// The job cannot be protected: the program runs in place of this process, or the job stops.
@@ -179,7 +201,8 @@ impl Guardian {
     fn forward_signals(&self) -> Result<(), Error> {
         let mut signals = Signals::new(FORWARDED).map_err(Error::system("a signal handler"))?;
         let (wards, passed) = (Arc::clone(&self.wards), Arc::clone(&self.passed));
-        std::thread::spawn(move || {
+        let (line, rank) = (Arc::clone(&self.closing), self.seat.rank);
+        thread(move || {
             for number in signals.forever() {
                 let Some(signal) = Signal::from_named_raw(number) else {
                     continue;
@@ -188,9 +211,18 @@ impl Guardian {
                 let wards = wards.lock().unwrap_or_else(PoisonError::into_inner);
                 passed.note(number);
                 wards.iter().for_each(|ward| ward.pass(signal));
+                if wards.is_empty() && ENDING.contains(&number) {
+                    let (number, is_asked) = (ProcessNumber(rank.0), true);
+                    let signal = signal.as_raw();
+                    let _ = line.send(&Ended::Killed {
+                        number,
+                        signal,
+                        is_asked,
+                    });
+                }
             }
-        });
-        Ok(())
+        })
+        .map_err(Error::system("a thread"))
     }
 
     /// Tells the manager what there is.
@@ -230,10 +262,11 @@ impl Guardian {
     /// Does what the manager wants; the status, if that is to end.
     fn obey(&mut self, message: ToGuardian, files: Vec<OwnedFd>) -> Result<Option<i32>, Error> {
         match message {
-            ToGuardian::Start { number, anew } => self.start(number, anew)?,
+            ToGuardian::Start { number, anew } => self.start(number, anew),
             ToGuardian::Leave { status } => {
                 self.children.flush();
-                return Ok(Some(status));
+                let is_unwritten = status == 0 && output::is_lost();
+                return Ok(Some(if is_unwritten { output::UNWRITTEN } else { status }));
             }
             ToGuardian::Kill { number } => self.with(number, |ward| ward.signal(Signal::KILL)),
             ToGuardian::Forget { number } => self.with(number, Ward::forget),
@@ -264,7 +297,7 @@ impl Guardian {
     /// The manager has gone: another one is called, or started. The status, if the job was over.
     fn find_manager(&mut self) -> Result<Option<i32>, Error> {
         // Those that have been started by another one would wait for its servers for ever.
-        if self.is_last || self.children.end() {
+        if self.is_last || self.children.are_any() {
             return Err(Error::NoManager);
         }
         loop {
@@ -287,12 +320,18 @@ impl Guardian {
                 return Ok(None);
             }
         }
-        self.wards().iter().for_each(|ward| ward.signal(Signal::KILL));
+        self.end_all();
         if self.seat.end()? {
             let error = Error::Managers(MANAGERS);
             say!("understudy: {error}; {}", error.remedy());
         }
         Ok(Some(LOST))
+    }
+
+    /// Kills all processes, with what they have started.
+    fn end_all(&self) {
+        self.wards().iter().for_each(|ward| ward.signal(Signal::KILL));
+        self.children.end();
     }
 
     /// Waits until the manager or a process says something, or a process ends.
@@ -339,11 +378,13 @@ impl Guardian {
         for (id, news) in self.children.look() {
             let _ = self.line.send(&FromGuardian::Child { id, news });
         }
-        while let Ok(Some(closing)) = self.closed.receive(Duration::ZERO) {
-            if let Ended::Closed { number, .. } = closing {
-                self.with(number, |ward| ward.close(&closing));
-                let _ = self.line.send(&FromGuardian::Ended(closing));
+        while let Ok(Some(told)) = self.closed.receive(Duration::ZERO) {
+            match told {
+                Ended::Closed { number, .. } => self.with(number, |ward| ward.close(&told)),
+                Ended::Killed { signal, .. } if !self.has_begun => self.asked = Some(signal),
+                _ => continue,
             }
+            let _ = self.line.send(&FromGuardian::Ended(told));
         }
         let mut wards = self.wards();
         for ward in wards.iter_mut() {
@@ -355,8 +396,38 @@ impl Guardian {
         wards.retain(|ward| !ward.is_forgotten());
     }
 
-    /// Starts a process of the program, which does not outlive this one.
-    fn start(&mut self, number: ProcessNumber, anew: bool) -> Result<(), Error> {
+    /// Starts a process of the program, which does not outlive this one. One that cannot be started has ended at once.
+    fn start(&mut self, number: ProcessNumber, anew: bool) {
+        self.wards().retain(|before| before.number != number);
+        let ending = match self.asked {
+            Some(signal) => {
+                let is_asked = true;
+                Ended::Killed {
+                    number,
+                    signal,
+                    is_asked,
+                }
+            }
+            None => match self.ward(number, anew) {
+                Ok(ward) => {
+                    self.has_begun = true;
+                    return self.wards().push(ward);
+                }
+                Err(error) => {
+                    let error = Error::system(self.program.file.display().to_string())(error);
+                    say!("understudy: a process cannot be started: {error}; {}", error.remedy());
+                    let (status, pid) = (NOT_STARTED, 0);
+                    Ended::Exited { number, status, pid }
+                }
+            },
+        };
+        let written = 0;
+        for told in [ending, Ended::Closed { number, written }] {
+            let _ = self.line.send(&FromGuardian::Ended(told));
+        }
+    }
+
+    fn ward(&self, number: ProcessNumber, anew: bool) -> io::Result<Ward> {
         let mut command = self.program.command();
         command.env("UNDERSTUDY_SPARES", self.spares.to_string());
         command.env_remove("UNDERSTUDY_ASIDE");
@@ -385,19 +456,17 @@ impl Guardian {
             command.process_group(0);
         }
         die_with_parent(&mut command);
-        let what = || Error::system(self.program.file.display().to_string());
-        let mut child = command.spawn().map_err(what())?;
-        self.pump(number, &mut child);
+        let mut child = command.spawn()?;
+        let line = Arc::clone(&self.closing);
+        let close = move |written| drop(line.send(&Ended::Closed { number, written }));
+        let watched = pass_all_on(&mut child, close).and_then(|()| pidfd_of(&child));
+        let pidfd = or_end(&mut child, watched)?;
         let is_spare = anew || number.0 >= self.workers;
         let passing = Passing {
             passed: Arc::clone(&self.passed),
             to: if is_spare { To::Players } else { To::Whoever },
         };
-        let ward = Ward::new(number, child, is_group, passing).map_err(what())?;
-        let mut wards = self.wards();
-        wards.retain(|before| before.number != number);
-        wards.push(ward);
-        Ok(())
+        Ok(Ward::new(number, child, pidfd, is_group, passing))
     }
 
     /// What makes a process the one of this number, as a launcher would tell it.
@@ -420,44 +489,5 @@ impl Guardian {
             defaults: Vec::new(),
             descriptor: None,
         }
-    }
-
-    /// Passes on what a process writes; tells when all that write there have closed it, relays among them.
-    fn pump(&self, number: ProcessNumber, child: &mut Child) {
-        let written = Arc::new(AtomicU64::new(0));
-        let open = Arc::new(AtomicUsize::new(2));
-        let close = {
-            let (line, written) = (Arc::clone(&self.closing), Arc::clone(&written));
-            move || {
-                if open.fetch_sub(1, Ordering::AcqRel) == 1 {
-                    let written = written.load(Ordering::Relaxed);
-                    let _ = line.send(&Ended::Closed { number, written });
-                }
-            }
-        };
-        let close_too = close.clone();
-        let (out, errors) = (child.stdout.take(), child.stderr.take());
-        std::thread::spawn(move || {
-            if let Some(from) = out {
-                pass_on(from, rustix::stdio::stdout(), &written);
-            }
-            close();
-        });
-        std::thread::spawn(move || {
-            if let Some(from) = errors {
-                pass_on(from, rustix::stdio::stderr(), &AtomicU64::new(0));
-            }
-            close_too();
-        });
-    }
-}
-
-/// Passes a stream on until its end, and counts the bytes.
-fn pass_on(mut from: impl Read, to: BorrowedFd<'_>, written: &AtomicU64) {
-    let Ok(to) = to.try_clone_to_owned() else { return };
-    let (mut to, mut bytes) = (File::from(to), [0; 1 << 16]);
-    while let Ok(length @ 1..) = from.read(&mut bytes) {
-        written.fetch_add(length as u64, Ordering::Relaxed);
-        output::write(&mut to, &bytes[..length]);
     }
 }

@@ -4,7 +4,7 @@ use super::Error;
 use super::duty::{Duty, FromLeader, ToLeader};
 use super::follower::Follower;
 use super::hub::{Hub, News};
-use super::leader::{GATHERING, Leader, OWN};
+use super::leader::{Leader, OWN};
 use super::node::Node;
 use super::pipe::{Messages, put};
 use super::talk::Order;
@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use understudy_protocol::LOST;
+use understudy_protocol::{GATHERING, LOST};
 
 /// How long the last words to other nodes may take.
 const FAREWELL: Duration = Duration::from_secs(1);

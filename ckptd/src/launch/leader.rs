@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use understudy_protocol::{
-    Action, Domain, Ending, Event, Generation, Guardian, Job, LOST, Node, ProcessNumber, Said, Worker,
+    Action, Domain, Ending, Event, GATHERING, Generation, Guardian, Job, LOST, Node, ProcessNumber, Said, Worker,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -17,8 +17,6 @@ use xxhash_rust::xxh3::xxh3_64;
 pub const OWN: u32 = 0;
 /// How many of the dead are named where spares are chosen: a message is short.
 const MOST_NAMED: usize = 1000;
-/// How long the guardians may take to come.
-pub const GATHERING: Duration = Duration::from_secs(120);
 
 /// A job's leader.
 pub struct Leader {

@@ -21,7 +21,9 @@
 /// A line on standard error. That nobody reads it, or a full disk, does not end this process, as `eprintln` would.
 macro_rules! say {
     ($($text:tt)*) => {{
-        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($text)*)));
+        // At once: others write there, too.
+        let line = format!("{}\n", format_args!($($text)*));
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
     }};
 }
 
@@ -67,3 +69,8 @@ pub use generation::{Name, Namespace, Placement, Preput, Spawned};
 pub use manager::{Event, Identity, Manager, PLACELESS, Settings, What};
 pub use peers::{Alone, Answer, Fence, Members, Modex, Peers, Purpose, Spawn};
 pub use understudy_numbers::Rank;
+
+/// Starts a thread. `std::thread::spawn` panics where no more threads are allowed.
+fn thread(run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().spawn(run).map(drop)
+}

@@ -2,10 +2,11 @@
 #![allow(unsafe_code)]
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, set_parent_process_death_signal};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command};
 
 /// What this command starts is killed when the thread that starts it ends.
 pub fn die_with_parent(command: &mut Command) {
@@ -24,6 +25,26 @@ pub fn tie_to(parent: Pid) -> io::Result<()> {
         Some(now) if now == parent => Ok(()),
         _ => Err(Errno::SRCH.into()),
     }
+}
+
+/// A child that has just been started and cannot be looked after is ended.
+///
+/// # Errors
+/// That which stands in the way.
+pub fn or_end<T>(child: &mut Child, looked_after: io::Result<T>) -> io::Result<T> {
+    if looked_after.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    looked_after
+}
+
+/// What tells that a child has ended.
+///
+/// # Errors
+/// Those of pidfd_open(2).
+pub fn pidfd_of(child: &Child) -> io::Result<OwnedFd> {
+    Ok(pidfd_open(Pid::from_child(child), PidfdFlags::empty())?)
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@
 use super::Error;
 use super::duty::{Duty, FromLeader};
 use super::launchers::{JobName, Launcher, Meeting};
-use super::leader::GATHERING;
 use super::meeting::Leader;
 use super::parent::tie_to;
 use super::pipe::{Messages, put};
@@ -30,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use understudy_numbers::Guardian;
+use understudy_protocol::GATHERING;
 
 /// What the names of jobs begin with that [`super::starter`] has started.
 pub(super) const OWN: &str = "ckptd-";
@@ -171,7 +171,11 @@ impl Seat {
 
     fn call_or_start(&self) -> Result<(Line, Option<Child>), Error> {
         let path = self.directory();
-        let (directory, _lock) = locked(&path)?;
+        let (directory, _lock) = match self.is_ours() {
+            // Without its directory the job is over.
+            true => self.lock_again()?.ok_or(Error::NoManager)?,
+            false => locked(&path)?,
+        };
         if let Ok(line) = Line::call(&path, Socket::Manager) {
             return Ok((line, None));
         }
@@ -280,6 +284,14 @@ fn locked(path: &Path) -> Result<(Directory, File), Error> {
     let directory = Directory::make(path).map_err(refused)?;
     let lock = lock(&directory)?;
     Ok((directory, lock))
+}
+
+/// Makes the directory of a job of [`super::starter`]: guardians that come when it is gone are too late.
+///
+/// # Errors
+/// What stands in the way of the directory.
+pub(super) fn prepare(job: &str) -> Result<(), Error> {
+    locked(&directory_of(job)).map(drop)
 }
 
 fn lock(directory: &Directory) -> Result<File, Error> {

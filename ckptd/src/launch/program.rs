@@ -116,7 +116,7 @@ pub(super) fn of_library(path: &Path) -> Result<Vec<Library>, Error> {
         loader.env("LD_LIBRARY_PATH", path);
     }
     let loader = loader.arg("--list").arg(&path).stdin(Stdio::null());
-    let output = loader.output().map_err(|error| unlisted(error.to_string()))?;
+    let output = loader.output().map_err(Error::system(LOADER))?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         return Err(unlisted(why));

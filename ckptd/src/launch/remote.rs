@@ -1,13 +1,12 @@
 //! `ckptd node`: the part of a job's starter on another host. What to do comes by standard input, from the starter, and the output goes to it.
 
-use super::Error;
 use super::duty::Duty;
-use super::forward::pass_signals_on;
+use super::forward::{Started, pass_signals_on};
 use super::pipe::Messages;
 use super::place;
 use super::share::{Environment, Share};
+use super::{Error, thread};
 use bincode::{Decode, Encode};
-use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
@@ -69,12 +68,9 @@ pub fn run() -> Result<i32, Error> {
     let manager = place::start_with_duty(&share.job, &assignment.duty, Some(&environment))?;
     let mut guardians = share.start(Some(&environment), Stdio::piped)?;
     let input = guardians.first_mut().and_then(|first| first.stdin.take());
-    let pids: Vec<Pid> = guardians
-        .iter()
-        .filter_map(|child| Pid::from_raw(child.id() as i32))
-        .collect();
-    pass_signals_on(&guardians, |_| {})?;
-    std::thread::spawn(move || listen(messages, &pids, input));
+    let started = Started::new(&guardians)?;
+    pass_signals_on(started.clone(), |_| {})?;
+    thread(move || listen(messages, &started, input)).map_err(Error::system("a thread"))?;
     for child in &mut guardians {
         child.wait().map_err(Error::system("a guardian"))?;
     }
@@ -92,15 +88,10 @@ fn wait_for(mut manager: Child, job: &str) {
 }
 
 /// Does what the starter says. When that has gone, so does this process, and its guardians with it.
-fn listen(mut messages: Messages<File>, guardians: &[Pid], mut input: Option<impl Write>) {
+fn listen(mut messages: Messages<File>, guardians: &Started, mut input: Option<impl Write>) {
     while let Ok(message) = messages.next() {
         match message {
-            ToNode::Signal(number) => {
-                for (&pid, signal) in guardians.iter().zip(std::iter::repeat(Signal::from_named_raw(number))) {
-                    // It may have ended.
-                    let _ = signal.map(|signal| kill_process(pid, signal));
-                }
-            }
+            ToNode::Signal(number) => guardians.signal(number),
             ToNode::Input(bytes) if bytes.is_empty() => input = None,
             ToNode::Input(bytes) => {
                 if input.as_mut().is_some_and(|input| input.write_all(&bytes).is_err()) {

@@ -1,8 +1,7 @@
 //! Starts a job on several hosts: the leader's manager here, so that no other host is needed to the end, and a `ckptd node` on each other host.
 
-use super::Error;
 use super::duty::{Duty, FromLeader, ToLeader};
-use super::forward::pass_signals_on;
+use super::forward::{Started, pass_signals_on};
 use super::hosts::deal;
 use super::parent::die_with_parent;
 use super::pipe::{Messages, put};
@@ -10,10 +9,12 @@ use super::place;
 use super::plan::Plan;
 use super::remote::{Assignment, ToNode, build};
 use super::share::{Environment, Share};
+use super::{Error, thread};
 use crate::wire::auth;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read};
 use std::net::{ToSocketAddrs, UdpSocket};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -23,7 +24,7 @@ use understudy_numbers::Guardian;
 
 /// How often agents are looked at.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long the last output may take when the job has ended.
+/// How long the last output may take when the job has ended, if it is read.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// What has been started on another host.
@@ -86,7 +87,7 @@ pub fn run(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
             let _ = put(&mut input, &assignment);
             let input = Arc::new(Mutex::new(input));
             if has_first {
-                pass_input_on(&input);
+                pass_input_on(&input)?;
             }
             inputs.push(input);
         }
@@ -96,16 +97,21 @@ pub fn run(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
             has_ended: false,
         });
     }
-    pass_signals_on(&guardians, move |number| {
+    pass_signals_on(Started::new(&guardians)?, move |number| {
         inputs.iter().for_each(|input| tell(input, &ToNode::Signal(number)));
     })?;
     attend(&mut messages, &mut agents, &mut input);
     let status = manager.wait().map_err(what())?;
+    let mut codes = vec![status.code().unwrap_or(128 + libc::SIGKILL)];
     for mut guardian in guardians {
-        guardian.wait().map_err(Error::system("a guardian"))?;
+        codes.extend(guardian.wait().map_err(Error::system("a guardian"))?.code());
     }
-    end(&mut agents);
-    Ok(status.code().unwrap_or(128 + libc::SIGKILL))
+    end(
+        &mut agents,
+        FAREWELL,
+        [rustix::stdio::stdout(), rustix::stdio::stderr()],
+    );
+    Ok(codes.into_iter().find(|&code| code != 0).unwrap_or(0))
 }
 
 fn tell(input: &Input, message: &ToNode) {
@@ -151,15 +157,16 @@ fn start(agent: &[String], host: &str) -> Result<Child, Error> {
 }
 
 /// Standard input is that of rank 0, which is elsewhere.
-fn pass_input_on(to: &Input) {
+fn pass_input_on(to: &Input) -> Result<(), Error> {
     let to = Arc::clone(to);
-    std::thread::spawn(move || {
+    thread(move || {
         let mut bytes = [0; 1 << 16];
         while let Ok(length @ 1..) = io::stdin().read(&mut bytes) {
             tell(&to, &ToNode::Input(bytes[..length].to_vec()));
         }
         tell(&to, &ToNode::Input(Vec::new()));
-    });
+    })
+    .map_err(Error::system("a thread"))
 }
 
 /// Tells the leader which agents have ended, and ends those that it has no use for, until it ends.
@@ -198,14 +205,54 @@ fn attend(messages: &mut Messages<std::process::ChildStdout>, agents: &mut [Agen
     }
 }
 
-/// Waits for what is still to be printed.
-fn end(agents: &mut [Agent]) {
-    let until = Instant::now() + FAREWELL;
+/// Waits for what is still to be printed: as long as it is not read, and so long then. A host may be lost, too.
+fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // A terminal that has been hung up is no reader.
+    let is_blocked = |output| {
+        matches!(
+            poll(&mut [PollFd::from_borrowed_fd(output, PollFlags::OUT)], Some(&now)),
+            Ok(0)
+        )
+    };
+    let mut until = Instant::now() + limit;
     for agent in agents {
         while Instant::now() < until && matches!(agent.child.try_wait(), Ok(None)) {
+            if outputs.into_iter().any(is_blocked) {
+                until = Instant::now() + limit;
+            }
             std::thread::sleep(Duration::from_millis(2));
         }
         let _ = agent.child.kill();
         let _ = agent.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn who_prints_is_waited_for_as_long_as_nobody_reads() {
+        let (from, to) = UnixStream::pair().unwrap();
+        to.set_nonblocking(true).unwrap();
+        let end_of = |seconds: &str, outputs| {
+            let child = Command::new("sleep").arg(seconds).spawn().unwrap();
+            let mut agents = [Agent {
+                node: 1,
+                child,
+                has_ended: false,
+            }];
+            end(&mut agents, Duration::from_millis(50), outputs);
+            agents[0].child.try_wait().unwrap().unwrap().success()
+        };
+        let outputs = [to.as_fd(), to.as_fd()];
+        assert!(!end_of("60", outputs));
+        while rustix::io::write(&to, &[0; 4096]).is_ok() {}
+        assert!(end_of("0.5", outputs));
+        drop(from);
+        assert!(!end_of("60", outputs));
     }
 }

@@ -131,12 +131,26 @@ impl Share {
         environment: Option<&Environment>,
         mut input: impl FnMut() -> Stdio,
     ) -> Result<Vec<Child>, Error> {
-        let guardian = |(place, &rank)| {
+        let mut guardian = |(place, &rank)| {
             let mut command = self.command(environment, place, rank)?;
             command.stdin(if rank == Guardian(0) { input() } else { Stdio::null() });
             command.spawn().map_err(Error::system("a guardian"))
         };
-        (0..).zip(&self.ranks).map(guardian).collect()
+        let mut started: Vec<Child> = Vec::new();
+        for each in (0..).zip(&self.ranks) {
+            match guardian(each) {
+                Ok(child) => started.push(child),
+                Err(error) => {
+                    // Nobody would wait for them.
+                    for mut child in started {
+                        let _ = child.kill();
+                        let _ = child.wait();
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(started)
     }
 
     fn command(&self, environment: Option<&Environment>, place: u32, rank: Guardian) -> Result<Command, Error> {

@@ -1,7 +1,8 @@
 //! Starts the guardians of a job, as mpirun would: on this node, or on [`several`].
 
-use super::forward::pass_signals_on;
-use super::place::OWN;
+use super::forward::{Started, pass_signals_on};
+use super::guardian::refuse;
+use super::place::{self, OWN};
 use super::plan::Plan;
 use super::share::Share;
 use super::{Error, several};
@@ -18,8 +19,21 @@ pub fn run(plan: &Plan) -> Result<i32, Error> {
     if !plan.hosts.is_empty() {
         return several::run(plan, &share, &host);
     }
+    if let Err(error) = place::prepare(&share.job) {
+        return match error {
+            Error::Planted(_) => Ok(refuse(&error)),
+            _ => Err(error),
+        };
+    }
+    let status = guard(&share);
+    // A manager that could not be started, or was killed, has left its directory.
+    place::remove_left(&place::directory_of(&share.job));
+    status
+}
+
+fn guard(share: &Share) -> Result<i32, Error> {
     let guardians = share.start(None, Stdio::inherit)?;
-    pass_signals_on(&guardians, |_| {})?;
+    pass_signals_on(Started::new(&guardians)?, |_| {})?;
     let mut codes = Vec::new();
     for mut child in guardians {
         codes.extend(child.wait().map_err(Error::system("a guardian"))?.code());

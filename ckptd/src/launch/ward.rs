@@ -56,15 +56,11 @@ pub struct Ward {
 }
 
 impl Ward {
-    /// A process that has just been started; `is_group`: it leads a group of processes.
-    ///
-    /// # Errors
-    /// Those of pidfd_open(2).
-    pub fn new(number: ProcessNumber, child: Child, is_group: bool, passing: Passing) -> io::Result<Ward> {
-        let pid = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Ward {
+    /// A process that has just been started, and what tells of its end; `is_group`: it leads a group of processes.
+    pub fn new(number: ProcessNumber, child: Child, pidfd: OwnedFd, is_group: bool, passing: Passing) -> Ward {
+        Ward {
             number,
-            pidfd: pidfd_open(pid, PidfdFlags::empty())?,
+            pidfd,
             child,
             is_group,
             passing,
@@ -74,7 +70,7 @@ impl Ward {
             ending: None,
             closing: None,
             is_forgotten: false,
-        })
+        }
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -3,9 +3,11 @@
 use ffi_tests::programs::{HEAT2D, heat2d};
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Launcher, Scope, Trigger, few, place, processes};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 fn job() -> Job {
     heat2d().job().launched_by(Launcher::Mpirun)
@@ -109,6 +111,37 @@ fn what_is_no_mpi_program_is_as_it_is() {
     }
 }
 
+/// The others of its job may never come: they may have died of the signal.
+#[test]
+fn a_guardian_that_is_asked_to_end_before_its_job_has_begun_does_so() {
+    let job = format!("prterun-test-{}@1", std::process::id());
+    let variables = [
+        ("PMIX_NAMESPACE", job.as_str()),
+        ("PMIX_RANK", "0"),
+        ("OMPI_COMM_WORLD_RANK", "0"),
+        ("OMPI_COMM_WORLD_SIZE", "2"),
+        ("OMPI_COMM_WORLD_LOCAL_RANK", "0"),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+        ("UNDERSTUDY_SPARES", "0"),
+    ];
+    let mut guardian = Command::new(place::ckptd());
+    guardian.args(["guardian", "--", "/bin/true", "true"]).envs(variables);
+    let mut guardian = guardian.spawn().unwrap();
+    let is_there = || !left(&job).is_empty();
+    let began = Instant::now();
+    while !is_there() {
+        assert!(began.elapsed() < Duration::from_secs(20), "it does not come");
+    }
+    // It has its signal handlers soon.
+    std::thread::sleep(Duration::from_secs(1));
+    let pid = Pid::from_child(&guardian);
+    kill_process(pid, Signal::TERM).unwrap();
+    let status = guardian.wait().unwrap();
+    assert_eq!(status.code(), Some(143));
+    assert!(began.elapsed() < Duration::from_secs(20), "it has waited for others");
+    assert!(!is_there(), "something is left");
+}
+
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_program_that_is_refused_runs_under_its_launcher() {
@@ -159,11 +192,11 @@ fn container() -> String {
     format!("container{}", std::process::id())
 }
 
-/// What jobs there have left in memory.
-fn left() -> Vec<String> {
+/// What jobs with this in their names have left in memory.
+fn left(part: &str) -> Vec<String> {
     let names = place::shared_memory().into_iter();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.contains(&container())).collect()
+    names.filter(|name| name.contains(part)).collect()
 }
 
 fn containers_are_possible() -> bool {
@@ -197,6 +230,6 @@ fn a_container_may_end_with_its_launcher_and_be_killed_with_it() {
         let output = contained(work.path(), HEAT2D[2]).output().expect("util-linux is there");
         assert!(output.status.success(), "{output:?}");
         assert_eq!(output.stdout, undisturbed.stdout, "after {kill_first}");
-        assert_eq!(left(), [""; 0], "something is left");
+        assert_eq!(left(&container()), [""; 0], "something is left");
     }
 }

@@ -3,7 +3,9 @@
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, place, processes};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const WORKERS: u32 = 4;
@@ -65,6 +67,24 @@ fn every_line_of_every_rank_is_printed_once_and_in_order_whoever_is_killed() {
         });
     }
     verdicts.assert_all_good();
+}
+
+/// Standard error is a terminal, or is not.
+#[test]
+fn output_for_which_there_is_no_room_is_told_and_not_the_status_of_success() {
+    for progress in ["line", "plain"] {
+        let _turn = place::turn();
+        let full = File::options().write(true).open("/dev/full").expect("Linux has it");
+        let mut run = Command::new(place::product("understudy"));
+        run.args(["run", "-n", "2", "--spares", "0", "--progress", progress, "--"]);
+        let ended = run.arg(place::test_program("chatter")).arg("20").stdout(full).output();
+        let ended = ended.expect("it can be executed");
+        assert_eq!(ended.status.code(), Some(74), "{ended:?}");
+        assert!(
+            String::from_utf8_lossy(&ended.stderr).contains("the rest of it is lost"),
+            "{ended:?}"
+        );
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ impl Job {
     /// Guardians have died before all had come.
     pub(super) fn gone_early(&mut self, guardians: &[Guardian]) {
         if !self.is_again {
+            self.say("processes that the launcher has started have died before the job began; the job ends".into());
             return self.end_with(LOST, None);
         }
         self.absent.extend(guardians);

@@ -121,6 +121,10 @@ impl Job {
     }
 
     pub(super) fn ended(&mut self, number: ProcessNumber, ending: Ending) {
+        if let (Phase::Gathering, Ending::Asked(_)) = (self.phase, ending) {
+            // It is told of a guardian that has nothing to pass the signal on to.
+            return self.end_with(ending.status(), None);
+        }
         let Some(member) = self.members.get_mut(&number).filter(|member| member.lives()) else {
             return;
         };

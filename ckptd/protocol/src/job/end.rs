@@ -1,6 +1,6 @@
 //! The end of the job, good or bad.
 
-use super::{Job, Phase};
+use super::{GATHERING, Job, Phase};
 use crate::{Action, Ending, Guardian, LOST, ProcessNumber};
 use std::time::Duration;
 
@@ -24,6 +24,17 @@ impl Job {
             ));
         }
         self.note(ending.status(), Some(at));
+    }
+
+    /// Of one that dies before it has come nobody tells.
+    pub(super) fn end_if_some_do_not_come(&mut self) {
+        if self.now >= GATHERING {
+            let (all, there, time) = (self.workers + self.spares, self.there(), GATHERING.as_secs());
+            self.say(format!(
+                "of {all} processes that the launcher was to start, {there} have come within {time} s; the job ends"
+            ));
+            self.end_with(LOST, None);
+        }
     }
 
     pub(super) fn end_if_all_are_there(&mut self) {

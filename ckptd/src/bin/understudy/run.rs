@@ -37,7 +37,7 @@ pub const NOT_STARTED: u8 = 125;
     2    wrong usage, or a setting that makes no sense; nothing was started\n  \
     65   the program died at the same place three times\n  \
     70   an error inside understudy\n  \
-    74   the program's state could not be saved or put back\n  \
+    74   the program's state could not be saved or put back, or its output not be written\n  \
     75   a failure could not be recovered from\n  \
     78   the program could not be protected (see --allow-unprotected)\n  \
     125  the job was not started; a message says why\n  \

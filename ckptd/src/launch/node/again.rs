@@ -36,9 +36,9 @@ pub(super) struct Again {
 }
 
 impl Again {
-    /// Whether the leader knows enough to lead.
+    /// Whether the leader knows enough to lead: at once, if there has been no other manager.
     pub fn is_led(&self) -> bool {
-        self.is_led
+        self.is_led || self.size.is_none()
     }
 
     pub fn lead(&mut self) {

@@ -5,7 +5,7 @@ use crate::launch::mail::Mail;
 use crate::launch::process::{Process, processors};
 use crate::launch::program::Mpi;
 use crate::launch::talk::{Beginning, FenceOf, Joining, Report};
-use crate::launch::{Answer, Error, Manager, Name, Namespace, Placement, Settings};
+use crate::launch::{Answer, Error, Manager, Name, Namespace, Placement, Settings, thread};
 use crate::line::ToProcess;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -46,7 +46,7 @@ impl Node {
             peers: Arc::new(self.mailbox.slot()),
         })?;
         let slot = self.mailbox.slot();
-        std::thread::spawn(move || slot.pass_on(events));
+        thread(move || slot.pass_on(events)).map_err(Error::system("a thread"))?;
         Ok(servers)
     }
 

@@ -21,6 +21,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// Exit status if some of the job's output could not be written (EX_IOERR of sysexits.h).
+const UNWRITTEN: u8 = 74;
 /// How often the event files are looked at.
 const PERIOD: Duration = Duration::from_millis(200);
 
@@ -117,46 +119,60 @@ pub fn run(job: &Job, progress: Progress) -> Outcome {
         .spawn()
         .map_err(|error| cannot(format!("{} cannot be executed: {error}", Path::new(&line[0]).display())))?;
     let signalled = signals.pass_on_to(child.id())?;
-    let pumps = terminal
-        .map(|terminal| pumps(&mut child, &terminal))
-        .unwrap_or_default();
+    let pumps = match terminal {
+        Some(terminal) => pumps(&mut child, &terminal)?,
+        None => Vec::new(),
+    };
     let mut live = Live::new(job.events.path());
     let status = attend(child, &mut live, &mut teller)?;
-    for pump in pumps {
-        let _ = pump.join();
-    }
+    let unwritten = pumps.into_iter().filter_map(|pump| pump.join().ok()?.err()).next();
     let signal = signalled.load(SeqCst);
     let status = conclude(status, &mut live, &mut teller, signal, job);
+    let status = match (unwritten, status) {
+        (Some(error), 0) => {
+            tell(format_args!(
+                "what the program has printed could not be written ({error}), and the rest of it is lost; make room there"
+            ));
+            UNWRITTEN
+        }
+        _ => status,
+    };
     record.end(status, signal);
     Ok(ExitCode::from(status))
 }
 
 /// Threads that pass the job's output to the terminal.
-fn pumps(child: &mut Child, terminal: &Terminal) -> Vec<JoinHandle<()>> {
-    let out = child.stdout.take().map(|from| {
+fn pumps(child: &mut Child, terminal: &Terminal) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
+    let start = |pump: Box<dyn FnOnce() -> io::Result<()> + Send>| std::thread::Builder::new().spawn(pump);
+    let mut pumps = Vec::new();
+    if let Some(from) = child.stdout.take() {
         let terminal = terminal.clone();
-        std::thread::spawn(move || pump(from, io::stdout(), &terminal))
-    });
-    let err = child.stderr.take().map(|from| {
+        pumps.push(start(Box::new(move || pump(from, io::stdout(), &terminal)))?);
+    }
+    if let Some(from) = child.stderr.take() {
         let terminal = terminal.clone();
-        std::thread::spawn(move || pump(from, io::stderr(), &terminal))
-    });
-    out.into_iter().chain(err).collect()
+        pumps.push(start(Box::new(move || pump(from, io::stderr(), &terminal)))?);
+    }
+    Ok(pumps)
 }
 
-fn pump(mut from: impl Read, mut to: impl Write, terminal: &Terminal) {
+/// What cannot be written is thrown away, so that the job goes on; that is an error unless nobody reads it.
+fn pump(mut from: impl Read, mut to: impl Write, terminal: &Terminal) -> io::Result<()> {
     let mut buffer = [0; 16 * 1024];
-    let mut is_open = true;
+    let mut written = Ok(());
     loop {
         match from.read(&mut buffer) {
-            Ok(0) => return,
-            // What nobody reads any more is thrown away, so that the job goes on.
-            Ok(read) if is_open => is_open = terminal.write(&mut to, &buffer[..read]).is_ok(),
+            Ok(0) => break,
+            Ok(read) if written.is_ok() => written = terminal.write(&mut to, &buffer[..read]),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return,
+            Err(_) => break,
         }
     }
+    written.or_else(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
+        _ => Err(error),
+    })
 }
 
 /// Waits for the launcher's end.
