@@ -167,6 +167,10 @@ fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> i3
             return LOST;
         }
     }
+    if !node.is_over() {
+        // What scripts have started outlives guardians that are killed.
+        give_in(node);
+    }
     leader.finish(FAREWELL);
     0
 }

@@ -36,6 +36,8 @@ pub struct Leader {
     processes: BTreeMap<ProcessNumber, u32>,
     /// Workers, with nodes on which they have had processes started.
     spawned: BTreeSet<(Worker, u32)>,
+    /// What a process has ended with that was spawned.
+    of_spawned: i32,
     exchange: Exchange,
     orders: Vec<(u32, Order)>,
     /// A node is missing, and no guardian has come.
@@ -56,6 +58,7 @@ impl Leader {
             guardians: BTreeMap::new(),
             processes: BTreeMap::new(),
             spawned: BTreeSet::new(),
+            of_spawned: 0,
             exchange: Exchange::default(),
             orders: Vec::new(),
             is_hopeless: false,
@@ -92,7 +95,11 @@ impl Leader {
 
     /// The job's exit status.
     pub fn status(&self) -> i32 {
-        self.job.as_ref().filter(|job| job.is_over()).map_or(LOST, Job::status)
+        match self.job.as_ref().filter(|job| job.is_over()).map(Job::status) {
+            None => LOST,
+            Some(0) => self.of_spawned,
+            Some(status) => status,
+        }
     }
 
     /// A node has come.
@@ -175,6 +182,7 @@ impl Leader {
             }
             Report::Ended(ended) => self.happen(said_by_guardian(&ended)),
             Report::Broke { number, generation } => self.happen(Event::Broke(number, generation)),
+            Report::Spawned(status) => self.of_spawned = status,
             Report::Abort(status) => self.happen(Event::Abort(status)),
             Report::GivesUp(why) => self.give_up(&why),
             Report::Fence { id, fence, bytes } => {
@@ -258,11 +266,16 @@ impl Leader {
     fn act(&mut self, action: Action) {
         match action {
             Action::Start { number, at, anew } => {
-                let node = self.tell_guardian(at, ToGuardian::Start { number, anew });
-                self.processes.insert(number, node);
+                self.processes
+                    .extend(self.guardians.get(&at).map(|&node| (number, node)));
+                self.tell_guardian(at, ToGuardian::Start { number, anew });
             }
-            Action::Kill { number, at } => drop(self.tell_guardian(at, ToGuardian::Kill { number })),
-            Action::Leave { at, status } => drop(self.tell_guardian(at, ToGuardian::Leave { status })),
+            // Its node can do that if the guardian has gone.
+            Action::Kill { number, at: rank } => {
+                let message = ToGuardian::Kill { number };
+                self.tell_node_of(number, Order::Guardian { rank, message });
+            }
+            Action::Leave { at, status } => self.tell_guardian(at, ToGuardian::Leave { status }),
             Action::Admit { number, generation } => {
                 self.tell_node_of(number, Order::Admit { number, generation });
             }
@@ -321,11 +334,10 @@ impl Leader {
         self.orders.push((node, order));
     }
 
-    /// The guardian's node.
-    fn tell_guardian(&mut self, rank: Guardian, message: ToGuardian) -> u32 {
-        let node = self.guardians.get(&rank).copied().unwrap_or(OWN);
-        self.orders.push((node, Order::Guardian { rank, message }));
-        node
+    fn tell_guardian(&mut self, rank: Guardian, message: ToGuardian) {
+        let node = self.guardians.get(&rank);
+        self.orders
+            .extend(node.map(|&node| (node, Order::Guardian { rank, message })));
     }
 }
 
@@ -394,5 +406,48 @@ mod tests {
         hear(3, ToManager::Spawns { worker: other, number });
         hear(0, ToManager::WentBack { worker, number });
         assert_eq!(leader.take_orders(), [(2, Order::WentBack { worker, number })]);
+    }
+
+    /// A leader with a guardian on another node, which has started its process.
+    fn with_another_node() -> Leader {
+        let mut leader = Leader::new("n0", None);
+        leader.join(2, "n2".into());
+        let rank = Guardian(0);
+        let came = Report::Came {
+            rank,
+            workers: 1,
+            spares: 0,
+            replenishes: false,
+            is_again: false,
+        };
+        leader.hear(2, came);
+        leader.hear(2, Report::Told { rank });
+        leader.take_orders();
+        leader
+    }
+
+    /// A script may have started it, and go on.
+    #[test]
+    fn the_process_of_a_guardian_that_has_gone_is_killed_on_its_node() {
+        let mut leader = with_another_node();
+        leader.hear(2, Report::Gone { rank: Guardian(0) });
+        let number = ProcessNumber(0);
+        let kill = Order::Guardian {
+            rank: Guardian(0),
+            message: ToGuardian::Kill { number },
+        };
+        assert_eq!(leader.take_orders().first(), Some(&(2, kill)));
+    }
+
+    #[test]
+    fn how_a_spawned_process_has_ended_on_another_node_is_how_the_job_does() {
+        let mut leader = with_another_node();
+        let (number, status) = (ProcessNumber(0), 0);
+        leader.hear(2, Report::Ended(Ended::Exited { number, status, pid: 1 }));
+        leader.hear(2, Report::Ended(Ended::Closed { number, written: 0 }));
+        leader.tick();
+        assert!(leader.is_over() && leader.status() == 0);
+        leader.hear(2, Report::Spawned(3));
+        assert_eq!(leader.status(), 3);
     }
 }

@@ -57,6 +57,8 @@ pub enum Report {
     },
     /// A process that the program has spawned has ended with this status; so is the job to.
     Abort(i32),
+    /// One has ended with this status, which is that of the job if all else ends well.
+    Spawned(i32),
     /// The job cannot go on here; why.
     GivesUp(String),
     /// This node's ranks have come to a fence ([`super::Fence`]).

@@ -409,6 +409,8 @@ impl Node {
             }
             ToGuardian::Leave { status: 0 } => {
                 let status = self.children.status;
+                let report = (status != 0).then_some(Report::Spawned(status));
+                self.reports.extend(report);
                 Some(ToGuardian::Leave { status })
             }
             ToGuardian::Leave { .. } => {

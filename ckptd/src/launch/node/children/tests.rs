@@ -196,7 +196,10 @@ fn those_of_a_guardian_that_is_killed_have_been_killed() {
     let rank = Guardian(0);
     node.lose_guardian(rank);
     end_badly(&mut node, 0, true);
-    assert_eq!(reports_of_children(&mut node), [Report::Gone { rank }, Report::Abort(137)]);
+    assert_eq!(
+        reports_of_children(&mut node),
+        [Report::Gone { rank }, Report::Abort(137)]
+    );
     assert_eq!(node.children.groups.len(), 1);
     assert_eq!([killed, ended, of_another].map(has_ended), [true, false, false]);
 }
@@ -221,6 +224,8 @@ fn one_that_ends_badly_after_mpi_finalize_does_not_end_the_job_whatever_is_heard
         }
         assert_eq!(node.children.deadline(), None);
         assert!(!node.children.is_any_open());
-        assert_eq!(node.children.status, 3);
+        let [before, after] = [0, 3].map(|status| ToGuardian::Leave { status });
+        assert_eq!(node.unless_children_run(Guardian(0), &before), Some(after));
+        assert_eq!(node.take_reports(), [Report::Spawned(3)]);
     }
 }
