@@ -161,6 +161,32 @@ static void asking(void)
     CHECK(MPI_Type_fromint(MPI_Type_toint(MPI_DOUBLE)) == MPI_DOUBLE && MPI_Op_fromint(MPI_Op_toint(add)) == add);
 }
 
+/* More elements than an int can count, of which there is nothing to send. What is left open may be anything. */
+static void long_and_empty(void)
+{
+    const MPI_Count many = ((MPI_Count)1 << 33) + rank % 2;
+    int left = (rank + size - 1) % size, right = (rank + 1) % size, root = round_ % size;
+    MPI_Datatype empty, open = rank == root ? MPI_INT : MPI_DATATYPE_NULL;
+    MPI_Request two[2];
+    MPI_Status status[2];
+    MPI_Count count;
+    MPI_Type_contiguous(0, MPI_INT, &empty);
+    MPI_Type_commit(&empty);
+    MPI_Isend_c(in, many, empty, right, 11, MPI_COMM_WORLD, &two[0]);
+    meet();
+    MPI_Irecv_c(out, many, empty, left, 11, MPI_COMM_WORLD, &two[1]);
+    MPI_Waitall(2, two, status);
+    MPI_Get_count_c(&status[1], empty, &count);
+    say("empty: from %d, count %lld", status[1].MPI_SOURCE, (long long)count);
+    MPI_Sendrecv_c(in, many, empty, right, 12, out, many, empty, left, 12, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Bcast_c(in, many, empty, root, MPI_COMM_WORLD);
+    MPI_Allgather_c(MPI_IN_PLACE, many, MPI_DATATYPE_NULL, in, many, empty, MPI_COMM_WORLD);
+    MPI_Gather_c(&rank, 1, MPI_INT, out, rank == root ? 1 : many, open, root, MPI_COMM_WORLD);
+    if (rank == root)
+        CHECK(out[left] == left && out[rank] == rank);
+    MPI_Type_free(&empty);
+}
+
 static void packing(void)
 {
     char buffer[64];
@@ -201,6 +227,7 @@ static void content(void)
     meet();
     collectives();
     asking();
+    long_and_empty();
     packing();
     parts();
 }

@@ -10,7 +10,7 @@ int main(int argc, char **argv)
     MPIX_Stream stream;
     int class = -1;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Error_class(MPI_Bcast_c(&byte, (MPI_Count)1 << 40, MPI_BYTE, 0, MPI_COMM_WORLD), &class);
+    MPI_Error_class(MPI_Allreduce_c(MPI_IN_PLACE, &byte, (MPI_Count)1 << 40, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD), &class);
     printf("%s\n", class == MPI_ERR_COUNT ? "MPI_ERR_COUNT" : "another answer");
     fflush(stdout);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);

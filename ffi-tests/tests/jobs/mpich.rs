@@ -95,6 +95,24 @@ fn large_counts() {
     conform(place::standard_program, &["large_counts"]);
 }
 
+/// Each of the workers has memory of that size, which is in copies, too: the machine needs 20 GiB.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn messages_of_more_elements_than_an_int_counts() {
+    let Some(program) = place::mpich_program("long_messages") else {
+        return;
+    };
+    let job = || Job::new(&program, &["1", "0"]).workers(2).interval("4calls").of_mpich();
+    let alone = native(job());
+    for call in [10, 17] {
+        let outcome = job().fault(&format!("kill rank={} at=call:{call}", call % 2)).run();
+        outcome.assert_success();
+        outcome.assert_like(&alone, &[]);
+        outcome.assert_taken_over(&[call % 2]);
+        outcome.assert_nothing_left();
+    }
+}
+
 /// Their counts, displacements and extents do not fit in 31 bits.
 #[test]
 fn datatypes_of_large_counts() {
@@ -320,7 +338,7 @@ fn what_is_not_supported_says_so() {
     );
     let lines = outcome.own_lines();
     for part in [
-        "MPI_Bcast_c: a count or displacement of more than 31 bits is not supported under protection",
+        "MPI_Allreduce_c: such a count or displacement, of more than 31 bits, is not supported under protection",
         "MPIX_Stream_create is not supported under protection",
     ] {
         outcome.check(lines.iter().any(|line| line.contains(part)), part);

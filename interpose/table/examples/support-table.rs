@@ -33,8 +33,10 @@ const MPICH: &str = "
 # What MPICH has besides
 
 Programs of MPICH, and of the standard ABI, may call these, too (`interpose/table/data/mpich.tbl`). In the face, on the program's side, each calls what is
-named here, and the runtime knows only that. A count or displacement that does not fit in 31 bits is an error, `MPI_ERR_COUNT`, with
-a line that says so; datatypes (`MPI_Type_…_c`) and what only asks (sizes, extents, numbers of elements) have all 63 bits. A refused one ends the job with a line that names it.
+named here, and the runtime knows only that. More elements of a datatype than fit in 31 bits are handed on as one of a datatype that holds them all;
+datatypes (`MPI_Type_…_c`) and what only asks (sizes, extents, numbers of elements) have 63 bits as well. In reductions, whose operators know
+predefined datatypes only, in arrays of counts or displacements, in sizes of packed data and units of windows a number that does not fit in 31 bits is an
+error, `MPI_ERR_COUNT`, with a line that says so. A refused procedure ends the job with a line that names it.
 
 - A datatype made by a procedure for large counts describes itself by `MPI_Type_get_envelope_c` and `MPI_Type_get_contents_c` only, as in MPICH; Open MPI 5.0 has no such procedures.
 - `MPI_Op_create_c` is refused in a program that runs without protection and has loaded MPI late.

@@ -1,8 +1,8 @@
 //! What MPICH's face has besides thunks (`data/mpich.tbl`): procedures for large counts, aliases, and refusals.
 //!
 //! A procedure for large counts is its twin for counts that are an int, called on the program's side of the thunk: the runtime, and all that
-//! it saves and brings back, knows only the twin. A count that is too large for it is an error, and never cut off. Constructors of datatypes
-//! are in the call table instead, with counts of 64 bits.
+//! it saves and brings back, knows only the twin. Constructors of datatypes are in the call table instead, with counts of 64 bits: of more
+//! elements than the twin can count they make one. Where that is no way, a count that is too large is an error, and never cut off.
 
 use crate::abi::constants;
 use crate::collective::{Given, given};
@@ -175,21 +175,59 @@ enum Narrowed {
     Not,
     /// A number.
     Value,
+    /// How many elements of the next parameter, a datatype, there are.
+    Elements,
     /// An array of numbers.
     Array,
     /// A number that is written, and read before if so.
     Place { is_read: bool },
 }
 
-fn narrowed(parameter: &Parameter, large: &[&str]) -> Narrowed {
+fn narrowed(twin: &Procedure, index: usize, large: &[&str]) -> Narrowed {
+    let parameter = &twin.parameters[index];
     match parameter.c_type.as_str() {
         _ if !large.contains(&parameter.name.as_str()) => Narrowed::Not,
+        "int" if elements_of(twin, index).is_some() => Narrowed::Elements,
         "int" => Narrowed::Value,
         "const int*" => Narrowed::Array,
         "int*" => Narrowed::Place {
             is_read: parameter.direction == Direction::InOut,
         },
         other => panic!("`{}` cannot be narrowed: it is `{other}`", parameter.name),
+    }
+}
+
+/// The datatype that a number counts elements of, if more than an int can count may be one element of another one.
+fn elements_of(twin: &Procedure, index: usize) -> Option<String> {
+    let has = |c_type: &str| twin.parameters.iter().any(|it| it.c_type == c_type);
+    // Accumulates have operators, too, and take datatypes of predefined ones (MPI 4.1, 12.3.4).
+    if has("MPI_Op") && !has("MPI_Win") {
+        return None;
+    }
+    let next = twin.parameters.get(index + 1)?;
+    (next.c_type == "MPI_Datatype").then(|| identifier(next))
+}
+
+/// Whether all that is narrowed are numbers of elements, so that any number will do.
+pub(crate) fn counts_elements_only(twin: &Procedure, what: &str) -> bool {
+    let all: Vec<&str> = what.split(' ').collect();
+    let is_other = |index| !matches!(narrowed(twin, index, &all), Narrowed::Not | Narrowed::Elements);
+    !(0..twin.parameters.len()).any(is_other)
+}
+
+/// Whether this process has to give elements at all.
+fn are_given(twin: &Procedure, parameter: &Parameter) -> String {
+    let has = |name: &str| twin.parameters.iter().any(|it| it.name == name);
+    let side = parameter.name.strip_suffix("count").unwrap_or_default();
+    let at_root = match twin.name.to_lowercase().contains("gather") {
+        true => "recv",
+        false => "send",
+    };
+    let buffer = format!("{side}buf");
+    match () {
+        () if side.is_empty() || !has("comm") || !has(&buffer) => "true".into(),
+        () if has("root") && side == at_root => "large::is_root(comm, root)".into(),
+        () => format!("{buffer} != super::IN_PLACE"),
     }
 }
 
@@ -242,10 +280,24 @@ fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
         "else {{\n                return large::too_large(\"{name}\", {});\n            }};\n",
         subject(twin)
     );
-    for parameter in &twin.parameters {
+    let mut counted = None;
+    for (index, parameter) in twin.parameters.iter().enumerate() {
         let it = identifier(parameter);
-        let (kind, narrow, argument) = match narrowed(parameter, large) {
-            Narrowed::Not => ("usize", "usize", it.clone()),
+        let (kind, narrow, argument) = match narrowed(twin, index, large) {
+            Narrowed::Not => {
+                let argument = counted.take().map(|count| format!("n_{count}.datatype"));
+                ("usize", "usize", argument.unwrap_or_else(|| it.clone()))
+            }
+            Narrowed::Elements => {
+                let datatype = elements_of(twin, index).expect("it is of this kind");
+                let given = are_given(twin, parameter);
+                let _ = write!(
+                    values,
+                    "            let Some(n_{it}) = large::Elements::new({it}, {datatype}, || {given}) {otherwise}"
+                );
+                counted = Some(it.clone());
+                ("i64", "c_int", format!("n_{it}.count"))
+            }
             Narrowed::Value => {
                 let _ = write!(values, "            let Ok(n_{it}) = c_int::try_from({it}) {otherwise}");
                 ("i64", "c_int", format!("n_{it}"))

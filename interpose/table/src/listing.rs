@@ -1,6 +1,6 @@
 //! What is supported, for the documentation.
 
-use crate::large::{How, served};
+use crate::large::{How, counts_elements_only, served};
 use crate::model::{Class, Procedure, Support, Table};
 use crate::runtime::{Source, sources};
 use std::fmt::Write;
@@ -55,7 +55,8 @@ pub(crate) fn mpich(table: &Table, list: &str) -> String {
     let mut out = String::from("| procedure | now |\n|---|---|\n");
     for (name, how) in served(table, list) {
         let now = match how {
-            How::Narrow(twin, _) => format!("`{}`, with counts of 31 bits", twin.name),
+            How::Narrow(twin, what) if counts_elements_only(twin, what) => format!("`{}`", twin.name),
+            How::Narrow(twin, _) => format!("`{}`, with some numbers of 31 bits", twin.name),
             How::As(other) => format!("`{other}`"),
             How::Handle(other) => format!("the handle itself; `{other}` with the standard ABI"),
             How::ByHand => "by hand".to_owned(),

@@ -1,5 +1,8 @@
 //! Numbers and arrays of `MPI_Count` for procedures that take an int.
 //!
+//! More elements of a datatype than an int can tell are one element of a datatype that holds them all, as the standard's own advice was before
+//! it had such procedures (MPI 3.1, 4.1.11). Reductions, whose operators know predefined datatypes only, and arrays of counts have no such way.
+//!
 //! Few numbers are on the stack, more in the program's heap: both go back with the program.
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
@@ -22,6 +25,8 @@ pub(super) use thunk;
 
 /// Takes an object and a place for a number.
 pub(super) type Ask = unsafe extern "C" fn(usize, *mut c_int) -> c_int;
+/// Takes a place with a handle.
+type OfDatatype = unsafe extern "C" fn(*mut usize) -> c_int;
 type CallErrorHandler = unsafe extern "C" fn(usize, c_int) -> c_int;
 
 /// What an error belongs to.
@@ -36,7 +41,7 @@ pub enum Subject {
 #[cold]
 pub fn too_large(name: &str, subject: Subject) -> c_int {
     say(format_args!(
-        "{name}: a count or displacement of more than 31 bits is not supported under protection"
+        "{name}: such a count or displacement, of more than 31 bits, is not supported under protection"
     ));
     fail(subject, ERR_COUNT)
 }
@@ -54,6 +59,59 @@ pub fn fail(subject: Subject, class: c_int) -> c_int {
         }
     };
     class
+}
+
+/// So many elements of a datatype, or one of a datatype that holds them all.
+pub struct Elements {
+    /// How many of [`Elements::datatype`] there are.
+    pub count: c_int,
+    /// The handle.
+    pub datatype: usize,
+    is_made: bool,
+}
+
+impl Elements {
+    /// Nothing if there is no such datatype. Where the standard lets the process leave them open, they are not looked at.
+    pub unsafe fn new(count: i64, datatype: usize, are_given: impl FnOnce() -> bool) -> Option<Elements> {
+        type Contiguous = unsafe extern "C" fn(i64, usize, *mut usize) -> c_int;
+        if let Ok(count) = c_int::try_from(count) {
+            return Some(Elements {
+                count,
+                datatype,
+                is_made: false,
+            });
+        }
+        if !are_given() {
+            return Some(Elements {
+                count: 0,
+                datatype,
+                is_made: false,
+            });
+        }
+        // Half of it is written where handles are integers.
+        let mut all = 0;
+        // SAFETY: thunks of these procedures, the program's handle, and places of ours.
+        let has_failed = count < 0
+            || unsafe {
+                thunk!(PMPI_Type_contiguous_c: Contiguous)(count, datatype, &mut all) != 0
+                    || thunk!(PMPI_Type_commit: OfDatatype)(&mut all) != 0
+            };
+        (!has_failed).then_some(Elements {
+            count: 1,
+            datatype: all,
+            is_made: true,
+        })
+    }
+}
+
+impl Drop for Elements {
+    /// What is under way keeps it (MPI 4.1, 5.1.9).
+    fn drop(&mut self) {
+        if self.is_made {
+            // SAFETY: the thunk of the procedure, and a handle of ours.
+            unsafe { thunk!(PMPI_Type_free: OfDatatype)(&mut self.datatype) };
+        }
+    }
 }
 
 /// So many elements fit on the stack.
