@@ -266,7 +266,11 @@ impl Guardian {
             ToGuardian::Leave { status } => {
                 self.children.flush();
                 let is_unwritten = status == 0 && output::is_lost();
-                return Ok(Some(if is_unwritten { output::UNWRITTEN } else { status }));
+                return Ok(Some(if is_unwritten {
+                    i32::from(output::UNWRITTEN)
+                } else {
+                    status
+                }));
             }
             ToGuardian::Kill { number } => self.with(number, |ward| ward.signal(Signal::KILL)),
             ToGuardian::Forget { number } => self.with(number, Ward::forget),

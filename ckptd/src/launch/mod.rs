@@ -67,6 +67,7 @@ mod ward;
 pub use error::Error;
 pub use generation::{Name, Namespace, Placement, Preput, Spawned};
 pub use manager::{Event, Identity, Manager, PLACELESS, Settings, What};
+pub use output::{UNWRITTEN, is_unwanted};
 pub use peers::{Alone, Answer, Fence, Members, Modex, Peers, Purpose, Spawn};
 pub use understudy_numbers::Rank;
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 /// Exit status if some of it could not be written (EX_IOERR of sysexits.h).
-pub const UNWRITTEN: i32 = 74;
+pub const UNWRITTEN: u8 = 74;
 
 /// Some could not be written.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
@@ -18,6 +18,11 @@ static IS_LOST: AtomicBool = AtomicBool::new(false);
 /// Whether some of the output could not be written, and not because nobody reads it.
 pub fn is_lost() -> bool {
     IS_LOST.load(Ordering::Acquire)
+}
+
+/// Whether output could not be written since whoever has closed the other end does not want it.
+pub fn is_unwanted(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }
 
 /// Where a stream of output goes.
@@ -41,9 +46,7 @@ impl Output {
         }
         let Err(error) = write(&mut self.to, bytes) else { return };
         self.is_open = false;
-        // Whoever has closed the other end does not want it.
-        let is_unwanted = matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
-        if !is_unwanted && !IS_LOST.swap(true, Ordering::AcqRel) {
+        if !is_unwanted(&error) && !IS_LOST.swap(true, Ordering::AcqRel) {
             say!(
                 "understudy: what the program prints cannot be written ({error}); the rest of it is lost, and the job's status will not be 0. Make room there"
             );

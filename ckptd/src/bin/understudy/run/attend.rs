@@ -8,6 +8,7 @@ use super::{EVENTS_PREFIX, Progress, cannot};
 use crate::outcome::{Failure, Outcome, tell};
 use ckptd::events::realtime_ns;
 use ckptd::events::{HEADER_LEN, rank_of_file_name};
+use ckptd::launch::{UNWRITTEN, is_unwanted};
 use ckptd::report::{Live, Protection, RunRecord};
 use ckptd::settings::SECRET;
 use std::ffi::OsString;
@@ -21,8 +22,6 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Exit status if some of the job's output could not be written (EX_IOERR of sysexits.h).
-const UNWRITTEN: u8 = 74;
 /// How often the event files are looked at.
 const PERIOD: Duration = Duration::from_millis(200);
 
@@ -169,10 +168,7 @@ fn pump(mut from: impl Read, mut to: impl Write, terminal: &Terminal) -> io::Res
             Err(_) => break,
         }
     }
-    written.or_else(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
-        _ => Err(error),
-    })
+    written.or_else(|error| if is_unwanted(&error) { Ok(()) } else { Err(error) })
 }
 
 /// Waits for the launcher's end.
