@@ -1,5 +1,5 @@
 /*
- * More elements than an int can count (MPI 4.0): in messages, a collective, a file and a window. Two processes, with 2 GiB each.
+ * More elements than an int can count (MPI 4.0): in messages, collectives, a file and a window. Two processes, with 2 GiB each.
  */
 #include "check.h"
 
@@ -61,6 +61,15 @@ static void messages(void)
     meet();
 }
 
+static void reduction(void)
+{
+    if (rank == 1)
+        fill();
+    MPI_Allreduce_c(MPI_IN_PLACE, data, MANY, MPI_CHAR, MPI_BOR, MPI_COMM_WORLD);
+    CHECK(is_there());
+    meet();
+}
+
 static void file(void)
 {
     MPI_File file;
@@ -101,6 +110,7 @@ static void window(void)
 static void content(void)
 {
     messages();
+    reduction();
     file();
     window();
 }

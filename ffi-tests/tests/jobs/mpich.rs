@@ -95,6 +95,12 @@ fn large_counts() {
     conform(place::standard_program, &["large_counts"]);
 }
 
+#[test]
+fn arrays_of_large_counts() {
+    conform(place::mpich_program, &["large_arrays"]);
+    conform(place::standard_program, &["large_arrays"]);
+}
+
 /// Each of the workers has memory of that size, which is in copies, too: the machine needs 20 GiB.
 #[test]
 #[ignore = "a variant: make test-all"]

@@ -32,7 +32,7 @@ unsafe extern "C" {
 }
 
 /// Whether thunks lead to the real library.
-#[cfg(feature = "mpich")]
+#[cfg(all(feature = "mpich", not(feature = "standard")))]
 pub fn passes_through() -> bool {
     ENTRY[0].load(Ordering::Acquire) == pass_through as *mut c_void
 }

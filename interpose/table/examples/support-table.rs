@@ -14,8 +14,8 @@ const HEAD: &str = "\
 Generated from the call table (`interpose/table/data/procedures.tbl`) and the handlers in `interpose/runtime/src/calls`;
 not to be edited. To make it again: `cargo run -p understudy-table --example support-table > docs/calls.md`.
 
-The names are those of the MPI 4.1 standard that Open MPI 5.0.11 has, and of Open MPI's extensions (`MPIX_`); and 39 more of
-MPI 4.1 and 5.0, which only programs of MPICH and of the standard ABI find. Every one of them can also be called by its profiling
+The names are those of the MPI 4.1 standard that Open MPI 5.0.11 has, and of Open MPI's extensions (`MPIX_`); and 110 more of
+MPI 4.1 and 5.0, most of them for large counts, which only programs of MPICH and of the standard ABI find. Every one of them can also be called by its profiling
 name (`PMPI_…`).
 
 - **planned** is what the call table asks for: `generic`, translating handles is enough; `manual`, the procedure needs more
@@ -34,12 +34,10 @@ const MPICH: &str = "
 
 Programs of MPICH, and of the standard ABI, may call these, too (`interpose/table/data/mpich.tbl`). In the face, on the program's side, each calls what is
 named here, and the runtime knows only that. More elements of a datatype than fit in 31 bits are handed on as one of a datatype that holds them all;
-datatypes (`MPI_Type_…_c`) and what only asks (sizes, extents, numbers of elements) have 63 bits as well. In reductions, whose operators know
-predefined datatypes only, in arrays of counts or displacements, in sizes of packed data and units of windows a number that does not fit in 31 bits is an
+what only asks (sizes, extents, numbers of elements) has 63 bits as well. A unit of displacements in a window that does not fit in 31 bits is an
 error, `MPI_ERR_COUNT`, with a line that says so. A refused procedure ends the job with a line that names it.
 
 - A datatype made by a procedure for large counts describes itself by `MPI_Type_get_envelope_c` and `MPI_Type_get_contents_c` only, as in MPICH; Open MPI 5.0 has no such procedures.
-- `MPI_Op_create_c` is refused in a program that runs without protection and has loaded MPI late.
 
 ";
 

@@ -12,7 +12,7 @@ fn or_in_place(in_place: &str, otherwise: &str) -> String {
 /// A Rust expression in terms of the parameters of a collective of any kind. Arguments that the standard lets the
 /// process leave open are not looked at.
 pub(crate) fn handed_over(procedure: &Procedure) -> String {
-    let name = procedure.name.to_lowercase();
+    let name = procedure.short_name().to_lowercase();
     let name = name.strip_prefix("mpi_").unwrap_or_default();
     let name = name.strip_suffix("_init").unwrap_or(name);
     match name.strip_prefix('i').unwrap_or(name) {

@@ -54,8 +54,8 @@ fn count(out: &mut String, procedure: &Procedure) {
 
 /// Notes one of those that MPICH counts.
 fn note_first(procedure: &Procedure, comm: &str) -> String {
-    let name = &procedure.name;
-    if !["MPI_Barrier", "MPI_Bcast", "MPI_Reduce", "MPI_Allreduce"].contains(&name.as_str()) {
+    let name = procedure.short_name();
+    if !["MPI_Barrier", "MPI_Bcast", "MPI_Reduce", "MPI_Allreduce"].contains(&name) {
         return String::new();
     }
     let find = |is_it: fn(&Parameter) -> bool| procedure.parameters.iter().find(|it| is_it(it)).map(types::identifier);
@@ -118,26 +118,6 @@ pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
     tail(out, procedure, &rc, &after);
 }
 
-/// Where a process has to give an array to a collective.
-pub(crate) enum Given {
-    Always,
-    /// The others may leave it open.
-    AtRoot,
-    /// It is about what is sent, which `MPI_IN_PLACE` leaves out.
-    NotInPlace,
-}
-
-/// The same of any procedure's array.
-pub(crate) fn given(procedure: &Procedure, parameter: &Parameter) -> Given {
-    let has = |name: &str| procedure.parameters.iter().any(|other| other.name == name);
-    let is_list = parameter.length.as_deref() == Some("comm_size");
-    match parameter.name.starts_with('s') {
-        _ if has("root") => Given::AtRoot,
-        true if is_list && has("sendbuf") => Given::NotInPlace,
-        _ => Given::Always,
-    }
-}
-
 /// How many elements of an array of the program's the library may look at; nothing: the standard lets this process leave it open.
 fn looked_at(procedure: &Procedure, parameter: &Parameter) -> (&'static str, &'static str) {
     let length = match parameter.length.as_deref() {
@@ -146,10 +126,12 @@ fn looked_at(procedure: &Procedure, parameter: &Parameter) -> (&'static str, &'s
         _ if procedure.name.contains("educe_scatter") => "members(rt, comm)",
         _ => "peers(rt, comm)",
     };
-    let condition = match given(procedure, parameter) {
-        Given::Always => "true",
-        Given::AtRoot => "is_root(rt, comm, root)",
-        Given::NotInPlace => "sendbuf != IN_PLACE",
+    let has = |name: &str| procedure.parameters.iter().any(|other| other.name == name);
+    let is_list = parameter.length.as_deref() == Some("comm_size");
+    let condition = match parameter.name.starts_with('s') {
+        _ if has("root") => "is_root(rt, comm, root)",
+        true if is_list && has("sendbuf") => "sendbuf != IN_PLACE",
+        _ => "true",
     };
     (length, condition)
 }
@@ -159,11 +141,13 @@ fn recorded(procedure: &Procedure, parameter: &Parameter) -> String {
     let name = types::identifier(parameter);
     let array = |kind: &str| {
         let (length, condition) = looked_at(procedure, parameter);
-        format!("if {condition} {{ Argument::{kind}({name}, {length}) }} else {{ Argument::Word({name} as u64) }}")
+        format!(
+            "if {condition} {{ Argument::{kind}({name}.cast(), {length}) }} else {{ Argument::Word({name} as u64) }}"
+        )
     };
     match parameter.c_type.as_str() {
         "const int*" => array("integers"),
-        "const MPI_Aint*" => array("addresses"),
+        "const MPI_Aint*" | "const MPI_Count*" => array("longs"),
         "const MPI_Datatype*" => array("datatypes"),
         "MPI_Datatype" => format!("Argument::Datatype({name}.0 as u64)"),
         "MPI_Op" => format!("Argument::Op({name}.0 as u64)"),

@@ -1,12 +1,11 @@
 //! What MPICH's face has besides thunks (`data/mpich.tbl`): procedures for large counts, aliases, and refusals.
 //!
 //! A procedure for large counts is its twin for counts that are an int, called on the program's side of the thunk: the runtime, and all that
-//! it saves and brings back, knows only the twin. Constructors of datatypes are in the call table instead, with counts of 64 bits: of more
-//! elements than the twin can count they make one. Where that is no way, a count that is too large is an error, and never cut off.
+//! it saves and brings back, knows only the twin. Constructors of datatypes, reductions, and other collectives are in the call table instead, with
+//! counts of 64 bits: of more elements than the twin can count they make one. Where that is no way, a count that is too large is an error, and never cut off.
 
 use crate::abi::constants;
-use crate::collective::{Given, given};
-use crate::model::{Direction, Flag, Parameter, Procedure, Table};
+use crate::model::{Flag, Procedure, Table};
 use crate::parse::rows;
 use crate::types::identifier;
 use std::fmt::Write;
@@ -177,10 +176,8 @@ enum Narrowed {
     Value,
     /// How many elements of the next parameter, a datatype, there are.
     Elements,
-    /// An array of numbers.
-    Array,
-    /// A number that is written, and read before if so.
-    Place { is_read: bool },
+    /// A number that is written.
+    Place,
 }
 
 fn narrowed(twin: &Procedure, index: usize, large: &[&str]) -> Narrowed {
@@ -189,21 +186,13 @@ fn narrowed(twin: &Procedure, index: usize, large: &[&str]) -> Narrowed {
         _ if !large.contains(&parameter.name.as_str()) => Narrowed::Not,
         "int" if elements_of(twin, index).is_some() => Narrowed::Elements,
         "int" => Narrowed::Value,
-        "const int*" => Narrowed::Array,
-        "int*" => Narrowed::Place {
-            is_read: parameter.direction == Direction::InOut,
-        },
+        "int*" => Narrowed::Place,
         other => panic!("`{}` cannot be narrowed: it is `{other}`", parameter.name),
     }
 }
 
 /// The datatype that a number counts elements of, if more than an int can count may be one element of another one.
 fn elements_of(twin: &Procedure, index: usize) -> Option<String> {
-    let has = |c_type: &str| twin.parameters.iter().any(|it| it.c_type == c_type);
-    // Accumulates have operators, too, and take datatypes of predefined ones (MPI 4.1, 12.3.4).
-    if has("MPI_Op") && !has("MPI_Win") {
-        return None;
-    }
     let next = twin.parameters.get(index + 1)?;
     (next.c_type == "MPI_Datatype").then(|| identifier(next))
 }
@@ -213,47 +202,6 @@ pub(crate) fn counts_elements_only(twin: &Procedure, what: &str) -> bool {
     let all: Vec<&str> = what.split(' ').collect();
     let is_other = |index| !matches!(narrowed(twin, index, &all), Narrowed::Not | Narrowed::Elements);
     !(0..twin.parameters.len()).any(is_other)
-}
-
-/// Whether this process has to give elements at all.
-fn are_given(twin: &Procedure, parameter: &Parameter) -> String {
-    let has = |name: &str| twin.parameters.iter().any(|it| it.name == name);
-    let side = parameter.name.strip_suffix("count").unwrap_or_default();
-    let at_root = match twin.name.to_lowercase().contains("gather") {
-        true => "recv",
-        false => "send",
-    };
-    let buffer = format!("{side}buf");
-    match () {
-        () if side.is_empty() || !has("comm") || !has(&buffer) => "true".into(),
-        () if has("root") && side == at_root => "large::is_root(comm, root)".into(),
-        () => format!("{buffer} != super::IN_PLACE"),
-    }
-}
-
-/// How many elements an array has.
-fn length(twin: &Procedure, parameter: &Parameter, large: &[&str]) -> String {
-    match parameter.length.as_deref() {
-        Some("comm_size") if twin.name.to_lowercase().contains("reduce_scatter") => "large::local_size(comm)".into(),
-        Some("comm_size") => "large::other_size(comm)".into(),
-        Some("indegree") => "large::degrees(comm).0".into(),
-        Some("outdegree") => "large::degrees(comm).1".into(),
-        Some(word) if large.contains(&word) => format!("n_{word}"),
-        // Of the register only the lower half is the program's.
-        Some(word) if twin.parameters.iter().any(|it| it.name == word && it.c_type == "int") => {
-            format!("{word} as c_int")
-        }
-        other => panic!("`{}` has an array of length {other:?}", twin.name),
-    }
-}
-
-/// Whether this process has to give an array at all.
-fn is_given(twin: &Procedure, parameter: &Parameter) -> &'static str {
-    match given(twin, parameter) {
-        Given::Always => "true",
-        Given::AtRoot => "large::is_root(comm, root)",
-        Given::NotInPlace => "sendbuf != super::IN_PLACE",
-    }
 }
 
 /// The object whose error handler is called.
@@ -272,10 +220,8 @@ fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
         let is_known = twin.parameters.iter().any(|it| it.name == *word);
         assert!(is_known, "mpich.tbl: `{word}` is no parameter of `{}`", twin.name);
     }
-    // Of a persistent one the runtime keeps copies.
-    let keep = twin.has(Flag::Nonblocking);
     let (mut taken, mut types, mut handed) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut values, mut arrays, mut back) = (String::new(), String::new(), String::new());
+    let (mut values, mut back) = (String::new(), String::new());
     let otherwise = format!(
         "else {{\n                return large::too_large(\"{name}\", {});\n            }};\n",
         subject(twin)
@@ -290,10 +236,9 @@ fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
             }
             Narrowed::Elements => {
                 let datatype = elements_of(twin, index).expect("it is of this kind");
-                let given = are_given(twin, parameter);
                 let _ = write!(
                     values,
-                    "            let Some(n_{it}) = large::Elements::new({it}, {datatype}, || {given}) {otherwise}"
+                    "            let Some(n_{it}) = large::Elements::new({it}, {datatype}) {otherwise}"
                 );
                 counted = Some(it.clone());
                 ("i64", "c_int", format!("n_{it}.count"))
@@ -302,17 +247,8 @@ fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
                 let _ = write!(values, "            let Ok(n_{it}) = c_int::try_from({it}) {otherwise}");
                 ("i64", "c_int", format!("n_{it}"))
             }
-            Narrowed::Array => {
-                let (given, length) = (is_given(twin, parameter), length(twin, parameter, large));
-                let _ = write!(
-                    arrays,
-                    "            let Some(mut a_{it}) = large::Array::new({it}, {given}, || {length}, {keep}) {otherwise}"
-                );
-                ("*const i64", "*const c_int", format!("a_{it}.place()"))
-            }
-            Narrowed::Place { is_read } => {
-                let read = format!("large::Place::new({it}, {is_read})");
-                let _ = write!(values, "            let Some(mut p_{it}) = {read} {otherwise}");
+            Narrowed::Place => {
+                let _ = writeln!(values, "            let mut p_{it} = large::Place::new({it});");
                 let _ = writeln!(back, "            p_{it}.put_back(rc);");
                 ("*mut i64", "*mut c_int", format!("p_{it}.place()"))
             }
@@ -325,7 +261,7 @@ fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
         out,
         "\n    pub unsafe extern \"C\" fn {}({}) -> c_int {{\n\
          \x20       // SAFETY: the program's arguments, as the standard says, and the thunk of the procedure that takes them.\n\
-         \x20       unsafe {{\n{values}{arrays}\
+         \x20       unsafe {{\n{values}\
          \x20           let thunk: unsafe extern \"C\" fn({}) -> c_int =\n\
          \x20               core::mem::transmute(thunks::P{} as unsafe extern \"C\" fn());\n\
          \x20           let rc = thunk({});\n{back}            rc\n        }}\n    }}\n",

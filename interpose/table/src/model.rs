@@ -126,6 +126,8 @@ named! {
         Removed = "removed",
         /// Not in Open MPI 5.0.
         Newer = "newer",
+        /// Has a twin with numbers of 64 bits.
+        Large = "large",
         /// Takes further arguments, which are ignored.
         Varargs = "varargs",
         /// Has no `P` name.
@@ -231,9 +233,16 @@ impl Procedure {
     /// The names that Open MPI 4 has for it, from before MPI 4.0 had persistent collectives; its Fortran bindings call them.
     pub fn older_names(&self) -> Vec<String> {
         match (self.class, self.name.strip_prefix("MPI_")) {
-            (Class::PersistentCollective, Some(rest)) => vec![format!("MPIX_{rest}"), format!("PMPIX_{rest}")],
+            (Class::PersistentCollective, Some(rest)) if !self.has(Flag::Newer) => {
+                vec![format!("MPIX_{rest}"), format!("PMPIX_{rest}")]
+            }
             _ => Vec::new(),
         }
+    }
+
+    /// Its name without what procedures for large counts have at the end.
+    pub(crate) fn short_name(&self) -> &str {
+        self.name.strip_suffix("_c").unwrap_or(&self.name)
     }
 
     /// The first communicator handed in, whose error handler an error belongs to.

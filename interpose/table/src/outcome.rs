@@ -42,10 +42,22 @@ fn members(procedure: &Procedure, parameter: &Parameter) -> String {
     }
 }
 
+/// A number or an array of numbers, as the runtime knows arguments.
+fn numbers(procedure: &Procedure, index: usize) -> Option<String> {
+    let base = procedure.parameters[index].c_type.trim_start_matches("const ");
+    let bytes = match base.trim_end_matches('*') {
+        "int" => 4,
+        "MPI_Aint" | "MPI_Count" => 8,
+        _ => return None,
+    };
+    Some(format!("Numbers({index}, {bytes})"))
+}
+
 /// The unit of a buffer that is filled piece by piece (`MPI_Pack`): its length says how much there may be in all.
 fn packed(procedure: &Procedure, parameter: &Parameter) -> Option<String> {
     let index = |name: &str| procedure.parameters.iter().position(|other| other.name == name);
     let (count, position, datatype) = (index("incount")?, index("position")?, index("datatype")?);
+    let [count, position] = [numbers(procedure, count)?, numbers(procedure, position)?];
     is_buffer(parameter).then(|| format!("Unit::Packed({count}, {datatype}, {position})"))
 }
 
@@ -76,11 +88,11 @@ fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<S
         let word = match &term {
             LengthTerm::Word(word) => word.as_str(),
             LengthTerm::Own(counts) => {
-                amounts.push(format!("Amount::Own({})", index(counts)?));
+                amounts.push(format!("Amount::Own({})", numbers(procedure, index(counts)?)?));
                 continue;
             }
             LengthTerm::Span(counts, displs) => {
-                let (counts, displs) = (index(counts)?, index(displs)?);
+                let [counts, displs] = [numbers(procedure, index(counts)?)?, numbers(procedure, index(displs)?)?];
                 amounts.push(format!("Amount::Span({counts}, {displs}, {is_neighbour})"));
                 continue;
             }
@@ -90,12 +102,12 @@ fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<S
         match (index(word), number, word) {
             (Some(index), ..) => match procedure.parameters[index].c_type.as_str() {
                 "MPI_Datatype" => unit = format!("Unit::Datatype({index})"),
-                "int" => amounts.push(format!("Amount::Int({index})")),
-                "int*" => amounts.push(format!("Amount::IntAt({index})")),
-                "MPI_Aint" | "MPI_Count" => amounts.push(format!("Amount::Long({index})")),
-                _ => return None,
+                c_type => {
+                    let how = if c_type.ends_with('*') { "At" } else { "Value" };
+                    amounts.push(format!("Amount::{how}({})", numbers(procedure, index)?));
+                }
             },
-            (None, Some((_, number)), _) => amounts.push(format!("Amount::Number({number})")),
+            (None, Some((_, number)), _) => amounts.push(format!("Amount::Constant({number})")),
             (None, None, "comm_size") => amounts.push("Amount::Members".into()),
             (None, None, "indegree") => amounts.push("Amount::Neighbours".into()),
             _ => return None,
@@ -177,9 +189,30 @@ mod tests {
         all.collect()
     }
 
+    /// A procedure stands for its twin for large counts.
     fn procedures_with(unit: &str) -> Vec<&'static str> {
         let found = outputs().into_iter().filter(|(_, _, output)| output.contains(unit));
-        found.map(|(procedure, ..)| procedure).collect()
+        let is_twin = |name: &str| {
+            name.strip_suffix("_c")
+                .is_some_and(|name| table().procedure(name).is_some())
+        };
+        found.map(|(name, ..)| name).filter(|name| !is_twin(name)).collect()
+    }
+
+    #[test]
+    fn procedures_for_large_counts_write_the_same() {
+        let short = |output: &str| output.replace(", 8)", ", 4)").replace("Bytes(8)", "Bytes(4)");
+        let all = outputs();
+        for (name, parameter, output) in &all {
+            let made = table().procedure(name).and_then(crate::parse::large_twin);
+            let is_made = |other: &str| made.as_ref().is_some_and(|made| made.name == other);
+            let twin = all
+                .iter()
+                .find(|(other, its, _)| is_made(other) && its.name == parameter.name);
+            if let Some((twin, _, of_twin)) = twin {
+                assert_eq!(short(of_twin), short(output), "{twin}");
+            }
+        }
     }
 
     /// A call of one of these, or of the tool interface, ends the recording.

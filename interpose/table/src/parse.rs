@@ -154,12 +154,43 @@ fn export(table: &mut Table, columns: &[&str]) -> RowResult<()> {
     Ok(())
 }
 
+/// The same procedure for large counts (MPI 4.1, 2.5.8), if it has a row.
+pub(crate) fn large_twin(procedure: &Procedure) -> Option<Procedure> {
+    let is_of_packed = procedure.class == Class::Pack;
+    let widened = |parameter: &Parameter| {
+        let (c_type, kind) = match (parameter.c_type.as_str(), parameter.kind) {
+            ("int", ParamKind::Count) => ("MPI_Count", ParamKind::BigCount),
+            ("const int*", ParamKind::CountArray) => ("const MPI_Count*", ParamKind::CountArray),
+            ("const int*", ParamKind::DisplArray) => ("const MPI_Aint*", ParamKind::DisplArray),
+            ("int", ParamKind::Int) if is_of_packed => ("MPI_Count", ParamKind::BigCount),
+            ("int*", ParamKind::Int) if is_of_packed => ("MPI_Count*", ParamKind::BigCount),
+            (same, kind) => (same, kind),
+        };
+        Parameter {
+            c_type: c_type.to_owned(),
+            kind,
+            ..parameter.clone()
+        }
+    };
+    let flags = procedure.flags.iter().copied().filter(|&flag| flag != Flag::Large);
+    procedure.has(Flag::Large).then(|| Procedure {
+        name: format!("{}_c", procedure.name),
+        flags: flags.chain([Flag::Newer]).collect(),
+        parameters: procedure.parameters.iter().map(widened).collect(),
+        ..procedure.clone()
+    })
+}
+
 /// Reads both files; no symbol may occur twice.
 pub fn parse(procedures: &str, exports: &str) -> Result<Table, TableError> {
-    let procedures = parse_procedures(procedures)?;
-    let mut seen: HashSet<String> = procedures.iter().flat_map(Procedure::exported_names).collect();
+    let mut all = Vec::new();
+    for procedure in parse_procedures(procedures)? {
+        let twin = large_twin(&procedure);
+        all.extend([procedure].into_iter().chain(twin));
+    }
+    let mut seen: HashSet<String> = all.iter().flat_map(Procedure::exported_names).collect();
     let mut table = Table {
-        procedures,
+        procedures: all,
         functions: Vec::new(),
         data: Vec::new(),
         thread_locals: Vec::new(),

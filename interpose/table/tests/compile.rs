@@ -104,7 +104,7 @@ pub mod requests {
     pub enum Argument { Word(u64), Datatype(u64), Op(u64), Comm(u64), Info(u64) }
     impl Argument {
         pub unsafe fn integers(_: *const c_int, _: usize) -> Argument { Argument::Word(0) }
-        pub unsafe fn addresses(_: *const isize, _: usize) -> Argument { Argument::Word(0) }
+        pub unsafe fn longs(_: *const i64, _: usize) -> Argument { Argument::Word(0) }
         pub unsafe fn datatypes(_: *const VirtDatatype, _: usize) -> Argument { Argument::Word(0) }
     }
     pub fn add_collective(_: &crate::calls::Runtime, _: VirtComm, _: Option<VirtDatatype>, request: RealRequest) -> VirtRequest { VirtRequest(request.0) }
@@ -115,11 +115,11 @@ pub mod traffic {
     use core::ffi::c_int;
     pub fn is_on() -> bool { true }
     pub fn collective(_: &Runtime, _: VirtComm, _: u64) {}
-    pub fn one(_: &Runtime, _: c_int, _: VirtDatatype) -> u64 { 0 }
-    pub fn each(_: &Runtime, _: usize, _: c_int, _: VirtDatatype) -> u64 { 0 }
-    pub unsafe fn list(_: &Runtime, _: usize, _: *const c_int, _: VirtDatatype) -> u64 { 0 }
-    pub unsafe fn typed_list(_: &Runtime, _: usize, _: *const c_int, _: *const VirtDatatype) -> u64 { 0 }
-    pub unsafe fn block_of(_: &Runtime, _: usize, _: *const c_int, _: VirtDatatype) -> u64 { 0 }
+    pub fn one(_: &Runtime, _: impl Into<i64>, _: VirtDatatype) -> u64 { 0 }
+    pub fn each(_: &Runtime, _: usize, _: impl Into<i64>, _: VirtDatatype) -> u64 { 0 }
+    pub unsafe fn list<T: Into<i64>>(_: &Runtime, _: usize, _: *const T, _: VirtDatatype) -> u64 { 0 }
+    pub unsafe fn typed_list<T: Into<i64>>(_: &Runtime, _: usize, _: *const T, _: *const VirtDatatype) -> u64 { 0 }
+    pub unsafe fn block_of<T: Into<i64>>(_: &Runtime, _: usize, _: *const T, _: VirtDatatype) -> u64 { 0 }
     pub fn peers(_: &Runtime, _: VirtComm) -> usize { 0 }
     pub fn members(_: &Runtime, _: VirtComm) -> usize { 0 }
     pub fn neighbours(_: &Runtime, _: VirtComm) -> usize { 0 }

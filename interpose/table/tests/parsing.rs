@@ -26,7 +26,13 @@ fn a_row_is_read() {
 
 #[test]
 fn the_table_is_written_as_it_is_read() {
-    let written: Vec<String> = table().procedures.iter().map(ToString::to_string).collect();
+    // But for those that rows are made of.
+    let is_made = |name: &str| {
+        let of = name.strip_suffix("_c").and_then(|name| table().procedure(name));
+        of.is_some_and(|of| of.has(Flag::Large))
+    };
+    let rows = table().procedures.iter().filter(|row| !is_made(&row.name));
+    let written: Vec<String> = rows.map(ToString::to_string).collect();
     let lines: Vec<&str> = PROCEDURES
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))

@@ -2,10 +2,8 @@
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
 use super::generated::{self as constant, BYTE, HANDLE, STATUS_ERROR, STATUS_SOURCE, STATUS_TAG};
-use super::large::{Subject, thunk, too_large};
-use crate::msg::say;
-use crate::sys;
-use core::ffi::{c_char, c_int, c_void};
+use super::large::thunk;
+use core::ffi::{c_char, c_int};
 
 const UNDEFINED: i64 = -32766;
 const SUCCESS: c_int = 0;
@@ -44,91 +42,6 @@ pub unsafe extern "C" fn get_count_c(status: usize, datatype: usize, count: *mut
 #[cfg(not(feature = "standard"))]
 pub extern "C" fn itself(handle: c_int) -> c_int {
     handle
-}
-
-/// `MPI_Pack_size_c`
-pub unsafe extern "C" fn pack_size_c(incount: i64, datatype: usize, comm: usize, size: *mut i64) -> c_int {
-    type PackSize = unsafe extern "C" fn(c_int, usize, usize, *mut c_int) -> c_int;
-    let pack_size = |count: c_int, packed: &mut c_int| {
-        // SAFETY: the program's handles, and the thunk of the procedure.
-        unsafe { thunk!(PMPI_Pack_size: PackSize)(count, datatype, comm, packed) }
-    };
-    let mut packed = 0;
-    // What one takes is asked first, since what all take may be more than an int can say.
-    let few = c_int::try_from(incount).ok().filter(|&count| count <= 1);
-    let rc = pack_size(few.unwrap_or(1), &mut packed);
-    if rc != SUCCESS {
-        return rc;
-    }
-    let all = match few {
-        Some(_) => Some(i64::from(packed)),
-        None => i64::from(packed).checked_mul(incount),
-    };
-    let Some(mut all) = all else {
-        return too_large("MPI_Pack_size_c", Subject::Comm(comm));
-    };
-    if let (None, Ok(count), true) = (few, c_int::try_from(incount), all < i64::from(c_int::MAX) / 2) {
-        let rc = pack_size(count, &mut packed);
-        if rc != SUCCESS {
-            return rc;
-        }
-        all = i64::from(packed);
-    }
-    // SAFETY: the program's place.
-    unsafe { size.write(all) };
-    SUCCESS
-}
-
-/// A function of the program's that takes the number of elements as `MPI_Count`.
-type Reduce = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut c_void);
-
-/// What the layer takes for the address of a function ([`understudy_abi::CLOSURE`]).
-#[repr(C)]
-struct Closure {
-    code: *const c_void,
-    function: Reduce,
-}
-
-unsafe extern "C" fn reduce(
-    invec: *mut c_void,
-    inoutvec: *mut c_void,
-    len: *const c_int,
-    datatype: *mut c_void,
-    closure: *const Closure,
-) {
-    // SAFETY: arguments of a reduction function.
-    unsafe { ((*closure).function)(invec, inoutvec, &mut i64::from(*len), datatype) }
-}
-
-/// `MPI_Op_create_c`: the closure stays as long as the program runs, in its heap.
-pub unsafe extern "C" fn op_create_c(function: Option<Reduce>, commute: usize, op: usize) -> c_int {
-    type Create = unsafe extern "C" fn(usize, usize, usize) -> c_int;
-    unsafe extern "C" {
-        fn malloc(size: usize) -> *mut c_void;
-    }
-    if crate::entry::passes_through() {
-        // The real library would take the address for that of a function.
-        say(format_args!(
-            "MPI_Op_create_c is not supported in a program that loads MPI late and is not protected"
-        ));
-        sys::exit(understudy_abi::exit::REFUSED);
-    }
-    // SAFETY: malloc(3); the program's arguments, and the thunk of the procedure.
-    unsafe {
-        let create = thunk!(PMPI_Op_create: Create);
-        let Some(function) = function else {
-            return create(0, commute, op);
-        };
-        let block = malloc(size_of::<Closure>()).cast::<Closure>();
-        if block.is_null() {
-            return create(0, commute, op);
-        }
-        block.write(Closure {
-            code: reduce as *const c_void,
-            function,
-        });
-        create(block as usize | understudy_abi::CLOSURE, commute, op)
-    }
 }
 
 /// Pairs for `MPI_MAXLOC` and `MPI_MINLOC` (6.9.4): value and pair; all indices are `MPI_INT`.

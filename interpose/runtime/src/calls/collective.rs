@@ -30,8 +30,8 @@ fn first(types: &[RealDatatype]) -> *const RealDatatype {
     types.first().map_or(std::ptr::null(), std::ptr::from_ref)
 }
 
-/// Number of peers of a collective: the remote group's for an intercommunicator.
-fn peers(rt: &Runtime, comm: VirtComm) -> c_int {
+/// Of how many a block is received, and to how many one is sent: the remote group's for an intercommunicator.
+fn peers(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
     let (mut inter, mut size) = (0, 0);
     // SAFETY: local queries.
     unsafe {
@@ -42,14 +42,20 @@ fn peers(rt: &Runtime, comm: VirtComm) -> c_int {
             real::PMPI_Comm_size(real_comm(rt, comm), &mut size);
         }
     }
-    size
+    (size, size)
 }
 
 /// Counts the call, if anything is counted: so many blocks are sent.
 ///
 /// # Safety
 /// The program's arrays.
-unsafe fn add_up(rt: &Runtime, comm: VirtComm, blocks: c_int, counts: *const c_int, types: *const VirtDatatype) {
+unsafe fn add_up<T: Copy + Into<i64>>(
+    rt: &Runtime,
+    comm: VirtComm,
+    blocks: c_int,
+    counts: *const T,
+    types: *const VirtDatatype,
+) {
     if traffic::is_on() {
         // SAFETY: handed on to the caller.
         let bytes = unsafe { traffic::typed_list(rt, blocks.max(0) as usize, counts, types) };
@@ -57,191 +63,108 @@ unsafe fn add_up(rt: &Runtime, comm: VirtComm, blocks: c_int, counts: *const c_i
     }
 }
 
-/// `MPI_Alltoallw`
-pub unsafe extern "C" fn MPI_Alltoallw(
-    sendbuf: *const c_void,
-    sendcounts: *const c_int,
-    sdispls: *const c_int,
-    sendtypes: *const VirtDatatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const c_int,
-    rdispls: *const c_int,
-    recvtypes: *const VirtDatatype,
+/// Real datatypes of what is sent and received; counts the call. With MPI_IN_PLACE the send arrays are not looked at.
+///
+/// # Safety
+/// The program's arrays, with as many elements as there are blocks to receive and to send.
+unsafe fn both_types<T: Copy + Into<i64>>(
+    rt: &Runtime,
     comm: VirtComm,
-) -> c_int {
-    let rt = runtime();
-    if cut::collective(rt, comm).is_err() {
-        return 0;
-    }
-    let count = peers(rt, comm);
-    // SAFETY: the program's arguments are handed on; with MPI_IN_PLACE the send arrays are not looked at.
+    (receives, sends): (c_int, c_int),
+    send: Option<(*const T, *const VirtDatatype)>,
+    (counts, types): (*const T, *const VirtDatatype),
+) -> [Vec<RealDatatype>; 2] {
+    // SAFETY: handed on to the caller.
     unsafe {
-        if sendbuf == IN_PLACE {
-            add_up(rt, comm, count, recvcounts, recvtypes);
-        } else {
-            add_up(rt, comm, count, sendcounts, sendtypes);
+        match send {
+            Some((counts, types)) => add_up(rt, comm, sends, counts, types),
+            None => add_up(rt, comm, receives, counts, types),
         }
-        let send = if sendbuf == IN_PLACE {
-            Vec::new()
-        } else {
-            real_types(rt, sendtypes, count)
-        };
-        let receive = real_types(rt, recvtypes, count);
-        let (send, receive) = (first(&send), first(&receive));
-        let real_comm = real_comm(rt, comm);
-        let rc = attempt!(
-            rt,
-            real::PMPI_Alltoallw(
-                sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm
-            )
-        );
-        if rc != SUCCESS {
-            cut::withdraw(rt, comm, rc);
-        }
-        finish(rt, Proc::MPI_Alltoallw, rc, Some(comm))
+        let sent = send.map_or(Vec::new(), |(_, types)| real_types(rt, types, sends));
+        [sent, real_types(rt, types, receives)]
     }
 }
 
-/// `MPI_Neighbor_alltoallw`
-pub unsafe extern "C" fn MPI_Neighbor_alltoallw(
-    sendbuf: *const c_void,
-    sendcounts: *const c_int,
-    sdispls: *const isize,
-    sendtypes: *const VirtDatatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const c_int,
-    rdispls: *const isize,
-    recvtypes: *const VirtDatatype,
-    comm: VirtComm,
-) -> c_int {
-    let rt = runtime();
-    if cut::collective(rt, comm).is_err() {
-        return 0;
-    }
-    let (indegree, outdegree) = degrees(rt, comm);
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        add_up(rt, comm, outdegree, sendcounts, sendtypes);
-        let (send, receive) = (
-            real_types(rt, sendtypes, outdegree),
-            real_types(rt, recvtypes, indegree),
-        );
-        let rc = attempt!(
-            rt,
-            real::PMPI_Neighbor_alltoallw(
-                sendbuf,
-                sendcounts,
-                sdispls,
-                first(&send),
-                recvbuf,
-                recvcounts,
-                rdispls,
-                first(&receive),
-                real_comm(rt, comm),
-            )
-        );
-        if rc != SUCCESS {
-            cut::withdraw(rt, comm, rc);
+/// The procedure, the real one, its types of counts and displacements, and what tells numbers of blocks.
+macro_rules! blocking {
+    ($($name:ident, $real:ident, $count:ty, $displacement:ty, $blocks:ident;)*) => { $(
+        pub unsafe extern "C" fn $name(
+            sendbuf: *const c_void,
+            sendcounts: *const $count,
+            sdispls: *const $displacement,
+            sendtypes: *const VirtDatatype,
+            recvbuf: *mut c_void,
+            recvcounts: *const $count,
+            rdispls: *const $displacement,
+            recvtypes: *const VirtDatatype,
+            comm: VirtComm,
+        ) -> c_int {
+            let rt = runtime();
+            if cut::collective(rt, comm).is_err() {
+                return 0;
+            }
+            let given = (sendbuf != IN_PLACE).then_some((sendcounts, sendtypes));
+            // SAFETY: the program's arguments are handed on.
+            unsafe {
+                let types = both_types(rt, comm, $blocks(rt, comm), given, (recvcounts, recvtypes));
+                let [send, receive] = types.each_ref().map(|types| first(types));
+                let real_comm = real_comm(rt, comm);
+                let rc = attempt!(
+                    rt,
+                    real::$real(sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm)
+                );
+                if rc != SUCCESS {
+                    cut::withdraw(rt, comm, rc);
+                }
+                finish(rt, Proc::$name, rc, Some(comm))
+            }
         }
-        finish(rt, Proc::MPI_Neighbor_alltoallw, rc, Some(comm))
-    }
+    )* };
 }
 
-/// `MPI_Ialltoallw`: the real library keeps the addresses of the arrays of datatypes until the end.
-pub unsafe extern "C" fn MPI_Ialltoallw(
-    sendbuf: *const c_void,
-    sendcounts: *const c_int,
-    sdispls: *const c_int,
-    sendtypes: *const VirtDatatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const c_int,
-    rdispls: *const c_int,
-    recvtypes: *const VirtDatatype,
-    comm: VirtComm,
-    request: *mut VirtRequest,
-) -> c_int {
-    let rt = runtime();
-    let count = peers(rt, comm);
-    // SAFETY: the program's arguments are handed on; with MPI_IN_PLACE the send arrays are not looked at.
-    unsafe {
-        if sendbuf == IN_PLACE {
-            add_up(rt, comm, count, recvcounts, recvtypes);
-        } else {
-            add_up(rt, comm, count, sendcounts, sendtypes);
-        }
-        let send = if sendbuf == IN_PLACE {
-            Vec::new()
-        } else {
-            real_types(rt, sendtypes, count)
-        };
-        begin(
-            rt,
-            Proc::MPI_Ialltoallw,
-            [send, real_types(rt, recvtypes, count)],
-            comm,
-            request,
-            |[send, receive], new| {
-                real::PMPI_Ialltoallw(
-                    sendbuf,
-                    sendcounts,
-                    sdispls,
-                    send,
-                    recvbuf,
-                    recvcounts,
-                    rdispls,
-                    receive,
-                    real_comm(rt, comm),
-                    new,
-                )
-            },
-        )
-    }
+blocking! {
+    MPI_Alltoallw, PMPI_Alltoallw, c_int, c_int, peers;
+    MPI_Alltoallw_c, PMPI_Alltoallw_c, i64, isize, peers;
+    MPI_Neighbor_alltoallw, PMPI_Neighbor_alltoallw, c_int, isize, degrees;
+    MPI_Neighbor_alltoallw_c, PMPI_Neighbor_alltoallw_c, i64, isize, degrees;
 }
 
-/// `MPI_Ineighbor_alltoallw`
-pub unsafe extern "C" fn MPI_Ineighbor_alltoallw(
-    sendbuf: *const c_void,
-    sendcounts: *const c_int,
-    sdispls: *const isize,
-    sendtypes: *const VirtDatatype,
-    recvbuf: *mut c_void,
-    recvcounts: *const c_int,
-    rdispls: *const isize,
-    recvtypes: *const VirtDatatype,
-    comm: VirtComm,
-    request: *mut VirtRequest,
-) -> c_int {
-    let rt = runtime();
-    let (indegree, outdegree) = degrees(rt, comm);
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        add_up(rt, comm, outdegree, sendcounts, sendtypes);
-        let types = [
-            real_types(rt, sendtypes, outdegree),
-            real_types(rt, recvtypes, indegree),
-        ];
-        begin(
-            rt,
-            Proc::MPI_Ineighbor_alltoallw,
-            types,
-            comm,
-            request,
-            |[send, receive], new| {
-                real::PMPI_Ineighbor_alltoallw(
-                    sendbuf,
-                    sendcounts,
-                    sdispls,
-                    send,
-                    recvbuf,
-                    recvcounts,
-                    rdispls,
-                    receive,
-                    real_comm(rt, comm),
-                    new,
-                )
-            },
-        )
-    }
+/// The same of those that do not block; the real library keeps the addresses of the arrays of datatypes until the end.
+macro_rules! nonblocking {
+    ($($name:ident, $real:ident, $count:ty, $displacement:ty, $blocks:ident;)*) => { $(
+        pub unsafe extern "C" fn $name(
+            sendbuf: *const c_void,
+            sendcounts: *const $count,
+            sdispls: *const $displacement,
+            sendtypes: *const VirtDatatype,
+            recvbuf: *mut c_void,
+            recvcounts: *const $count,
+            rdispls: *const $displacement,
+            recvtypes: *const VirtDatatype,
+            comm: VirtComm,
+            request: *mut VirtRequest,
+        ) -> c_int {
+            let rt = runtime();
+            let given = (sendbuf != IN_PLACE).then_some((sendcounts, sendtypes));
+            // SAFETY: the program's arguments are handed on.
+            unsafe {
+                let types = both_types(rt, comm, $blocks(rt, comm), given, (recvcounts, recvtypes));
+                let real_comm = real_comm(rt, comm);
+                begin(rt, Proc::$name, types, comm, request, |[send, receive], new| {
+                    real::$real(
+                        sendbuf, sendcounts, sdispls, send, recvbuf, recvcounts, rdispls, receive, real_comm, new,
+                    )
+                })
+            }
+        }
+    )* };
+}
+
+nonblocking! {
+    MPI_Ialltoallw, PMPI_Ialltoallw, c_int, c_int, peers;
+    MPI_Ialltoallw_c, PMPI_Ialltoallw_c, i64, isize, peers;
+    MPI_Ineighbor_alltoallw, PMPI_Ineighbor_alltoallw, c_int, isize, degrees;
+    MPI_Ineighbor_alltoallw_c, PMPI_Ineighbor_alltoallw_c, i64, isize, degrees;
 }
 
 /// Starts a non-blocking collective with these datatypes, which are kept until it has ended.

@@ -12,16 +12,25 @@ use crate::objects::op;
 use crate::raise::{finish, raise};
 use std::ffi::{c_int, c_void};
 
-pub unsafe extern "C" fn MPI_Op_create(function: UserFunction<VirtDatatype>, commute: c_int, op: *mut VirtOp) -> c_int {
+/// An operator with the program's function, and the program's place for the handle.
+///
+/// # Safety
+/// A place, or null.
+unsafe fn create(
+    procedure: Proc,
+    function: UserFunction<VirtDatatype>,
+    commute: c_int,
+    op: *mut VirtOp,
+    is_large: bool,
+) -> c_int {
     let rt = runtime();
-    let procedure = Proc::MPI_Op_create;
     if op.is_null() {
         return raise(rt, procedure, ERR_OP, None);
     }
     let Some(function) = function else {
         return raise(rt, procedure, ERR_ARG, None);
     };
-    match op::create(rt, function as usize as u64, commute != 0) {
+    match op::create(rt, function as usize as u64, commute != 0, is_large) {
         Ok(handle) => {
             // SAFETY: the program's place for the handle.
             unsafe { *op = handle };
@@ -29,6 +38,21 @@ pub unsafe extern "C" fn MPI_Op_create(function: UserFunction<VirtDatatype>, com
         }
         Err(rc) => raise(rt, procedure, rc, None),
     }
+}
+
+pub unsafe extern "C" fn MPI_Op_create(function: UserFunction<VirtDatatype>, commute: c_int, op: *mut VirtOp) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe { create(Proc::MPI_Op_create, function, commute, op, false) }
+}
+
+/// The function gets a pointer to an `MPI_Count`.
+pub unsafe extern "C" fn MPI_Op_create_c(
+    function: UserFunction<VirtDatatype>,
+    commute: c_int,
+    op: *mut VirtOp,
+) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe { create(Proc::MPI_Op_create_c, function, commute, op, true) }
 }
 
 /// What the C++ bindings of Open MPI 4 say of an operator that they have just made: its function, which is theirs, is to get that of the
@@ -58,23 +82,32 @@ pub unsafe extern "C" fn MPI_Op_free(op: *mut VirtOp) -> c_int {
     finish(rt, procedure, rc, None)
 }
 
-pub unsafe extern "C" fn MPI_Reduce_local(
-    inbuf: *const c_void,
-    inoutbuf: *mut c_void,
-    count: c_int,
-    datatype: VirtDatatype,
-    op: VirtOp,
-) -> c_int {
-    let rt = runtime();
-    let procedure = Proc::MPI_Reduce_local;
-    let (real_datatype, real_op) = (real_datatype(rt, datatype), real_op(rt, op));
-    // The real library looks into the datatype before it checks it.
-    if real_datatype.0.is_null() {
-        return raise(rt, procedure, crate::errors::ERR_TYPE, None);
-    }
-    // SAFETY: the program's arguments are handed on.
-    let rc = unsafe { real::PMPI_Reduce_local(inbuf, inoutbuf, count, real_datatype, real_op) };
-    finish(rt, procedure, rc, None)
+/// The procedure, the real one, and its type of counts.
+macro_rules! reduce_local {
+    ($($name:ident, $real:ident, $count:ty;)*) => { $(
+        pub unsafe extern "C" fn $name(
+            inbuf: *const c_void,
+            inoutbuf: *mut c_void,
+            count: $count,
+            datatype: VirtDatatype,
+            op: VirtOp,
+        ) -> c_int {
+            let rt = runtime();
+            let (real_datatype, real_op) = (real_datatype(rt, datatype), real_op(rt, op));
+            // The real library looks into the datatype before it checks it.
+            if real_datatype.0.is_null() {
+                return raise(rt, Proc::$name, crate::errors::ERR_TYPE, None);
+            }
+            // SAFETY: the program's arguments are handed on.
+            let rc = unsafe { real::$real(inbuf, inoutbuf, count, real_datatype, real_op) };
+            finish(rt, Proc::$name, rc, None)
+        }
+    )* };
+}
+
+reduce_local! {
+    MPI_Reduce_local, PMPI_Reduce_local, c_int;
+    MPI_Reduce_local_c, PMPI_Reduce_local_c, i64;
 }
 
 pub unsafe extern "C" fn MPI_Op_c2f(op: VirtOp) -> c_int {

@@ -1,7 +1,7 @@
 //! What a call has written on the user side: address and length, from the call table and the call's arguments.
 #![allow(unsafe_code)]
 
-use super::row::{Amount, Members, Output, Row, Unit};
+use super::row::{Amount, Members, Numbers, Output, Row, Unit};
 use super::sources;
 use super::typemap::{TypeMaps, spread};
 use crate::arch::Frame;
@@ -79,13 +79,17 @@ impl<'a> Call<'a> {
         self.argument(index) as c_int
     }
 
-    fn ints(&self, index: u8, count: usize) -> &'a [c_int] {
-        let address = self.argument(index) as *const c_int;
-        if address.is_null() || count == 0 {
-            return &[];
-        }
+    /// So many numbers of an array; none if there is no array.
+    fn array(&self, Numbers(index, bytes): Numbers, count: usize) -> impl Iterator<Item = i64> {
+        let address = self.argument(index);
+        let count = if address == 0 { 0 } else { count };
         // SAFETY: an array of the program with as many elements as the standard wants.
-        unsafe { std::slice::from_raw_parts(address, count) }
+        (0..count).map(move |at| unsafe {
+            match bytes {
+                4 => i64::from(*(address as *const c_int).add(at)),
+                _ => *(address as *const i64).add(at),
+            }
+        })
     }
 
     fn comm<'rt>(&self, rt: &'rt Runtime) -> Option<Ref<'rt, Comm>> {
@@ -104,17 +108,17 @@ impl<'a> Call<'a> {
     }
 
     fn amount(&self, rt: &Runtime, amount: Amount) -> usize {
-        let positive = |value: c_int| value.max(0) as usize;
+        let positive = |value: i64| value.max(0) as usize;
         match amount {
-            Amount::Int(index) => positive(self.int(index)),
-            Amount::IntAt(index) => self.ints(index, 1).first().map_or(0, |&value| positive(value)),
-            Amount::Long(index) => (self.argument(index) as i64).max(0) as usize,
-            Amount::Number(number) => number as usize,
+            Amount::Value(Numbers(index, 4)) => positive(self.int(index).into()),
+            Amount::Value(Numbers(index, _)) => positive(self.argument(index) as i64),
+            Amount::At(place) => self.array(place, 1).next().map_or(0, positive),
+            Amount::Constant(number) => number as usize,
             Amount::Members => self.members(rt),
             Amount::Neighbours => self.neighbours(rt),
             Amount::Own(counts) => {
                 let rank = self.comm(rt).and_then(|comm| comm::my_rank(rt, &comm)).unwrap_or(0);
-                self.ints(counts, rank + 1).last().map_or(0, |&value| positive(value))
+                self.array(counts, rank + 1).last().map_or(0, positive)
             }
             Amount::Span(counts, displacements, is_neighbour) => {
                 let blocks = if is_neighbour {
@@ -122,9 +126,9 @@ impl<'a> Call<'a> {
                 } else {
                     self.members(rt)
                 };
-                let ends = self.ints(counts, blocks).iter().zip(self.ints(displacements, blocks));
-                ends.filter(|(count, _)| **count > 0)
-                    .map(|(&count, &displacement)| positive(count + displacement))
+                let ends = self.array(counts, blocks).zip(self.array(displacements, blocks));
+                ends.filter(|(count, _)| *count > 0)
+                    .map(|(count, displacement)| positive(count + displacement))
                     .max()
                     .unwrap_or(0)
             }
@@ -176,8 +180,8 @@ impl<'a> Call<'a> {
             Unit::Text => piece(address, unsafe { libc::strnlen(address as *const _, count()) } + 1),
             Unit::Packed(elements, datatype, position) => {
                 let size = maps.of(rt, VirtDatatype(self.argument(datatype) as *mut c_void)).size;
-                let end = self.amount(rt, Amount::IntAt(position));
-                let length = end.min(size * self.amount(rt, Amount::Int(elements)));
+                let end = self.amount(rt, Amount::At(position));
+                let length = end.min(size * self.amount(rt, Amount::Value(elements)));
                 piece(address + end - length, length);
             }
             Unit::Unknown => return Err(NotKnown),

@@ -1,5 +1,9 @@
 //! What is known of a procedure's arguments: a row of the call table, or of those of clocks.
 
+/// The argument with this number is a number, or points to some, of so many bytes each (4 or 8).
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers(pub u8, pub u8);
+
 /// What an output is counted in.
 #[derive(Clone, Copy, Debug)]
 pub enum Unit {
@@ -9,8 +13,8 @@ pub enum Unit {
     Datatype(u8),
     /// Characters up to the first NUL, at most one more than the amount.
     Text,
-    /// What so many elements (argument) of a datatype (argument) take, up to the position (argument) in the buffer.
-    Packed(u8, u8, u8),
+    /// What so many elements of a datatype (argument) take, up to the position in the buffer that the last one points to.
+    Packed(Numbers, u8, Numbers),
     /// Not known: such a call cannot be recorded.
     Unknown,
 }
@@ -18,22 +22,20 @@ pub enum Unit {
 /// A factor of how many there are; numbers are those of arguments.
 #[derive(Clone, Copy, Debug)]
 pub enum Amount {
-    /// An `int`.
-    Int(u8),
-    /// A pointer to an `int`.
-    IntAt(u8),
-    /// An `MPI_Aint` or `MPI_Count`.
-    Long(u8),
+    /// A number.
+    Value(Numbers),
+    /// A number that is pointed to.
+    At(Numbers),
     /// This many.
-    Number(u32),
+    Constant(u32),
     /// The members of the communicator, of its remote group if it has one.
     Members,
     /// Those that send to this process in the communicator's topology.
     Neighbours,
     /// This process's entry of an array of counts.
-    Own(u8),
+    Own(Numbers),
     /// Up to the end of the last of the blocks with these counts and displacements; one for each member or neighbour.
-    Span(u8, u8, bool),
+    Span(Numbers, Numbers, bool),
 }
 
 /// Who has an output.

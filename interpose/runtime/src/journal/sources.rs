@@ -2,7 +2,7 @@
 //! ([`understudy_abi::source`]).
 #![allow(unsafe_code)]
 
-use super::row::{Amount, Members, Output, Row, Unit};
+use super::row::{Amount, Members, Numbers, Output, Row, Unit};
 use crate::generated::SLOT_COUNT;
 use crate::told;
 use std::sync::LazyLock;
@@ -14,7 +14,9 @@ fn row(source: &Source) -> Row {
     let output = |output: &source::Output| {
         let (argument, unit, amounts) = match *output {
             source::Output::Fixed(argument, bytes) => (argument, Unit::Bytes(bytes), Vec::new()),
-            source::Output::Counted(argument, count) => (argument, Unit::Bytes(1), vec![Amount::Long(count)]),
+            source::Output::Counted(argument, count) => {
+                (argument, Unit::Bytes(1), vec![Amount::Value(Numbers(count, 8))])
+            }
         };
         Output {
             argument,

@@ -47,6 +47,8 @@ pub struct Op {
     pub function: Function,
     /// Whether it is commutative.
     pub commutes: bool,
+    /// Whether the function gets the number of elements as an `MPI_Count`.
+    pub is_large: bool,
     /// Persistent requests that use it.
     pub holders: u32,
     /// The program has freed it.
@@ -112,6 +114,8 @@ impl Bindings {
 /// For the functions that the real library calls.
 pub static DOOR: Door<Runtime> = Door::new();
 
+/// The length is an int or an `MPI_Count`, as the program's function wants it.
+///
 /// # Safety
 /// To be called by the real library during a reduction.
 unsafe extern "C" fn trampoline<const NUMBER: usize>(
@@ -197,7 +201,14 @@ fn make(rt: &Runtime, op: &Op) -> Result<(RealOp, usize), c_int> {
     let function: callbacks::UserFunction<RealDatatype> = Some(FUNCTIONS[number / 16][number % 16]);
     let mut new = real_op(rt, null_handle(rt));
     // SAFETY: a function of the type that the real library calls.
-    let rc = unsafe { real::PMPI_Op_create(function, c_int::from(op.commutes), &mut new) };
+    let rc = unsafe {
+        let create = if op.is_large {
+            real::PMPI_Op_create_c
+        } else {
+            real::PMPI_Op_create
+        };
+        create(function, c_int::from(op.commutes), &mut new)
+    };
     if rc == SUCCESS {
         return Ok((new, number));
     }
@@ -211,10 +222,11 @@ fn connect(rt: &Runtime, index: u32, (real, number): (RealOp, usize)) {
 }
 
 /// A new operator that calls the function at this address of the user side.
-pub fn create(rt: &Runtime, address: u64, commutes: bool) -> Result<VirtOp, c_int> {
+pub fn create(rt: &Runtime, address: u64, commutes: bool, is_large: bool) -> Result<VirtOp, c_int> {
     let op = Op {
         function: Function { address, inner: 0 },
         commutes,
+        is_large,
         holders: 0,
         freed: false,
     };

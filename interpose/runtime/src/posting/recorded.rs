@@ -16,7 +16,7 @@ use understudy_mpi::real_types::{RealDatatype, RealRequest};
 #[derive(Default)]
 struct Arrays {
     integers: Vec<Vec<c_int>>,
-    addresses: Vec<Vec<isize>>,
+    longs: Vec<Vec<i64>>,
     datatypes: Vec<Vec<RealDatatype>>,
 }
 
@@ -31,7 +31,7 @@ impl Arrays {
             Argument::Comm(handle) => real_comm(rt, VirtComm(pointer(*handle))).0 as u64,
             Argument::Info(handle) => real_info(rt, VirtInfo(pointer(*handle))).0 as u64,
             Argument::Integers(all) => place(&mut self.integers, all.clone()),
-            Argument::Addresses(all) => place(&mut self.addresses, all.iter().map(|&one| one as isize).collect()),
+            Argument::Longs(all) => place(&mut self.longs, all.clone()),
             Argument::Datatypes(all) => {
                 let real = |&handle: &u64| real_datatype(rt, VirtDatatype(pointer(handle)));
                 place(&mut self.datatypes, all.iter().map(real).collect())

@@ -26,8 +26,8 @@ pub enum Argument {
     Info(u64),
     /// A copy of an array of integers.
     Integers(Vec<i32>),
-    /// A copy of an array of addresses.
-    Addresses(Vec<i64>),
+    /// A copy of an array of addresses, or of numbers of 64 bits.
+    Longs(Vec<i64>),
     /// A copy of an array of virtual datatypes.
     Datatypes(Vec<u64>),
 }
@@ -46,10 +46,9 @@ impl Argument {
     ///
     /// # Safety
     /// As [`Argument::integers`].
-    pub unsafe fn addresses(first: *const isize, length: usize) -> Argument {
-        let copy = |all: &[isize]| Argument::Addresses(all.iter().map(|&address| address as i64).collect());
+    pub unsafe fn longs(first: *const i64, length: usize) -> Argument {
         // SAFETY: handed on to the caller.
-        unsafe { array(first, length, copy) }
+        unsafe { array(first, length, |all: &[i64]| Argument::Longs(all.to_vec())) }
     }
 
     /// The same.

@@ -33,18 +33,18 @@ fn ask_size(rt: &Runtime, datatype: VirtDatatype) -> u64 {
     size.max(0) as u64
 }
 
-fn positive(count: c_int) -> u64 {
-    count.max(0) as u64
+fn positive(count: impl Into<i64>) -> u64 {
+    count.into().max(0) as u64
 }
 
 /// So many elements.
 #[inline]
-pub fn one(rt: &Runtime, count: c_int, datatype: VirtDatatype) -> u64 {
+pub fn one(rt: &Runtime, count: impl Into<i64>, datatype: VirtDatatype) -> u64 {
     positive(count) * size(rt, datatype)
 }
 
 /// So many blocks of so many elements.
-pub fn each(rt: &Runtime, blocks: usize, count: c_int, datatype: VirtDatatype) -> u64 {
+pub fn each(rt: &Runtime, blocks: usize, count: impl Into<i64>, datatype: VirtDatatype) -> u64 {
     blocks as u64 * one(rt, count, datatype)
 }
 
@@ -52,7 +52,7 @@ pub fn each(rt: &Runtime, blocks: usize, count: c_int, datatype: VirtDatatype) -
 ///
 /// # Safety
 /// `counts` must have an element for each.
-pub unsafe fn list(rt: &Runtime, blocks: usize, counts: *const c_int, datatype: VirtDatatype) -> u64 {
+pub unsafe fn list<T: Copy + Into<i64>>(rt: &Runtime, blocks: usize, counts: *const T, datatype: VirtDatatype) -> u64 {
     // SAFETY: handed on to the caller.
     let sum: u64 = unsafe { array(counts, blocks) }.iter().copied().map(positive).sum();
     sum * size(rt, datatype)
@@ -62,7 +62,12 @@ pub unsafe fn list(rt: &Runtime, blocks: usize, counts: *const c_int, datatype: 
 ///
 /// # Safety
 /// `counts` must have so many elements.
-pub unsafe fn block_of(rt: &Runtime, number: usize, counts: *const c_int, datatype: VirtDatatype) -> u64 {
+pub unsafe fn block_of<T: Copy + Into<i64>>(
+    rt: &Runtime,
+    number: usize,
+    counts: *const T,
+    datatype: VirtDatatype,
+) -> u64 {
     // SAFETY: handed on to the caller.
     let count = unsafe { array(counts, number + 1) }.last();
     count.map_or(0, |&count| one(rt, count, datatype))
@@ -72,7 +77,12 @@ pub unsafe fn block_of(rt: &Runtime, number: usize, counts: *const c_int, dataty
 ///
 /// # Safety
 /// The arrays must have an element for each.
-pub unsafe fn typed_list(rt: &Runtime, blocks: usize, counts: *const c_int, types: *const VirtDatatype) -> u64 {
+pub unsafe fn typed_list<T: Copy + Into<i64>>(
+    rt: &Runtime,
+    blocks: usize,
+    counts: *const T,
+    types: *const VirtDatatype,
+) -> u64 {
     // SAFETY: handed on to the caller.
     let (counts, types) = unsafe { (array(counts, blocks), array(types, blocks)) };
     counts
