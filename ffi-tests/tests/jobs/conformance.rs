@@ -72,6 +72,7 @@ programs! {
     persistent_collectives: "persistent";
     persistent_requests_on_freed_communicators: "outlived";
     partitioned_messages: "partitioned";
+    what_a_partitioned_message_has_brought_stays: "ahead";
     generalized_requests: "general";
     the_tool_interface: "tools";
     variables_that_are_part_of_communicators: "variables";

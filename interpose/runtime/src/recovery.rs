@@ -14,12 +14,12 @@ mod attempt;
 mod deaths;
 mod fetch;
 mod found;
-
 mod group;
 mod load;
 mod meeting;
 mod moves;
 mod newcomers;
+mod partitioned;
 mod plan;
 mod replenish;
 mod report;

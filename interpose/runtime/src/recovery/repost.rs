@@ -1,6 +1,7 @@
 //! The program's requests after a rollback.
 
-use super::failure;
+use super::{failure, partitioned};
+use crate::abi;
 use crate::errors::SUCCESS;
 use crate::gather::everybodys;
 use crate::objects::comm::freed;
@@ -72,6 +73,7 @@ pub fn make_recorded(rt: &Runtime) -> mpi::Result<()> {
             *holders.entry(identity).or_default() += 1;
         }
     }
+    let mut made = Vec::new();
     for (number, index) in wanted {
         let Some(recipe) = requests::recipe(rt, number).map(|recipe| recipe.clone()) else {
             continue;
@@ -85,6 +87,10 @@ pub fn make_recorded(rt: &Runtime) -> mpi::Result<()> {
         mpi::check(rc)?;
         requests::set_real(rt, index, real);
         requests::keep_for(rt, index, kept);
+        made.push((real, recipe));
     }
-    Ok(())
+    match abi::is_foreign() {
+        true => Ok(()),
+        false => partitioned::use_once(rt, &made),
+    }
 }
