@@ -201,3 +201,17 @@ fn mpi_abort_ends_the_job_with_its_code() {
     outcome.check(ends(&outcome) == 1, "the program was started over");
     outcome.assert_nothing_left();
 }
+
+/// Those of attributes of MPI_COMM_SELF, which others wait for; and thousands of requests that are freed at once take no time.
+#[test]
+fn delete_functions_communicate_when_mpi_finalize_begins() {
+    let job = || Job::new(place::test_program("last_words"), &["1", "1"]).interval("3calls");
+    let undisturbed = native(job());
+    for call in few([60_016, 60_012, 60_019], 1) {
+        let outcome = job().fault(&format!("kill rank=1 at=call:{call}")).run();
+        outcome.assert_success();
+        outcome.assert_like(&undisturbed, &[]);
+        outcome.assert_taken_over(&[1]);
+        outcome.assert_nothing_left();
+    }
+}

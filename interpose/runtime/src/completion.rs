@@ -448,16 +448,43 @@ pub fn run(
 
 /// Tests all orphans and removes those that have ended.
 pub fn reap_orphans(rt: &Runtime) -> Result<(), Rewound> {
+    let mut left = 0;
     for index in requests::indices(rt) {
-        if get(rt, index).is_some_and(|request| request.orphan) && (!is_active(rt, index) || test(rt, index)?) {
-            if let Some(general) = requests::general(rt, index) {
-                general::free(general, SUCCESS);
-            }
-            release_real(rt, index);
-            remove(rt, index);
-        }
+        left += u32::from(!reap(rt, index)?);
+    }
+    requests::until_reaped(rt).set(left.max(FEW));
+    Ok(())
+}
+
+/// Orphans that are not looked for.
+const FEW: u32 = 16;
+
+/// The same of one that may be an orphan now, and of all when there are twice as many as the last time.
+pub fn reap_orphan(rt: &Runtime, index: u32) -> Result<(), Rewound> {
+    if reap(rt, index)? {
+        return Ok(());
+    }
+    match requests::until_reaped(rt).get().checked_sub(1) {
+        Some(more) => requests::until_reaped(rt).set(more),
+        None => reap_orphans(rt)?,
     }
     Ok(())
+}
+
+/// Removes an orphan that has ended; false if it has not.
+fn reap(rt: &Runtime, index: u32) -> Result<bool, Rewound> {
+    if !get(rt, index).is_some_and(|request| request.orphan) {
+        return Ok(true);
+    }
+    if is_active(rt, index) && !test(rt, index)? {
+        return Ok(false);
+    }
+    if let Some(general) = requests::general(rt, index) {
+        general::free(general, SUCCESS);
+    }
+    release_real(rt, index);
+    remove(rt, index);
+    Ok(true)
 }
 
 /// Tests these requests once; returns those that are still active.

@@ -265,9 +265,10 @@ pub fn end_of_sessions(rt: &Runtime) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// The end (MPI_Finalize): all workers meet.
+/// The end (MPI_Finalize): all workers meet, after the delete functions of MPI_COMM_SELF's attributes, which may still use MPI (MPI 4.1, 11.2.4).
 pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     fault::point("finalize.begin", copies::epoch(rt));
+    objects::attribute::delete_comm(rt, objects::comm::self_handle(rt));
     // Others may wait for what this process has sent and the library has not passed on, which it does in calls only: so until all have come.
     let gather = || world::private(rt).sleeping_barrier();
     if is_protected() {
@@ -283,7 +284,6 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     fault::point("finalize.agreed", copies::epoch(rt));
     journal::trace::report(rt);
     world::update(rt, |world| world.finalized = true);
-    objects::attribute::delete_comm(rt, objects::comm::self_handle(rt));
     disk::end(rt);
     fault::point("finalize.end", copies::epoch(rt));
     fault::report();

@@ -32,7 +32,7 @@ pub use recipe::{Argument, Identity, Recipe, partitioned, share};
 pub use record::{Envelope, General, Kind, Mode, Outcome, Request, State};
 pub use starts::{is_started, startable};
 use std::any::Any;
-use std::cell::{Ref, RefMut};
+use std::cell::{Cell, Ref, RefMut};
 use std::ffi::c_int;
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
 use understudy_numbers::Worker;
@@ -46,6 +46,8 @@ runtime! {
             kept: Vec::new(),
             unready: Vec::new(),
         }),
+        /// How many more requests may be freed before all that have been are tested.
+        until_reaped: Cell<u32> = Cell::new(0),
         /// The program's buffers for buffered sends.
         attached: Field<Vec<Attached>> = Field::new(Vec::new()),
     }
@@ -473,6 +475,11 @@ pub fn free(rt: &Runtime, handle: &mut VirtRequest) {
         remove(rt, index);
     }
     *handle = null_handle(rt);
+}
+
+/// How many more requests may be freed before all that have been are tested.
+pub fn until_reaped(rt: &Runtime) -> &Cell<u32> {
+    &rt.until_reaped
 }
 
 /// Frees the real request of a persistent one that is not started.

@@ -251,9 +251,21 @@ pub unsafe extern "C" fn from_another_thread(first: *mut c_int, second: *mut c_i
                 first.write(c_int::from(crate::cell::is_owner()));
                 SUCCESS
             }
+            Some(it @ (Proc::MPI_Init | Proc::MPI_Init_thread | Proc::MPI_Session_init)) if is_before_all() => {
+                sys::say(format_args!(
+                    "{} was called by another thread than the process's first one, which is not supported; run the program with UNDERSTUDY_DISABLE=1, without protection",
+                    it.name()
+                ));
+                sys::exit_now(understudy_abi::exit::REFUSED)
+            }
             _ => crate::raise::wrong_thread(slot),
         }
     }
+}
+
+/// Whether MPI has not been initialised. Safe in any thread.
+fn is_before_all() -> bool {
+    session::world_model() == WorldModel::NotYet && !session::are_any()
 }
 
 /// `MPI_Pcontrol` (MPI 4.1, 15.2.4): a level may end an initialisation phase, or begin another, or be a request.

@@ -45,6 +45,6 @@ pub unsafe extern "C" fn MPI_Grequest_complete(request: VirtRequest) -> c_int {
         return finish(rt, Proc::MPI_Grequest_complete, ERR_REQUEST, None);
     };
     requests::set_state(rt, index, requests::done(EMPTY, SUCCESS));
-    outcome!(completion::reap_orphans(rt));
+    outcome!(completion::reap_orphan(rt, index));
     SUCCESS
 }

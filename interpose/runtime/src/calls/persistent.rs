@@ -100,10 +100,10 @@ pub unsafe extern "C" fn MPI_Request_free(request: *mut VirtRequest) -> c_int {
     let rt = runtime();
     // SAFETY: the program's argument.
     let handle = unsafe { &mut *request };
-    if requests::index(rt, *handle).is_none() {
+    let Some(index) = requests::index(rt, *handle) else {
         return finish(rt, Proc::MPI_Request_free, ERR_REQUEST, None);
-    }
+    };
     requests::free(rt, handle);
-    outcome!(completion::reap_orphans(rt));
+    outcome!(completion::reap_orphan(rt, index));
     SUCCESS
 }
