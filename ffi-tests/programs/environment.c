@@ -1,6 +1,10 @@
 /* Start, thread levels, versions, time, memory, info objects and handles for Fortran. */
 #include "check.h"
 
+#ifdef OPEN_MPI /* Common blocks of Fortran. */
+extern MPI_Fint mpi_fortran_status_ignore_[], mpi_fortran_statuses_ignore_[];
+#endif
+
 static MPI_Info kept = MPI_INFO_NULL;
 static MPI_Request kept_request;
 static int kept_value;
@@ -53,6 +57,9 @@ static void fortran(void)
     MPI_Send(&round_, 1, MPI_INT, (rank + 1) % size, 3, MPI_COMM_WORLD);
     MPI_Wait(&request, &status);
     MPI_Status_c2f(&status, numbers);
+#ifdef OPEN_MPI
+    CHECK(MPI_F_STATUS_IGNORE == mpi_fortran_status_ignore_ && MPI_F_STATUSES_IGNORE == mpi_fortran_statuses_ignore_);
+#endif
     MPI_Status_f2c(numbers, &back);
     CHECK(back.MPI_SOURCE == left && back.MPI_TAG == 3 && value == round_);
     CHECK(MPI_Type_f2c(MPI_Type_c2f(MPI_DOUBLE)) == MPI_DOUBLE);

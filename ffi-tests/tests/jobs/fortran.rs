@@ -3,11 +3,13 @@
 use ffi_tests::older::{fortran, older};
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few};
+use std::process::Command;
 
 const ANSWERS: (&str, &[&str]) = ("answers", &["40"]);
 const HEAT: (&str, &[&str]) = ("heat", &["300", "2000"]);
 const RECORDS: (&str, &[&str]) = ("records", &["1500"]);
 const LEGACY: (&str, &[&str]) = ("legacy", &["1500"]);
+const DETAILS: (&str, &[&str]) = ("details", &["40"]);
 
 type Program = (&'static str, &'static [&'static str]);
 
@@ -57,6 +59,43 @@ fn a_worker_of_a_program_of_the_module_dies() {
 fn a_worker_of_a_program_of_mpif_h_dies() {
     let kills: Vec<_> = few([(1, 30), (0, 100), (2, 2)], 1).collect();
     survives(LEGACY, &kills, older);
+}
+
+/// What the bindings do on their own, without a procedure in C.
+#[test]
+fn texts_datatypes_by_size_and_arguments_of_spawned_programs() {
+    survives(DETAILS, &[(1, 300)], older);
+}
+
+#[test]
+fn a_library_that_wraps_procedures_of_fortran_sees_the_calls() {
+    let directory = tempfile::tempdir().expect("there is room for temporary files");
+    let library = directory.path().join("libcounting.so");
+    let mut command = Command::new("cc");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/fortran/profiler.c");
+    let status = command
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(source)
+        .status();
+    assert!(status.is_ok_and(|status| status.success()), "cc fails");
+    let preloaded = || Some(job(HEAT)?.preload(&library));
+    let Some(undisturbed) = preloaded().and_then(older).map(native) else {
+        return;
+    };
+    let text = String::from_utf8_lossy(&undisturbed.stdout).into_owned();
+    undisturbed.check(
+        text.matches("2000 waits").count() == 3,
+        "it is profiled without the layer",
+    );
+    let Some(job) = preloaded().and_then(older) else {
+        return;
+    };
+    let outcome = job.kill(Kill::at(1, Trigger::Lines(40))).run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&undisturbed);
+    outcome.assert_taken_over(&[1]);
+    outcome.assert_nothing_left();
 }
 
 /// What is in the files shows in the output.

@@ -126,8 +126,8 @@ fn first(program: &Program) -> ! {
             program.refuse(None, format_args!("address randomisation cannot be switched off here (personality is refused); allow personality(ADDR_NO_RANDOMIZE) in the container's seccomp profile, or start the program with `setarch -R`"));
         }
         let fixed = match environ::save(list, before as usize) {
-            Ok(fd) if program.is_late => environ::fixed(list, fd, None, [None, fortran::find(true)]),
-            Ok(fd) => environ::fixed(list, fd, workers(list), [profiler::find(), fortran::find(false)]),
+            Ok(fd) if program.is_late => environ::fixed(list, fd, None, [None, fortran::find()]),
+            Ok(fd) => environ::fixed(list, fd, workers(list), [profiler::find(), fortran::find()]),
             Err(error) => program.refuse(
                 Some(before as usize),
                 format_args!("the environment cannot be set aside (memfd, errno {error})"),

@@ -7,7 +7,7 @@
 
 use crate::block::{Builder, PAD_VARIABLE};
 use crate::libpath;
-use crate::link::Path;
+use crate::link::{Path, own_path};
 use crate::msg::Line;
 use crate::sys::{self, nr, sys};
 use core::ffi::c_char;
@@ -112,7 +112,7 @@ unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
 
 /// The environment for the second execution: `list` with `boot_fd` announced, padded. With a number of `workers` the
 /// hidden variables are left out and the program sees that number as the job's size; without one, everything is kept.
-/// The libraries `in_front` are preloaded before all others.
+/// The first library `in_front` is preloaded before all others, the second before this one.
 ///
 /// # Safety
 /// As [`strings`].
@@ -148,7 +148,10 @@ pub unsafe fn fixed(
                 builder.add(&[name, size.as_bytes()]);
             }
             _ => match entry.strip_prefix(PRELOAD) {
-                Some(preload) => builder.add(&[PRELOAD, named[0], colons[0], named[1], colons[1], preload]),
+                Some(preload) => {
+                    let (others, rest) = preload.split_at(own_place(preload));
+                    builder.add(&[PRELOAD, named[0], colons[0], others, named[1], colons[1], rest]);
+                }
                 None => builder.add(&[entry]),
             },
         }
@@ -187,13 +190,33 @@ unsafe fn launchers(list: *const *const c_char) -> impl Iterator<Item = &'static
     given.map(|entry| entry.strip_prefix(LAUNCHERS).unwrap_or(entry))
 }
 
+/// Between the libraries of LD_PRELOAD (ld.so(8)).
+fn is_separator(&byte: &u8) -> bool {
+    byte == b':' || byte == b' '
+}
+
+fn is_ours(item: &[u8], own_path: &[u8]) -> bool {
+    item == own_path || item.ends_with(b"/libunderstudy.so") || item == b"libunderstudy.so"
+}
+
+/// Where this library is named; at the start if it is not.
+fn own_place(preload: &[u8]) -> usize {
+    let mut at = 0;
+    for item in preload.split(is_separator) {
+        if is_ours(item, own_path()) {
+            return at;
+        }
+        at += item.len() + 1;
+    }
+    0
+}
+
 /// Adds LD_PRELOAD without this library, or with another one in its place.
 fn add_preload(builder: &mut Builder, preload: &[u8], own_path: &[u8], instead: Option<&[u8]>) {
-    let is_ours = |item: &[u8]| item == own_path || item.ends_with(b"/libunderstudy.so") || item == b"libunderstudy.so";
-    let items = preload.split(|&byte| byte == b':' || byte == b' ');
+    let items = preload.split(is_separator);
     let mut kept = Path::new();
     for item in items.filter(|item| !item.is_empty()) {
-        if let Some(item) = if is_ours(item) { instead } else { Some(item) } {
+        if let Some(item) = if is_ours(item, own_path) { instead } else { Some(item) } {
             let separator: &[u8] = if kept.as_bytes().is_empty() { b"" } else { b":" };
             kept.push(separator).push(item);
         }

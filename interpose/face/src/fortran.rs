@@ -1,12 +1,14 @@
 //! Fortran: a library of ours is preloaded in front of Open MPI's bindings, some of which look into objects behind handles.
+//!
+//! Any program may open a library that needs those bindings later, so each of them gets it.
 
 use crate::link::{self, Path};
 
 const LIBRARY: &[u8] = b"/libunderstudy_fortran.so";
 
-/// Our library, if this process needs those bindings or may load them later.
-pub fn find(is_late: bool) -> Option<Path> {
-    if cfg!(feature = "mpich") || !(is_late || link::objects().any(link::LinkMap::needs_fortran_bindings)) {
+/// Our library, in a program of Open MPI's.
+pub fn find() -> Option<Path> {
+    if cfg!(feature = "mpich") {
         return None;
     }
     let mut path = Path::new();

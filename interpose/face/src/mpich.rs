@@ -24,6 +24,11 @@ mod generated {
 pub static MPI_UNWEIGHTED: usize = 2;
 #[unsafe(no_mangle)]
 pub static MPI_WEIGHTS_EMPTY: usize = 3;
+/// What MPICH's bindings for Fortran 2008 hand over for them.
+#[unsafe(no_mangle)]
+pub static MPIR_C_MPI_UNWEIGHTED: usize = MPI_UNWEIGHTED;
+#[unsafe(no_mangle)]
+pub static MPIR_C_MPI_WEIGHTS_EMPTY: usize = MPI_WEIGHTS_EMPTY;
 #[unsafe(no_mangle)]
 pub static MPI_T_PVAR_ALL_HANDLES: usize = usize::MAX;
 

@@ -1,12 +1,12 @@
 //! Profiling libraries (PMPI): a library that the program is linked with before libmpi, and that defines some of MPI's
-//! names to wrap them. Being preloaded, the face would come before it in the loader's search, so the second execution
-//! preloads it too, in front.
+//! names to wrap them, in C or in Fortran. Being preloaded, the face would come before it in the loader's search, so the
+//! second execution preloads it too, in front.
 #![allow(unsafe_code)]
 
 use crate::link::{self, OUR_SONAME, Path};
 use crate::sys;
 use crate::thunks::{PROC_COUNT, SLOT_NAMES};
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 
 /// `Dl_info` of dladdr(3).
 #[repr(C)]
@@ -22,6 +22,33 @@ unsafe extern "C" {
     fn dladdr(address: *const c_void, place: *mut Place) -> c_int;
 }
 
+/// The longest name of a procedure, with what follows.
+const MOST: usize = 64;
+
+/// A procedure's name as gfortran calls it.
+struct Fortran([u8; MOST]);
+
+impl Fortran {
+    fn of(name: &CStr) -> Option<Fortran> {
+        let mut text = [0; MOST];
+        let name = name.to_bytes();
+        let (lower, rest) = text.split_at_mut_checked(name.len())?;
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        let [end, 0, ..] = rest else { return None };
+        *end = b'_';
+        Some(Fortran(text))
+    }
+}
+
+impl core::ops::Deref for Fortran {
+    type Target = CStr;
+
+    fn deref(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
+    }
+}
+
 /// The file of the first library after this one that defines a procedure of MPI.
 pub fn find() -> Option<Path> {
     const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
@@ -30,24 +57,12 @@ pub fn find() -> Option<Path> {
         return None;
     }
     // SAFETY: dlsym(3); not a tail call, since RTLD_NEXT goes by the caller.
-    let next = |name: &core::ffi::CStr| core::hint::black_box(unsafe { dlsym(RTLD_NEXT, name.as_ptr()) });
-    let found = SLOT_NAMES[..PROC_COUNT]
-        .iter()
-        .map(|name| next(name))
-        .find(|found| !found.is_null())?;
-    let mut place = Place {
-        file: core::ptr::null(),
-        base: core::ptr::null_mut(),
-        name: core::ptr::null(),
-        address: core::ptr::null_mut(),
-    };
-    // SAFETY: dladdr(3) fills the structure; ld.so keeps the name as long as the library.
-    let file = unsafe {
-        if dladdr(found, &mut place) == 0 {
-            return None;
-        }
-        sys::bytes(place.file)
-    };
+    let next = |name: &CStr| core::hint::black_box(unsafe { dlsym(RTLD_NEXT, name.as_ptr()) });
+    let names = || SLOT_NAMES[..PROC_COUNT].iter();
+    let of_c = names().find_map(|name| file_of(next(name)));
+    let of_fortran = || names().find_map(|name| file_of(next(&Fortran::of(name)?)).filter(|file| !is_binding(file)));
+    let has_fortran = link::objects().any(link::LinkMap::needs_fortran_bindings);
+    let file = of_c.or_else(|| has_fortran.then(of_fortran)?)?;
     // LD_PRELOAD cannot say such a name.
     if file.iter().any(|byte| b": ".contains(byte)) {
         return None;
@@ -55,4 +70,22 @@ pub fn find() -> Option<Path> {
     let mut path = Path::new();
     path.push(file);
     Some(path)
+}
+
+/// The file in which something is; ld.so keeps the name as long as the library.
+fn file_of(found: *mut c_void) -> Option<&'static [u8]> {
+    let mut place = Place {
+        file: core::ptr::null(),
+        base: core::ptr::null_mut(),
+        name: core::ptr::null(),
+        address: core::ptr::null_mut(),
+    };
+    // SAFETY: dladdr(3) fills the structure.
+    unsafe { (!found.is_null() && dladdr(found, &mut place) != 0).then(|| sys::bytes(place.file)) }
+}
+
+/// Whether a file is one of Open MPI's bindings, which wrap nothing.
+fn is_binding(file: &[u8]) -> bool {
+    let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or(file);
+    name.starts_with(b"libmpi_")
 }

@@ -1,24 +1,39 @@
 //! Datatypes by class and size (MPI 4.1, 19.1.5).
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
-use crate::mpi::{ERR_ARG, SUCCESS, put};
+use crate::mpi::*;
 use core::ffi::c_int;
 
-/// Classes of Open MPI: `MPI_TYPECLASS_INTEGER`, `_REAL` and `_COMPLEX`; size in bytes; the datatype in Fortran.
+unsafe extern "C" {
+    fn PMPI_Type_size(datatype: Handle, size: *mut c_int) -> c_int;
+    fn PMPI_Comm_call_errhandler(comm: Handle, class: c_int) -> c_int;
+}
+
+/// `MPI_COMM_WORLD` in Fortran.
+const WORLD: c_int = 0;
+
+/// Classes of Open MPI: `MPI_TYPECLASS_INTEGER`, `_REAL` and `_COMPLEX`; size in bytes; the datatype in Fortran, of several the first.
 const TYPES: [(c_int, c_int, c_int); 12] = [
     (1, 1, 8),
     (1, 2, 9),
-    (1, 4, 10),
+    (1, 4, 7),
     (1, 8, 11),
     (1, 16, 12),
     (2, 2, 28),
-    (2, 4, 14),
+    (2, 4, 13),
     (2, 8, 15),
     (2, 16, 16),
-    (3, 8, 19),
+    (3, 8, 18),
     (3, 16, 20),
     (3, 32, 21),
 ];
+
+/// Whether the library has the datatype: compilers differ.
+fn is_there(number: c_int) -> bool {
+    let mut size = 0;
+    // SAFETY: a question about a predefined datatype.
+    unsafe { PMPI_Type_size(PMPI_Type_f2c(number), &mut size) == SUCCESS && size > 0 }
+}
 
 pub unsafe extern "C" fn type_match_size(
     class: *const c_int,
@@ -29,6 +44,15 @@ pub unsafe extern "C" fn type_match_size(
     // SAFETY: arguments of the program, as the standard says.
     let wanted = unsafe { (*class, *size) };
     let found = TYPES.iter().find(|&&(class, size, _)| (class, size) == wanted);
-    put(datatype, found.map_or(0, |&(_, _, number)| number));
-    put(ierr, if found.is_some() { SUCCESS } else { ERR_ARG });
+    match found.filter(|&&(_, _, number)| is_there(number)) {
+        Some(&(_, _, number)) => {
+            put(datatype, number);
+            put(ierr, SUCCESS);
+        }
+        None => {
+            // SAFETY: the error handler of MPI_COMM_WORLD decides.
+            unsafe { PMPI_Comm_call_errhandler(PMPI_Comm_f2c(WORLD), ERR_ARG) };
+            put(ierr, ERR_ARG);
+        }
+    }
 }

@@ -11,8 +11,9 @@ pub type Handle = *mut c_void;
 pub const NONE: Handle = core::ptr::null_mut();
 
 pub const SUCCESS: c_int = 0;
-/// `MPI_ERR_ARG`, `MPI_UNDEFINED` and `MPI_PROC_NULL` of Open MPI.
+/// `MPI_ERR_ARG`, `MPI_ERR_IN_STATUS`, `MPI_UNDEFINED` and `MPI_PROC_NULL` of Open MPI.
 pub const ERR_ARG: c_int = 13;
+pub const ERR_IN_STATUS: c_int = 18;
 pub const UNDEFINED: c_int = -32766;
 /// `MPI_IN_PLACE` and `MPI_BOTTOM` of Open MPI's C bindings.
 const IN_PLACE: *mut c_void = core::ptr::without_provenance_mut(1);
@@ -66,6 +67,23 @@ unsafe extern "C" {
     static mpi_fortran_status_ignore_: c_int;
     static mpi_fortran_statuses_ignore_: c_int;
 }
+
+/// The address of a common block.
+#[repr(transparent)]
+pub struct Common(*const c_int);
+
+// SAFETY: an address that never changes.
+unsafe impl Sync for Common {}
+
+// What C programs compare a status of Fortran with (MPI 4.1, 19.3.5).
+#[unsafe(no_mangle)]
+pub static MPI_F_STATUS_IGNORE: Common = Common(&raw const mpi_fortran_status_ignore_);
+#[unsafe(no_mangle)]
+pub static MPI_F_STATUSES_IGNORE: Common = Common(&raw const mpi_fortran_statuses_ignore_);
+#[unsafe(no_mangle)]
+pub static MPI_F08_STATUS_IGNORE: Common = Common(&raw const mpi_fortran_status_ignore_);
+#[unsafe(no_mangle)]
+pub static MPI_F08_STATUSES_IGNORE: Common = Common(&raw const mpi_fortran_statuses_ignore_);
 
 fn is_at(place: *const c_int, constant: *const c_int) -> bool {
     core::ptr::eq(place, constant)

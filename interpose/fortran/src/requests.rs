@@ -102,7 +102,7 @@ pub unsafe extern "C" fn waitall(count: *const c_int, requests: *mut c_int, stat
     unsafe {
         let mut all = Requests::at(requests, *count);
         let rc = PMPI_Waitall(*count, all.handles.as_mut_ptr(), all.statuses.as_mut_ptr());
-        if rc == SUCCESS {
+        if rc == SUCCESS || rc == ERR_IN_STATUS {
             all.put_all();
             put_statuses(statuses, &all.statuses);
         }
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn testall(
         let (mut all, mut done) = (Requests::at(requests, *count), 0);
         let rc = PMPI_Testall(*count, all.handles.as_mut_ptr(), &mut done, all.statuses.as_mut_ptr());
         put(flag, logical(done != 0));
-        if rc == SUCCESS && done != 0 {
+        if rc == ERR_IN_STATUS || rc == SUCCESS && done != 0 {
             all.put_all();
             put_statuses(statuses, &all.statuses);
         }
@@ -203,7 +203,7 @@ unsafe fn some(
             indices,
             all.statuses.as_mut_ptr(),
         );
-        if rc == SUCCESS {
+        if rc == SUCCESS || rc == ERR_IN_STATUS {
             put(outcount, found);
             let found = found.max(0) as usize;
             for index in (0..found).map(|i| indices.add(i)) {

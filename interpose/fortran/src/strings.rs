@@ -18,8 +18,10 @@ unsafe extern "C" {
 unsafe fn string(text: *const u8, length: c_int) -> Vec<u8> {
     // SAFETY: the caller's promise.
     let text = unsafe { core::slice::from_raw_parts(text, length.max(0) as usize) };
-    let text = text.trim_ascii();
-    text.iter().copied().chain([0]).collect()
+    let is_text = |byte: &u8| *byte != b' ';
+    let first = text.iter().position(is_text).unwrap_or(text.len());
+    let end = text.iter().rposition(is_text).map_or(first, |last| last + 1);
+    text[first..end].iter().copied().chain([0]).collect()
 }
 
 /// Fills a string.
@@ -53,6 +55,80 @@ pub unsafe extern "C" fn ompi_fortran_string_f2c(text: *const u8, length: c_int,
 pub unsafe extern "C" fn ompi_fortran_string_c2f(text: *const c_char, place: *mut u8, length: c_int) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { fill(place, length, core::ffi::CStr::from_ptr(text).to_bytes()) };
+    SUCCESS
+}
+
+/// A list for C of the strings up to a blank one.
+///
+/// # Safety
+/// Strings of this length, so many bytes apart, of which one is blank if `count` is none.
+unsafe fn list(mut text: *const u8, count: Option<usize>, length: c_int, apart: c_int) -> *mut *mut u8 {
+    let mut all = Vec::new();
+    while count.is_none_or(|count| all.len() < count) {
+        // SAFETY: the caller's promise.
+        let one = unsafe { string(text, length) };
+        if count.is_none() && one.len() == 1 {
+            break;
+        }
+        all.push(one.leak().as_mut_ptr());
+        text = text.wrapping_offset(apart as isize);
+    }
+    all.push(core::ptr::null_mut());
+    all.leak().as_mut_ptr()
+}
+
+/// What Open MPI's bindings make arguments for MPI_Comm_spawn with, which they free.
+///
+/// # Safety
+/// Strings of this length, so many bytes apart, up to a blank one, and a place for the address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ompi_fortran_argv_blank_f2c(
+    array: *const u8,
+    length: c_int,
+    apart: c_int,
+    made: *mut *mut *mut u8,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { *made = list(array, None, length, apart) };
+    SUCCESS
+}
+
+/// The same of so many strings.
+///
+/// # Safety
+/// As many strings of this length, so many bytes apart, and a place for the address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ompi_fortran_argv_count_f2c(
+    array: *const u8,
+    count: c_int,
+    length: c_int,
+    apart: c_int,
+    made: *mut *mut *mut u8,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { *made = list(array, Some(count.max(0) as usize), length, apart) };
+    SUCCESS
+}
+
+/// The arguments of so many programs: the rows of an array with blank strings at their ends.
+///
+/// # Safety
+/// Such an array of strings of this length, and a place for the address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ompi_fortran_multiple_argvs_f2c(
+    count: c_int,
+    array: *const u8,
+    length: c_int,
+    made: *mut *mut *mut *mut u8,
+) -> c_int {
+    let row = |row: c_int| array.wrapping_offset(row as isize * length as isize);
+    // SAFETY: the caller's promise; the strings of a row are a column's height apart.
+    unsafe {
+        let all: Vec<_> = (0..count)
+            .map(|at| list(row(at), None, length, length * count))
+            .collect();
+        *made = all.leak().as_mut_ptr();
+    }
     SUCCESS
 }
 
@@ -97,7 +173,7 @@ fn answer(found: Result<Option<Vec<u8>>, c_int>, flag: *mut c_int, ierr: *mut c_
 pub unsafe extern "C" fn info_get(
     info: *const c_int,
     key: *const u8,
-    _valuelen: *const c_int,
+    valuelen: *const c_int,
     value: *mut u8,
     flag: *mut c_int,
     ierr: *mut c_int,
@@ -107,7 +183,10 @@ pub unsafe extern "C" fn info_get(
     // SAFETY: arguments of the program, as the standard says; the lengths of strings come last.
     unsafe {
         let found = value_of(info, &string(key, key_length));
-        answer(found, flag, ierr, |text| fill(value, value_length, text));
+        let most = (*valuelen).max(0) as usize;
+        answer(found, flag, ierr, |text| {
+            fill(value, value_length, &text[..text.len().min(most)])
+        });
     }
 }
 
@@ -126,7 +205,7 @@ pub unsafe extern "C" fn info_get_string(
         let found = value_of(info, &string(key, key_length));
         answer(found, flag, ierr, |text| {
             if *buflen > 0 {
-                fill(value, value_length, text);
+                fill(value, value_length, &text[..text.len().min(*buflen as usize)]);
             }
             *buflen = text.len() as c_int;
         });
