@@ -342,6 +342,7 @@ contains
     call check(type == MPI_REAL8 .and. length == 8, 'a type by its size')
     dims = 0
     call MPI_Dims_create(size, 2, dims)
+    call graphs(comm)
     call MPI_Cart_create(comm, 2, dims, [.true., .false.], .false., grid)
     periods = [.false., .true.]
     call MPI_Cart_get(grid, 2, dims, periods, place)
@@ -352,6 +353,26 @@ contains
     call MPI_Group_size(group, length)
     call check(length == size, 'a group')
     call MPI_Group_free(group)
+  end subroutine
+
+  subroutine graphs(comm)
+    type(MPI_Comm), intent(in) :: comm
+    type(MPI_Comm) :: graph
+    integer :: other(1), weight(1), size, rank, sources, targets
+    logical :: weighted
+    call MPI_Comm_size(comm, size)
+    call MPI_Comm_rank(comm, rank)
+    other = mod(rank + 1, size)
+    weight = 4
+    call MPI_Dist_graph_create_adjacent(comm, 1, [mod(rank + size - 1, size)], weight, 1, other, weight, &
+         MPI_INFO_NULL, .false., graph)
+    call MPI_Dist_graph_neighbors_count(graph, sources, targets, weighted)
+    call check(sources == 1 .and. targets == 1 .and. weighted, 'a graph with weights')
+    call MPI_Comm_free(graph)
+    call MPI_Dist_graph_create(comm, 1, [rank], [1], other, MPI_UNWEIGHTED, MPI_INFO_NULL, .false., graph)
+    call MPI_Dist_graph_neighbors_count(graph, sources, targets, weighted)
+    call check(sources == 1 .and. targets == 1 .and. .not. weighted, 'a graph without weights')
+    call MPI_Comm_free(graph)
   end subroutine
 
   subroutine neighbours(grid)

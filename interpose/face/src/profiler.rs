@@ -58,11 +58,14 @@ pub fn find() -> Option<Path> {
     }
     // SAFETY: dlsym(3); not a tail call, since RTLD_NEXT goes by the caller.
     let next = |name: &CStr| core::hint::black_box(unsafe { dlsym(RTLD_NEXT, name.as_ptr()) });
+    // What has the bindings of a library may have procedures in C, too.
+    let wraps = |name: &CStr| file_of(next(name)).filter(|file| !is_binding(file));
     let names = || SLOT_NAMES[..PROC_COUNT].iter();
-    let of_c = names().find_map(|name| file_of(next(name)));
-    let of_fortran = || names().find_map(|name| file_of(next(&Fortran::of(name)?)).filter(|file| !is_binding(file)));
+    let of_fortran = || names().find_map(|name| wraps(&Fortran::of(name)?));
     let has_fortran = link::objects().any(link::LinkMap::needs_fortran_bindings);
-    let file = of_c.or_else(|| has_fortran.then(of_fortran)?)?;
+    let file = names()
+        .find_map(|name| wraps(name))
+        .or_else(|| has_fortran.then(of_fortran)?)?;
     // LD_PRELOAD cannot say such a name.
     if file.iter().any(|byte| b": ".contains(byte)) {
         return None;
@@ -84,8 +87,10 @@ fn file_of(found: *mut c_void) -> Option<&'static [u8]> {
     unsafe { (!found.is_null() && dladdr(found, &mut place) != 0).then(|| sys::bytes(place.file)) }
 }
 
-/// Whether a file is one of Open MPI's bindings, which wrap nothing.
+/// Whether a file has the bindings of Open MPI or MPICH, which wrap nothing.
 fn is_binding(file: &[u8]) -> bool {
     let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or(file);
-    name.starts_with(b"libmpi_")
+    [&b"libmpi_"[..], b"libmpifort.", b"libmpichfort."]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }

@@ -79,21 +79,33 @@ fn class(procedure: &Procedure) -> usize {
 fn thunks(out: &mut String, table: &Table) {
     let procedures = table.procedures.iter().map(|procedure| {
         let names = [procedure.exported_names(), procedure.older_names()].concat();
-        (class(procedure), names.join(" "), procedure.has(Flag::Newer))
+        let list = if procedure.has(Flag::Newer) { 1 } else { 0 };
+        (class(procedure), names.join(" "), list)
     });
     let unknown = STACK_WORDS.len() - 1;
     let functions = table.functions.iter();
-    let functions = functions.map(|function| (unknown, function.name.clone(), false));
+    let functions = functions.map(|function| {
+        let list = if is_fortran_callback(&function.name) { 2 } else { 0 };
+        (unknown, function.name.clone(), list)
+    });
     let _ = writeln!(out, "\n{ALLOW_NAMES}pub mod thunks {{{THUNKS_MACRO}\nthunks! {{");
-    let mut newer = String::new();
-    for (slot, (class, names, is_newer)) in procedures.chain(functions).enumerate() {
-        let _ = writeln!(
-            if is_newer { &mut newer } else { &mut *out },
-            "    {slot} {class} {names};"
-        );
+    let mut lists = [const { String::new() }; 3];
+    for (slot, (class, names, list)) in procedures.chain(functions).enumerate() {
+        let _ = writeln!(lists[list], "    {slot} {class} {names};");
     }
-    // A program asks by these names what the library has.
-    let _ = writeln!(out, "}}\n\n#[cfg(feature = \"mpich\")]\nthunks! {{\n{newer}}}\n}}");
+    let [all, newer, callbacks] = lists;
+    // A program asks by these names what the library has, and MPICH's bindings for Fortran have callbacks of their own.
+    let _ = writeln!(
+        out,
+        "{all}}}\n\n#[cfg(feature = \"mpich\")]\nthunks! {{\n{newer}}}\n\n#[cfg(not(feature = \"mpich\"))]\nthunks! {{\n{callbacks}}}\n}}"
+    );
+}
+
+/// Whether a function is one of Fortran's predefined callbacks (MPI 4.1, 7.7): `mpi_comm_dup_fn_`, `MPI_CONVERSION_FN_NULL`.
+fn is_fortran_callback(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let name = name.trim_end_matches('_');
+    name.starts_with("mpi_") && (name.ends_with("_fn") || name.ends_with("_fn_null"))
 }
 
 fn storage(out: &mut String, data: &[Data]) {
