@@ -1,7 +1,7 @@
 //! System calls whose disposition depends on their arguments.
 #![allow(unsafe_code)]
 
-use super::{Fate, Hold, files, make};
+use super::{Fate, Hold, files, inquire, make};
 use std::ffi::{c_int, c_long};
 
 /// Bytes of the kernel's `struct sigaction`, `struct itimerval` and `struct itimerspec`.
@@ -101,7 +101,8 @@ pub fn fate(hold: &mut Hold, number: c_long, a: &[i64; 6]) -> Fate {
         // By its number the process would be the worker.
         libc::SYS_sched_setaffinity if a[0] != 0 => Fate::Answer(0),
         libc::SYS_sched_setaffinity => Fate::Pass,
-        libc::SYS_prlimit64 if a[0] == 0 || a[2] == 0 => Fate::Pass,
+        libc::SYS_prlimit64 if a[2] == 0 => inquire::fate(hold, number, a),
+        libc::SYS_prlimit64 if a[0] == 0 => Fate::Pass,
         _ => Fate::GiveUp,
     }
 }

@@ -1,13 +1,15 @@
-//! Questions about files: made in the first rehearsal, and answered from its record in every other replay.
+//! Questions about files and the machine: made in the first rehearsal, and answered from its record in every other replay.
 #![allow(unsafe_code)]
 
 use super::{Fate, Hold, files, make};
 use crate::journal::inputs::{Outcome, STAT};
 use std::ffi::{CStr, c_long};
 
-/// `struct statfs`, `struct statx` of the kernel.
+/// `struct statfs`, `struct statx`, `struct sysinfo` and `struct rlimit` of the kernel.
 const STATFS: usize = 120;
 const STATX: usize = 256;
+const SYSINFO: usize = 112;
+const LIMIT: usize = 16;
 
 /// How much a call writes.
 #[derive(Clone, Copy)]
@@ -52,6 +54,12 @@ fn question_of(number: c_long) -> Option<Question> {
         libc::SYS_fgetxattr => question(&[1], &[0, 3], Some((2, Returned(3)))),
         libc::SYS_listxattr | libc::SYS_llistxattr => question(&[0], &[2], Some((1, Returned(2)))),
         libc::SYS_flistxattr => question(&[], &[0, 2], Some((1, Returned(2)))),
+        libc::SYS_sysinfo => question(&[], &[], Some((0, Fixed(SYSINFO)))),
+        // The same thread has another number in each process.
+        libc::SYS_sched_getaffinity => question(&[], &[1], Some((2, Returned(1)))),
+        libc::SYS_getpriority => question(&[], &[0], None),
+        libc::SYS_getrlimit => question(&[], &[0], Some((1, Fixed(LIMIT)))),
+        libc::SYS_prlimit64 => question(&[], &[1], Some((3, Fixed(LIMIT)))),
         _ => return None,
     })
 }
@@ -133,7 +141,8 @@ mod tests {
     #[test]
     fn every_question_has_its_arguments() {
         for number in 0..500 {
-            let is_question = dispositions::of(number) == Disposition::Inquire;
+            // This one may also change something.
+            let is_question = dispositions::of(number) == Disposition::Inquire || number == libc::SYS_prlimit64;
             assert_eq!(question_of(number).is_some(), is_question, "{number}");
         }
     }
