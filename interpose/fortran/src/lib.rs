@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod attributes;
 mod callbacks;
+mod datareps;
 mod datatypes;
 mod memory;
 mod mpi;

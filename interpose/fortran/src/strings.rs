@@ -15,7 +15,7 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// A string of this length.
-unsafe fn string(text: *const u8, length: c_int) -> Vec<u8> {
+pub unsafe fn string(text: *const u8, length: c_int) -> Vec<u8> {
     // SAFETY: the caller's promise.
     let text = unsafe { core::slice::from_raw_parts(text, length.max(0) as usize) };
     let is_text = |byte: &u8| *byte != b' ';

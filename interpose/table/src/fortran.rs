@@ -9,7 +9,7 @@ use crate::model::{Class, Direction, Handle, Parameter, Procedure, Table};
 use std::fmt::Write;
 
 /// Written by hand: the module, and the procedures without their `MPI_`.
-const BY_HAND: [(&str, &[&str]); 5] = [
+const BY_HAND: [(&str, &[&str]); 6] = [
     (
         "requests",
         &[
@@ -54,6 +54,7 @@ const BY_HAND: [(&str, &[&str]); 5] = [
         ],
     ),
     ("strings", &["info_get", "info_get_string"]),
+    ("datareps", &["register_datarep"]),
     ("datatypes", &["type_match_size"]),
 ];
 
@@ -88,7 +89,7 @@ pub(crate) fn source(table: &Table) -> String {
     generated
         .iter()
         .for_each(|procedure| write_procedure(&mut out, procedure));
-    out.push_str("}\n\nuse crate::{attributes, callbacks, datatypes, requests, strings};\n\nnames! {\n");
+    out.push_str("}\n\nuse crate::{attributes, callbacks, datareps, datatypes, requests, strings};\n\nnames! {\n");
     for procedure in generated {
         write_names(&mut out, "procedures", &short(procedure));
     }
