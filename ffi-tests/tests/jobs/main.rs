@@ -39,6 +39,7 @@ mod recompute;
 mod redundancy;
 mod refusals;
 mod rehearsal;
+mod removed;
 mod renewal;
 mod replay;
 mod replenish;

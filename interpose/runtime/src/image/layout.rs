@@ -6,6 +6,51 @@ use super::runs::{AddrRange, PageRun};
 use super::shared::Part;
 use super::vmas::{self, MapsError, Owner, Prot, Vma, Zones};
 use bincode::{Decode, Encode};
+use std::sync::OnceLock;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What the kernel writes behind the path of a file that has lost it (proc(5)).
+const REMOVED: &[u8] = b" (deleted)";
+
+/// Longer mappings of removed files for reading, and private ones, are not brought into copies: all of their pages would be.
+const MOST: u64 = 1 << 30;
+
+/// A file as the list of mappings tells it: its name may be another file's by and by.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Mapped {
+    /// The file's name.
+    pub path: Vec<u8>,
+    /// Device as (major, minor).
+    pub dev: (u32, u32),
+    /// Inode.
+    pub inode: u64,
+}
+
+impl Mapped {
+    fn of(vma: &Vma) -> Self {
+        Self {
+            path: vma.path.clone(),
+            dev: vma.dev,
+            inode: vma.inode,
+        }
+    }
+
+    /// The name that it has, or has had.
+    pub fn name(&self) -> &[u8] {
+        self.path.strip_suffix(REMOVED).unwrap_or(&self.path)
+    }
+}
+
+/// By what the file of a mapping is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// By device and inode: on one host a name may lead elsewhere meanwhile.
+    ByInode,
+    /// By these, or by its name: what a process has had from its start was compared in another way.
+    ByEither,
+    /// By its name: inodes are those of another host.
+    ByName,
+}
 
 /// What is behind a mapping.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -22,20 +67,29 @@ pub enum Backing {
         dev: (u32, u32),
         /// Inode of the hidden file, which tells two segments apart.
         inode: u64,
+        /// The file is not one in memory only, so that it may have pages that are not in memory.
+        stored: bool,
         /// Offset of the mapping's first byte.
         offset: u64,
     },
     /// A private mapping of a file: its unmodified pages come from the file.
     PrivateFile {
-        /// The file's name.
-        path: Vec<u8>,
+        /// The file.
+        file: Mapped,
+        /// Offset of the mapping's first byte.
+        offset: u64,
+    },
+    /// The same of a file that has lost its name. All of its pages are content, and elsewhere it is anonymous memory.
+    RemovedFile {
+        /// The file.
+        file: Mapped,
         /// Offset of the mapping's first byte.
         offset: u64,
     },
     /// A shared mapping of a file.
     SharedFile {
-        /// The file's name.
-        path: Vec<u8>,
+        /// The file.
+        file: Mapped,
         /// Offset of the mapping's first byte.
         offset: u64,
     },
@@ -46,6 +100,10 @@ pub enum Backing {
         /// Offset of the mapping's first byte.
         offset: u64,
     },
+}
+
+fn is_one<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+    one.is_some() && one == other
 }
 
 /// One mapping of the user side.
@@ -69,24 +127,58 @@ impl Backing {
         let offset = vma.offset;
         if vma.shared {
             let (dev, inode) = (vma.dev, vma.inode);
-            let hidden = path.ends_with(b" (deleted)") || !path.starts_with(b"/");
+            let hidden = path.ends_with(REMOVED) || !path.starts_with(b"/");
             return if let Some(part) = Part::of(path) {
                 Self::Window { part, offset }
             } else if hidden || path.starts_with(b"/SYSV") {
-                Self::SharedMemory { dev, inode, offset }
+                let in_memory: [&[u8]; 5] = [b"/SYSV", b"/memfd:", b"/dev/zero", b"/dev/shm/", b"/anon_hugepage"];
+                let stored = path.starts_with(b"/") && !in_memory.iter().any(|name| path.starts_with(name));
+                Self::SharedMemory {
+                    dev,
+                    inode,
+                    stored,
+                    offset,
+                }
             } else {
-                let path = vma.path.clone();
-                Self::SharedFile { path, offset }
+                let file = Mapped::of(vma);
+                Self::SharedFile { file, offset }
             };
         }
         match path {
             b"[heap]" => Self::Heap,
             b"[stack]" => Self::Stack,
             _ if vma.inode == 0 => Self::Anonymous,
-            _ => Self::PrivateFile {
-                path: vma.path.clone(),
+            _ if path.ends_with(REMOVED) && vma.range.len() <= MOST => Self::RemovedFile {
+                file: Mapped::of(vma),
                 offset,
             },
+            _ => Self::PrivateFile {
+                file: Mapped::of(vma),
+                offset,
+            },
+        }
+    }
+
+    /// What tells whether two mappings hold the same pages of one file: device and inode, if the mapping is shared, and the offset.
+    fn pages_of_file(&self) -> Option<((u32, u32), u64, bool, u64)> {
+        Some(match self {
+            Self::SharedMemory { dev, inode, offset, .. } => (*dev, *inode, true, *offset),
+            Self::SharedFile { file, offset } => (file.dev, file.inode, true, *offset),
+            Self::PrivateFile { file, offset } | Self::RemovedFile { file, offset } => {
+                (file.dev, file.inode, false, *offset)
+            }
+            _ => return None,
+        })
+    }
+
+    /// The file's name, if the mapping is shared, and the offset.
+    fn pages_by_name(&self) -> Option<(&[u8], bool, u64)> {
+        match self {
+            Self::SharedFile { file, offset } => Some((file.name(), true, *offset)),
+            Self::PrivateFile { file, offset } | Self::RemovedFile { file, offset } => {
+                Some((file.name(), false, *offset))
+            }
+            _ => None,
         }
     }
 
@@ -96,6 +188,7 @@ impl Backing {
         match &mut out {
             Self::SharedMemory { offset, .. }
             | Self::PrivateFile { offset, .. }
+            | Self::RemovedFile { offset, .. }
             | Self::SharedFile { offset, .. }
             | Self::Window { offset, .. } => *offset += by,
             Self::Anonymous | Self::Heap | Self::Stack => {}
@@ -106,9 +199,14 @@ impl Backing {
     /// Whether two mappings at the same address hold the same thing.
     ///
     /// The heap is ordinary memory but for its end, which [`super::remap`] sets beforehand.
-    pub fn same(&self, other: &Self) -> bool {
+    pub fn same(&self, other: &Self, known: Known) -> bool {
         let plain = |b: &Self| matches!(b, Self::Anonymous | Self::Heap);
-        self == other || (plain(self) && plain(other))
+        let by_inode = || known != Known::ByName && is_one(self.pages_of_file(), other.pages_of_file());
+        let by_name = || known != Known::ByInode && is_one(self.pages_by_name(), other.pages_by_name());
+        match self.pages_of_file() {
+            Some(_) => by_inode() || by_name(),
+            None => self == other || (plain(self) && plain(other)),
+        }
     }
 
     /// `MAP_SHARED`: an absent page is not a zero page, and dropping a page does not reset it.
@@ -131,6 +229,18 @@ impl Area {
         self.range.pages()
     }
 
+    fn name(&self) -> Option<&[u8]> {
+        self.backing.pages_by_name().map(|(name, ..)| name)
+    }
+
+    /// The file that it would be mapped from again.
+    pub fn file(&self) -> Option<&Mapped> {
+        match &self.backing {
+            Backing::PrivateFile { file, .. } | Backing::SharedFile { file, .. } => Some(file),
+            _ => None,
+        }
+    }
+
     /// The part of the area inside `range`.
     pub fn clipped(&self, range: AddrRange) -> Option<Self> {
         let range = self.range.intersect(range)?;
@@ -144,10 +254,24 @@ impl Area {
 
     /// Whether the area's pages are captured.
     ///
-    /// Not the stack (its live part is copied always), nor shared mappings that cannot be
-    /// written: their content belongs to somebody else.
+    /// Not the stack (its live part is copied always), nor shared mappings of files that cannot be
+    /// written: their content belongs to somebody else. Without a name nobody else has it for another process.
     pub fn is_tracked(&self) -> bool {
-        self.may_write && self.backing != Backing::Stack
+        let is_kept = || self.hidden().is_some() && self.range.len() <= MOST;
+        (self.may_write || is_kept()) && self.backing != Backing::Stack
+    }
+
+    /// The file without a name that other mappings may show, too: device and inode.
+    pub fn hidden(&self) -> Option<((u32, u32), u64)> {
+        match self.backing {
+            Backing::SharedMemory { dev, inode, .. } => Some((dev, inode)),
+            _ => None,
+        }
+    }
+
+    /// Where it ends in its file.
+    pub fn end_in_file(&self) -> u64 {
+        self.backing.pages_of_file().map_or(0, |(.., offset)| offset) + self.range.len()
     }
 
     /// Whether the kernel's write protection tells what changed in the area.
@@ -168,7 +292,21 @@ impl Area {
 /// The mappings of the user side, sorted, neighbours of one kind joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Layout {
+    /// Of which host devices and inodes are.
+    host: u64,
     areas: Vec<Area>,
+}
+
+/// A host that does not tell which it is.
+const UNKNOWN: u64 = 0;
+
+/// What tells this host, since it was started, from others.
+fn this_host() -> u64 {
+    static HOST: OnceLock<u64> = OnceLock::new();
+    *HOST.get_or_init(|| match std::fs::read("/proc/sys/kernel/random/boot_id") {
+        Ok(id) => xxh3_64(&id).max(1),
+        Err(_) => UNKNOWN,
+    })
 }
 
 impl Layout {
@@ -188,7 +326,10 @@ impl Layout {
     /// The user side of a list of mappings, as far as the list tells: shared mappings without
     /// write access count as never writable.
     pub fn of(all: &[Vma], zones: &Zones) -> Self {
-        let mut layout = Self::default();
+        let mut layout = Self {
+            host: this_host(),
+            areas: Vec::new(),
+        };
         for vma in all {
             if !matches!(vmas::owner_by_name(vma), Owner::User | Owner::Stack) {
                 continue;
@@ -210,7 +351,32 @@ impl Layout {
 
     /// A layout of one area.
     pub(super) fn single(area: Area) -> Self {
-        Self { areas: vec![area] }
+        Self {
+            host: this_host(),
+            areas: vec![area],
+        }
+    }
+
+    /// By what the file of an area is known in a process that was not the saved one. Only libraries are compared at the start.
+    pub(super) fn known(&self, area: &Area) -> Known {
+        let name = area.name();
+        let is_library = |other: &Area| other.prot.exec && other.name() == name;
+        match self.is_of_this_host() {
+            false => Known::ByName,
+            true if name.is_some() && self.areas.iter().any(is_library) => Known::ByEither,
+            true => Known::ByInode,
+        }
+    }
+
+    /// Whether devices and inodes are those of this host.
+    pub(super) fn is_of_this_host(&self) -> bool {
+        self.host != UNKNOWN && self.host == this_host()
+    }
+
+    /// Whether the area that `part` is of is not in the image, and has no file that could be opened.
+    pub(super) fn has_lost(&self, part: &Area) -> bool {
+        let of = |area: &&Area| area.range.contains(part.range.start);
+        part.hidden().is_some() && !self.areas.iter().find(of).is_some_and(Area::is_tracked)
     }
 
     /// The areas in order.

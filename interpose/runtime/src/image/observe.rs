@@ -11,21 +11,23 @@
 //! | swapped, private mapping of a file             | swapped *or* a marker left by a dropped page: fault in and look again |
 //! | nothing, shared mapping                        | content may be in the file all the same: fault in                     |
 //! | anything, shared mapping                       | may have changed by other ways: compare with the copy                 |
+//! | anything readable, private mapping of a removed file | content: fault in                |
 //! | guard page                                     | unreadable, no content                |
 
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
 use super::kernel::{Filter, Pagemap, Region, category as cat};
-use super::layout::{Area, Backing, Layout};
+use super::layout::{Area, Backing, Layout, Mapped};
 use super::opened::{Need, Opened};
 use super::prot::ProtError;
 use super::runs::{self, AddrRange, PageIndex, PageRun};
 use super::settled::{self, Part};
 use std::ffi::{CString, OsStr};
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 /// The pages of the user side could not be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -157,6 +159,7 @@ impl Presence {
                     self.observe_shared(area, known, &mut seen)?;
                 }
                 Backing::PrivateFile { .. } => self.observe_private_file(area, &mut seen)?,
+                Backing::RemovedFile { .. } => self.observe_removed_file(area, &mut seen)?,
                 Backing::Anonymous | Backing::Heap => {
                     // Whether a page is a file's costs a look at the page itself, here for nothing.
                     let protect = match arming {
@@ -232,6 +235,24 @@ impl Presence {
         Ok(())
     }
 
+    /// Everything that can be read is content: another process could not open the file.
+    fn observe_removed_file(&mut self, area: &Area, seen: &mut Observation) -> Result<(), ObserveError> {
+        let mut unreadable = fault_in_area(area, &[area.pages()])?;
+        self.regions_of(area.range, !0)?;
+        let present = self.regions.iter().map(Region::pages).collect();
+        let missing = runs::subtract(&[area.pages()], &runs::union(&runs::normalise(present), &unreadable));
+        if !missing.is_empty() {
+            // Kernels before 5.14 do not know the advice by which pages are faulted in.
+            unreadable = runs::union(&unreadable, &read_in(&missing));
+            self.regions_of(area.range, !0)?;
+        }
+        for region in &mut self.regions {
+            region.categories &= !(cat::FILE | cat::PFNZERO);
+        }
+        self.add_private(seen, &unreadable);
+        Ok(())
+    }
+
     /// Files the regions of a private area.
     fn add_private(&self, seen: &mut Observation, unreadable: &[PageRun]) {
         for region in &self.regions {
@@ -299,7 +320,7 @@ impl Presence {
 }
 
 /// Reads page map entries, for kernels without `PAGEMAP_SCAN`; every page counts as written.
-fn read_entries(file: &std::fs::File, range: AddrRange, out: &mut Vec<Region>) -> io::Result<()> {
+fn read_entries(file: &File, range: AddrRange, out: &mut Vec<Region>) -> io::Result<()> {
     const ENTRIES: usize = 8192;
     let mut buffer = vec![0_u8; ENTRIES * 8];
     let pages = range.pages();
@@ -338,7 +359,7 @@ fn categories_of_entry(entry: u64) -> u64 {
 }
 
 /// [`fault_in`] for pages of one area, whatever its access rights are.
-fn fault_in_area(area: &Area, list: &[PageRun]) -> Result<Vec<PageRun>, ProtError> {
+pub(super) fn fault_in_area(area: &Area, list: &[PageRun]) -> Result<Vec<PageRun>, ProtError> {
     let opened = Opened::open(&Layout::single(area.clone()), list, Need::Read)?;
     let unreadable = fault_in(list);
     opened.close()?;
@@ -365,6 +386,20 @@ fn fault_in(list: &[PageRun]) -> Vec<PageRun> {
     unreadable
 }
 
+/// The same by reads, which do not end in a signal either.
+fn read_in(list: &[PageRun]) -> Vec<PageRun> {
+    let Ok(memory) = File::open("/proc/self/mem") else {
+        return list.to_vec();
+    };
+    let mut unreadable = Vec::new();
+    for page in list.iter().flat_map(|run| run.start.0..run.end()) {
+        if memory.read_exact_at(&mut [0], PageIndex(page).addr()).is_err() {
+            runs::push(&mut unreadable, PageRun::between(page, page + 1));
+        }
+    }
+    unreadable
+}
+
 fn populate_read(run: PageRun) -> bool {
     let range = run.range();
     let start = range.start as *mut libc::c_void;
@@ -377,15 +412,20 @@ fn populate_read(run: PageRun) -> bool {
 /// The pages of a shared area that exist in its file, mapped or not.
 fn existing(area: &Area) -> Result<Vec<PageRun>, ObserveError> {
     match &area.backing {
-        Backing::SharedFile { path, offset } => Ok(inside_file(area, path, *offset)),
+        Backing::SharedFile { file, offset } => Ok(inside_file(area, file, *offset)),
+        // What has been written is in memory still.
+        Backing::SharedMemory { stored: true, .. } if !area.may_write => Ok(vec![area.pages()]),
         _ => resident(area.range),
     }
 }
 
-/// The pages of an area that lie inside its file, which all count as the application's.
-pub(super) fn inside_file(area: &Area, path: &[u8], offset: u64) -> Vec<PageRun> {
-    let size = std::fs::metadata(OsStr::from_bytes(path)).map_or(0, |meta| meta.len());
-    let end = area.range.start + size.saturating_sub(offset);
+/// The pages of an area that lie inside its file, which all count as the application's; all, if the file's name is another one's.
+pub(super) fn inside_file(area: &Area, file: &Mapped, offset: u64) -> Vec<PageRun> {
+    let found = std::fs::metadata(OsStr::from_bytes(&file.path));
+    let Some(found) = found.ok().filter(|found| found.ino() == file.inode) else {
+        return vec![area.pages()];
+    };
+    let end = area.range.start + found.len().saturating_sub(offset);
     let inside = area.range.intersect(AddrRange::new(area.range.start, end));
     inside.into_iter().map(AddrRange::pages).collect()
 }
@@ -414,4 +454,37 @@ fn resident(range: AddrRange) -> Result<Vec<PageRun>, ObserveError> {
 pub(super) fn c_path(path: &[u8]) -> CString {
     let until = path.iter().position(|&b| b == 0).unwrap_or(path.len());
     CString::new(&path[..until]).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    /// A mapping of four pages of a file with two: none is present, two can be read.
+    #[test]
+    fn pages_are_read_in_as_far_as_the_file_goes() {
+        let name = std::env::temp_dir().join(format!("understudy-read-in-{}", std::process::id()));
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&name)
+            .unwrap();
+        std::fs::remove_file(&name).unwrap();
+        file.set_len(2 * PAGE_SIZE as u64).unwrap();
+        let (length, fd) = (4 * PAGE_SIZE, file.as_raw_fd());
+        // SAFETY: a new mapping.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ, libc::MAP_PRIVATE, fd, 0) };
+        assert_ne!(at, libc::MAP_FAILED);
+        let range = AddrRange::new(at as u64, at as u64 + length as u64);
+        let first = range.pages().start.0;
+        assert_eq!(read_in(&[range.pages()]), [PageRun::between(first + 2, first + 4)]);
+        let mut regions = Vec::new();
+        read_entries(Presence::open().unwrap().pagemap().file(), range, &mut regions).unwrap();
+        let present = runs::normalise(regions.iter().map(Region::pages).collect());
+        assert_eq!(present, [PageRun::between(first, first + 2)]);
+        // SAFETY: of this test.
+        unsafe { libc::munmap(range.start as *mut libc::c_void, range.len() as usize) };
+    }
 }

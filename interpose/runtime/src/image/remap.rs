@@ -3,11 +3,14 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_SIZE;
-use super::layout::{Area, Backing, Layout};
+use super::layout::{Area, Backing, Known, Layout, Mapped};
 use super::observe::c_path;
 use super::prot::{self, ProtError};
 use super::runs::AddrRange;
 use super::vmas::{MapsError, Zones};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -49,6 +52,21 @@ pub enum LayoutError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// Its name leads to another file.
+    #[error(
+        "{path:?} has been replaced while the job ran, so that a process that needs it again would map another file; leave files alone that \
+         running jobs use, or give new ones new names"
+    )]
+    Replaced {
+        /// The file.
+        path: String,
+    },
+    /// Nobody else has it.
+    #[error("the pages at {range:x?} are those of a file that was removed, and are more than copies hold of one")]
+    Removed {
+        /// Where.
+        range: AddrRange,
+    },
     /// Memory of a window could not be had.
     #[error("cannot map the memory of a window again that workers share, on this node's /dev/shm")]
     OpenWindow(#[source] io::Error),
@@ -71,11 +89,70 @@ pub struct LayoutStats {
     pub break_differs: bool,
 }
 
+/// Device and inode of a file without a name.
+type Hidden = ((u32, u32), u64);
+
+/// What mappings show that another process could not open: one new file in memory for each such file with more than one mapping.
+struct Objects<'a> {
+    saved: &'a Layout,
+    made: HashMap<Hidden, OwnedFd>,
+}
+
+impl Objects<'_> {
+    /// The file for a mapping, and where that begins in it; `None`: memory of its own will do.
+    fn of(&mut self, area: &Area) -> Result<Option<(&OwnedFd, u64)>, LayoutError> {
+        let shown = |other: &&Area| area.hidden().is_some() && other.hidden() == area.hidden();
+        let (Some(file), true) = (area.hidden(), self.saved.areas().iter().filter(shown).count() > 1) else {
+            return Ok(None);
+        };
+        let made = match self.made.entry(file) {
+            Entry::Occupied(made) => made.into_mut(),
+            Entry::Vacant(place) => {
+                let ends = self.saved.areas().iter().filter(shown).map(Area::end_in_file);
+                let failed = |source| LayoutError::Map {
+                    range: area.range,
+                    backing: area.backing.clone(),
+                    source,
+                };
+                place.insert(memory_file(ends.max().unwrap_or(0)).map_err(failed)?)
+            }
+        };
+        Ok(Some((made, area.end_in_file() - area.range.len())))
+    }
+}
+
+/// A file in memory, of so many zeros.
+fn memory_file(bytes: u64) -> io::Result<OwnedFd> {
+    // SAFETY: memfd_create(2), whose descriptor nobody else has.
+    let fd = unsafe { libc::memfd_create(c"shared".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    file.set_len(bytes)?;
+    Ok(file.into())
+}
+
+/// Whose the layout is that a process gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// This process's own.
+    Own,
+    /// That of another process of the job.
+    Anothers,
+    /// That of a process of the job as it was before it was started again, perhaps on other hosts.
+    Earlier,
+}
+
 /// A range in which both layouts are uniform.
 #[derive(Debug)]
 struct Step {
     now: Option<Area>,
     want: Option<Area>,
+    known: Known,
+    /// It shows a file without a name that some mapping has lost: all of them show a new one.
+    renewed: bool,
 }
 
 /// Gives the process the user-side mappings of `saved`; what `zones` excludes is not touched.
@@ -85,7 +162,7 @@ struct Step {
 ///
 /// # Errors
 /// See [`LayoutError`].
-pub fn restore_layout(saved: &Layout, zones: &Zones) -> Result<LayoutStats, LayoutError> {
+pub fn restore_layout(saved: &Layout, zones: &Zones, whose: Whose) -> Result<LayoutStats, LayoutError> {
     for area in saved.areas() {
         if zones.touches_excluded(area.range) {
             return Err(LayoutError::Conflict { range: area.range });
@@ -93,7 +170,7 @@ pub fn restore_layout(saved: &Layout, zones: &Zones) -> Result<LayoutStats, Layo
     }
     let mut stats = LayoutStats::default();
     let now = Layout::read_self(zones).map_err(LayoutError::List)?;
-    for step in compare(&now, saved) {
+    for step in compare(&now, saved, whose) {
         // The kernel moves the break only while the old heap is mapped up to its end.
         let heap = matches!(&step.now, Some(area) if area.backing == Backing::Heap);
         if !heap {
@@ -102,23 +179,47 @@ pub fn restore_layout(saved: &Layout, zones: &Zones) -> Result<LayoutStats, Layo
     }
     stats.break_differs = !restore_break(&now, saved);
     let now = Layout::read_self(zones).map_err(LayoutError::List)?;
-    let steps = compare(&now, saved);
+    let steps = compare(&now, saved, whose);
     for step in &steps {
         stats.unmapped += usize::from(unmap_step(step)?);
     }
+    let mut objects = Objects {
+        saved,
+        made: HashMap::new(),
+    };
     for (index, step) in steps.iter().enumerate() {
         let before = index.checked_sub(1).map(|index| &steps[index]);
         let is_grown = before.is_some_and(|before| grow(before, step));
-        stats.mapped += usize::from(is_grown || map_step(step)?);
+        stats.mapped += usize::from(is_grown || map_step(step, &mut objects)?);
     }
     for step in &steps {
         stats.protected += usize::from(protect_step(step)?);
     }
+    let opened: Vec<&Area> = steps.iter().filter_map(Step::opens_file).collect();
+    if !opened.is_empty() && whose != Whose::Earlier && saved.is_of_this_host() {
+        check_files(&opened, &Layout::read_self(zones).map_err(LayoutError::List)?)?;
+    }
     Ok(stats)
 }
 
+/// Whether the files that have just been opened by name are those that were mapped. Another device does not tell: processes may be in
+/// containers of their own.
+fn check_files(opened: &[&Area], now: &Layout) -> Result<(), LayoutError> {
+    for want in opened {
+        let found = now.areas().iter().find(|area| area.range.contains(want.range.start));
+        if let (Some(old), Some(new)) = (want.file(), found.and_then(Area::file))
+            && old.dev == new.dev
+            && old.inode != new.inode
+        {
+            let path = String::from_utf8_lossy(&old.path).into_owned();
+            return Err(LayoutError::Replaced { path });
+        }
+    }
+    Ok(())
+}
+
 /// Cuts both layouts at each other's borders.
-fn compare(now: &Layout, saved: &Layout) -> Vec<Step> {
+fn compare(now: &Layout, saved: &Layout, whose: Whose) -> Vec<Step> {
     let both = || now.areas().iter().chain(saved.areas());
     let mut borders: Vec<u64> = both().flat_map(|area| [area.range.start, area.range.end]).collect();
     borders.sort_unstable();
@@ -134,10 +235,29 @@ fn compare(now: &Layout, saved: &Layout) -> Vec<Step> {
         };
         let (now, want) = (cut(&mut now), cut(&mut want));
         if now.is_some() || want.is_some() {
-            steps.push(Step { now, want });
+            let known = match &want {
+                Some(want) if whose != Whose::Own => saved.known(want),
+                _ => Known::ByInode,
+            };
+            steps.push(Step {
+                now,
+                want,
+                known,
+                renewed: false,
+            });
         }
     }
+    renew(&mut steps);
     steps
+}
+
+/// Mappings of one file without a name stay one another's, or none stays.
+fn renew(steps: &mut [Step]) {
+    let lost = steps.iter().filter(|step| !step.same_backing());
+    let lost: HashSet<Hidden> = lost.filter_map(Step::hidden).collect();
+    for step in steps {
+        step.renewed = step.hidden().is_some_and(|file| lost.contains(&file));
+    }
 }
 
 impl Step {
@@ -146,8 +266,18 @@ impl Step {
         stack(&self.now) || stack(&self.want)
     }
 
+    fn hidden(&self) -> Option<Hidden> {
+        self.want.as_ref()?.hidden()
+    }
+
     fn same_backing(&self) -> bool {
-        matches!((&self.now, &self.want), (Some(a), Some(b)) if a.backing.same(&b.backing))
+        !self.renewed && matches!((&self.now, &self.want), (Some(a), Some(b)) if a.backing.same(&b.backing, self.known))
+    }
+
+    /// What is mapped by a file's name.
+    fn opens_file(&self) -> Option<&Area> {
+        let want = self.want.as_ref().filter(|_| !self.same_backing())?;
+        want.file().map(|_| want)
     }
 }
 
@@ -198,22 +328,29 @@ fn grow(before: &Step, step: &Step) -> bool {
     unsafe { libc::mremap(last as *mut libc::c_void, PAGE_SIZE, length as usize, 0) != libc::MAP_FAILED }
 }
 
-fn map_step(step: &Step) -> Result<bool, LayoutError> {
+fn map_step(step: &Step, objects: &mut Objects<'_>) -> Result<bool, LayoutError> {
     let Some(want) = &step.want else {
         return Ok(false);
     };
     if step.is_stack() || step.same_backing() {
         return Ok(false);
     }
+    if objects.saved.has_lost(want) {
+        return Err(LayoutError::Removed { range: want.range });
+    }
+    if let Some((file, offset)) = objects.of(want)? {
+        map_at(want, libc::MAP_SHARED, file.as_raw_fd(), offset)?;
+        return Ok(true);
+    }
     let (flags, file, offset) = match &want.backing {
         Backing::SharedMemory { .. } => (libc::MAP_SHARED | libc::MAP_ANONYMOUS, None, 0),
-        Backing::PrivateFile { path, offset } => {
-            let file = open(path, libc::O_RDONLY)?;
+        Backing::PrivateFile { file, offset } => {
+            let file = open(file, libc::O_RDONLY)?;
             (libc::MAP_PRIVATE, Some(file), *offset)
         }
-        Backing::SharedFile { path, offset } => {
+        Backing::SharedFile { file, offset } => {
             let rw = if want.may_write { libc::O_RDWR } else { libc::O_RDONLY };
-            (libc::MAP_SHARED, Some(open(path, rw)?), *offset)
+            (libc::MAP_SHARED, Some(open(file, rw)?), *offset)
         }
         Backing::Window { part, offset } => {
             let file = part.open(offset + want.range.len()).map_err(LayoutError::OpenWindow)?;
@@ -246,13 +383,13 @@ fn map_at(want: &Area, flags: i32, fd: i32, offset: u64) -> Result<(), LayoutErr
     Ok(())
 }
 
-fn open(path: &[u8], flags: i32) -> Result<OwnedFd, LayoutError> {
-    let name = c_path(path);
+fn open(file: &Mapped, flags: i32) -> Result<OwnedFd, LayoutError> {
+    let name = c_path(&file.path);
     // SAFETY: the name is a C string that lives across the call.
     let fd = unsafe { libc::open(name.as_ptr(), flags | libc::O_CLOEXEC) };
     if fd < 0 {
         return Err(LayoutError::OpenFile {
-            path: String::from_utf8_lossy(path).into_owned(),
+            path: String::from_utf8_lossy(&file.path).into_owned(),
             source: io::Error::last_os_error(),
         });
     }

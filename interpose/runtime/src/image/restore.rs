@@ -9,7 +9,7 @@ use super::absent::{self, Sums};
 use super::epoch::{Image, SlotRun};
 use super::fill::{Seek, copy_in, fill};
 use super::layout::{Area, Backing, Layout};
-use super::observe::{ObserveError, inside_file};
+use super::observe::{ObserveError, fault_in_area, inside_file};
 use super::opened::{Need, Opened};
 use super::prefault::Prefault;
 use super::prot::ProtError;
@@ -200,10 +200,11 @@ fn verify(image: &Image, wanted: &[PageRun], store: &PageStore) -> Result<(), Re
 /// Writing behind the end of a mapped file is a `SIGBUS`: better to say so.
 fn check_files(layout: &Layout, wanted: &[PageRun]) -> Result<(), RestoreError> {
     for area in layout.tracked() {
-        if let Backing::SharedFile { path, offset } = &area.backing {
+        if let Backing::SharedFile { file, offset } = &area.backing {
             let wanted = runs::within(wanted, area.pages());
-            if !runs::subtract(&wanted, &inside_file(area, path, *offset)).is_empty() {
-                let path = String::from_utf8_lossy(path).into_owned();
+            let is_short = !runs::subtract(&wanted, &inside_file(area, file, *offset)).is_empty();
+            if is_short || !fault_in_area(area, &wanted).map_err(RestoreError::Access)?.is_empty() {
+                let path = String::from_utf8_lossy(&file.path).into_owned();
                 return Err(RestoreError::FileTooShort { path });
             }
         }

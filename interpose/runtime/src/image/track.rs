@@ -374,7 +374,10 @@ fn compare(seen: &mut Observation, layout: &Layout, image: &Image, store: &PageS
 fn zero_pages(layout: &Layout, pages: &[PageRun]) -> Vec<PageRun> {
     let mut zero = Vec::new();
     for area in layout.tracked() {
-        if matches!(area.backing, Backing::PrivateFile { .. } | Backing::SharedFile { .. }) {
+        if matches!(
+            area.backing,
+            Backing::PrivateFile { .. } | Backing::RemovedFile { .. } | Backing::SharedFile { .. }
+        ) {
             continue;
         }
         for run in runs::within(pages, area.pages()) {

@@ -6,9 +6,10 @@ use crate::ending::fail;
 use crate::generated::Proc;
 use crate::image::absent;
 use crate::image::prefault::Prefault;
+use crate::image::remap::{self, Whose};
+use crate::image::restore;
 use crate::image::restore::RestoreError;
 use crate::image::runs::{self, PageRun};
-use crate::image::{remap, restore};
 use crate::objects::{file, window};
 use crate::recovery::Runtime;
 use crate::step_back::{self, Undone};
@@ -59,7 +60,7 @@ fn decode(rt: &Runtime, state: &[u8]) -> Saved {
 /// Makes the user side's mappings those of a part whose pages (sorted) are on their way, and begins to make them present.
 pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &State) -> Prefault {
     let saved = decode(rt, &state.bytes);
-    restore_mappings(rt, &saved);
+    restore_mappings(rt, &saved, Whose::Anothers);
     restore::prepare(&mut copies::keep(rt).tracker, &saved.user.layout, &pages)
         .unwrap_or_else(|it| cannot_restore(rt, it))
 }
@@ -74,7 +75,7 @@ pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) {
     }
 }
 
-fn restore_mappings(rt: &Runtime, saved: &Saved) {
+fn restore_mappings(rt: &Runtime, saved: &Saved, whose: Whose) {
     // Libraries may be opened where a new process has a thread's stack.
     if let Err(error) = saved.user.clear_threads(rt) {
         fail(rt, "the program's threads cannot be put back", &error);
@@ -82,7 +83,7 @@ fn restore_mappings(rt: &Runtime, saved: &Saved) {
     if let Err(error) = saved.user.restore_libraries(rt) {
         fail(rt, "the program's libraries cannot be put back", &error);
     }
-    if let Err(error) = remap::restore_layout(&saved.user.layout, user::State::zones()) {
+    if let Err(error) = remap::restore_layout(&saved.user.layout, user::State::zones(), whose) {
         fail(rt, "the program's mappings cannot be put back", &error);
     }
 }
@@ -168,10 +169,14 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loa
     let layout = &saved.user.layout;
     let right = if origin == Origin::Survivor {
         let undone = step_back::undo(rt, &saved.marks);
-        restore_mappings(rt, &saved);
+        restore_mappings(rt, &saved, Whose::Own);
         put_back_absent(rt, &saved, undone)?
     } else {
-        restore_mappings(rt, &saved);
+        let whose = match origin {
+            Origin::Restart => Whose::Earlier,
+            _ => Whose::Anothers,
+        };
+        restore_mappings(rt, &saved, whose);
         Vec::new()
     };
     let with_locks = match load_pages(rt, origin, &saved.user, ready, &right) {

@@ -2,12 +2,13 @@
 #![allow(unsafe_code)]
 
 use crate::copies::{Base, Script, Way};
+use crate::image::PAGE_SIZE;
 use crate::image::absent::Sums;
 use crate::image::epoch::Image;
 use crate::image::own_memory;
+use crate::image::remap::{self, Whose};
 use crate::image::runs::{self, PageIndex, PageRun};
 use crate::image::store::PageStore;
-use crate::image::{PAGE_SIZE, remap};
 use crate::rehearsal::Runtime;
 use crate::{copies, journal, packed, user};
 use std::cell::Ref;
@@ -68,7 +69,7 @@ pub fn lay_over(rt: &Runtime, base: &Base) -> Result<(), String> {
     let saved = copies::decode(&base.state)?;
     saved.user.restore_libraries(rt).map_err(|error| error.to_string())?;
     let layout = &saved.user.layout;
-    remap::restore_layout(layout, user::State::zones()).map_err(|error| error.to_string())?;
+    remap::restore_layout(layout, user::State::zones(), Whose::Anothers).map_err(|error| error.to_string())?;
     let content = packed::unpack(&base.content).map_err(|error| error.to_string())?;
     let memory = own_memory::writable().map_err(|error| error.to_string())?;
     let mut rest = content.as_slice();

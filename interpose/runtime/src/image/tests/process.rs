@@ -5,7 +5,7 @@
 use super::support::*;
 use crate::image::layout::Layout;
 use crate::image::procmap::with_own_maps;
-use crate::image::remap::restore_layout;
+use crate::image::remap::{Whose, restore_layout};
 use crate::image::restore::{RestoreError, load_all};
 use crate::image::runs::{AddrRange, PageIndex, PageRun, normalise};
 use crate::image::store::Slot;
@@ -52,7 +52,7 @@ fn a_child_with_other_memory_takes_the_image_over() {
             user.map(30, 100, RW);
             user.fill(30, 100, 99);
             let mut tracker = Tracker::select(choice).unwrap().tracker;
-            let stats = restore_layout(&rank.saved, &user.zones).unwrap();
+            let stats = restore_layout(&rank.saved, &user.zones, Whose::Anothers).unwrap();
             assert!(!stats.break_differs);
             load_all(&mut tracker, &rank.saved, &rank.image, &rank.store, None, &|_| false).unwrap();
             let got = user.snapshot();
@@ -137,7 +137,7 @@ fn the_brk_heap_comes_back_with_its_end() {
             assert_eq!(brk(start + other * PAGE), start + other * PAGE);
             // SAFETY: the first page is left in any case.
             unsafe { (start as *mut u8).write(7) };
-            let stats = restore_layout(&rank.saved, &user.zones).unwrap();
+            let stats = restore_layout(&rank.saved, &user.zones, Whose::Anothers).unwrap();
             assert!(!stats.break_differs);
             rank.rollback(&user);
             assert_eq!(brk(0), start + 64 * PAGE);

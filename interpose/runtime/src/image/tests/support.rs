@@ -6,7 +6,7 @@ use crate::image::PAGE_SIZE;
 use crate::image::capture::capture;
 use crate::image::epoch::{Delta, Image};
 use crate::image::layout::{Backing, Layout};
-use crate::image::remap::restore_layout;
+use crate::image::remap::{Whose, restore_layout};
 use crate::image::restore::{RestoreStats, restore_pages};
 use crate::image::runs::{AddrRange, PageIndex, PageRun};
 use crate::image::store::{Extent, Files, PageStore, StoreConfig};
@@ -147,6 +147,7 @@ impl Snapshot {
                     backing = Backing::SharedMemory {
                         dev: (0, 0),
                         inode: 0,
+                        stored: false,
                         offset: 0,
                     };
                 }
@@ -252,7 +253,7 @@ impl Rank {
     }
 
     pub fn rollback(&mut self, user: &User) -> RestoreStats {
-        restore_layout(&self.saved, &user.zones).unwrap();
+        restore_layout(&self.saved, &user.zones, Whose::Own).unwrap();
         restore_pages(&mut self.tracker, &self.saved, &self.image, &self.store, &self.apart).unwrap()
     }
 }

@@ -1,0 +1,79 @@
+//! Files that the program has mapped or open lose their names, or somebody replaces them, while the job runs.
+
+use ffi_tests::shared::native;
+use ffi_tests::{Job, few, place};
+use std::path::Path;
+
+const STEPS: &str = "40";
+
+fn removed(mode: &str) -> Job {
+    Job::new(place::test_program("removed"), &[mode, STEPS]).interval("5calls")
+}
+
+/// A worker dies in the step of this number, before its collective.
+fn killed(job: Job, worker: u32, step: u32) -> Job {
+    job.fault(&format!("kill rank={worker} at=call:{step}"))
+}
+
+/// The job is as if nobody had died, whoever does at which step.
+fn assert_survived(mode: &str, deaths: &[(u32, u32)]) {
+    let undisturbed = native(removed(mode));
+    for (worker, step) in few(deaths.iter().copied(), 2) {
+        let outcome = killed(removed(mode), worker, step).run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&undisturbed);
+        outcome.assert_taken_over(&[worker]);
+        outcome.assert_nothing_left();
+    }
+}
+
+/// A copy of the program, which a run replaces by another file.
+fn own_program(directory: &Path) -> Job {
+    let copy = directory.join("program");
+    std::fs::copy(place::test_program("removed"), &copy).expect("there is room");
+    Job::new(copy, &["program", STEPS]).interval("5calls")
+}
+
+/// Before the next checkpoint all others still have the old file mapped; after it the text is in the copies.
+#[test]
+fn a_program_that_is_replaced_while_it_runs_goes_on() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let undisturbed = own_program(directory.path()).native().run();
+    for (worker, step) in [(1, 20), (2, 28)] {
+        let outcome = killed(own_program(directory.path()), worker, step).run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&undisturbed);
+        outcome.assert_taken_over(&[worker]);
+        outcome.assert_nothing_left();
+    }
+}
+
+#[test]
+fn private_mappings_of_removed_files_come_back() {
+    assert_survived("private", &[(1, 23), (2, 14), (0, 31)]);
+}
+
+/// After the next checkpoint it does not matter any more.
+#[test]
+fn a_mapped_file_that_is_replaced_is_not_taken_for_the_old_one() {
+    let outcome = killed(removed("late"), 1, 19).run();
+    outcome.assert_told(&["removed.1", "has been replaced while the job ran"]);
+    outcome.check(
+        outcome.status.and_then(|status| status.code()) == Some(74),
+        "the status is not 74",
+    );
+    outcome.assert_nothing_left();
+    assert_survived("late", &[(1, 28), (2, 33)]);
+}
+
+#[test]
+fn mappings_for_reading_of_removed_files_come_back() {
+    assert_survived("read", &[(1, 23), (2, 14), (0, 31)]);
+}
+
+/// In survivors, too, which have unmapped one since the checkpoint.
+#[test]
+fn two_mappings_of_one_file_in_memory_stay_one() {
+    assert_survived("twice", &[(1, 19), (2, 28), (0, 24), (1, 9)]);
+}
+
