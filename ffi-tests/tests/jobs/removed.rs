@@ -27,6 +27,15 @@ fn assert_survived(mode: &str, deaths: &[(u32, u32)]) {
     }
 }
 
+/// Protection is given up, in a line with these words, and the job goes on.
+fn assert_refused(mode: &str, words: &[&str]) {
+    let outcome = removed(mode).run();
+    outcome.assert_told(words);
+    outcome.assert_told(&["unprotected"]);
+    outcome.assert_success();
+    outcome.assert_same_lines(&native(removed(mode)));
+}
+
 /// A copy of the program, which a run replaces by another file.
 fn own_program(directory: &Path) -> Job {
     let copy = directory.join("program");
@@ -75,5 +84,18 @@ fn mappings_for_reading_of_removed_files_come_back() {
 #[test]
 fn two_mappings_of_one_file_in_memory_stay_one() {
     assert_survived("twice", &[(1, 19), (2, 28), (0, 24), (1, 9)]);
+}
+
+#[test]
+fn a_file_in_memory_that_is_open_and_mapped_is_refused() {
+    assert_refused("open", &["memfd:removed", "open and mapped"]);
+}
+
+#[test]
+fn huge_pages_of_a_pool_are_refused() {
+    if !Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB").exists() {
+        return place::skip("this kernel has no huge pages of 2 MiB");
+    }
+    assert_refused("huge", &["huge pages", "MAP_HUGETLB"]);
 }
 

@@ -1,5 +1,5 @@
-//! Mappings of the user side that other processes may share: counted, so that the runtime looks for them only if there
-//! have been any.
+//! Mappings of the user side that other processes may share, or may not get: counted, so that the runtime looks for them only
+//! if there have been any.
 #![allow(unsafe_code)]
 
 use crate::overwrites::before_map;
@@ -16,7 +16,8 @@ pub fn made() -> *const u32 {
 
 fn count_mmap(flags: c_int, fd: c_int) -> bool {
     const MAP_SHARED: c_int = 1;
-    if flags & MAP_SHARED != 0 && fd >= 0 {
+    const MAP_HUGETLB: c_int = 0x40000;
+    if flags & MAP_SHARED != 0 && fd >= 0 || flags & MAP_HUGETLB != 0 {
         MADE.fetch_add(1, Ordering::Relaxed);
     }
     before_map(flags, fd)

@@ -93,7 +93,7 @@ const MAY_BEGIN: u64 = 2;
 
 /// Exchanges the bookmarks over all workers. `is_regular`: see [`journal::may_end`]; no phase ends or begins outside of candidates.
 pub fn exchange(rt: &Runtime, ability: Ability, is_regular: Option<bool>) -> Result<Exchange, Rewound> {
-    let mappings = user::shared_mappings();
+    let mappings = user::shared_mappings(rt);
     let epoch = copies::next_epoch(rt);
     let disk = disk::report(rt, &mut copies::keep(rt).store, epoch);
     let phase = is_regular.map_or(0, |is_regular| {

@@ -71,6 +71,8 @@ runtime! {
         threads: Field<Option<threads::Threads>> = Field::new(None),
         /// Where the thread that leads the way back goes on itself; 0: it is not in the image, and ends.
         own_frame: Cell<u64> = Cell::new(0),
+        /// What [`sharing::check`] has seen.
+        shared_mappings: Field<Option<Vec<sharing::Mapping>>> = Field::new(None),
         /// Devices.
         accelerator: accelerator::State = accelerator::State::new(),
         /// What must be equal in all ranks, by name.
@@ -130,6 +132,18 @@ pub enum UserError {
         "the program's ranks share memory by other means than MPI ({0}), which cannot be saved for each of them alone; if it can do without, tell it so"
     )]
     SharedMemory(String),
+    /// Memory of a pool.
+    #[error(
+        "the program has memory of huge pages that it has asked for by itself (MAP_HUGETLB, libhugetlbfs), which another process may not \
+         get; let it use transparent ones (madvise with MADV_HUGEPAGE), or run it with UNDERSTUDY_DISABLE=1"
+    )]
+    HugePages,
+    /// One object by two ways.
+    #[error(
+        "the program has a file without a name, {0}, open and mapped for sharing (MAP_SHARED), which an understudy could not bring back as \
+         one file; let it close the descriptor when it has mapped it, or keep the file's name; or run it with UNDERSTUDY_DISABLE=1"
+    )]
+    OpenAndMapped(String),
     /// Device memory cannot be saved.
     #[error(
         "the program uses an accelerator ({device}), and its memory cannot be saved: {why}; or run the program with UNDERSTUDY_DISABLE=1"
@@ -194,6 +208,7 @@ pub fn begin(rt: &Runtime) {
 pub fn check(rt: &Runtime) -> Result<(), UserError> {
     threads::check(rt)?;
     timers::check(rt)?;
+    sharing::check(rt)?;
     loader::check(rt)
 }
 

@@ -1,10 +1,15 @@
 //! Memory that the program shares with other processes. A rank's image holds it as it was when that rank was saved, so it
-//! must not be rolled back if another rank has it too.
+//! must not be rolled back if another rank has it too. And memory that cannot be had elsewhere as the program has it.
 #![allow(unsafe_code)]
 
-use super::zones;
+use super::{UserError, zones};
 use crate::image::shared::Part;
-use crate::image::vmas::{self, Owner};
+use crate::image::vmas::{self, Owner, Vma};
+use crate::user::Runtime;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use understudy_abi::RUNTIME_FD_BASE;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A writable shared mapping of something that has a name.
@@ -15,18 +20,73 @@ pub struct Mapping {
     pub path: String,
 }
 
-/// The mappings that other processes may have too. Looked for only if the program has made any.
-pub fn mappings() -> Vec<Mapping> {
+/// What the program has mapped, if it has ever asked for memory that may be shared, or is of huge pages.
+fn mapped() -> Vec<Vma> {
     // SAFETY: the face's counter lives as long as the process.
     if unsafe { crate::told::info().user_shared_maps.read_volatile() } == 0 {
         return Vec::new();
     }
-    let all = vmas::read_self().unwrap_or_default();
+    let mut all = vmas::read_self().unwrap_or_default();
+    all.retain(|vma| vma.inode != 0 && zones().owner_at(vma, vma.range.start) == Owner::User);
+    all
+}
+
+/// Refuses what another process could not have. What it has seen is for [`mappings`].
+pub fn check(rt: &Runtime) -> Result<(), UserError> {
+    let all = mapped();
+    if all.iter().any(is_huge) {
+        return Err(UserError::HugePages);
+    }
+    if let Some(path) = open_as_well(&all) {
+        return Err(UserError::OpenAndMapped(path));
+    }
+    rt.shared_mappings.set(Some(shared(&all)));
+    Ok(())
+}
+
+/// Pages of a pool that has a size of its own.
+fn is_huge(vma: &Vma) -> bool {
+    vma.path.starts_with(b"/anon_hugepage") || vma.path.starts_with(b"/dev/hugepages/")
+}
+
+/// A file without a name that is mapped for sharing and has a descriptor, too.
+fn open_as_well(all: &[Vma]) -> Option<String> {
+    let is_hidden = |vma: &&Vma| vma.shared && vma.path.ends_with(b" (deleted)");
+    let hidden: Vec<&Vma> = all.iter().filter(is_hidden).collect();
+    if hidden.is_empty() {
+        return None;
+    }
+    let open = std::fs::read_dir("/proc/self/fd").ok()?.flatten();
+    let open = open.filter(|entry| {
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        number.is_some_and(|fd: i32| fd < RUNTIME_FD_BASE)
+    });
+    let open: Vec<PathBuf> = open.map(|entry| entry.path()).collect();
+    let found = hidden
+        .into_iter()
+        .find(|vma| open.iter().any(|fd| is_open_at(fd, vma)))?;
+    Some(String::from_utf8_lossy(&found.path).into_owned())
+}
+
+/// Some file systems tell of another device here than in the list of mappings.
+fn is_open_at(fd: &Path, vma: &Vma) -> bool {
+    let Ok(about) = std::fs::metadata(fd) else { return false };
+    let has_device = || (libc::major(about.dev()), libc::minor(about.dev())) == vma.dev;
+    let has_path = || std::fs::read_link(fd).is_ok_and(|path| path.as_os_str().as_bytes() == vma.path);
+    about.ino() == vma.inode && (has_device() || has_path())
+}
+
+/// The mappings that other processes may have too. Looked for only if the program has made any.
+pub fn mappings(rt: &Runtime) -> Vec<Mapping> {
+    rt.shared_mappings.take().unwrap_or_else(|| shared(&mapped()))
+}
+
+fn shared(all: &[Vma]) -> Vec<Mapping> {
+    let is_shared = |vma: &&Vma| vma.shared && vma.prot.write && Part::of(&vma.path).is_none();
     let host = super::host_name();
     let mut found: Vec<Mapping> = all
         .iter()
-        .filter(|vma| vma.shared && vma.prot.write && vma.inode != 0 && Part::of(&vma.path).is_none())
-        .filter(|vma| zones().owner_at(vma, vma.range.start) == Owner::User)
+        .filter(is_shared)
         .map(|vma| Mapping {
             identity: xxh3_64(format!("{host} {:?} {}", vma.dev, vma.inode).as_bytes()).max(1),
             path: String::from_utf8_lossy(&vma.path).into_owned(),
