@@ -99,3 +99,19 @@ fn huge_pages_of_a_pool_are_refused() {
     assert_refused("huge", &["huge pages", "MAP_HUGETLB"]);
 }
 
+/// Others have the file open, under its new name.
+#[test]
+fn an_open_file_that_somebody_renames_is_still_the_same() {
+    let undisturbed = native(removed("renamed"));
+    for (worker, step) in [(1, 19), (0, 28)] {
+        let outcome = killed(removed("renamed"), worker, step).run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&undisturbed);
+        outcome.check(
+            outcome.file("renamed.txt") == undisturbed.file("renamed.txt"),
+            "another renamed.txt",
+        );
+        outcome.assert_taken_over(&[worker]);
+        outcome.assert_nothing_left();
+    }
+}

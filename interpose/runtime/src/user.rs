@@ -269,7 +269,7 @@ impl State {
         timers::stop();
         process::stop_timers();
         signals::restore(&self.signals, is_mains);
-        files::restore(rt, &self.files)?;
+        files::restore(rt, &self.files, own)?;
         output::restore(rt, &self.output, own);
         accelerator::restore(rt, self.has_devices);
         process::restore(&self.process, is_mains)

@@ -17,11 +17,11 @@ use nameless::Nameless;
 use special::Special;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use understudy_abi::RUNTIME_FD_BASE;
 
@@ -53,6 +53,8 @@ impl Others {
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 struct Open {
     path: Vec<u8>,
+    /// Device and inode.
+    id: (u64, u64),
     /// open(2) flags without those that create or truncate.
     flags: i32,
     close_on_exec: bool,
@@ -150,6 +152,7 @@ fn open_file(fd: i32, lower: &[i32]) -> Option<Open> {
         let is_same = |other: &&i32| libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, fd, **other) == 0;
         Some(Open {
             path: path_of(fd).as_os_str().as_bytes().to_vec(),
+            id: (stat.st_dev, stat.st_ino),
             flags: libc::fcntl(fd, libc::F_GETFL),
             close_on_exec: libc::fcntl(fd, libc::F_GETFD) & libc::FD_CLOEXEC != 0,
             offset: libc::lseek(fd, 0, libc::SEEK_CUR),
@@ -277,8 +280,18 @@ fn is_writable(flags: i32) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
+impl Open {
+    /// Whether this process (`own`: it is the one that was saved) has the file open as `now`: perhaps somebody has given it another
+    /// name, or has removed it. One that the program has removed is back, and another one where the layer had to copy it.
+    fn is_still(&self, now: &Open, own: bool) -> bool {
+        let is_back = || Path::new(OsStr::from_bytes(&self.path)).symlink_metadata().is_ok();
+        let keeps = || !nameless::is_nameless(&now.path) || !is_back();
+        now.path == self.path || (own && now.id == self.id && keeps())
+    }
+}
+
 /// Makes the user side's open files those of the cut.
-pub fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
+pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> {
     let _held = shim::hold_descriptors();
     let now = open_now(rt);
     for (&fd, _) in now.files.iter().filter(|(fd, _)| !saved.files.contains_key(fd)) {
@@ -289,7 +302,7 @@ pub fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
         let is_it = |open: &Open| {
             file.nameless
                 .as_ref()
-                .map_or(open.path == file.path, |it| it.is_open_at(fd))
+                .map_or_else(|| file.is_still(open, own), |it| it.is_open_at(fd))
         };
         let same = now
             .files
