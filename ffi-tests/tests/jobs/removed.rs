@@ -99,6 +99,20 @@ fn huge_pages_of_a_pool_are_refused() {
     assert_refused("huge", &["huge pages", "MAP_HUGETLB"]);
 }
 
+#[test]
+fn protection_keys_are_refused() {
+    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    if !processor.contains(" ospke") {
+        return place::skip("this processor has no protection keys");
+    }
+    assert_refused("keys", &["protection keys", "pkey_alloc"]);
+    // Who lives goes back while it may not touch some of its memory.
+    let outcome = killed(removed("keys16"), 1, 19).run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&native(removed("keys16")));
+    outcome.assert_taken_over(&[1]);
+}
+
 /// Others have the file open, under its new name.
 #[test]
 fn an_open_file_that_somebody_renames_is_still_the_same() {

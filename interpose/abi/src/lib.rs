@@ -193,6 +193,8 @@ pub struct BootInfo {
     pub user_timer_threads: *const u32,
     /// Number of mappings that the user side has made so far and that other processes may share (updated by the face).
     pub user_shared_maps: *const u32,
+    /// How many protection keys the user side has asked for.
+    pub user_keys: *const u32,
     /// Base-namespace `dlopen`, for libraries that an understudy must open again: their constructors are not run.
     pub user_dlopen: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void,
     /// Base-namespace `dlsym(RTLD_DEFAULT, name)`.

@@ -199,6 +199,7 @@ fn start_runtime(
         user_threads: threads::created(),
         user_timer_threads: threads::created_for_timers(),
         user_shared_maps: sharing::made(),
+        user_keys: sharing::keys(),
         user_dlopen: passive::open,
         user_dlsym: services::dlsym,
         user_dlclose: services::dlclose,

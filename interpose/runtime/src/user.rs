@@ -6,6 +6,7 @@ mod files;
 pub mod heap;
 mod hook;
 mod input;
+mod keys;
 mod layout;
 mod loader;
 mod locks;
@@ -32,6 +33,7 @@ pub use files::{
 };
 pub use hook::file_effect;
 pub use input::leave as leave_input;
+pub use keys::open as open_keys;
 pub use layout::{compare_layout, layout, remember_start};
 pub use loader::{is_loading, is_locked as is_loader_locked, names};
 pub use output::{
@@ -144,6 +146,12 @@ pub enum UserError {
          one file; let it close the descriptor when it has mapped it, or keep the file's name; or run it with UNDERSTUDY_DISABLE=1"
     )]
     OpenAndMapped(String),
+    /// Keys of memory.
+    #[error(
+        "the program uses protection keys (pkey_alloc), which an understudy could not have; let it do without, or run it with \
+         UNDERSTUDY_DISABLE=1"
+    )]
+    ProtectionKeys,
     /// Device memory cannot be saved.
     #[error(
         "the program uses an accelerator ({device}), and its memory cannot be saved: {why}; or run the program with UNDERSTUDY_DISABLE=1"
@@ -208,6 +216,7 @@ pub fn begin(rt: &Runtime) {
 pub fn check(rt: &Runtime) -> Result<(), UserError> {
     threads::check(rt)?;
     timers::check(rt)?;
+    keys::check()?;
     sharing::check(rt)?;
     loader::check(rt)
 }

@@ -166,6 +166,7 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loa
         return Err(Damaged("the saved state has a wrong checksum".into()));
     }
     let saved = decode(rt, &state.bytes);
+    user::open_keys();
     let layout = &saved.user.layout;
     let right = if origin == Origin::Survivor {
         let undone = step_back::undo(rt, &saved.marks);
