@@ -113,6 +113,12 @@ fn protection_keys_are_refused() {
     outcome.assert_taken_over(&[1]);
 }
 
+/// Every operation of the layer would be, too.
+#[test]
+fn a_program_that_wants_signals_for_inexact_results_is_protected() {
+    assert_survived("inexact", &[(1, 23), (2, 14)]);
+}
+
 /// Others have the file open, under its new name.
 #[test]
 fn an_open_file_that_somebody_renames_is_still_the_same() {

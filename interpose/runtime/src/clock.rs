@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+use crate::sys::quietly;
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, clockid_t, timespec};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +43,7 @@ static BOOT: LazyLock<u64> =
 
 /// The program counts from here on: `wtime` is what the library says.
 pub fn start(wtime: f64) {
-    let offset = wtime - seconds(CLOCK_MONOTONIC);
+    let offset = quietly(|| wtime - seconds(CLOCK_MONOTONIC));
     OFFSET.store(offset.to_bits(), Ordering::Relaxed);
 }
 
@@ -55,18 +56,21 @@ pub fn wtime() -> Option<f64> {
 
 /// All clocks now.
 pub fn read() -> Reading {
-    let monotonic = seconds(CLOCK_MONOTONIC);
-    Reading {
-        wtime: monotonic + f64::from_bits(OFFSET.load(Ordering::Relaxed)),
-        monotonic,
-        boot: *BOOT,
-        day: seconds(CLOCK_REALTIME),
-    }
+    quietly(|| {
+        let monotonic = seconds(CLOCK_MONOTONIC);
+        Reading {
+            wtime: monotonic + f64::from_bits(OFFSET.load(Ordering::Relaxed)),
+            monotonic,
+            boot: *BOOT,
+            day: seconds(CLOCK_REALTIME),
+        }
+    })
 }
 
 /// Goes on from what was saved.
 pub fn restore(saved: &Reading) {
-    OFFSET.store(offset_after(saved, &read()).to_bits(), Ordering::Relaxed);
+    let offset = quietly(|| offset_after(saved, &read()));
+    OFFSET.store(offset.to_bits(), Ordering::Relaxed);
 }
 
 /// The difference to the monotonic clock of `now` that continues a reading.

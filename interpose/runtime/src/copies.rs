@@ -368,8 +368,11 @@ pub fn costs(rt: &Runtime) -> (u64, u64) {
         .as_ref()
         .map(|pending| pending.began.duration_since(keep.since));
     let bytes = keep.own.image.page_count() * PAGE_SIZE as u64;
-    let sent = if keep.rate > 0.0 { bytes as f64 / keep.rate } else { 0.0 };
-    (pending.map_or(0, |time| time.as_nanos() as u64), sent as u64)
+    let sent = || if keep.rate > 0.0 { bytes as f64 / keep.rate } else { 0.0 };
+    (
+        pending.map_or(0, |time| time.as_nanos() as u64),
+        sys::quietly(|| sent() as u64),
+    )
 }
 
 /// Whether this process's own copy, or that which is pending, is without what functions undo the changes of.

@@ -201,7 +201,7 @@ fn say(phase: &Phase, place: Place, is_away: bool) {
     };
     sys::say(format_args!(
         "no checkpoint for {:.1} s, more than {INTERVALS} intervals: {why}. A failure now costs all work since epoch {epoch}; {remedy}",
-        phase.began.elapsed().as_secs_f64()
+        sys::quietly(|| phase.began.elapsed().as_secs_f64())
     ));
 }
 

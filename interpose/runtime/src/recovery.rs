@@ -32,7 +32,7 @@ use crate::cell::{Door, Field, runtime};
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, ERR_UNKNOWN, SUCCESS};
 use crate::generated::real;
 use crate::objects::dynamic;
-use crate::{arch, copies, ending, events, overdue, peers, rehearsal, renewal, user, world};
+use crate::{arch, copies, ending, events, overdue, peers, rehearsal, renewal, sys, user, world};
 use ckptd::events::{ErrorClass, Kind};
 use understudy_mpi as mpi;
 
@@ -148,6 +148,7 @@ fn error_class(class: c_int) -> ErrorClass {
 /// Runs attempts until one succeeds, and this process's frame is rewound. (If too many fail, the process manager ends the job.)
 fn recover(rt: &Runtime, class: c_int) {
     rt.is_under_way.set(true);
+    sys::mask_exceptions();
     let (began, moment) = (Instant::now(), events::clock());
     // The program is not asked for checkpoints while it stands still.
     overdue::end();
@@ -169,6 +170,7 @@ fn recover(rt: &Runtime, class: c_int) {
     replenish::replenish(rt);
     overdue::begin(rt, copies::epoch(rt), world::worker(rt), world::get(rt).process);
     rt.is_under_way.set(false);
+    sys::raise_exceptions(outcome.exceptions);
 }
 
 /// A newcomer takes part in the recovery that it was started for.
@@ -220,7 +222,7 @@ fn resume(rt: &Runtime, outcome: &attempt::Outcome, began: Instant, report: &Rep
         crate::sys::say(format_args!(
             "{}; back at epoch {epoch} after {:.1} ms",
             report.summary(),
-            total.as_secs_f64() * 1e3
+            sys::quietly(|| total.as_secs_f64() * 1e3)
         ));
         alone::tell(rt);
         if let Some(line) = &report.remark {

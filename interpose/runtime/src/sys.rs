@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int, c_void};
+use std::hint::black_box;
 
 /// Dies at once, as by `kill -9`.
 pub fn kill_self() -> ! {
@@ -114,9 +115,58 @@ pub fn write_message(bytes: &[u8]) {
     unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
 }
 
+/// The program may have asked for a signal where a result is not exact, say (feenableexcept(3)): none is raised from here on. What is to be
+/// given to [`raise_exceptions`].
+pub fn mask_exceptions() -> u32 {
+    const MASKED: u32 = 0x1f80;
+    let mut before = 0u32;
+    // SAFETY: stores the control and status register.
+    unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &mut before, options(nostack)) };
+    raise_exceptions(before | MASKED);
+    before
+}
+
+/// From here on exceptions are raised as they were before [`mask_exceptions`].
+pub fn raise_exceptions(before: u32) {
+    // SAFETY: loads what was stored, or that with more exceptions masked.
+    unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &before, options(nostack)) };
+}
+
+/// Computes with floating-point numbers, without a signal.
+pub fn quietly<T>(compute: impl FnOnce() -> T) -> T {
+    let before = mask_exceptions();
+    // Nothing is computed earlier or later than here.
+    let result = black_box(black_box(compute)());
+    raise_exceptions(before);
+    result
+}
+
 #[cfg(test)]
 mod tests {
+    use super::quietly;
+    use std::hint::black_box;
     use std::process::Command;
+
+    unsafe extern "C" {
+        fn feenableexcept(exceptions: i32) -> i32;
+    }
+
+    /// A third is no number that a computer has.
+    #[test]
+    fn what_is_not_exact_raises_no_signal() {
+        std::thread::spawn(|| {
+            const ALL: i32 = 0x3d;
+            // SAFETY: of this thread, which computes nothing else.
+            let before = unsafe { feenableexcept(ALL) };
+            let third = quietly(|| black_box(1.0_f64) / black_box(3.0));
+            // SAFETY: as above; what is enabled is told by enabling nothing more.
+            let after = unsafe { feenableexcept(0) };
+            assert_eq!((before, after), (0, ALL));
+            assert_eq!(third.to_bits(), 0x3fd5_5555_5555_5555);
+        })
+        .join()
+        .expect("no signal");
+    }
 
     #[test]
     fn a_panic_is_one_line_of_ours() {

@@ -20,6 +20,7 @@ use crate::image::wire::SendOptions;
 use crate::image::{parity as layers, sums};
 use crate::own_messages::tag;
 use crate::rounds::{Numbers, Rounds};
+use crate::sys::quietly;
 use crate::{events, fault, world};
 use ckptd::events::Kind;
 use std::time::{Duration, Instant};
@@ -259,7 +260,8 @@ impl Pending {
     pub fn rate(&self) -> Option<f64> {
         let sent = self.delta.page_count() - self.inquiries.alike(0);
         let bytes = sent * PAGE_SIZE as u64;
-        self.shipped.map(|took| bytes as f64 / took.as_nanos().max(1) as f64)
+        self.shipped
+            .map(|took| quietly(|| bytes as f64 / took.as_nanos().max(1) as f64))
     }
 
     /// Nothing is under way any more: what is left, with the room for what was to be sent given back.

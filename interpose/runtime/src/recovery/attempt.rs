@@ -26,6 +26,8 @@ pub struct Outcome {
     pub frame: Frame,
     /// What had been signalled there.
     pub signals: user::SavedSignals,
+    /// As in [`Loaded`].
+    pub exceptions: u32,
     /// This process tells the user.
     pub is_speaker: bool,
 }
@@ -68,6 +70,7 @@ pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
     Ok(Outcome {
         frame: loaded.frame,
         signals: loaded.signals,
+        exceptions: loaded.exceptions,
         is_speaker: speaker == world.process,
     })
 }

@@ -14,7 +14,7 @@ use crate::objects::{file, window};
 use crate::recovery::Runtime;
 use crate::step_back::{self, Undone};
 use crate::{
-    clock, copies, disk, early, events, fault, handles, marks, objects, recompute, rehearsal, requests, schedule,
+    clock, copies, disk, early, events, fault, handles, marks, objects, recompute, rehearsal, requests, schedule, sys,
     traffic, user,
 };
 use ckptd::events::Kind;
@@ -29,6 +29,8 @@ pub struct Loaded {
     pub on_disk: Option<disk::Key>,
     /// What has been signalled until its cut.
     pub signals: user::SavedSignals,
+    /// Which floating-point exceptions the program wants, while none is raised ([`sys::mask_exceptions`]).
+    pub exceptions: u32,
 }
 
 /// What is wrong with a copy.
@@ -218,5 +220,6 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loa
         frame: saved.frame,
         on_disk: saved.disk,
         signals: saved.user.into_signals(),
+        exceptions: sys::mask_exceptions(),
     })
 }

@@ -43,7 +43,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     if world::is_first_worker(rt) {
         sys::say(format_args!(
             "the job goes on from epoch {epoch} on disk, after {:.1} ms; {}",
-            began.elapsed().as_secs_f64() * 1e3,
+            sys::quietly(|| began.elapsed().as_secs_f64() * 1e3),
             user::output_position(rt)
         ));
     }
@@ -57,6 +57,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     user::threads_go_back(rt, &loaded.frame);
     super::devices_go_on(rt);
     loaded.signals.send_again(renewal::passed_signals());
+    sys::raise_exceptions(loaded.exceptions);
     events::emit(Kind::Resume {
         recovery: 0,
         epoch,

@@ -5,7 +5,8 @@
 //! with the vote: everybody gets it at the same candidate. After a recovery nothing is agreed on until the first vote. What is believed about
 //! failures outlives it, and newcomers are told.
 
-use crate::{events, renewal, sys, told};
+use crate::sys::{self, quietly};
+use crate::{events, renewal, told};
 use ckptd::advice;
 use ckptd::events::Kind;
 use ckptd::rate::FailureRate;
@@ -107,7 +108,7 @@ impl Pace {
     pub fn failures(&mut self) -> &mut Failures {
         let now = Instant::now();
         let before = self.counted.replace(now).unwrap_or(now);
-        self.failures.rate.pass(now - before);
+        quietly(|| self.failures.rate.pass(now - before));
         &mut self.failures
     }
 
@@ -120,7 +121,7 @@ impl Pace {
     pub fn fail(&mut self) {
         let failures = self.failures();
         let expected = failures.expected();
-        failures.rate.fail(expected);
+        quietly(|| failures.rate.fail(expected));
     }
 
     /// Whether somebody outside wants a checkpoint that the last cut was not. What else was said counts from here on.
@@ -170,16 +171,19 @@ impl Pace {
         if std::mem::replace(&mut self.spares, died) != died {
             self.fail();
         }
-        let mtbf = self.failures().mtbf().as_secs_f64();
-        [self.own.as_nanos() as i64, (PER_SECOND / mtbf) as i64]
+        let failures = self.failures();
+        let rate = quietly(|| (PER_SECOND / failures.mtbf().as_secs_f64()) as i64);
+        [self.own.as_nanos() as i64, rate]
     }
 
     /// Takes the maximum that all workers have got. Returns the interval in force.
     pub fn agree(&mut self, [cost_ns, rate]: Terms) -> Duration {
         if told::config().interval == Interval::Auto && cost_ns > 0 && rate > 0 {
             let cost = Duration::from_nanos(cost_ns as u64);
-            let mtbf = Duration::from_secs_f64(PER_SECOND / rate as f64);
-            let interval = advice::interval(cost, mtbf);
+            let (mtbf, interval) = quietly(|| {
+                let mtbf = Duration::from_secs_f64(PER_SECOND / rate as f64);
+                (mtbf, advice::interval(cost, mtbf))
+            });
             self.agreed = Some(interval);
             self.tell(cost, mtbf, interval);
         }
