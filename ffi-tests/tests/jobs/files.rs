@@ -143,3 +143,36 @@ fn what_is_overwritten_on_several_hosts_comes_back() {
         assert_survived(|| in_place().hosts(&[3, 3]).map_by("node"), |worker| 27 + 17 * worker);
     }
 }
+
+/// Each rank's output and the files are those of an undisturbed run, if this worker is killed in this call of its.
+fn assert_survived_in(job: impl Fn() -> Job, deaths: impl IntoIterator<Item = (u32, u32)>) {
+    let undisturbed = native(job());
+    for (worker, call) in deaths {
+        let outcome = job().fault(&format!("kill rank={worker} at=call:{call}")).run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&undisturbed);
+        outcome.check(outcome.files() == undisturbed.files(), "there are other files");
+        for name in undisturbed.files() {
+            outcome.check(
+                outcome.file(&name) == undisturbed.file(&name),
+                &format!("{name} differs"),
+            );
+        }
+        outcome.assert_taken_over(&[worker]);
+        outcome.assert_nothing_left();
+    }
+}
+
+/// To a file, to a pipe and to nowhere; at a cut, and only since.
+#[test]
+fn output_that_is_led_elsewhere_for_a_while_comes_back() {
+    let job = |interval| {
+        move || {
+            Job::new(place::test_program("redirected"), &["40"])
+                .workers(2)
+                .interval(interval)
+        }
+    };
+    assert_survived_in(job("5calls"), few([(1, 15), (0, 16), (1, 17), (0, 20)], 2));
+    assert_survived_in(job("1calls"), few((13..19).map(|call| (call % 2, call)), 3));
+}

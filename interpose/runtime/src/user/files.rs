@@ -8,6 +8,7 @@
 
 mod nameless;
 mod special;
+mod streams;
 
 use super::UserError;
 use crate::cell::Field;
@@ -23,6 +24,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use streams::Stream;
 use understudy_abi::RUNTIME_FD_BASE;
 
 /// Open files that are not the program's own doing.
@@ -70,6 +72,10 @@ struct Open {
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
 pub struct Saved {
     files: BTreeMap<i32, Open>,
+    /// The program's own output.
+    streams: BTreeMap<i32, Stream>,
+    /// Standard descriptors that are closed.
+    closed: Vec<i32>,
     /// Pipes, sockets and the like, but for those that the process was started with: what the kernel calls them.
     others: BTreeMap<i32, Vec<u8>>,
     /// Those of them that can be made anew.
@@ -135,11 +141,15 @@ fn stat(fd: i32) -> Option<libc::stat> {
     }
 }
 
-fn open_file(fd: i32, lower: &[i32]) -> Option<Open> {
-    let stat = stat(fd)?;
+/// Whether the program has made of a descriptor what it is, and not its launcher.
+fn is_programs(fd: i32) -> bool {
+    fd > libc::STDERR_FILENO || streams::was_one(fd)
+}
+
+fn open_file(fd: i32, stat: &libc::stat, lower: &[i32]) -> Option<Open> {
     let has_name = match stat.st_mode & libc::S_IFMT {
         libc::S_IFREG => true,
-        libc::S_IFDIR | libc::S_IFCHR => fd > libc::STDERR_FILENO,
+        libc::S_IFDIR | libc::S_IFCHR => is_programs(fd),
         _ => false,
     };
     if !has_name {
@@ -209,11 +219,18 @@ fn open_now(rt: &Runtime) -> Saved {
     let _held = shim::hold_descriptors();
     let mut saved = Saved::default();
     let mut regular: Vec<i32> = Vec::new();
-    for fd in descriptors() {
-        if let Some(file) = open_file(fd, &regular) {
+    let open = descriptors();
+    let is_closed = |fd: &i32| !open.contains(fd);
+    saved.closed = (0..=libc::STDERR_FILENO).filter(is_closed).collect();
+    let was_inherited = |fd: i32| rt.files.inherited.borrow().contains(&fd) && !streams::was_one(fd);
+    for fd in open {
+        let Some(about) = stat(fd) else { continue };
+        if let Some(stream) = Stream::of(fd, &about) {
+            saved.streams.insert(fd, stream);
+        } else if let Some(file) = open_file(fd, &about, &regular) {
             saved.files.insert(fd, file);
             regular.push(fd);
-        } else if fd > libc::STDERR_FILENO && !rt.files.inherited.borrow().contains(&fd) {
+        } else if is_programs(fd) && !was_inherited(fd) {
             saved.others.insert(fd, path_of(fd).as_os_str().as_bytes().to_vec());
         }
     }
@@ -294,7 +311,9 @@ impl Open {
 pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> {
     let _held = shim::hold_descriptors();
     let now = open_now(rt);
-    for (&fd, _) in now.files.iter().filter(|(fd, _)| !saved.files.contains_key(fd)) {
+    put_streams_back(saved, &now);
+    let is_new = |fd: &&i32| !saved.files.contains_key(fd) && !saved.streams.contains_key(fd);
+    for &fd in now.files.keys().filter(is_new) {
         // SAFETY: close(2) of a file that was opened after the cut.
         unsafe { libc::close(fd) };
     }
@@ -327,6 +346,20 @@ pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> 
         );
     }
     Ok(())
+}
+
+/// The program's own output gets the descriptors that it had.
+fn put_streams_back(saved: &Saved, now: &Saved) {
+    for (&fd, stream) in &saved.streams {
+        if now.streams.get(&fd) != Some(stream) && !stream.put(fd) {
+            log::warn!("descriptor {fd}, which was the program's own output, cannot be put back");
+        }
+    }
+    let is_further = |fd: &&i32| **fd > libc::STDERR_FILENO && !saved.streams.contains_key(fd);
+    for &fd in now.streams.keys().filter(is_further).chain(&saved.closed) {
+        // SAFETY: close(2) of what was made after the cut.
+        unsafe { libc::close(fd) };
+    }
 }
 
 fn open_again(fd: i32, file: &Open) -> Result<(), UserError> {

@@ -4,7 +4,10 @@ use crate::told;
 use crate::user::Runtime;
 use ckptd::private::in_memory;
 use ckptd::relay::{LedgerObserver, LedgerView, NOTE_WORDS, NoteCell, Position, RankStage, Stream, name_in_memory};
-use std::os::fd::RawFd;
+use std::fs::File;
+use std::mem::ManuallyDrop;
+use std::os::fd::{FromRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -20,6 +23,8 @@ pub struct Saved {
 struct Output {
     view: LedgerView,
     pipes: [Option<RawFd>; 2],
+    /// Device and number of each of these pipes.
+    identities: [Option<(u64, u64)>; 2],
 }
 
 /// Looked at in signal handlers and by other threads, too.
@@ -61,6 +66,25 @@ fn private_copy(fd: RawFd) -> Option<RawFd> {
     }
 }
 
+fn identity_of(pipe: RawFd) -> Option<(u64, u64)> {
+    // SAFETY: a descriptor that stays open.
+    #[allow(unsafe_code)]
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(pipe) });
+    let about = file.metadata().ok()?;
+    Some((about.dev(), about.ino()))
+}
+
+/// Which of the two streams a pipe of this identity is.
+pub(super) fn stream_of(identity: (u64, u64)) -> Option<usize> {
+    let known = OUTPUT.get()?.identities;
+    known.iter().position(|known| *known == Some(identity))
+}
+
+/// A descriptor of a stream's pipe that the program does not know, if it goes through a relay.
+pub(super) fn pipe_of(stream: usize) -> Option<RawFd> {
+    OUTPUT.get()?.pipes[stream]
+}
+
 /// The path of what the job keeps in memory by this name.
 pub fn in_job_memory(job: &str, name: &str) -> PathBuf {
     in_memory().join(name_in_memory(job, name))
@@ -89,7 +113,12 @@ pub fn attach(rt: &Runtime, path: PathBuf, is_silent: bool) {
                     log::warn!("the output relay does not answer ({error})");
                 }
             }
-            let _ = OUTPUT.set(Output { view, pipes });
+            let identities = pipes.map(|pipe| pipe.and_then(identity_of));
+            let _ = OUTPUT.set(Output {
+                view,
+                pipes,
+                identities,
+            });
         }
         Err(error) => {
             log::warn!("the output relay is not available ({error}); after a failure some output may appear twice")
