@@ -163,6 +163,17 @@ fn assert_survived_in(job: impl Fn() -> Job, deaths: impl IntoIterator<Item = (u
     }
 }
 
+/// Locks of all kinds: one taken since the cut is in nobody's way, and those that were held at the cut are held again.
+#[test]
+fn locks_of_files_are_those_of_the_checkpoint() {
+    let job = || {
+        Job::new(place::test_program("filelocks"), &["40"])
+            .workers(2)
+            .interval("5calls")
+    };
+    assert_survived_in(job, few((31..46).map(|call| (call % 2, call)), 6));
+}
+
 /// To a file, to a pipe and to nowhere; at a cut, and only since.
 #[test]
 fn output_that_is_led_elsewhere_for_a_while_comes_back() {

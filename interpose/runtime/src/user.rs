@@ -29,7 +29,8 @@ use crate::world;
 pub use accelerator::{devices_go_on, may_use_devices, save_devices};
 pub use effects::effect_of_others;
 pub use files::{
-    also_written as also_written_file, name_of as name_of_open, note as note_files, written as written_files,
+    also_written as also_written_file, name_of as name_of_open, note as note_files, take_locks as take_file_locks,
+    written as written_files,
 };
 pub use hook::file_effect;
 pub use input::leave as leave_input;

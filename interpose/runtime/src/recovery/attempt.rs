@@ -174,6 +174,7 @@ fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Load
     report.stage(rt, RecoveryStage::Load);
     // Most have little to load; who has much is to have the processors.
     world::get(rt).workers.sleeping_barrier()?;
+    load::take_locks(rt);
     load::check_nodes(rt, &plan.players);
     comm::drop_reals(rt);
     comm::rebuild(rt, world::get(rt).workers, copies::epoch(rt))?;

@@ -77,6 +77,13 @@ pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) {
     }
 }
 
+/// The program's files are locked as at the cut. All have put back theirs: nobody holds a lock that was taken later.
+pub fn take_locks(rt: &Runtime) {
+    if let Err(error) = user::take_file_locks(rt) {
+        fail(rt, "the program's files cannot be locked", &error);
+    }
+}
+
 fn restore_mappings(rt: &Runtime, saved: &Saved, whose: Whose) {
     // Libraries may be opened where a new process has a thread's stack.
     if let Err(error) = saved.user.clear_threads(rt) {

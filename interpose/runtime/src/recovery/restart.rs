@@ -34,6 +34,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
             &std::io::Error::other(what),
         )
     });
+    load::take_locks(rt);
     make_copies(rt).unwrap_or_else(|error| failed_in_init(rt, error));
     disk::go_on_from(rt, world::worker(rt), epoch);
     events::set_epoch(epoch);

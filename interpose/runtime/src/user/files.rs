@@ -6,6 +6,7 @@
 //! Pipes and sockets it cannot have; what it lacks is named.
 #![allow(unsafe_code)]
 
+mod held;
 mod nameless;
 mod special;
 mod streams;
@@ -14,6 +15,7 @@ use super::UserError;
 use crate::cell::Field;
 use crate::shim;
 use crate::user::Runtime;
+use held::Lock;
 use nameless::Nameless;
 use special::Special;
 use std::cell::Cell;
@@ -37,6 +39,8 @@ pub(super) struct Others {
     has_warned: Cell<bool>,
     /// What was open when all processes stood still.
     at_cut: Field<Option<Saved>>,
+    /// The locks of the cut that has been gone back to.
+    locks: Field<BTreeMap<i32, Vec<Lock>>>,
 }
 
 impl Others {
@@ -47,6 +51,7 @@ impl Others {
             of_layer: Field::new(Vec::new()),
             has_warned: Cell::new(false),
             at_cut: Field::new(None),
+            locks: Field::new(BTreeMap::new()),
         }
     }
 }
@@ -74,6 +79,8 @@ pub struct Saved {
     files: BTreeMap<i32, Open>,
     /// The program's own output.
     streams: BTreeMap<i32, Stream>,
+    /// Locks that files, directories and devices are held by.
+    locks: BTreeMap<i32, Vec<Lock>>,
     /// Standard descriptors that are closed.
     closed: Vec<i32>,
     /// Pipes, sockets and the like, but for those that the process was started with: what the kernel calls them.
@@ -191,6 +198,9 @@ fn look(rt: &Runtime) -> Saved {
         .keys()
         .filter_map(|&fd| Some((fd, Special::of(fd)?)))
         .collect();
+    let descriptions = saved.files.iter().filter(|(_, file)| file.same_as.is_none());
+    saved.locks = descriptions.map(|(&fd, _)| (fd, held::of(fd))).collect();
+    saved.locks.retain(|_, locks| !locks.is_empty());
     let mut room = nameless::MOST;
     for (&fd, file) in &mut saved.files {
         let is_regular = || stat(fd).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG);
@@ -334,6 +344,10 @@ pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> 
             rewind(fd, file)?;
         }
     }
+    for fd in saved.files.keys() {
+        held::release(*fd, saved.locks.get(fd).map_or(&[], Vec::as_slice));
+    }
+    rt.files.locks.set(saved.locks.clone());
     let missing = || saved.others.iter().filter(|(fd, _)| !now.others.contains_key(fd));
     let can_be_made = |(fd, _): (&i32, _)| Some((*fd, saved.specials.get(fd)?));
     let made = special::make_again(&missing().filter_map(can_be_made).collect());
@@ -346,6 +360,18 @@ pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> 
         );
     }
     Ok(())
+}
+
+/// Takes the locks again that the program held at the cut, when all have released those that they have taken since.
+pub fn take_locks(rt: &Runtime) -> Result<(), UserError> {
+    let locks = rt.files.locks.take();
+    let lost = locks.iter().find(|(fd, locks)| !held::take(**fd, locks));
+    lost.map_or(Ok(()), |(&fd, _)| {
+        Err(UserError::File {
+            path: path_of(fd).to_string_lossy().into_owned(),
+            why: "another process has locked it".into(),
+        })
+    })
 }
 
 /// The program's own output gets the descriptors that it had.

@@ -1,0 +1,178 @@
+//! Locks of files: flock(2) and fcntl(2).
+//!
+//! The kernel keeps them, so they do not go back with the program's memory. A lock that has been taken since the cut is released before
+//! anybody goes on, or whoever comes first would wait for ever; those that were held at the cut are taken again when all have done that.
+#![allow(unsafe_code)]
+
+use std::time::{Duration, Instant};
+
+/// How long another process may hold one.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+enum Way {
+    /// flock(2).
+    File,
+    /// fcntl(2), for the process.
+    Process,
+    /// fcntl(2), for the open file description.
+    Description,
+}
+
+/// One lock.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Lock {
+    way: Way,
+    is_exclusive: bool,
+    start: i64,
+    /// 0: to the end of the file, however long that will be.
+    length: i64,
+}
+
+/// `1: POSIX  ADVISORY  WRITE 359 00:13:11691 0 EOF` (proc(5), fdinfo)
+fn parse(line: &str) -> Option<Lock> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [_, way, _, access, _, _, start, end] = words[..] else {
+        return None;
+    };
+    let way = match way {
+        "FLOCK" => Way::File,
+        "POSIX" => Way::Process,
+        "OFDLCK" => Way::Description,
+        _ => return None,
+    };
+    let start = start.parse().ok()?;
+    let length = match end {
+        "EOF" => 0,
+        last => last.parse::<i64>().ok()? - start + 1,
+    };
+    let is_exclusive = access == "WRITE";
+    Some(Lock {
+        way,
+        is_exclusive,
+        start,
+        length,
+    })
+}
+
+/// Those that are held by a descriptor.
+pub fn of(fd: i32) -> Vec<Lock> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| parse(line.strip_prefix("lock:")?))
+        .collect()
+}
+
+impl Way {
+    fn of_fcntl(self) -> i32 {
+        match self {
+            Way::Description => libc::F_OFD_SETLK,
+            _ => libc::F_SETLK,
+        }
+    }
+
+    fn release(self, fd: i32) {
+        let all = record(libc::F_UNLCK, 0, 0);
+        // SAFETY: flock(2), and fcntl(2) with a valid structure.
+        unsafe {
+            match self {
+                Way::File => libc::flock(fd, libc::LOCK_UN),
+                way => libc::fcntl(fd, way.of_fcntl(), &raw const all),
+            }
+        };
+    }
+}
+
+fn record(kind: i32, start: i64, length: i64) -> libc::flock {
+    libc::flock {
+        l_type: kind as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: start,
+        l_len: length,
+        l_pid: 0,
+    }
+}
+
+impl Lock {
+    fn take(&self, fd: i32) -> bool {
+        let kind = if self.is_exclusive {
+            libc::F_WRLCK
+        } else {
+            libc::F_RDLCK
+        };
+        let part = record(kind, self.start, self.length);
+        let of_file = if self.is_exclusive {
+            libc::LOCK_EX
+        } else {
+            libc::LOCK_SH
+        };
+        // SAFETY: flock(2), and fcntl(2) with a valid structure; nothing is waited for.
+        unsafe {
+            match self.way {
+                Way::File => libc::flock(fd, of_file | libc::LOCK_NB) == 0,
+                way => libc::fcntl(fd, way.of_fcntl(), &raw const part) == 0,
+            }
+        }
+    }
+}
+
+/// Releases what a descriptor must not hold. All of a way, if one of that is to go: the others are taken again.
+pub fn release(fd: i32, then: &[Lock]) {
+    let now = of(fd);
+    for lock in now.iter().filter(|lock| !then.contains(lock)) {
+        lock.way.release(fd);
+    }
+}
+
+/// Takes those that a descriptor is to hold. False: another process has one of them, and keeps it.
+pub fn take(fd: i32, then: &[Lock]) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    let mut missing: Vec<&Lock> = then.iter().collect();
+    loop {
+        let now = of(fd);
+        missing.retain(|lock| !now.contains(lock) && !lock.take(fd));
+        if missing.is_empty() {
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn locks_are_found_released_and_taken() {
+        let (file, other) = (tempfile(), tempfile());
+        let fd = file.as_raw_fd();
+        let all = [Way::File, Way::Process].map(|way| Lock {
+            way,
+            is_exclusive: way == Way::File,
+            start: if way == Way::File { 0 } else { 7 },
+            length: if way == Way::File { 0 } else { 3 },
+        });
+        assert!(take(fd, &all));
+        let found = of(fd);
+        assert!(all.iter().all(|lock| found.contains(lock)), "{found:?}");
+        release(fd, &all[..1]);
+        assert_eq!(of(fd), all[..1]);
+        release(fd, &[]);
+        assert_eq!(of(fd), []);
+        assert_eq!(of(other.as_raw_fd()), []);
+    }
+
+    fn tempfile() -> std::fs::File {
+        // SAFETY: memfd_create(2), whose descriptor nobody else has.
+        unsafe {
+            let fd = libc::memfd_create(c"locked".as_ptr(), libc::MFD_CLOEXEC);
+            assert!(fd >= 0);
+            std::os::fd::FromRawFd::from_raw_fd(fd)
+        }
+    }
+}
