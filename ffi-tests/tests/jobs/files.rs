@@ -174,6 +174,17 @@ fn locks_of_files_are_those_of_the_checkpoint() {
     assert_survived_in(job, few((31..46).map(|call| (call % 2, call)), 6));
 }
 
+/// Several descriptors of one counter or pipe, more than 64 KiB in a pipe, timers that have rung since.
+#[test]
+fn descriptors_of_one_pipe_or_counter_stay_so() {
+    let job = || {
+        Job::new(place::test_program("duplicates"), &["40"])
+            .workers(2)
+            .interval("5calls")
+    };
+    assert_survived_in(job, few([(1, 17), (0, 20), (1, 27), (0, 16), (1, 18), (0, 25)], 3));
+}
+
 /// To a file, to a pipe and to nowhere; at a cut, and only since.
 #[test]
 fn output_that_is_led_elsewhere_for_a_while_comes_back() {

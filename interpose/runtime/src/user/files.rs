@@ -8,6 +8,7 @@
 
 mod held;
 mod nameless;
+mod pipes;
 mod special;
 mod streams;
 
@@ -148,6 +149,16 @@ fn stat(fd: i32) -> Option<libc::stat> {
     }
 }
 
+/// Whether two descriptors have one open file description.
+fn is_same_description(one: i32, other: i32) -> bool {
+    const KCMP_FILE: i32 = 0;
+    // SAFETY: kcmp(2) on descriptors of this process.
+    unsafe {
+        let pid = libc::getpid();
+        libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) == 0
+    }
+}
+
 /// Whether the program has made of a descriptor what it is, and not its launcher.
 fn is_programs(fd: i32) -> bool {
     fd > libc::STDERR_FILENO || streams::was_one(fd)
@@ -162,11 +173,9 @@ fn open_file(fd: i32, stat: &libc::stat, lower: &[i32]) -> Option<Open> {
     if !has_name {
         return None;
     }
-    const KCMP_FILE: i32 = 0;
-    // SAFETY: fcntl(2), lseek(2), kcmp(2) on a descriptor of this process.
+    let is_same = |other: &&i32| is_same_description(fd, **other);
+    // SAFETY: fcntl(2), lseek(2) on a descriptor of this process.
     unsafe {
-        let pid = libc::getpid();
-        let is_same = |other: &&i32| libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, fd, **other) == 0;
         Some(Open {
             path: path_of(fd).as_os_str().as_bytes().to_vec(),
             id: (stat.st_dev, stat.st_ino),
@@ -193,11 +202,7 @@ pub fn capture(rt: &Runtime) -> Saved {
 /// All descriptors of the user side, and what is in files without a name.
 fn look(rt: &Runtime) -> Saved {
     let mut saved = open_now(rt);
-    saved.specials = saved
-        .others
-        .keys()
-        .filter_map(|&fd| Some((fd, Special::of(fd)?)))
-        .collect();
+    saved.specials = Special::among(saved.others.keys());
     let descriptions = saved.files.iter().filter(|(_, file)| file.same_as.is_none());
     saved.locks = descriptions.map(|(&fd, _)| (fd, held::of(fd))).collect();
     saved.locks.retain(|_, locks| !locks.is_empty());
@@ -322,9 +327,10 @@ pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> 
     let _held = shim::hold_descriptors();
     let now = open_now(rt);
     put_streams_back(saved, &now);
-    let is_new = |fd: &&i32| !saved.files.contains_key(fd) && !saved.streams.contains_key(fd);
-    for &fd in now.files.keys().filter(is_new) {
-        // SAFETY: close(2) of a file that was opened after the cut.
+    let is_new =
+        |fd: &&i32| !saved.files.contains_key(fd) && !saved.streams.contains_key(fd) && !saved.others.contains_key(fd);
+    for &fd in now.files.keys().chain(now.others.keys()).filter(is_new) {
+        // SAFETY: close(2) of what was opened after the cut.
         unsafe { libc::close(fd) };
     }
     for (&fd, file) in &saved.files {
@@ -348,14 +354,27 @@ pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> 
         held::release(*fd, saved.locks.get(fd).map_or(&[], Vec::as_slice));
     }
     rt.files.locks.set(saved.locks.clone());
-    let missing = || saved.others.iter().filter(|(fd, _)| !now.others.contains_key(fd));
-    let can_be_made = |(fd, _): (&i32, _)| Some((*fd, saved.specials.get(fd)?));
-    let made = special::make_again(&missing().filter_map(can_be_made).collect());
-    special::settle(&saved.specials);
-    if let Some((fd, name)) = missing().find(|(fd, _)| !made.contains(fd)) {
+    put_others_back(saved, &now)
+}
+
+/// Pipes, counters and the like.
+fn put_others_back(saved: &Saved, now: &Saved) -> Result<(), UserError> {
+    let here = Special::among(now.others.keys());
+    let to_make = special::missing(&saved.specials, &here);
+    let made = special::make_again(&saved.specials, &to_make);
+    special::settle(&saved.specials).map_err(|error| UserError::File {
+        path: "a pipe".into(),
+        why: format!("cannot be given its content: {error}"),
+    })?;
+    let is_lost = |fd: &i32| match saved.specials.contains_key(fd) {
+        true => to_make.contains(fd) && !made.contains(fd),
+        false => !now.others.contains_key(fd),
+    };
+    let lost = || saved.others.iter().filter(|(fd, _)| is_lost(fd));
+    if let Some((fd, name)) = lost().next() {
         log::warn!(
             "{} descriptor(s) of the program cannot be put back: {fd}, which was {}, is closed",
-            missing().filter(|(fd, _)| !made.contains(fd)).count(),
+            lost().count(),
             String::from_utf8_lossy(name)
         );
     }

@@ -3,13 +3,13 @@
 //! Event loops are made of these. The kernel tells what is in them (proc(5), `fdinfo`), so an understudy makes them anew.
 #![allow(unsafe_code)]
 
-use super::path_of;
-use std::collections::BTreeMap;
+use super::{is_same_description, path_of, pipes};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::mem::discriminant;
 use std::os::unix::ffi::OsStrExt;
 
 const CLOSE_ON_EXEC: i32 = libc::O_CLOEXEC;
-/// Longest content of a pipe that is kept: what it holds if nobody has made it longer.
-const LONGEST: usize = 64 << 10;
 
 /// What is behind a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -22,8 +22,12 @@ enum Kind {
     Signals(u64),
     /// epoll_create(2): descriptors, events and data.
     Set(Vec<(i32, u32, u64)>),
-    /// An end of a pipe, by the number of that; with what is in it at the end that is read.
-    Pipe { number: u64, content: Vec<u8> },
+    /// An end of a pipe, by the number of that; with what it can hold, and what is in it at the end that is read.
+    Pipe {
+        number: u64,
+        capacity: i32,
+        content: Vec<u8>,
+    },
 }
 
 /// One of them.
@@ -32,6 +36,8 @@ pub struct Special {
     kind: Kind,
     /// open(2).
     flags: i32,
+    /// Another descriptor with the same open file description, if there is a lower one.
+    same_as: Option<i32>,
 }
 
 /// The value of a line of `fdinfo`.
@@ -56,25 +62,6 @@ fn member(line: &str) -> Option<(i32, u32, u64)> {
         return None;
     };
     Some((descriptor.parse().ok()?, hex(events)? as u32, hex(data)?))
-}
-
-/// What a pipe holds, which stays in it.
-fn content(fd: i32) -> Vec<u8> {
-    let mut ends = [0; 2];
-    let mut bytes = vec![0; LONGEST];
-    // SAFETY: pipe2(2), tee(2), read(2), close(2) with descriptors and a buffer of our own.
-    unsafe {
-        if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) != 0 {
-            return Vec::new();
-        }
-        let there = libc::tee(fd, ends[1], LONGEST, libc::SPLICE_F_NONBLOCK).max(0);
-        let got = libc::read(ends[0], bytes.as_mut_ptr().cast(), there as usize).max(0);
-        bytes.truncate(got as usize);
-        for end in ends {
-            libc::close(end);
-        }
-    }
-    bytes
 }
 
 impl Special {
@@ -116,11 +103,43 @@ impl Special {
                 let is_read = flags & libc::O_ACCMODE == libc::O_RDONLY;
                 Kind::Pipe {
                     number: number.parse().ok()?,
-                    content: if is_read { content(fd) } else { Vec::new() },
+                    capacity: pipes::capacity(fd),
+                    content: if is_read { pipes::content(fd) } else { Vec::new() },
                 }
             }
         };
-        Some(Special { kind, flags })
+        let same_as = None;
+        Some(Special { kind, flags, same_as })
+    }
+
+    /// Those of these descriptors that can be made anew.
+    pub fn among<'a>(descriptors: impl Iterator<Item = &'a i32>) -> BTreeMap<i32, Special> {
+        let mut all: BTreeMap<i32, Special> = BTreeMap::new();
+        for &fd in descriptors {
+            let Some(mut special) = Special::of(fd) else { continue };
+            let is_same = |(other, _): &(&i32, &Special)| is_same_description(fd, **other);
+            special.same_as = all.iter().find(is_same).map(|(other, _)| *other);
+            all.insert(fd, special);
+        }
+        all
+    }
+
+    /// Whether it can become the other by what is put into it.
+    fn is_like(&self, other: &Special) -> bool {
+        let is_alike = match (&self.kind, &other.kind) {
+            (Kind::Counter { is_semaphore: one, .. }, Kind::Counter { is_semaphore, .. }) => one == is_semaphore,
+            (Kind::Timer { clock: one, .. }, Kind::Timer { clock, .. }) => one == clock,
+            (Kind::Pipe { .. }, Kind::Pipe { .. }) => self.is_read() == other.is_read(),
+            (one, kind) => discriminant(one) == discriminant(kind),
+        };
+        is_alike && self.same_as == other.same_as
+    }
+
+    fn pipe(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Pipe { number, .. } => Some(number),
+            _ => None,
+        }
     }
 
     fn is_read(&self) -> bool {
@@ -143,93 +162,97 @@ fn place(made: i32, fd: i32, flags: i32) -> bool {
     }
 }
 
+/// Makes one of which there is no part yet.
 fn make(fd: i32, special: &Special) -> bool {
     // SAFETY: system calls that make descriptors, with valid arguments.
     unsafe {
         let made = match &special.kind {
-            Kind::Counter { count, is_semaphore } => {
-                let made = libc::eventfd(0, if *is_semaphore { libc::EFD_SEMAPHORE } else { 0 });
-                if *count > 0 {
-                    libc::write(made, (&raw const *count).cast(), 8);
-                }
-                made
-            }
-            Kind::Timer { clock, times } => {
-                let made = libc::timerfd_create(*clock, 0);
-                libc::timerfd_settime(made, 0, times.as_ptr().cast(), std::ptr::null_mut());
-                made
-            }
-            Kind::Signals(mask) => {
-                libc::syscall(libc::SYS_signalfd4, -1, &raw const *mask, size_of_val(mask), 0) as i32
-            }
+            Kind::Counter { is_semaphore, .. } => libc::eventfd(0, if *is_semaphore { libc::EFD_SEMAPHORE } else { 0 }),
+            Kind::Timer { clock, .. } => libc::timerfd_create(*clock, 0),
+            Kind::Signals(_) => set_signals(-1, 0),
             Kind::Set(_) => libc::epoll_create1(0),
-            Kind::Pipe { .. } => return false,
+            Kind::Pipe { .. } => {
+                let mut ends = [-1; 2];
+                libc::pipe2(ends.as_mut_ptr(), 0);
+                let [read, write] = ends;
+                let (kept, other) = if special.is_read() {
+                    (read, write)
+                } else {
+                    (write, read)
+                };
+                // The other end is opened by this one.
+                let is_placed = place(kept, fd, special.flags);
+                return is_placed & (libc::close(other) == 0);
+            }
         };
         place(made, fd, special.flags)
     }
 }
 
-/// Both ends of a pipe.
-fn make_pipe(read: (i32, &Special), write: (i32, &Special)) -> bool {
-    let mut ends = [0; 2];
-    // SAFETY: pipe2(2) and write(2) with descriptors and bytes of our own.
-    unsafe {
-        if libc::pipe2(ends.as_mut_ptr(), 0) != 0 {
-            return false;
-        }
-        if let Kind::Pipe { content, .. } = &read.1.kind {
-            libc::write(ends[1], content.as_ptr().cast(), content.len());
-        }
-    }
-    place(ends[0], read.0, read.1.flags) & place(ends[1], write.0, write.1.flags)
+/// One more descriptor for a pipe.
+fn open_end(end: i32, fd: i32, flags: i32) -> bool {
+    let Ok(path) = std::ffi::CString::new(format!("/proc/self/fd/{end}")) else {
+        return false;
+    };
+    // SAFETY: open(2) with a valid string.
+    let opened = unsafe { libc::open(path.as_ptr(), flags & (libc::O_ACCMODE | libc::O_NONBLOCK)) };
+    place(opened, fd, flags)
 }
 
-/// Makes these anew, of which this process has none. Those that could be made.
-pub fn make_again(missing: &BTreeMap<i32, &Special>) -> Vec<i32> {
-    let mut made: Vec<i32> = missing
-        .iter()
-        .filter(|(fd, special)| make(**fd, special))
-        .map(|(fd, _)| *fd)
-        .collect();
-    for (&read, &special) in missing.iter().filter(|(_, special)| special.is_read()) {
-        let Kind::Pipe { number, .. } = &special.kind else {
-            continue;
+/// A descriptor of these signals; a new one for -1.
+fn set_signals(fd: i32, mask: u64) -> i32 {
+    // SAFETY: signalfd4(2) with a valid mask.
+    unsafe { libc::syscall(libc::SYS_signalfd4, fd, &raw const mask, size_of_val(&mask), 0) as i32 }
+}
+
+/// Those that this process has not, or of which it has made something else.
+pub fn missing(saved: &BTreeMap<i32, Special>, now: &BTreeMap<i32, Special>) -> BTreeSet<i32> {
+    // Pipes have other numbers in another process.
+    let mut pipes: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut is_its_pipe = |then: u64, now: u64| match pipes.get(&then) {
+        Some(known) => *known == now,
+        None if pipes.values().any(|known| *known == now) => false,
+        None => pipes.insert(then, now).is_none(),
+    };
+    let mut is_there = |(fd, special): &(&i32, &Special)| {
+        let Some(now) = now.get(fd).filter(|now| now.is_like(special)) else {
+            return false;
         };
-        let is_other = |other: &&Special| {
-            matches!(&other.kind, Kind::Pipe { number: its, .. } if its == number) && !other.is_read()
-        };
-        if let Some((&write, &other)) = missing.iter().find(|(_, other)| is_other(other))
-            && make_pipe((read, special), (write, other))
-        {
-            made.extend([read, write]);
+        match (special.pipe(), now.pipe()) {
+            (Some(then), Some(now)) => is_its_pipe(then, now),
+            _ => true,
         }
-    }
-    for (&fd, special) in missing {
-        if let Kind::Set(members) = &special.kind {
-            set_members(fd, &[], members);
+    };
+    let all = saved.iter().filter(|it| !is_there(it));
+    all.map(|(fd, _)| *fd).collect()
+}
+
+/// Makes these anew, which are [`missing`]. Those that could be made; they are empty.
+pub fn make_again(saved: &BTreeMap<i32, Special>, missing: &BTreeSet<i32>) -> BTreeSet<i32> {
+    let mut made = BTreeSet::new();
+    for fd in missing {
+        let special = &saved[fd];
+        let is_there = |other: &i32| made.contains(other) || saved.contains_key(other) && !missing.contains(other);
+        let of_pipe = |is_read: bool| {
+            let is_end = move |(_, it): &(&i32, &Special)| it.pipe() == special.pipe() && it.is_read() == is_read;
+            saved.iter().filter(is_end).map(|(end, _)| *end)
+        };
+        let has_come = if let Some(other) = special.same_as {
+            // SAFETY: dup3(2); what the descriptor was before is not the program's.
+            is_there(&other) && unsafe { libc::dup3(other, *fd, special.flags & CLOSE_ON_EXEC) == *fd }
+        } else if special.pipe().is_none() {
+            make(*fd, special)
+        } else if let Some(end) = of_pipe(true).chain(of_pipe(false)).find(is_there) {
+            open_end(end, *fd, special.flags)
+        } else {
+            // Another process has the other end, if it is not here.
+            of_pipe(!special.is_read()).next().is_some() && make(*fd, special)
+        };
+        if has_come {
+            made.insert(*fd);
         }
     }
     made
-}
-
-/// Reads all that is there, and makes of the descriptor what it was.
-fn empty(fd: i32, flags: i32) {
-    let mut bytes = [0u8; 4096];
-    // SAFETY: fcntl(2), and read(2) into a buffer of our own.
-    unsafe {
-        libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
-        while libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len()) > 0 {}
-        libc::fcntl(fd, libc::F_SETFL, flags);
-    }
-}
-
-fn fill(fd: i32, bytes: &[u8]) {
-    use std::io::Write;
-    // Another descriptor for the other end.
-    let other = std::fs::OpenOptions::new()
-        .write(true)
-        .open(format!("/proc/self/fd/{fd}"));
-    let _ = other.and_then(|mut other| other.write_all(bytes));
 }
 
 fn set_members(fd: i32, now: &[(i32, u32, u64)], then: &[(i32, u32, u64)]) {
@@ -247,31 +270,47 @@ fn set_members(fd: i32, now: &[(i32, u32, u64)], then: &[(i32, u32, u64)]) {
 }
 
 /// Gives those that are there what was in them. A pipe of which another process may have an end stays as it is.
-pub fn settle(saved: &BTreeMap<i32, Special>) {
-    for (&fd, special) in saved {
-        let Some(now) = Special::of(fd).filter(|now| now != special) else {
+pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
+    for (&fd, special) in saved.iter().filter(|(_, special)| special.same_as.is_none()) {
+        let Some(now) = Special::of(fd) else { continue };
+        if now.flags != special.flags {
+            // SAFETY: fcntl(2); those of access and of close-on-exec it leaves alone.
+            unsafe { libc::fcntl(fd, libc::F_SETFL, special.flags) };
+        }
+        if now.kind == special.kind {
             continue;
-        };
+        }
         match (&now.kind, &special.kind) {
             (Kind::Counter { count: now, .. }, Kind::Counter { count, .. }) if now != count => {
-                empty(fd, special.flags);
+                pipes::empty(fd, special.flags);
                 if *count > 0 {
                     // SAFETY: write(2) of a number to a counter of zero.
                     unsafe { libc::write(fd, (&raw const *count).cast(), 8) };
                 }
             }
-            (Kind::Pipe { content: now, .. }, Kind::Pipe { content, number })
-                if special.is_read() && now != content =>
-            {
-                let is_other =
-                    |it: &Special| matches!(&it.kind, Kind::Pipe { number: its, .. } if its == number) && !it.is_read();
+            (Kind::Timer { .. }, Kind::Timer { times, .. }) => {
+                // SAFETY: timerfd_settime(2) with an itimerspec; what has expired since is forgotten.
+                unsafe { libc::timerfd_settime(fd, 0, times.as_ptr().cast(), std::ptr::null_mut()) };
+            }
+            (Kind::Signals(_), Kind::Signals(mask)) => {
+                set_signals(fd, *mask);
+            }
+            (
+                Kind::Pipe { content: now, .. },
+                Kind::Pipe {
+                    content,
+                    number,
+                    capacity,
+                },
+            ) if special.is_read() && now != content => {
+                let is_other = |it: &Special| it.pipe() == Some(*number) && !it.is_read();
                 if saved.values().any(is_other) {
-                    empty(fd, special.flags);
-                    fill(fd, content);
+                    pipes::refill(fd, special.flags, *capacity, content)?;
                 }
             }
             (Kind::Set(now), Kind::Set(then)) => set_members(fd, now, then),
             _ => {}
         }
     }
+    Ok(())
 }

@@ -1,0 +1,66 @@
+//! What a pipe holds, if this process has both of its ends.
+#![allow(unsafe_code)]
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// Longest content that is kept.
+const LONGEST: usize = 16 << 20;
+
+/// How many bytes are in it.
+fn waiting(fd: i32) -> usize {
+    let mut count = 0;
+    // SAFETY: ioctl(2) that fills a number.
+    let rc = unsafe { libc::ioctl(fd, libc::FIONREAD, &raw mut count) };
+    if rc == 0 { count as usize } else { 0 }
+}
+
+/// How many bytes it can hold.
+pub fn capacity(fd: i32) -> i32 {
+    // SAFETY: fcntl(2) that only asks.
+    unsafe { libc::fcntl(fd, libc::F_GETPIPE_SZ) }
+}
+
+/// What it holds, which stays in it.
+pub fn content(fd: i32) -> Vec<u8> {
+    let length = waiting(fd).min(LONGEST);
+    let mut ends = [0; 2];
+    let mut bytes = vec![0; length];
+    // SAFETY: pipe2(2), fcntl(2), tee(2), read(2), close(2) with descriptors and a buffer of our own.
+    unsafe {
+        if length == 0 || libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) != 0 {
+            return Vec::new();
+        }
+        libc::fcntl(ends[1], libc::F_SETPIPE_SZ, capacity(fd));
+        let there = libc::tee(fd, ends[1], length, libc::SPLICE_F_NONBLOCK).max(0);
+        let got = libc::read(ends[0], bytes.as_mut_ptr().cast(), there as usize).max(0);
+        bytes.truncate(got as usize);
+        for end in ends {
+            libc::close(end);
+        }
+    }
+    bytes
+}
+
+/// Reads all that is there, and makes of the descriptor what it was.
+pub fn empty(fd: i32, flags: i32) {
+    let mut bytes = [0u8; 4096];
+    // SAFETY: fcntl(2), and read(2) into a buffer of our own.
+    unsafe {
+        libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
+        while libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len()) > 0 {}
+        libc::fcntl(fd, libc::F_SETFL, flags);
+    }
+}
+
+/// Gives it another content, and the room for that.
+pub fn refill(fd: i32, flags: i32, capacity: i32, bytes: &[u8]) -> io::Result<()> {
+    empty(fd, flags);
+    // SAFETY: fcntl(2); what is too small is found out below.
+    unsafe { libc::fcntl(fd, libc::F_SETPIPE_SZ, capacity) };
+    // Another descriptor for the other end.
+    let mut options = OpenOptions::new();
+    options.write(true).custom_flags(libc::O_NONBLOCK);
+    options.open(format!("/proc/self/fd/{fd}"))?.write_all(bytes)
+}
