@@ -195,6 +195,32 @@ fn a_program_with_a_timer_for_a_thread_that_has_ended_is_not_protected() {
     unprotected.assert_same_lines(&native(job()));
 }
 
+/// Each is named when it is found, and the program goes on.
+#[test]
+fn what_is_open_and_cannot_be_saved_is_named() {
+    let kinds = [
+        ("high", "descriptor 1000"),
+        ("many", "from 600 on"),
+        ("packets", "O_DIRECT"),
+    ];
+    for (kind, word) in kinds {
+        let job = || {
+            Job::new(place::test_program("openings"), &[kind, "40"])
+                .workers(2)
+                .interval("5calls")
+        };
+        let unprotected = job().run();
+        unprotected.assert_told(&[word, "unprotected"]);
+        unprotected.assert_success();
+        let undisturbed = native(job());
+        unprotected.assert_same_lines(&undisturbed);
+        for name in undisturbed.files() {
+            let is_same = unprotected.file(&name) == undisturbed.file(&name);
+            unprotected.check(is_same, &format!("{name} differs"));
+        }
+    }
+}
+
 /// Flips a bit of the linker's checksum in a library's notes (NT_GNU_BUILD_ID of elf(5)).
 fn rebuilt(library: &[u8]) -> Vec<u8> {
     const BUILD_ID: &[u8] = b"\x14\0\0\0\x03\0\0\0GNU\0";

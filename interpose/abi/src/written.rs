@@ -1,7 +1,7 @@
 //! What is known of the program's descriptors, so that most writes need not be told: those that overwrite nothing.
 
 use crate::RUNTIME_FD_BASE;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// Nothing is known.
 const UNKNOWN: u64 = 0;
@@ -15,6 +15,8 @@ const FILE: u64 = 2;
 pub struct Written {
     /// Not 0: overwriting is to be told.
     is_told: AtomicU32,
+    /// The highest descriptor that the program has been given since the cut, if that is one of the layer's; else 0.
+    highest: AtomicI32,
     known: [AtomicU64; RUNTIME_FD_BASE as usize],
 }
 
@@ -35,6 +37,7 @@ impl Written {
     pub const fn new() -> Written {
         Written {
             is_told: AtomicU32::new(0),
+            highest: AtomicI32::new(0),
             known: [const { AtomicU64::new(UNKNOWN) }; RUNTIME_FD_BASE as usize],
         }
     }
@@ -44,6 +47,7 @@ impl Written {
         self.known
             .iter()
             .for_each(|known| known.store(UNKNOWN, Ordering::Relaxed));
+        self.highest.store(0, Ordering::Relaxed);
         self.is_told.store(u32::from(is_told), Ordering::Relaxed);
     }
 
@@ -58,6 +62,19 @@ impl Written {
             Some(UNKNOWN) => Known::Unknown,
             Some(file) => Known::File((file - FILE) as i64),
         }
+    }
+
+    /// The program has been given a descriptor.
+    pub fn made(&self, fd: i32) {
+        if fd >= RUNTIME_FD_BASE {
+            self.highest.fetch_max(fd, Ordering::Relaxed);
+        }
+        self.learn(fd, Known::Unknown);
+    }
+
+    /// A descriptor of the program's that is one of the layer's numbers.
+    pub fn highest(&self) -> Option<i32> {
+        Some(self.highest.load(Ordering::Relaxed)).filter(|&fd| fd > 0)
     }
 
     /// It has become known.

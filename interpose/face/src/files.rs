@@ -5,7 +5,7 @@
 //! undo it. Calls inside of libc do not come here, which is why fopen(3) is among them besides open(2).
 #![allow(unsafe_code)]
 
-use crate::overwrites::{forget, forget_stream};
+use crate::overwrites::{made, made_stream};
 use crate::told::{AT_FDCWD, is_told, tell, tell_two, told};
 use crate::{stop, sys};
 use core::ffi::{c_char, c_int, c_uint, c_void};
@@ -65,20 +65,20 @@ type Name = *const c_char;
 type Stream = *mut c_void;
 
 told! {
-    fn open(path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, flags) } => forget;
-    fn open64(path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, flags) } => forget;
-    fn openat(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(directory, path, flags) } => forget;
-    fn openat64(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(directory, path, flags) } => forget;
-    fn __open_2(path: Name, flags: c_int) -> c_int { tell_open(AT_FDCWD, path, flags) } => forget;
-    fn __open64_2(path: Name, flags: c_int) -> c_int { tell_open(AT_FDCWD, path, flags) } => forget;
-    fn __openat_2(directory: c_int, path: Name, flags: c_int) -> c_int { tell_open(directory, path, flags) } => forget;
-    fn __openat64_2(directory: c_int, path: Name, flags: c_int) -> c_int { tell_open(directory, path, flags) } => forget;
-    fn creat(path: Name, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1) } => forget;
-    fn creat64(path: Name, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1) } => forget;
-    fn fopen(path: Name, mode: Name) -> Stream { tell_stream(path, mode) } => forget_stream;
-    fn fopen64(path: Name, mode: Name) -> Stream { tell_stream(path, mode) } => forget_stream;
-    fn freopen(path: Name, mode: Name, stream: Stream) -> Stream { tell_stream(path, mode) } => forget_stream;
-    fn freopen64(path: Name, mode: Name, stream: Stream) -> Stream { tell_stream(path, mode) } => forget_stream;
+    fn open(path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, flags) } => made;
+    fn open64(path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, flags) } => made;
+    fn openat(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(directory, path, flags) } => made;
+    fn openat64(directory: c_int, path: Name, flags: c_int, mode: c_uint) -> c_int { tell_open(directory, path, flags) } => made;
+    fn __open_2(path: Name, flags: c_int) -> c_int { tell_open(AT_FDCWD, path, flags) } => made;
+    fn __open64_2(path: Name, flags: c_int) -> c_int { tell_open(AT_FDCWD, path, flags) } => made;
+    fn __openat_2(directory: c_int, path: Name, flags: c_int) -> c_int { tell_open(directory, path, flags) } => made;
+    fn __openat64_2(directory: c_int, path: Name, flags: c_int) -> c_int { tell_open(directory, path, flags) } => made;
+    fn creat(path: Name, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1) } => made;
+    fn creat64(path: Name, mode: c_uint) -> c_int { tell_open(AT_FDCWD, path, O_CREAT | O_TRUNC | 1) } => made;
+    fn fopen(path: Name, mode: Name) -> Stream { tell_stream(path, mode) } => made_stream;
+    fn fopen64(path: Name, mode: Name) -> Stream { tell_stream(path, mode) } => made_stream;
+    fn freopen(path: Name, mode: Name, stream: Stream) -> Stream { tell_stream(path, mode) } => made_stream;
+    fn freopen64(path: Name, mode: Name, stream: Stream) -> Stream { tell_stream(path, mode) } => made_stream;
 
     fn rename(old: Name, new: Name) -> c_int { tell_two(effect::RENAME, AT_FDCWD, old, AT_FDCWD, new, 0) }
     fn renameat(old_directory: c_int, old: Name, new_directory: c_int, new: Name) -> c_int {

@@ -45,20 +45,27 @@ fn written() -> Option<&'static Written> {
 }
 
 /// The descriptor is another one from now on.
-pub fn forget(fd: c_int) {
+fn forget(fd: c_int) {
     if let Some(written) = written() {
         written.learn(fd, Known::Unknown);
     }
 }
 
-/// So is that of a stream.
+/// The program has been given a descriptor.
+pub fn made(fd: c_int) {
+    if let Some(written) = written() {
+        written.made(fd);
+    }
+}
+
+/// So it has, of a stream.
 ///
 /// # Safety
 /// It must be a stream of libc, or null.
-pub unsafe fn forget_stream(stream: *mut c_void) {
+pub unsafe fn made_stream(stream: *mut c_void) {
     if !stream.is_null() && written().is_some() {
         // SAFETY: handed on to the caller.
-        forget(unsafe { fileno(stream) });
+        made(unsafe { fileno(stream) });
     }
 }
 
@@ -228,7 +235,7 @@ fn after_fcntl(fd: c_int, command: c_int, result: c_int) {
     const F_SETFL: c_int = 4;
     const F_DUPFD_CLOEXEC: c_int = 1030;
     match command {
-        F_DUPFD | F_DUPFD_CLOEXEC => forget(result),
+        F_DUPFD | F_DUPFD_CLOEXEC => made(result),
         F_SETFL => forget(fd),
         _ => {}
     }
@@ -270,9 +277,9 @@ told! {
     fn aio_write64(block: *mut AioBlock) -> c_int { before_aio(block) }
 
     fn close(fd: c_int) -> c_int { false } => |_| forget(fd);
-    fn dup(fd: c_int) -> c_int { false } => forget;
-    fn dup2(fd: c_int, other: c_int) -> c_int { false } => forget;
-    fn dup3(fd: c_int, other: c_int, flags: c_int) -> c_int { false } => forget;
+    fn dup(fd: c_int) -> c_int { false } => made;
+    fn dup2(fd: c_int, other: c_int) -> c_int { false } => made;
+    fn dup3(fd: c_int, other: c_int, flags: c_int) -> c_int { false } => made;
     fn fcntl(fd: c_int, command: c_int, value: usize) -> c_int { false } => |result| after_fcntl(fd, command, result);
     fn fcntl64(fd: c_int, command: c_int, value: usize) -> c_int { false } => |result| after_fcntl(fd, command, result);
 }

@@ -48,6 +48,7 @@ pub use threads::{
     allow as allow_threads, are_there as has_threads, go_back as threads_go_back, let_go as let_threads_go,
     stop_for_good as stop_threads_for_good,
 };
+use understudy_abi::RUNTIME_FD_BASE;
 use understudy_numbers::ProcessNumber;
 pub use undo::{Call as FileCall, Range as FileRange, full_name, note as note_effect, note_overwriting};
 pub use undo::{
@@ -174,6 +175,23 @@ pub enum UserError {
         /// The failed action.
         why: String,
     },
+    /// Something is open that cannot be saved.
+    #[error(
+        "the program has {path} open (descriptor {fd}), which cannot be saved: {why}; or run it with UNDERSTUDY_DISABLE=1"
+    )]
+    Descriptor {
+        /// Its number.
+        fd: i32,
+        /// What the kernel calls it.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// More is open than there are numbers for.
+    #[error(
+        "the program has {0}, and descriptors from {RUNTIME_FD_BASE} on are the layer's, so that its own cannot be saved; let it keep fewer open, by lower numbers, or run it with UNDERSTUDY_DISABLE=1"
+    )]
+    Descriptors(String),
     /// A library that was opened late.
     #[error(
         "{0}, which the program opened with dlopen, cannot be opened again as it was at the checkpoint; link the program with it or run it with UNDERSTUDY_DISABLE=1"
@@ -219,7 +237,8 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
     timers::check(rt)?;
     keys::check()?;
     sharing::check(rt)?;
-    loader::check(rt)
+    loader::check(rt)?;
+    files::check(rt, undo::written().highest())
 }
 
 /// Stops all threads for a cut; false: it must be put off.

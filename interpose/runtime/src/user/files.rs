@@ -8,6 +8,7 @@
 
 mod held;
 mod nameless;
+mod objections;
 mod pipes;
 mod special;
 mod streams;
@@ -55,6 +56,11 @@ impl Others {
             locks: Field::new(BTreeMap::new()),
         }
     }
+
+    /// Whether a descriptor is the launcher's.
+    fn was_inherited(&self, fd: i32) -> bool {
+        self.inherited.borrow().contains(&fd) && !streams::was_one(fd)
+    }
 }
 
 /// An open regular file, directory or device.
@@ -94,6 +100,12 @@ pub struct Saved {
 pub fn remember_start(rt: &Runtime) {
     let _held = shim::hold_descriptors();
     rt.files.inherited.set(descriptors());
+}
+
+/// Refuses if something is open that could not be put back, or a `highest` descriptor of the program's is one of the layer's.
+pub fn check(rt: &Runtime, highest: Option<i32>) -> Result<(), UserError> {
+    let _held = shim::hold_descriptors();
+    objections::check(&rt.files, &descriptors(), highest)
 }
 
 /// The open descriptors of the user side, by one system call: poll(2) says which ones are not open.
@@ -237,7 +249,6 @@ fn open_now(rt: &Runtime) -> Saved {
     let open = descriptors();
     let is_closed = |fd: &i32| !open.contains(fd);
     saved.closed = (0..=libc::STDERR_FILENO).filter(is_closed).collect();
-    let was_inherited = |fd: i32| rt.files.inherited.borrow().contains(&fd) && !streams::was_one(fd);
     for fd in open {
         let Some(about) = stat(fd) else { continue };
         if let Some(stream) = Stream::of(fd, &about) {
@@ -245,7 +256,7 @@ fn open_now(rt: &Runtime) -> Saved {
         } else if let Some(file) = open_file(fd, &about, &regular) {
             saved.files.insert(fd, file);
             regular.push(fd);
-        } else if is_programs(fd) && !was_inherited(fd) {
+        } else if is_programs(fd) && !rt.files.was_inherited(fd) {
             saved.others.insert(fd, path_of(fd).as_os_str().as_bytes().to_vec());
         }
     }

@@ -43,6 +43,19 @@ pub fn content(fd: i32) -> Vec<u8> {
     bytes
 }
 
+/// Why an end of a pipe cannot be saved.
+pub fn objection(fd: i32) -> Option<String> {
+    // SAFETY: fcntl(2) that only asks.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    if flags & libc::O_DIRECT != 0 {
+        return Some("it keeps what is written apart (O_DIRECT); make it without".into());
+    }
+    let length = waiting(fd);
+    let is_read = flags & libc::O_ACCMODE == libc::O_RDONLY;
+    (is_read && length > 0 && content(fd).len() != length)
+        .then(|| format!("it holds {length} bytes, too many to be kept; let the program read them sooner"))
+}
+
 /// Reads all that is there, and makes of the descriptor what it was.
 pub fn empty(fd: i32, flags: i32) {
     let mut bytes = [0u8; 4096];
