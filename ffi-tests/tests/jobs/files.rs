@@ -185,6 +185,17 @@ fn descriptors_of_one_pipe_or_counter_stay_so() {
     assert_survived_in(job, few([(1, 17), (0, 20), (1, 27), (0, 16), (1, 18), (0, 25)], 3));
 }
 
+/// A file that is made by one name, linked to another, and has the first one removed.
+#[test]
+fn a_file_that_was_given_another_name_is_found_by_that() {
+    let job = || {
+        Job::new(place::test_program("openings"), &["linked", "40"])
+            .workers(2)
+            .interval("5calls")
+    };
+    assert_survived_in(job, few([(1, 22), (0, 9), (1, 14), (0, 31)], 2));
+}
+
 /// To a file, to a pipe and to nowhere; at a cut, and only since.
 #[test]
 fn output_that_is_led_elsewhere_for_a_while_comes_back() {

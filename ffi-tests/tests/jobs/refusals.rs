@@ -202,6 +202,7 @@ fn what_is_open_and_cannot_be_saved_is_named() {
         ("high", "descriptor 1000"),
         ("many", "from 600 on"),
         ("packets", "O_DIRECT"),
+        ("elsewhere", "another name"),
     ];
     for (kind, word) in kinds {
         let job = || {

@@ -189,7 +189,7 @@ fn open_file(fd: i32, stat: &libc::stat, lower: &[i32]) -> Option<Open> {
     // SAFETY: fcntl(2), lseek(2) on a descriptor of this process.
     unsafe {
         Some(Open {
-            path: path_of(fd).as_os_str().as_bytes().to_vec(),
+            path: nameless::present_name(stat, path_of(fd).as_os_str().as_bytes()),
             id: (stat.st_dev, stat.st_ino),
             flags: libc::fcntl(fd, libc::F_GETFL),
             close_on_exec: libc::fcntl(fd, libc::F_GETFD) & libc::FD_CLOEXEC != 0,

@@ -6,17 +6,20 @@
 
 use super::Open;
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::FromRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// More than this many bytes, of all of a process together, would make every checkpoint long.
 pub const MOST: usize = 64 << 20;
 /// What the kernel says behind the path of such a file (proc(5)).
 const REMOVED: &[u8] = b" (deleted)";
+
+/// How the names of backups begin, which are the layer's.
+const BACKUP: &[u8] = b".understudy-";
 
 /// Which file it is, and what is in it.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -33,6 +36,49 @@ fn within(fd: i32) -> PathBuf {
 pub fn is_nameless(path: &[u8]) -> bool {
     let is_there = || Path::new(OsStr::from_bytes(path)).symlink_metadata().is_ok();
     path.ends_with(REMOVED) && !is_there()
+}
+
+/// Names (link(2)) of a file whose name was removed.
+pub enum Named {
+    /// It has none, and goes with the last descriptor.
+    Not,
+    /// One in the same directory.
+    By(Vec<u8>),
+    /// Some that are not there.
+    Elsewhere,
+}
+
+/// Looks for another name of the file that the kernel gives this path.
+pub fn other_name(about: &libc::stat, path: &[u8]) -> Named {
+    if about.st_nlink == 0 || !is_nameless(path) {
+        return Named::Not;
+    }
+    let directory = Path::new(OsStr::from_bytes(path)).parent();
+    let entries = directory.and_then(|directory| fs::read_dir(directory).ok());
+    let is_it = |entry: &fs::DirEntry| {
+        let is_same = |its: Metadata| (its.dev(), its.ino()) == (about.st_dev, about.st_ino);
+        entry.ino() == about.st_ino && entry.metadata().is_ok_and(is_same)
+    };
+    let mut backups = 0;
+    for entry in entries.into_iter().flatten().flatten().filter(is_it) {
+        if !entry.file_name().as_bytes().starts_with(BACKUP) {
+            return Named::By(entry.path().into_os_string().into_vec());
+        }
+        backups += 1;
+    }
+    if backups == about.st_nlink {
+        Named::Not
+    } else {
+        Named::Elsewhere
+    }
+}
+
+/// The path by which a file can be opened, or the kernel's if there is none.
+pub fn present_name(about: &libc::stat, path: &[u8]) -> Vec<u8> {
+    match other_name(about, path) {
+        Named::By(name) => name,
+        _ => path.to_vec(),
+    }
 }
 
 /// The name that such a file has had.
