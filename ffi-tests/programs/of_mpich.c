@@ -8,9 +8,10 @@ int main(int argc, char **argv)
 #ifdef MPICH
     static char byte;
     MPIX_Stream stream;
+    MPI_Win win;
     int class = -1;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Error_class(MPI_Allreduce_c(MPI_IN_PLACE, &byte, (MPI_Count)1 << 40, MPI_BYTE, MPI_BOR, MPI_COMM_WORLD), &class);
+    MPI_Error_class(MPI_Win_create_c(&byte, 1, (MPI_Aint)1 << 40, MPI_INFO_NULL, MPI_COMM_WORLD, &win), &class);
     printf("%s\n", class == MPI_ERR_COUNT ? "MPI_ERR_COUNT" : "another answer");
     fflush(stdout);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);

@@ -347,13 +347,13 @@ fn what_is_not_supported_says_so() {
     );
     let lines = outcome.own_lines();
     for part in [
-        "MPI_Allreduce_c: such a count or displacement, of more than 31 bits, is not supported under protection",
+        "MPI_Win_create_c: such a number, of more than 31 bits, is not supported under protection",
         "MPIX_Stream_create is not supported under protection",
     ] {
         outcome.check(lines.iter().any(|line| line.contains(part)), part);
     }
     let text = String::from_utf8_lossy(&outcome.stdout);
-    outcome.check(text.contains("MPI_ERR_COUNT"), "a count that is too large is no error");
+    outcome.check(text.contains("MPI_ERR_COUNT"), "a unit that is too large is no error");
 }
 
 /// A C program that prints the names and values of rows.
