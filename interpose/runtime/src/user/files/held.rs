@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-/// How long another process may hold one.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// After how long a lock that another process holds is given up.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// What takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -127,7 +127,7 @@ pub fn release(fd: i32, then: &[Lock]) {
 
 /// Takes those that a descriptor is to hold. False: another process has one of them, and keeps it.
 pub fn take(fd: i32, then: &[Lock]) -> bool {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + DEADLINE;
     let mut missing: Vec<&Lock> = then.iter().collect();
     loop {
         let now = of(fd);
