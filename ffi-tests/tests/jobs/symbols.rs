@@ -70,6 +70,7 @@ const EXTRA: &[&str] = &[
     "open64",
     "openat",
     "openat64",
+    "pkey_alloc",
     "pthread_create",
     "pwrite",
     "pwrite64",

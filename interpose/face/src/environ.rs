@@ -215,7 +215,9 @@ fn own_place(preload: &[u8]) -> usize {
 fn add_preload(builder: &mut Builder, preload: &[u8], own_path: &[u8], instead: Option<&[u8]>) {
     let items = preload.split(is_separator);
     let mut kept = Path::new();
-    for item in items.filter(|item| !item.is_empty()) {
+    // Bindings are those of the program that this one has started with.
+    let is_kept = |item: &&[u8]| !item.is_empty() && !item.ends_with(b"/libunderstudy_fortran.so");
+    for item in items.filter(is_kept) {
         if let Some(item) = if is_ours(item, own_path) { instead } else { Some(item) } {
             let separator: &[u8] = if kept.as_bytes().is_empty() { b"" } else { b":" };
             kept.push(separator).push(item);
