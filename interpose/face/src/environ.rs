@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::block::{Builder, PAD_VARIABLE};
+use crate::fortran;
 use crate::libpath;
 use crate::link::{Path, own_path};
 use crate::msg::Line;
@@ -216,7 +217,7 @@ fn add_preload(builder: &mut Builder, preload: &[u8], own_path: &[u8], instead: 
     let items = preload.split(is_separator);
     let mut kept = Path::new();
     // Bindings are those of the program that this one has started with.
-    let is_kept = |item: &&[u8]| !item.is_empty() && !item.ends_with(b"/libunderstudy_fortran.so");
+    let is_kept = |item: &&[u8]| !item.is_empty() && !item.ends_with(fortran::LIBRARY);
     for item in items.filter(is_kept) {
         if let Some(item) = if is_ours(item, own_path) { instead } else { Some(item) } {
             let separator: &[u8] = if kept.as_bytes().is_empty() { b"" } else { b":" };

@@ -4,7 +4,8 @@
 
 use crate::link::{self, Path};
 
-const LIBRARY: &[u8] = b"/libunderstudy_fortran.so";
+/// The end of its path.
+pub const LIBRARY: &[u8] = b"/libunderstudy_fortran.so";
 
 /// Our library, in a program of Open MPI's.
 pub fn find() -> Option<Path> {

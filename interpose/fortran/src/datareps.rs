@@ -38,21 +38,21 @@ struct Subroutines {
 }
 
 /// # Safety
-/// Arguments of a conversion function, for one of the program's.
-unsafe fn convert(
-    convert: Convert,
+/// Arguments of a conversion function.
+unsafe extern "C" fn convert<const READS: bool>(
     userbuf: *mut c_void,
     datatype: Handle,
     mut count: c_int,
     filebuf: *mut c_void,
     mut position: i64,
-    extra_state: *mut isize,
+    all: *mut Subroutines,
 ) -> c_int {
     let mut ierr = SUCCESS;
     // SAFETY: the caller's promise.
     unsafe {
-        let mut number = PMPI_Type_c2f(datatype);
-        convert(
+        let function = if READS { (*all).read } else { (*all).write };
+        let (mut number, extra_state) = (PMPI_Type_c2f(datatype), (*all).extra_state);
+        function(
             userbuf,
             &mut number,
             &mut count,
@@ -63,50 +63,6 @@ unsafe fn convert(
         );
     }
     ierr
-}
-
-unsafe extern "C" fn read(
-    userbuf: *mut c_void,
-    datatype: Handle,
-    count: c_int,
-    filebuf: *mut c_void,
-    position: i64,
-    all: *mut Subroutines,
-) -> c_int {
-    // SAFETY: arguments of a conversion function.
-    unsafe {
-        convert(
-            (*all).read,
-            userbuf,
-            datatype,
-            count,
-            filebuf,
-            position,
-            (*all).extra_state,
-        )
-    }
-}
-
-unsafe extern "C" fn write(
-    userbuf: *mut c_void,
-    datatype: Handle,
-    count: c_int,
-    filebuf: *mut c_void,
-    position: i64,
-    all: *mut Subroutines,
-) -> c_int {
-    // SAFETY: arguments of a conversion function.
-    unsafe {
-        convert(
-            (*all).write,
-            userbuf,
-            datatype,
-            count,
-            filebuf,
-            position,
-            (*all).extra_state,
-        )
-    }
 }
 
 unsafe extern "C" fn extent(datatype: Handle, extent: *mut isize, all: *mut Subroutines) -> c_int {
@@ -149,7 +105,7 @@ pub unsafe extern "C" fn register_datarep(
     // SAFETY: arguments of the program, as the standard says; the lengths of strings come last.
     let rc = unsafe {
         let name = string(datarep, datarep_length);
-        let (read, write) = (in_c(read_fn, read), in_c(write_fn, write));
+        let (read, write) = (in_c(read_fn, convert::<true>), in_c(write_fn, convert::<false>));
         PMPI_Register_datarep(name.as_ptr().cast(), read, write, extent, all)
     };
     put(ierr, rc);

@@ -17,14 +17,21 @@ const NUMBERS: &[(&str, u32)] = &[
     ("MPI_F_STATUS_SIZE", 6),
 ];
 
-/// Bytes of what a C pointer type points to; nothing for a buffer.
-fn item_size(c_type: &str) -> Option<usize> {
-    Some(match c_type.strip_suffix('*')? {
+/// Bytes of a C type that is a number.
+fn number_size(c_type: &str) -> Option<usize> {
+    Some(match c_type {
         "int" | "MPI_Fint" => 4,
         "MPI_Aint" | "MPI_Count" | "MPI_Offset" => 8,
-        "MPI_Status" | "MPI_F08_status" => 24,
-        name if Handle::from_c_type(name).is_some() => 8,
         _ => return None,
+    })
+}
+
+/// Bytes of what a C pointer type points to; nothing for a buffer.
+fn item_size(c_type: &str) -> Option<usize> {
+    let name = c_type.strip_suffix('*')?;
+    number_size(name).or_else(|| match name {
+        "MPI_Status" | "MPI_F08_status" => Some(24),
+        name => Handle::from_c_type(name).map(|_| 8),
     })
 }
 
@@ -45,11 +52,7 @@ fn members(procedure: &Procedure, parameter: &Parameter) -> String {
 /// A number or an array of numbers, as the runtime knows arguments.
 fn numbers(procedure: &Procedure, index: usize) -> Option<String> {
     let base = procedure.parameters[index].c_type.trim_start_matches("const ");
-    let bytes = match base.trim_end_matches('*') {
-        "int" => 4,
-        "MPI_Aint" | "MPI_Count" => 8,
-        _ => return None,
-    };
+    let bytes = number_size(base.trim_end_matches('*'))?;
     Some(format!("Numbers({index}, {bytes})"))
 }
 

@@ -16,13 +16,7 @@ use std::ffi::{c_int, c_void};
 ///
 /// # Safety
 /// A place, or null.
-unsafe fn create(
-    procedure: Proc,
-    function: UserFunction<VirtDatatype>,
-    commute: c_int,
-    op: *mut VirtOp,
-    is_large: bool,
-) -> c_int {
+unsafe fn create(procedure: Proc, function: UserFunction<VirtDatatype>, commute: c_int, op: *mut VirtOp) -> c_int {
     let rt = runtime();
     if op.is_null() {
         return raise(rt, procedure, ERR_OP, None);
@@ -30,6 +24,7 @@ unsafe fn create(
     let Some(function) = function else {
         return raise(rt, procedure, ERR_ARG, None);
     };
+    let is_large = procedure == Proc::MPI_Op_create_c;
     match op::create(rt, function as usize as u64, commute != 0, is_large) {
         Ok(handle) => {
             // SAFETY: the program's place for the handle.
@@ -42,7 +37,7 @@ unsafe fn create(
 
 pub unsafe extern "C" fn MPI_Op_create(function: UserFunction<VirtDatatype>, commute: c_int, op: *mut VirtOp) -> c_int {
     // SAFETY: the program's arguments.
-    unsafe { create(Proc::MPI_Op_create, function, commute, op, false) }
+    unsafe { create(Proc::MPI_Op_create, function, commute, op) }
 }
 
 /// The function gets a pointer to an `MPI_Count`.
@@ -52,7 +47,7 @@ pub unsafe extern "C" fn MPI_Op_create_c(
     op: *mut VirtOp,
 ) -> c_int {
     // SAFETY: the program's arguments.
-    unsafe { create(Proc::MPI_Op_create_c, function, commute, op, true) }
+    unsafe { create(Proc::MPI_Op_create_c, function, commute, op) }
 }
 
 /// What the C++ bindings of Open MPI 4 say of an operator that they have just made: its function, which is theirs, is to get that of the

@@ -4,13 +4,10 @@ use super::procmap;
 use super::prot;
 use super::runs::{AddrRange, PageRun};
 use super::shared::Part;
-use super::vmas::{self, MapsError, Owner, Prot, Vma, Zones};
+use super::vmas::{self, MapsError, Owner, Prot, REMOVED, Vma, Zones};
 use bincode::{Decode, Encode};
 use std::sync::OnceLock;
 use xxhash_rust::xxh3::xxh3_64;
-
-/// What the kernel writes behind the path of a file that has lost it (proc(5)).
-const REMOVED: &[u8] = b" (deleted)";
 
 /// Longer mappings of removed files for reading, and private ones, are not brought into copies: all of their pages would be.
 const MOST: u64 = 1 << 30;

@@ -7,6 +7,9 @@ use bincode::{Decode, Encode};
 use std::fs::File;
 use std::io::{self, Read};
 
+/// What the kernel writes behind the path of a file that has lost it (proc(5)).
+pub const REMOVED: &[u8] = b" (deleted)";
+
 /// Access rights of a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Prot {

@@ -19,6 +19,7 @@ use crate::shim;
 use crate::user::Runtime;
 use held::Lock;
 use nameless::Nameless;
+pub(super) use nameless::is_backup;
 use special::Special;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -109,7 +110,7 @@ pub fn check(rt: &Runtime, highest: Option<i32>) -> Result<(), UserError> {
 }
 
 /// The open descriptors of the user side, by one system call: poll(2) says which ones are not open.
-fn descriptors() -> Vec<i32> {
+pub(super) fn descriptors() -> Vec<i32> {
     let ask = |fd| libc::pollfd {
         fd,
         events: 0,
@@ -136,7 +137,7 @@ fn listed_descriptors() -> Vec<i32> {
     list
 }
 
-fn path_of(fd: i32) -> PathBuf {
+pub(super) fn path_of(fd: i32) -> PathBuf {
     std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default()
 }
 
@@ -153,7 +154,7 @@ pub fn last_name_of(file: &File) -> PathBuf {
     nameless::former(&path).map(PathBuf::from).unwrap_or(path)
 }
 
-fn stat(fd: i32) -> Option<libc::stat> {
+pub(super) fn stat(fd: i32) -> Option<libc::stat> {
     // SAFETY: fstat(2) fills the structure.
     unsafe {
         let mut stat: libc::stat = std::mem::zeroed();

@@ -2,14 +2,13 @@
 //! must not be rolled back if another rank has it too. And memory that cannot be had elsewhere as the program has it.
 #![allow(unsafe_code)]
 
+use super::files::{descriptors, path_of, stat};
 use super::{UserError, zones};
 use crate::image::shared::Part;
-use crate::image::vmas::{self, Owner, Vma};
+use crate::image::vmas::{self, Owner, REMOVED, Vma};
+use crate::shim;
 use crate::user::Runtime;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use understudy_abi::RUNTIME_FD_BASE;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A writable shared mapping of something that has a name.
@@ -51,29 +50,25 @@ fn is_huge(vma: &Vma) -> bool {
 
 /// A file without a name that is mapped for sharing and has a descriptor, too.
 fn open_as_well(all: &[Vma]) -> Option<String> {
-    let is_hidden = |vma: &&Vma| vma.shared && vma.path.ends_with(b" (deleted)");
+    let is_hidden = |vma: &&Vma| vma.shared && vma.path.ends_with(REMOVED);
     let hidden: Vec<&Vma> = all.iter().filter(is_hidden).collect();
     if hidden.is_empty() {
         return None;
     }
-    let open = std::fs::read_dir("/proc/self/fd").ok()?.flatten();
-    let open = open.filter(|entry| {
-        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        number.is_some_and(|fd: i32| fd < RUNTIME_FD_BASE)
-    });
-    let open: Vec<PathBuf> = open.map(|entry| entry.path()).collect();
+    let _held = shim::hold_descriptors();
+    let open = descriptors();
     let found = hidden
         .into_iter()
-        .find(|vma| open.iter().any(|fd| is_open_at(fd, vma)))?;
+        .find(|vma| open.iter().any(|&fd| is_open_at(fd, vma)))?;
     Some(String::from_utf8_lossy(&found.path).into_owned())
 }
 
 /// Some file systems tell of another device here than in the list of mappings.
-fn is_open_at(fd: &Path, vma: &Vma) -> bool {
-    let Ok(about) = std::fs::metadata(fd) else { return false };
-    let has_device = || (libc::major(about.dev()), libc::minor(about.dev())) == vma.dev;
-    let has_path = || std::fs::read_link(fd).is_ok_and(|path| path.as_os_str().as_bytes() == vma.path);
-    about.ino() == vma.inode && (has_device() || has_path())
+fn is_open_at(fd: i32, vma: &Vma) -> bool {
+    let Some(about) = stat(fd) else { return false };
+    let has_device = || (libc::major(about.st_dev), libc::minor(about.st_dev)) == vma.dev;
+    let has_path = || path_of(fd).as_os_str().as_bytes() == vma.path;
+    about.st_ino == vma.inode && (has_device() || has_path())
 }
 
 /// The mappings that other processes may have too. Looked for only if the program has made any.

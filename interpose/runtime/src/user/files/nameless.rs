@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::Open;
+use crate::image::vmas::REMOVED;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -15,11 +16,12 @@ use std::path::{Path, PathBuf};
 
 /// More than this many bytes, of all of a process together, would make every checkpoint long.
 pub const MOST: usize = 64 << 20;
-/// What the kernel says behind the path of such a file (proc(5)).
-const REMOVED: &[u8] = b" (deleted)";
 
-/// How the names of backups begin, which are the layer's.
-const BACKUP: &[u8] = b".understudy-";
+/// Whether a path is that of a backup, which is the layer's.
+pub fn is_backup(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.as_bytes().starts_with(b".understudy-"))
+}
 
 /// Which file it is, and what is in it.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -61,7 +63,7 @@ pub fn other_name(about: &libc::stat, path: &[u8]) -> Named {
     };
     let mut backups = 0;
     for entry in entries.into_iter().flatten().flatten().filter(is_it) {
-        if !entry.file_name().as_bytes().starts_with(BACKUP) {
+        if !is_backup(&entry.path()) {
             return Named::By(entry.path().into_os_string().into_vec());
         }
         backups += 1;

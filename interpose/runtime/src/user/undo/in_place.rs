@@ -6,6 +6,7 @@ use super::note::{Known, LARGEST_OVERWRITTEN, LARGEST_TRUNCATED, Recorder, metad
 use super::overwrite::Source;
 use super::ranges::Range;
 use super::{MEMORY, is_of_interest};
+use crate::image::vmas::REMOVED;
 use std::ffi::c_int;
 use std::fs::{self, File};
 use std::io;
@@ -15,8 +16,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What the kernel says behind the path of a file that has lost this name (proc(5)).
-const REMOVED: &[u8] = b" (deleted)";
 /// So many bytes are read at a time.
 const PIECE: usize = 16 << 20;
 

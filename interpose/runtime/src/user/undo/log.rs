@@ -7,10 +7,10 @@
 //! A record is written by one write(2), before its backup is made and before the effect that it is about happens. A torn
 //! record at the end means that the rank died in that write, so the effect has not happened. The owner holds a lock (flock(2)) as long as it lives.
 
+use crate::user::files::is_backup;
 use ckptd::private::open_own;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use understudy_numbers::Epoch;
@@ -113,11 +113,6 @@ impl Effect {
             id.device = metadata.dev();
         }
     }
-}
-
-fn is_backup(path: &Path) -> bool {
-    path.file_name()
-        .is_some_and(|name| name.as_bytes().starts_with(b".understudy-"))
 }
 
 /// A line of the log.
