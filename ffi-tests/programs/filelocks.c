@@ -1,5 +1,6 @@
 // filelocks STEPS: ranks append to one file in turn, each with a lock of it (flock, fcntl in two ways), which it holds over a
-// collective. Besides each holds locks of a file of its own for some steps, and looks whether others could take them.
+// collective while the others look whether it has that. Besides each holds locks of a file of its own for some steps, and looks whether
+// others could take them.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <mpi.h>
@@ -24,6 +25,14 @@ static int lock(int file, int way, int kind, int start, int length, int waits)
     if (way == PROCESS)
         return fcntl(file, waits ? F_SETLKW : F_SETLK, &part);
     return fcntl(file, waits ? F_OFD_SETLKW : F_OFD_SETLK, &part);
+}
+
+// Whether another process has a record lock of the file.
+static int is_locked(int file)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    check(fcntl(file, F_GETLK, &whole) == 0);
+    return whole.l_type != F_UNLCK;
 }
 
 int main(int argc, char **argv)
@@ -53,6 +62,8 @@ int main(int argc, char **argv)
             check(lock(common, way, F_WRLCK, 0, 0, 1) == 0 && write(common, line, length) == length);
         }
         MPI_Allreduce(MPI_IN_PLACE, &(int){step}, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        check(step % size == rank || is_locked(common) == (way != WHOLE));
+        MPI_Barrier(MPI_COMM_WORLD);
         if (step % size == rank)
             check(lock(common, way, F_UNLCK, 0, 0, 1) == 0);
         MPI_Barrier(MPI_COMM_WORLD);

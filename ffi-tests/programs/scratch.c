@@ -1,6 +1,7 @@
 // scratch STEPS PAUSE_US: files that have no name: tmpfile(3), one that is
 // removed while it is open, as Fortran's scratch files are, and one in memory.
 // They grow, are read from their beginning, and now and then cut and written anew.
+// The second one is open twice: what is written by one descriptor is read by the other.
 // Besides, a file under a new name comes and goes in each step.
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -19,7 +20,9 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     char name[] = "scratch.XXXXXX";
     FILE *files[FILES] = {tmpfile(), fdopen(mkstemp(name), "w+"), fdopen(memfd_create("scratch", 0), "w+")};
-    unlink(name);
+    int again = open(name, O_RDONLY);
+    if (again < 0 || unlink(name))
+        MPI_Abort(MPI_COMM_WORLD, 2);
     for (int step = 0; step < steps; step++) {
         long sum = step;
         char other[] = "other.XXXXXX";
@@ -38,6 +41,10 @@ int main(int argc, char **argv)
                     MPI_Abort(MPI_COMM_WORLD, 1);
             }
         }
+        unsigned char written[64];
+        fflush(files[1]);
+        for (long n = pread(again, written, sizeof written, 0), i = 0; i < n; i++)
+            sum = sum * 31 + written[i];
         MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_LONG, MPI_BXOR, MPI_COMM_WORLD);
         if (rank == 0 && step % 10 == 9) {
             printf("step %d: %ld\n", step, sum);

@@ -163,12 +163,14 @@ fn assert_survived_in(job: impl Fn() -> Job, deaths: impl IntoIterator<Item = (u
     }
 }
 
-/// Locks of all kinds: one taken since the cut is in nobody's way, and those that were held at the cut are held again.
+/// Locks of all kinds: one taken since the cut is in nobody's way, those that were held at the cut are held again, and epochs on disk
+/// take nobody's away.
 #[test]
 fn locks_of_files_are_those_of_the_checkpoint() {
     let job = || {
-        Job::new(place::test_program("filelocks"), &["40"])
+        Job::new(place::test_program("filelocks"), &["120"])
             .workers(2)
+            .disk()
             .interval("5calls")
     };
     assert_survived_in(job, few((31..46).map(|call| (call % 2, call)), 6));

@@ -185,7 +185,8 @@ impl Writer {
 
 /// This thread has a table of its own: opens what the program's thread has under this number.
 fn open_again(file: RawFd) -> io::Result<File> {
-    File::open(format!("/proc/self/fd/{file}"))
+    let path = format!("/proc/self/fd/{file}");
+    File::open(&path).or_else(|_| File::options().write(true).open(&path))
 }
 
 fn write(job: &Job, daemon: Option<&Address>, stop: &AtomicBool) -> Outcome {

@@ -219,26 +219,7 @@ fn look(rt: &Runtime) -> Saved {
     let descriptions = saved.files.iter().filter(|(_, file)| file.same_as.is_none());
     saved.locks = descriptions.map(|(&fd, _)| (fd, held::of(fd))).collect();
     saved.locks.retain(|_, locks| !locks.is_empty());
-    let mut room = nameless::MOST;
-    for (&fd, file) in &mut saved.files {
-        let is_regular = || stat(fd).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG);
-        if file.same_as.is_some() || !nameless::is_nameless(&file.path) || !is_regular() {
-            continue;
-        }
-        match Nameless::read(fd, room) {
-            Ok(Some(content)) => {
-                room -= content.len();
-                file.nameless = Some(content);
-            }
-            Ok(None) if rt.files.has_warned.replace(true) => {}
-            Ok(None) => log::warn!(
-                "{} has no name and {} bytes, too many to be kept with each checkpoint; nobody can take this process's part",
-                String::from_utf8_lossy(&file.path),
-                file.size
-            ),
-            Err(error) => log::warn!("{} cannot be read: {error}", String::from_utf8_lossy(&file.path)),
-        }
-    }
+    nameless::keep(&mut saved.files, &rt.files.has_warned);
     saved
 }
 
@@ -292,23 +273,17 @@ pub fn also_written(rt: &Runtime, file: &Arc<File>) {
     all.push(Arc::downgrade(file));
 }
 
-/// The regular files that the program may be writing, opened once more.
+/// The regular files that the program may be writing, opened once more: to be named only, since to close what can be read or written
+/// would end the program's record locks (fcntl(2)).
 pub fn written(rt: &Runtime) -> Vec<File> {
-    let of_layer: Vec<File> = rt
-        .files
-        .of_layer
-        .borrow()
-        .iter()
-        .filter_map(|file| file.upgrade()?.try_clone().ok())
-        .collect();
+    let of_layer = rt.files.of_layer.borrow();
+    let of_layer: Vec<Arc<File>> = of_layer.iter().filter_map(Weak::upgrade).collect();
     let saved = open_now(rt);
-    let written = saved
-        .files
-        .iter()
-        .filter(|(_, file)| file.same_as.is_none() && is_writable(file.flags));
-    written
-        .filter_map(|(fd, _)| File::open(format!("/proc/self/fd/{fd}")).ok())
-        .chain(of_layer)
+    let is_written = |(_, file): &(&i32, &Open)| file.same_as.is_none() && is_writable(file.flags);
+    let programs = saved.files.iter().filter(is_written).map(|(&fd, _)| fd);
+    programs
+        .chain(of_layer.iter().map(|file| file.as_raw_fd()))
+        .filter_map(|fd| nameless::path_only(fd).ok())
         .collect()
 }
 
@@ -356,7 +331,7 @@ pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> 
             .get(&fd)
             .is_some_and(|open| is_it(open) && open.same_as == file.same_as && open.flags == file.flags);
         if !same {
-            open_again(fd, file)?;
+            open_again(fd, file, &saved.files)?;
         }
         if file.same_as.is_none() {
             rewind(fd, file)?;
@@ -419,7 +394,7 @@ fn put_streams_back(saved: &Saved, now: &Saved) {
     }
 }
 
-fn open_again(fd: i32, file: &Open) -> Result<(), UserError> {
+fn open_again(fd: i32, file: &Open, all: &BTreeMap<i32, Open>) -> Result<(), UserError> {
     // SAFETY: open(2), dup3(2), close(2) with valid arguments; what the descriptor was before is not the program's.
     unsafe {
         let mode = if file.close_on_exec { libc::O_CLOEXEC } else { 0 };
@@ -430,7 +405,7 @@ fn open_again(fd: i32, file: &Open) -> Result<(), UserError> {
                 Ok(())
             };
         }
-        let made = file.nameless.as_ref().map(|_| Nameless::make(file));
+        let made = file.nameless.as_ref().map(|it| it.open_or_make(fd, all));
         let path = match made {
             None => file.path.clone(),
             Some(Ok(ref made)) => format!("/proc/self/fd/{}", made.as_raw_fd()).into_bytes(),
@@ -458,7 +433,7 @@ fn open_again(fd: i32, file: &Open) -> Result<(), UserError> {
 
 fn rewind(fd: i32, file: &Open) -> Result<(), UserError> {
     if let Some(nameless) = &file.nameless
-        && nameless.fill(fd).is_err()
+        && nameless.fill(fd, file.flags).is_err()
     {
         return Err(failed(file, "cannot be given its content"));
     }

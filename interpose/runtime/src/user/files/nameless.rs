@@ -4,18 +4,21 @@
 //! memfd_create(2)). Nobody else can open it, so an understudy makes another one like it, in the same directory.
 #![allow(unsafe_code)]
 
-use super::Open;
+use super::{Open, stat};
 use crate::image::vmas::REMOVED;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// More than this many bytes, of all of a process together, would make every checkpoint long.
-pub const MOST: usize = 64 << 20;
+const MOST: usize = 64 << 20;
 
 /// Whether a path is that of a backup, which is the layer's.
 pub fn is_backup(path: &Path) -> bool {
@@ -27,11 +30,20 @@ pub fn is_backup(path: &Path) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Nameless {
     id: (u64, u64),
-    content: Vec<u8>,
+    /// `None`: a lower descriptor has the same file.
+    content: Option<Vec<u8>>,
 }
 
 fn within(fd: i32) -> PathBuf {
     format!("/proc/self/fd/{fd}").into()
+}
+
+/// The same file, for its name only (O_PATH, open(2)).
+pub fn path_only(fd: i32) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH)
+        .open(within(fd))
 }
 
 /// Whether the file that the kernel gives this path has no name.
@@ -90,25 +102,62 @@ pub fn former(path: &Path) -> Option<&Path> {
     Some(Path::new(OsStr::from_bytes(before)))
 }
 
-impl Nameless {
-    /// Reads it; `None` if it is longer than `room`.
-    pub fn read(fd: i32, room: usize) -> io::Result<Option<Nameless>> {
-        let file = File::open(within(fd))?;
-        let about = file.metadata()?;
-        if about.len() > room as u64 {
-            return Ok(None);
+/// Reads the files that have no name. What is too long is told once.
+pub fn keep(files: &mut BTreeMap<i32, Open>, has_warned: &Cell<bool>) {
+    let mut room = MOST;
+    let mut read: BTreeSet<(u64, u64)> = BTreeSet::new();
+    for (&fd, file) in files {
+        if file.same_as.is_some() || !is_nameless(&file.path) || !is_regular(fd) {
+            continue;
         }
-        let mut content = vec![0; about.len() as usize];
-        file.read_exact_at(&mut content, 0)?;
-        let id = (about.dev(), about.ino());
-        Ok(Some(Nameless { id, content }))
+        if !read.insert(file.id) {
+            file.nameless = Some(Nameless {
+                id: file.id,
+                content: None,
+            });
+            continue;
+        }
+        match content(fd, file.flags, room) {
+            Ok(Some(content)) => {
+                room -= content.len();
+                file.nameless = Some(Nameless {
+                    id: file.id,
+                    content: Some(content),
+                });
+            }
+            Ok(None) if has_warned.replace(true) => {}
+            Ok(None) => log::warn!(
+                "{} has no name and {} bytes, too many to be kept with each checkpoint; nobody can take this process's part",
+                String::from_utf8_lossy(&file.path),
+                file.size
+            ),
+            Err(error) => log::warn!("{} cannot be read: {error}", String::from_utf8_lossy(&file.path)),
+        }
     }
+}
 
-    /// How long it is.
-    pub fn len(&self) -> usize {
-        self.content.len()
+fn is_regular(fd: i32) -> bool {
+    stat(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFREG)
+}
+
+/// What is in a file; `None` if that is longer than `room`. Read by the program's descriptor where that can be: to close another one of
+/// the file ends the locks that the program has on it (fcntl(2)).
+fn content(fd: i32, flags: i32, room: usize) -> io::Result<Option<Vec<u8>>> {
+    // SAFETY: the program's descriptor, which stays open.
+    let own = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+    let length = own.metadata()?.len();
+    if length > room as u64 {
+        return Ok(None);
     }
+    let mut content = vec![0; length as usize];
+    match flags & libc::O_ACCMODE {
+        libc::O_WRONLY => File::open(within(fd))?.read_exact_at(&mut content, 0)?,
+        _ => own.read_exact_at(&mut content, 0)?,
+    }
+    Ok(Some(content))
+}
 
+impl Nameless {
     /// Whether this descriptor is open on that file.
     pub fn is_open_at(&self, fd: i32) -> bool {
         within(fd)
@@ -116,8 +165,17 @@ impl Nameless {
             .is_ok_and(|about| (about.dev(), about.ino()) == self.id)
     }
 
+    /// The file that descriptor `fd` is to have: what another one of `all` has open already, or a new one.
+    pub fn open_or_make(&self, fd: i32, all: &BTreeMap<i32, Open>) -> io::Result<File> {
+        let is_same = |open: &Open| open.nameless.as_ref().is_some_and(|it| it.id == self.id);
+        // Lower descriptors have been put back; a higher one may be open still.
+        let is_there = |other: i32| other < fd || (other > fd && self.is_open_at(other));
+        let twin = all.iter().find(|&(&other, open)| is_there(other) && is_same(open));
+        twin.map_or_else(|| Nameless::make(&all[&fd]), |(&other, _)| File::open(within(other)))
+    }
+
     /// Makes an empty one like `file`: in the same directory, or in memory where that cannot be.
-    pub fn make(file: &Open) -> io::Result<File> {
+    fn make(file: &Open) -> io::Result<File> {
         let path = Path::new(OsStr::from_bytes(&file.path));
         let directory = path.parent().filter(|_| !file.path.starts_with(b"/memfd:"));
         let like = |directory| {
@@ -138,12 +196,13 @@ impl Nameless {
     }
 
     /// Gives a file its content again, if that is another one. The descriptor may be one for reading only.
-    pub fn fill(&self, fd: i32) -> io::Result<()> {
-        if Nameless::read(fd, self.len())?.is_some_and(|now| now.content == self.content) {
+    pub fn fill(&self, fd: i32, flags: i32) -> io::Result<()> {
+        let Some(then) = &self.content else { return Ok(()) };
+        if content(fd, flags, then.len())?.as_ref() == Some(then) {
             return Ok(());
         }
         let file = OpenOptions::new().write(true).open(within(fd))?;
-        file.set_len(self.content.len() as u64)?;
-        file.write_all_at(&self.content, 0)
+        file.set_len(then.len() as u64)?;
+        file.write_all_at(then, 0)
     }
 }
