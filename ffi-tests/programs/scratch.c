@@ -1,7 +1,7 @@
 // scratch STEPS PAUSE_US: files that have no name: tmpfile(3), one that is
 // removed while it is open, as Fortran's scratch files are, and one in memory.
 // They grow, are read from their beginning, and now and then cut and written anew.
-// The second one is open twice: what is written by one descriptor is read by the other.
+// The second one is open twice and locked: what is written by one descriptor is read by the other.
 // Besides, a file under a new name comes and goes in each step.
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -23,6 +23,9 @@ int main(int argc, char **argv)
     int again = open(name, O_RDONLY);
     if (again < 0 || unlink(name))
         MPI_Abort(MPI_COMM_WORLD, 2);
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(fileno(files[1]), F_SETLK, &whole))
+        MPI_Abort(MPI_COMM_WORLD, 3);
     for (int step = 0; step < steps; step++) {
         long sum = step;
         char other[] = "other.XXXXXX";
@@ -41,6 +44,9 @@ int main(int argc, char **argv)
                     MPI_Abort(MPI_COMM_WORLD, 1);
             }
         }
+        struct flock probe = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+        if (fcntl(again, F_OFD_GETLK, &probe) || probe.l_type != F_WRLCK)
+            MPI_Abort(MPI_COMM_WORLD, 3);
         unsigned char written[64];
         fflush(files[1]);
         for (long n = pread(again, written, sizeof written, 0), i = 0; i < n; i++)

@@ -75,7 +75,9 @@ pub fn assert_lost(outcome: &Outcome, words: &[&str]) {
 pub fn everyone_dies(case: &Case, least_pages: u64) {
     let mut verdicts = Verdicts::default();
     for worker in few((0..WORKERS).rev(), 2) {
-        let outcome = job(case).kill(Kill::at(worker, THIN)).run();
+        // On a busy machine the rehearsals come to their end in this while.
+        let job = job(case).fault("wait rank=0 at=commit.end epoch=20 delay=2s");
+        let outcome = job.kill(Kill::at(worker, THIN)).run();
         let (gone, left) = thinned(&outcome, worker);
         let pages = rebuilt(&outcome, WORKERS);
         println!(
