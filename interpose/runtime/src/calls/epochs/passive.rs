@@ -11,7 +11,7 @@ use crate::errors::SUCCESS;
 use crate::exposure;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtWin, real_win};
-use crate::objects::window::{self, Epochs, Flush, Hold, passive, recent};
+use crate::objects::window::{self, Epochs, Flush, Hold, LOCK_SHARED, passive, recent};
 use crate::raise::finish_win;
 use crate::recovery::Runtime;
 use crate::{arch, cut, recovery};
@@ -86,7 +86,7 @@ fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, lock_type: c_int, assert: c
         }
     };
     let own = or_end!(rt, procedure, win, own(rt, win)).filter(|own| own.members().contains(&rank));
-    let Some((own, hold)) = own.zip(Hold::of(lock_type)) else {
+    let Some((own, hold)) = own.zip(Hold::of(lock_type, assert)) else {
         or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.targets.is_none()));
         outcome!(cut::hold(rt));
         // SAFETY: the real library checks its arguments.
@@ -143,7 +143,8 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int 
     let procedure = Proc::MPI_Win_lock_all;
     outcome!(cut::here(rt));
     let lock = |epochs: &mut Epochs| epochs.all = Some(assert);
-    let Some(own) = or_end!(rt, procedure, win, own(rt, win)) else {
+    let own = or_end!(rt, procedure, win, own(rt, win));
+    let Some((own, hold)) = own.zip(Hold::of(LOCK_SHARED, assert)) else {
         or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.targets.is_none()));
         outcome!(cut::hold(rt));
         // SAFETY: the real library checks its arguments.
@@ -151,11 +152,11 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int 
         return noted(rt, procedure, rc, win, lock);
     };
     or_end!(rt, procedure, win, check(rt, win, Epochs::may_begin));
-    outcome!(wait(rt, win, |has_waited| own.take_all(has_waited)));
+    outcome!(wait(rt, win, |has_waited| own.take_all(hold, has_waited)));
     window::change_epochs(rt, win, lock);
     taken(rt, procedure, win, |epochs| {
         epochs.all = None;
-        own.give_back_all();
+        own.give_back_all(hold);
     })
 }
 
@@ -164,8 +165,8 @@ pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
     let procedure = Proc::MPI_Win_unlock_all;
     outcome!(cut::here(rt));
     let own = or_end!(rt, procedure, win, own(rt, win));
-    let own = own.filter(|_| window::get(rt, win).is_some_and(|window| window.epochs.all.is_some()));
-    if own.as_ref().is_none_or(|own| std::mem::take(&mut own.told().all)) {
+    let own = own.zip(window::get(rt, win).and_then(|window| window.epochs.held_of_all()));
+    if own.as_ref().is_none_or(|(own, _)| std::mem::take(&mut own.told().all)) {
         arch::will_return();
         // SAFETY: the real library checks its arguments.
         let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock_all(real_win(rt, win)) });
@@ -174,8 +175,8 @@ pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
         }
     }
     window::change_epochs(rt, win, |epochs| epochs.all = None);
-    if let Some(own) = own {
-        own.give_back_all();
+    if let Some((own, hold)) = own {
+        own.give_back_all(hold);
         outcome!(get_on(rt, win));
     }
     SUCCESS

@@ -204,18 +204,18 @@ impl Direct {
         is_taken
     }
 
-    /// Takes those of all members with others, or none.
-    pub fn take_all(&self, has_waited: bool) -> bool {
-        let missed = self.members().find(|&rank| !self.take(rank, Hold::Shared, has_waited));
+    /// Takes those of all members, or none.
+    pub fn take_all(&self, hold: Hold, has_waited: bool) -> bool {
+        let missed = self.members().find(|&rank| !self.take(rank, hold, has_waited));
         if let Some(missed) = missed {
-            (0..missed).for_each(|rank| self.give_back(rank, Hold::Shared));
+            (0..missed).for_each(|rank| self.give_back(rank, hold));
         }
         missed.is_none()
     }
 
     /// Gives them back.
-    pub fn give_back_all(&self) {
-        self.members().for_each(|rank| self.give_back(rank, Hold::Shared));
+    pub fn give_back_all(&self, hold: Hold) {
+        self.members().for_each(|rank| self.give_back(rank, hold));
     }
 
     /// Gives a lock back.

@@ -22,13 +22,16 @@ pub enum Hold {
     Shared,
     /// Alone.
     Exclusive,
+    /// Not at all: the program says that nobody else asks for it (MPI 4.1, 12.5.5), and libraries take its word for that.
+    Unchecked,
 }
 
 impl Hold {
-    /// By a lock's type.
+    /// By a lock's type and assertion.
     #[inline]
-    pub fn of(kind: c_int) -> Option<Hold> {
+    pub fn of(kind: c_int, assert: c_int) -> Option<Hold> {
         match kind {
+            LOCK_SHARED | LOCK_EXCLUSIVE if assert & NO_CHECK != 0 => Some(Hold::Unchecked),
             LOCK_SHARED => Some(Hold::Shared),
             LOCK_EXCLUSIVE => Some(Hold::Exclusive),
             _ => None,
@@ -86,7 +89,12 @@ impl Epochs {
     /// How this process holds the lock of a member's part.
     #[inline]
     pub fn held(&self, rank: c_int) -> Option<Hold> {
-        self.locks.get(rank).and_then(|(kind, _)| Hold::of(kind))
+        self.locks.get(rank).and_then(|(kind, assert)| Hold::of(kind, assert))
+    }
+
+    /// How it holds those of all members.
+    pub fn held_of_all(&self) -> Option<Hold> {
+        Hold::of(LOCK_SHARED, self.all?)
     }
 
     /// Whether an epoch is open that excludes one between fences.

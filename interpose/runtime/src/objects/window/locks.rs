@@ -59,6 +59,7 @@ impl Lock<'_> {
         self.change(|state| match hold {
             Hold::Shared => (state & (WRITER | WAITS) == 0).then_some(state + 1),
             Hold::Exclusive => (state == 0).then_some(WRITER),
+            Hold::Unchecked => Some(state),
         })
     }
 
@@ -70,6 +71,7 @@ impl Lock<'_> {
         match hold {
             Hold::Shared => self.change(|state| (state & barred == 0).then_some(state + 1)),
             Hold::Exclusive => self.change(|state| (state & !WAITS == 0).then_some(WRITER)) || self.wish(),
+            Hold::Unchecked => true,
         }
     }
 
@@ -86,6 +88,7 @@ impl Lock<'_> {
         self.change(|state| match hold {
             Hold::Shared => Some(state.saturating_sub(1)),
             Hold::Exclusive => Some(state & !WRITER),
+            Hold::Unchecked => None,
         });
     }
 }

@@ -42,12 +42,14 @@ pub fn rebuild(rt: &Runtime, players: &[ProcessNumber]) -> mpi::Result<()> {
     Ok(())
 }
 
-/// Takes the locks again that were held at a cut; those of targets exclude nobody.
+/// Takes the locks again that were held at a cut.
 fn take_again(own: &Direct, epochs: &Epochs) -> mpi::Result<()> {
-    let is_target = |rank| epochs.targets.as_ref().is_some_and(|targets| targets.contains(&rank));
-    let locks = epochs.locks.iter().filter(|&(rank, _)| !is_target(rank));
-    let mut taken = locks.map(|(rank, (kind, _))| Hold::of(kind).is_some_and(|hold| own.take(rank, hold, true)));
-    let are_taken = taken.all(|is_taken| is_taken) && (epochs.all.is_none() || own.take_all(true));
+    let mut taken = epochs
+        .locks
+        .iter()
+        .map(|(rank, (kind, assert))| Hold::of(kind, assert).is_some_and(|hold| own.take(rank, hold, true)));
+    let takes_all = || epochs.held_of_all().is_none_or(|hold| own.take_all(hold, true));
+    let are_taken = taken.all(|is_taken| is_taken) && takes_all();
     if are_taken { Ok(()) } else { Err(mpi::Error::INTERN) }
 }
 

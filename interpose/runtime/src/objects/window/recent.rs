@@ -90,7 +90,7 @@ pub fn lock(rt: &Runtime, win: VirtWin, rank: c_int, kind: c_int, assert: c_int)
         let is_taken = !epochs.is_fenced
             && epochs.locks.has_room_for_first()
             && epochs.may_lock(rank)
-            && Hold::of(kind).is_some_and(|hold| recent.direct.take_free(rank, hold));
+            && Hold::of(kind, assert).is_some_and(|hold| recent.direct.take_free(rank, hold));
         if is_taken {
             epochs.locks.push_first(rank, (kind, assert));
             recent.set_locked(rank, true);
@@ -111,7 +111,7 @@ pub fn unlock(rt: &Runtime, win: VirtWin, rank: c_int) -> bool {
                 && direct.is_quiet()
                 && !direct.told().ranks.contains(&rank)
         };
-        let only = epochs.locks.only(rank).and_then(|(kind, _)| Hold::of(kind));
+        let only = epochs.locks.only(rank).and_then(|(kind, assert)| Hold::of(kind, assert));
         let Some(hold) = only.filter(is_alone) else {
             return false;
         };
