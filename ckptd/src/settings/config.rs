@@ -5,8 +5,8 @@
 
 use super::fault::{self, Fault};
 use super::values::{
-    Choice, Interval, LogLimit, Rehearse, Rule, Scheme, SharedPages, Static, init_end, interval, log_limit, new_phase,
-    number, rehearse, scheme, shared_pages, switch, tracking,
+    Choice, Interval, LogLimit, Rehearse, Rule, Scheme, SharedPages, Static, Threads, init_end, interval, log_limit,
+    new_phase, number, rehearse, scheme, shared_pages, switch, threads, tracking,
 };
 use super::{SECRET, SETTINGS, Setting, domains};
 use crate::client::Address;
@@ -62,8 +62,8 @@ pub struct Config {
     pub restart: bool,
     /// Whether new spares join the job in place of those that are used up.
     pub replenish: bool,
-    /// Whether the program may have threads.
-    pub threads: bool,
+    /// What threads of the program's own may do.
+    pub threads: Threads,
     /// The daemon that may choose spares.
     pub daemon: Option<Address>,
     /// File of the token that it wants over TCP.
@@ -173,7 +173,7 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
     ("UNDERSTUDY_THREADS", |config, text| {
-        config.threads = switch(text)?;
+        config.threads = threads(text)?;
         Ok(())
     }),
     ("UNDERSTUDY_REPLENISH", |config, text| {
@@ -238,7 +238,7 @@ impl Config {
             disk_hold: false,
             restart: false,
             replenish: false,
-            threads: true,
+            threads: Threads::AsAsked,
             daemon: None,
             daemon_token: None,
             log_dir: None,

@@ -11,7 +11,7 @@ mod values;
 
 pub use config::Config;
 pub use unknown::{Unknown, unknown};
-pub use values::{Choice, Interval, LogLimit, Rehearse, Rule, Scheme, SharedPages, Static};
+pub use values::{Choice, Interval, LogLimit, Rehearse, Rule, Scheme, SharedPages, Static, Threads};
 
 /// How `understudy run` takes a setting. Its option is the variable's name without the prefix, in lower case: `UNDERSTUDY_DISK_EVERY`
 /// is `--disk-every`.
@@ -179,8 +179,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_THREADS",
         default: "1",
-        meaning: "0: a program that creates threads loses its protection; 1: threads are saved and brought back, and any may call MPI if the program asks for MPI_THREAD_SERIALIZED or more",
-        form: Form::Value("0|1"),
+        meaning: "0: a program that creates threads loses its protection; 1: threads are saved and brought back, and any may call MPI if the program asks for MPI_THREAD_SERIALIZED or more; serialized: as if it asked for that",
+        form: Form::Value("0|1|serialized"),
     },
     Setting {
         variable: "UNDERSTUDY_REPLENISH",

@@ -89,6 +89,17 @@ pub enum Static {
     Auto,
 }
 
+/// What threads that the program creates may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// The program loses its protection.
+    Refused,
+    /// They are brought back, and call MPI as far as the program has asked for that.
+    AsAsked,
+    /// The same, and any may call, as if the program had asked for `MPI_THREAD_SERIALIZED`.
+    Serialized,
+}
+
 impl Static {
     /// Its name, if it goes with whole copies only.
     pub fn exclusive(self) -> Option<&'static str> {
@@ -223,6 +234,15 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
         "0" | "off" | "no" => Ok(false),
         "1" | "on" | "yes" => Ok(true),
         _ => Err(format!("`{text}` is neither 0 nor 1")),
+    }
+}
+
+pub(super) fn threads(text: &str) -> Result<Threads, String> {
+    match text {
+        "serialized" => Ok(Threads::Serialized),
+        _ => switch(text)
+            .map(|may_be| if may_be { Threads::AsAsked } else { Threads::Refused })
+            .map_err(|_| format!("`{text}` is none of `0`, `1`, `serialized`")),
     }
 }
 

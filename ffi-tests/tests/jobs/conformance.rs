@@ -77,6 +77,7 @@ programs! {
     the_tool_interface: "tools";
     variables_that_are_part_of_communicators: "variables";
     one_sided_communication: "windows";
+    locks_that_need_no_check: "unchecked";
     windows_of_shared_memory: "commons";
     accumulates: "accumulates";
     intercommunicators: "intercommunicators";

@@ -5,6 +5,9 @@ use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, is_thorough, place, programs};
 use std::time::Duration;
 
+/// Exit status of a refusal.
+const REFUSED: i32 = 78;
+
 const PROGRAMS: [(&str, &[&str]); 5] = [
     ("pool", &["150", "4", "20000"]),
     ("teams", &["300", "4"]),
@@ -243,6 +246,24 @@ fn copies_of_a_program_with_threads_hold_everything() {
     assert_survived(&outcome, &native(replayed()), &[1]);
     let says_so = |line: &&str| line.contains("has threads of its own: copies hold static data, too");
     outcome.check(outcome.own_lines().iter().any(says_so), "no line says so");
+}
+
+/// A call by a thread in a program that has not asked for a level is refused by name, or, where the user says so, taken in turns.
+#[test]
+fn threads_that_call_mpi_unasked_are_refused_or_taken_in_turns() {
+    let unasked = || job("unasked", &["200"]);
+    let refused = unasked().run();
+    refused.check(
+        refused.status.and_then(|status| status.code()) == Some(REFUSED),
+        "another status than that of a refusal",
+    );
+    let told =
+        |line: &&str| line.contains("MPI_Allreduce was called by a thread") && line.contains("THREADS=serialized");
+    refused.check(refused.own_lines().iter().any(told), "no line says so");
+    refused.assert_nothing_left();
+    let kill = Kill::at(1, Trigger::Lines(60));
+    let survived = unasked().env("UNDERSTUDY_THREADS", "serialized").kill(kill).run();
+    assert_survived(&survived, &native(unasked()), &[1]);
 }
 
 /// As before there was any of this.

@@ -7,7 +7,7 @@ use crate::objects::op;
 use crate::recovery::Runtime;
 use crate::told::{config, info, launcher_size, number, process, variable};
 use crate::{abi, arch, cell, entry, events, fatal, fault, handles, journal, recovery, renewal, shim, sys, told, user};
-use ckptd::settings::{Config, Static, refusal, unknown};
+use ckptd::settings::{Config, Static, Threads, refusal, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
 use understudy_mpi::library;
@@ -175,7 +175,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     arch::turn::connect(info().turns, told::user_symbol);
     arch::turn::without_turn(crate::calls::from_another_thread, crate::user::effect_of_others);
     crate::user::remember_start(rt);
-    if config.threads {
+    if config.threads != Threads::Refused {
         crate::user::allow_threads(rt);
     }
     if config.restart {

@@ -257,8 +257,8 @@ impl std::fmt::Display for Place {
         };
         write!(out, "its last MPI call is {}", procedure.name())?;
         match places::names(&[self.address]).first() {
-            // An address outside of all files has no name.
-            Some(name) if name.ends_with(')') => write!(out, " at {name}"),
+            // An address outside of all files has no name; on the stack (`[stack]`) is none that a call returns to, where it has returned.
+            Some(name) if name.ends_with(')') && !name.ends_with("])") => write!(out, " at {name}"),
             _ => Ok(()),
         }
     }

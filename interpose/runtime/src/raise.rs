@@ -7,7 +7,7 @@
 
 use crate::abi::{is_foreign, standard_version};
 use crate::arch::Rewound;
-use crate::errors::{ERR_OTHER, ERR_UNSUPPORTED_OPERATION, SUCCESS};
+use crate::errors::{ERR_UNSUPPORTED_OPERATION, SUCCESS};
 use crate::generated::{Proc, SLOT_NAMES};
 use crate::handles::{VirtComm, VirtWin};
 use crate::objects::errhandler::{Action, Object};
@@ -158,16 +158,13 @@ pub fn refused(slot: u32) -> c_int {
     ERR_UNSUPPORTED_OPERATION
 }
 
-/// A call from a thread other than the one that initialised MPI.
-pub fn wrong_thread(slot: u32) -> c_int {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if !SAID.swap(true, Ordering::Relaxed) {
-        let name = SLOT_NAMES
-            .get(slot as usize)
-            .map_or("?".into(), |name| name.to_string_lossy());
-        sys::say(format_args!(
-            "{name} was called by a thread that did not initialise MPI, in a program that has not asked for MPI_THREAD_SERIALIZED (MPI_Init_thread)"
-        ));
-    }
-    ERR_OTHER
+/// A call from a thread other than the one that initialised MPI: an error code is what few programs look at, so the job ends.
+pub fn wrong_thread(slot: u32) -> ! {
+    let name = SLOT_NAMES
+        .get(slot as usize)
+        .map_or("?".into(), |name| name.to_string_lossy());
+    sys::say(format_args!(
+        "{name} was called by a thread that did not initialise MPI, in a program that has not asked for MPI_THREAD_SERIALIZED (MPI_Init_thread); run it with UNDERSTUDY_THREADS=serialized"
+    ));
+    sys::exit_now(understudy_abi::exit::REFUSED)
 }

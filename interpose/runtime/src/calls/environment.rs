@@ -14,6 +14,7 @@ use crate::raise::finish;
 use crate::recovery::Runtime;
 use crate::{clock, ending, job, renewal, spare, sys, world};
 use ckptd::relay::RankStage;
+use ckptd::settings::Threads;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering};
 use understudy_mpi::library;
@@ -84,7 +85,12 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
     }
     // SAFETY: the library is initialised.
     clock::start(unsafe { real::PMPI_Wtime() });
-    let may_share = crate::told::config().threads;
+    let threads = crate::told::config().threads;
+    let may_share = threads != Threads::Refused;
+    let required = match threads {
+        Threads::Serialized => required.max(THREAD_SERIALIZED),
+        _ => required,
+    };
     let most = if may_share { THREAD_MULTIPLE } else { THREAD_SERIALIZED };
     let level = required.clamp(THREAD_SINGLE, most);
     TOLD.level.store(level, Ordering::Relaxed);

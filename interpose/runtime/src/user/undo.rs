@@ -33,6 +33,7 @@ use crate::user::Runtime;
 use crate::{told, world};
 use ckptd::private::{MEMORY, in_memory, open_own};
 use ckptd::relay::in_file_names;
+use ckptd::settings::Threads;
 pub use note::Call;
 use note::Recorder;
 use overwrite::Source;
@@ -139,7 +140,7 @@ pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
     let on_disk = Recorder::new(place.log_of(rank), &directory, place.job(), rank).lasting(refuge.clone());
     let otherwise = |_| Recorder::new(refuge, &in_memory(), place.job(), rank);
     rt.undo.recorder.set(Some(on_disk.unwrap_or_else(otherwise)));
-    if told::config().threads {
+    if told::config().threads != Threads::Refused {
         tell(effects::note_in(&place.of_threads(rank)));
     }
     rt.undo.on_disk.set(Some(place));

@@ -111,7 +111,10 @@ pub fn unlock(rt: &Runtime, win: VirtWin, rank: c_int) -> bool {
                 && direct.is_quiet()
                 && !direct.told().ranks.contains(&rank)
         };
-        let only = epochs.locks.only(rank).and_then(|(kind, assert)| Hold::of(kind, assert));
+        let only = epochs
+            .locks
+            .only(rank)
+            .and_then(|(kind, assert)| Hold::of(kind, assert));
         let Some(hold) = only.filter(is_alone) else {
             return false;
         };
