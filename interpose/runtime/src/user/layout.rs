@@ -62,7 +62,11 @@ fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
         if module.name.is_empty() {
             "the program".to_owned()
         } else {
-            module.name.clone()
+            // ld.so maps its cache before them.
+            format!(
+                "{} (another one, or elsewhere since /etc/ld.so.cache has another size)",
+                module.name
+            )
         }
     };
     let place =
