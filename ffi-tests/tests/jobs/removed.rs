@@ -1,8 +1,10 @@
 //! Files that the program has mapped or open lose their names, or somebody replaces them, while the job runs.
 
 use ffi_tests::shared::native;
-use ffi_tests::{Job, few, place};
+use ffi_tests::{Job, Outcome, few, place};
+use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 const STEPS: &str = "40";
 
@@ -134,4 +136,38 @@ fn an_open_file_that_somebody_renames_is_still_the_same() {
         outcome.assert_taken_over(&[worker]);
         outcome.assert_nothing_left();
     }
+}
+
+/// Where libraries lie, under a launcher that shows its processes a loader's cache with so many more bytes, in a mount namespace of its own.
+fn places_with_cache(directory: &Path, more: usize) -> Outcome {
+    let (cache, launcher) = (directory.join("cache"), directory.join("mpirun"));
+    let mut content = fs::read("/etc/ld.so.cache").expect("ldconfig has made it");
+    content.resize(content.len() + more, 0);
+    fs::write(&cache, content).expect("a directory of ours");
+    let mount = "mount --bind \"$0\" /etc/ld.so.cache && exec \"$@\"";
+    let launch = format!(
+        "#!/bin/sh\nexec unshare --mount sh -c '{mount}' {} {} --oversubscribe \"$@\"\n",
+        cache.display(),
+        place::mpirun().display()
+    );
+    place::script(&launcher, &launch);
+    let outcome = Job::new(place::test_program("places"), &[])
+        .workers(1)
+        .mpirun(&launcher)
+        .run();
+    outcome.assert_success();
+    outcome
+}
+
+/// ld.so maps its cache before libraries. It has another size when a package has been installed since the job was started.
+#[test]
+fn libraries_lie_at_the_same_places_whatever_the_size_of_the_loaders_cache() {
+    let may_mount = Command::new("unshare").args(["--mount", "true"]).status();
+    if !may_mount.is_ok_and(|status| status.success()) {
+        return place::skip("there are no mount namespaces here, or no right to make one");
+    }
+    let directory = tempfile::tempdir().expect("there is room for temporary files");
+    let [small, large] = [0, 100 << 10].map(|more| places_with_cache(directory.path(), more));
+    small.check(small.stdout.starts_with(b"2 opened"), "libraries were not opened");
+    large.check(large.stdout == small.stdout, "libraries lie elsewhere");
 }

@@ -38,7 +38,12 @@ impl Builder {
 
     /// Adds one string given in parts.
     pub fn add(&mut self, parts: &[&[u8]]) {
-        let length: usize = parts.iter().map(|part| part.len()).sum();
+        self.add_all(parts.iter().copied());
+    }
+
+    /// The same, of any number of parts.
+    pub fn add_all<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]> + Clone) {
+        let length: usize = parts.clone().map(<[u8]>::len).sum();
         assert!(self.used + length < self.capacity);
         // SAFETY: within the buffer, as asserted; the array has room for more pointers than are ever added.
         unsafe {

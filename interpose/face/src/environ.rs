@@ -8,7 +8,7 @@
 use crate::block::{Builder, PAD_VARIABLE};
 use crate::fortran;
 use crate::libpath;
-use crate::link::{Path, own_path};
+use crate::link::{self, Path, own_path};
 use crate::msg::Line;
 use crate::sys::{self, nr, sys};
 use core::ffi::c_char;
@@ -113,7 +113,8 @@ unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
 
 /// The environment for the second execution: `list` with `boot_fd` announced, padded. With a number of `workers` the
 /// hidden variables are left out and the program sees that number as the job's size; without one, everything is kept.
-/// The first library `in_front` is preloaded before all others, the second before this one.
+/// The first library `in_front` is preloaded before all others, the second before this one, and behind it what is loaded now: so ld.so
+/// needs its cache for none of these, which it would map before them, and whose size changes when a package is installed.
 ///
 /// # Safety
 /// As [`strings`].
@@ -125,7 +126,9 @@ pub unsafe fn fixed(
 ) -> Option<*const *const c_char> {
     // SAFETY: handed on to the caller.
     let (count, bytes) = unsafe { measure(list) };
-    let mut builder = Builder::new(count, bytes)?;
+    let libraries = link::libraries().flat_map(|name| [&b":"[..], name]);
+    let room: usize = libraries.clone().map(<[u8]>::len).sum();
+    let mut builder = Builder::new(count, bytes + room)?;
     let mut number = Line::new();
     let _ = write!(number, "{boot_fd:04}");
     builder.add(&[BOOT_VARIABLE, number.as_bytes()]);
@@ -151,7 +154,8 @@ pub unsafe fn fixed(
             _ => match entry.strip_prefix(PRELOAD) {
                 Some(preload) => {
                     let (others, rest) = preload.split_at(own_place(preload));
-                    builder.add(&[PRELOAD, named[0], colons[0], others, named[1], colons[1], rest]);
+                    let preload = [PRELOAD, named[0], colons[0], others, named[1], colons[1], rest];
+                    builder.add_all(preload.into_iter().chain(libraries.clone()));
                 }
                 None => builder.add(&[entry]),
             },

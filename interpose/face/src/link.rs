@@ -82,7 +82,7 @@ pub fn first() -> *const LinkMap {
 }
 
 /// All loaded objects, the program first.
-pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
+pub fn objects() -> impl Iterator<Item = &'static LinkMap> + Clone {
     let mut next = first();
     core::iter::from_fn(move || {
         // SAFETY: ld.so's list is well formed, and nothing is loaded or unloaded while a constructor runs.
@@ -90,6 +90,13 @@ pub fn objects() -> impl Iterator<Item = &'static LinkMap> {
         next = object.l_next;
         Some(object)
     })
+}
+
+/// The files of all libraries that are loaded, in ld.so's order; none if one has a name that LD_PRELOAD cannot have (ld.so(8)).
+pub fn libraries() -> impl Iterator<Item = &'static [u8]> + Clone {
+    let names = || objects().map(LinkMap::name).filter(|name| name.contains(&b'/'));
+    let is_possible = !names().flatten().any(|byte| b": ".contains(byte));
+    names().take_while(move |_| is_possible)
 }
 
 impl LinkMap {

@@ -55,7 +55,7 @@ unsafe extern "C" fn zone_mmap<const HALF: usize>() {
         "jne 9f",
         "test r10d, {fixed}",
         "jnz 9f",
-        "push rdi",
+        "20: push rdi",
         "push r10",
         "or r10d, {noreplace}",
         "2: lea rax, [rsi + 0x1fff]", // a guard page behind every mapping
@@ -85,9 +85,16 @@ unsafe extern "C" fn zone_mmap<const HALF: usize>() {
         "6: pop r10",
         "pop rdi",
         "ret",
-        // The user side: ld.so's first map of a library goes where the list says. MAP_DENYWRITE marks it, or no access
-        // rights: if the library is to be aligned, room for that is reserved first.
-        "9: cmp qword ptr [rip + {places}], 0",
+        // The user side: ld.so's cache, a private mapping for reading, is in nobody's way in the zone.
+        "9: cmp r10d, {private}",
+        "jne 29f",
+        "cmp edx, {read}",
+        "jne 29f",
+        "test rdi, rdi",
+        "jz 20b",
+        // ld.so's first map of a library goes where the list says. MAP_DENYWRITE marks it, or no access rights: if the library
+        // is to be aligned, room for that is reserved first.
+        "29: cmp qword ptr [rip + {places}], 0",
         "je 8f",
         "test r10d, {fixed}",
         "jnz 8f",
@@ -119,6 +126,8 @@ unsafe extern "C" fn zone_mmap<const HALF: usize>() {
         "ret",
         places = sym LIBRARY_PLACES,
         deny_write = const 0x800,
+        private = const 2,
+        read = const 1,
         shift = const ZONE_SHIFT,
         tag = const ZONE_TAG,
         fixed = const 0x10_0010,

@@ -62,11 +62,7 @@ fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
         if module.name.is_empty() {
             "the program".to_owned()
         } else {
-            // ld.so maps its cache before them.
-            format!(
-                "{} (another one, or elsewhere since /etc/ld.so.cache has another size)",
-                module.name
-            )
+            module.name.clone()
         }
     };
     let place =
