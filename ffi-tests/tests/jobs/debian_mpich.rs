@@ -91,7 +91,7 @@ fn a_worker_dies_under_the_launcher_of_debians_mpich() {
         "3",
         &[
             ("LD_PRELOAD", layer.to_str().expect("text")),
-            ("UNDERSTUDY_INTERVAL", "50ms"),
+            ("UNDERSTUDY_INTERVAL", "100calls"),
             ("UNDERSTUDY_FAULT", "kill rank=1 at=commit.end epoch=3"),
         ],
     );

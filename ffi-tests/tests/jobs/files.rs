@@ -158,6 +158,10 @@ fn assert_survived_in(job: impl Fn() -> Job, deaths: impl IntoIterator<Item = (u
                 &format!("{name} differs"),
             );
         }
+        outcome.check(
+            !outcome.stderr.contains("epochs cannot be written"),
+            "the disk level failed",
+        );
         outcome.assert_taken_over(&[worker]);
         outcome.assert_nothing_left();
     }

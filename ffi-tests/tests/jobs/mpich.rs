@@ -280,7 +280,7 @@ fn a_worker_dies_under_mpichs_own_launcher() {
     let layer = place::layer();
     let protected = [
         ("LD_PRELOAD", layer.to_str().expect("text")),
-        ("UNDERSTUDY_INTERVAL", "50ms"),
+        ("UNDERSTUDY_INTERVAL", "100calls"),
         ("UNDERSTUDY_FAULT", "kill rank=1 at=commit.end epoch=3"),
     ];
     for by in [&[][..], &["sh", "-c", "\"$@\"; exit $?", "sh"]] {

@@ -189,8 +189,16 @@ fn open_again(file: RawFd) -> io::Result<File> {
     File::open(&path).or_else(|_| File::options().write(true).open(&path))
 }
 
+/// What the program has written gets to the disk. Files of the kernel's (/proc, /sys) have none (EINVAL, fdatasync(2)).
+fn sync(file: RawFd) -> io::Result<()> {
+    match open_again(file)?.sync_data() {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        done => done,
+    }
+}
+
 fn write(job: &Job, daemon: Option<&Address>, stop: &AtomicBool) -> Outcome {
-    job.files.iter().try_for_each(|&file| open_again(file)?.sync_data())?;
+    job.files.iter().try_for_each(|&file| sync(file))?;
     if let Some(held) = &job.held {
         match write_at(held, job, stop, false) {
             Ok(_) => return copy::to_disk(&held.join(&job.name), &job.directory.join(&job.name), daemon, stop),

@@ -279,7 +279,8 @@ pub fn written(rt: &Runtime) -> Vec<File> {
     let of_layer = rt.files.of_layer.borrow();
     let of_layer: Vec<Arc<File>> = of_layer.iter().filter_map(Weak::upgrade).collect();
     let saved = open_now(rt);
-    let is_written = |(_, file): &(&i32, &Open)| file.same_as.is_none() && is_writable(file.flags);
+    let is_written =
+        |(fd, file): &(&i32, &Open)| file.same_as.is_none() && is_writable(file.flags) && nameless::is_regular(**fd);
     let programs = saved.files.iter().filter(is_written).map(|(&fd, _)| fd);
     programs
         .chain(of_layer.iter().map(|file| file.as_raw_fd()))

@@ -136,7 +136,8 @@ pub fn keep(files: &mut BTreeMap<i32, Open>, has_warned: &Cell<bool>) {
     }
 }
 
-fn is_regular(fd: i32) -> bool {
+/// Whether this is a file with content, and no directory or device.
+pub fn is_regular(fd: i32) -> bool {
     stat(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
