@@ -74,6 +74,15 @@ pub fn heat2d() -> Case {
     }
 }
 
+/// The same with five times the iterations: a quick machine is not through before somebody dies.
+pub fn lasting_heat2d() -> Case {
+    Case {
+        name: "heat2d, lasting",
+        make: || heat2d_of("240", "12000", "60").interval("100calls"),
+        ..heat2d()
+    }
+}
+
 /// The same with more iterations, and checkpoints in time.
 pub fn longer_heat2d() -> Case {
     Case {

@@ -105,7 +105,7 @@ fn a_worker_may_die_at_the_end_of_mpi_init_and_at_the_begin_of_mpi_finalize() {
 
 #[test]
 fn a_worker_that_dies_before_the_first_interval_leads_back_to_mpi_init() {
-    let case = programs::heat2d();
+    let case = programs::lasting_heat2d();
     let mut random = Random::announced("before the first interval");
     let mut verdicts = Verdicts::default();
     for worker in few([1, 0, 2, 3], 1) {

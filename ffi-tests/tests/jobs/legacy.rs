@@ -74,12 +74,8 @@ fn all_processes_may_die_at_once() {
 #[test]
 fn a_job_of_one_worker_is_protected() {
     let one = |case: &Case| renewed(case).workers(1).spares(0);
-    // So long that a quick machine is not through before the last death.
-    let long = Case {
-        make: || programs::heat2d_of("240", "12000", "60").interval("100calls"),
-        ..heat2d()
-    };
-    let outcome = long.assert_undisturbed(killed(one(&long), 4, 4, all(1)));
+    let lasting = programs::lasting_heat2d();
+    let outcome = lasting.assert_undisturbed(killed(one(&lasting), 4, 4, all(1)));
     outcome.check(outcome.recoveries() >= 4, "it was not recovered");
     let one = || one(&heat2d());
     heat2d().assert_undisturbed(one().spares(1).fault("kill rank=0 at=commit.end epoch=2"));
