@@ -273,6 +273,8 @@ pub fn rebuild() {}
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct ErrorCodes {
     added: Vec<ErrorCode>,
+    /// Where those were that have been removed: these numbers are given again.
+    free: Vec<u32>,
 }
 
 /// An added class or code.
@@ -281,13 +283,17 @@ struct ErrorCode {
     /// Its class; a class is its own.
     class: i32,
     text: Vec<u8>,
-    /// Its number is not used again.
+    /// How many codes a class has, besides itself.
+    codes: u32,
     is_removed: bool,
 }
 
 impl ErrorCodes {
     /// Without codes.
-    pub const NONE: ErrorCodes = ErrorCodes { added: Vec::new() };
+    pub const NONE: ErrorCodes = ErrorCodes {
+        added: Vec::new(),
+        free: Vec::new(),
+    };
 
     fn position(code: c_int) -> Option<usize> {
         usize::try_from(code.checked_sub(LAST_PREDEFINED + 1)?).ok()
@@ -303,24 +309,31 @@ impl ErrorCodes {
         (!entry.is_removed).then_some(entry)
     }
 
-    fn add(&mut self, class: c_int) {
-        self.added.push(ErrorCode {
-            class,
+    /// A new code of a class, or of one of its own.
+    fn add(&mut self, class: Option<c_int>) -> c_int {
+        let place = self.free.pop().map_or(self.added.len(), |place| place as usize);
+        let code = LAST_PREDEFINED + 1 + place as c_int;
+        let new = ErrorCode {
+            class: class.unwrap_or(code),
             text: Vec::new(),
+            codes: 0,
             is_removed: false,
-        });
+        };
+        match self.added.get_mut(place) {
+            Some(old) => *old = new,
+            None => self.added.push(new),
+        }
+        code
     }
 
-    /// The greatest code in use (`MPI_LASTUSEDCODE`).
+    /// The greatest code that has been in use (`MPI_LASTUSEDCODE`).
     pub fn last_used(&self) -> c_int {
         LAST_PREDEFINED + self.added.len() as c_int
     }
 
     /// A new class.
     pub fn add_class(&mut self) -> c_int {
-        let class = self.last_used() + 1;
-        self.add(class);
-        class
+        self.add(None)
     }
 
     /// A new code of a class, if that is one.
@@ -329,9 +342,10 @@ impl ErrorCodes {
         if !known {
             return None;
         }
-        let code = self.last_used() + 1;
-        self.add(class);
-        Some(code)
+        if let Some(class) = self.entry_mut(class) {
+            class.codes += 1;
+        }
+        Some(self.add(Some(class)))
     }
 
     /// Gives a code its text; whether it is one that was added.
@@ -348,21 +362,31 @@ impl ErrorCodes {
 
     /// Removes an added class that has neither codes nor a text; whether it is one.
     pub fn remove_class(&mut self, class: c_int) -> bool {
-        let codes = self
-            .added
-            .iter()
-            .filter(|entry| entry.class == class && !entry.is_removed);
-        self.class(class) == Some(class) && codes.count() == 1 && self.remove(class)
+        let is_empty = self
+            .entry(class)
+            .is_some_and(|entry| entry.class == class && entry.codes == 0);
+        is_empty && self.remove(class)
     }
 
     /// Removes an added code that has no text; whether it is one.
     pub fn remove_code(&mut self, code: c_int) -> bool {
-        self.class(code).is_some_and(|class| class != code) && self.remove(code)
+        let Some(class) = self.class(code).filter(|&class| class != code) else {
+            return false;
+        };
+        let is_removed = self.remove(code);
+        if let Some(class) = self.entry_mut(class).filter(|_| is_removed) {
+            class.codes -= 1;
+        }
+        is_removed
     }
 
     fn remove(&mut self, code: c_int) -> bool {
         let entry = self.entry_mut(code).filter(|entry| entry.text.is_empty());
-        entry.map(|entry| entry.is_removed = true).is_some()
+        let is_removed = entry.map(|entry| entry.is_removed = true).is_some();
+        if let Some(place) = Self::position(code).filter(|_| is_removed) {
+            self.free.push(place as u32);
+        }
+        is_removed
     }
 
     /// The class of an added code.
@@ -421,6 +445,7 @@ mod tests {
         assert!(codes.remove_code(code) && !codes.remove_code(code) && !codes.set_text(code, b"text"));
         assert!(codes.remove_class(class) && !codes.remove_class(class) && codes.add_code(class).is_none());
         assert!(!codes.remove_class(0) && !codes.remove_code(3) && !codes.remove_text(3));
-        assert_eq!(codes.add_class(), 95);
+        // Numbers are given again, or thousands that come and go would grow without bound.
+        assert_eq!((codes.add_class(), codes.last_used()), (93, 94));
     }
 }
