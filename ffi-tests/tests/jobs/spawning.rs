@@ -263,6 +263,20 @@ fn workers_die_of_which_a_thread_has_spawned_processes() {
     });
 }
 
+/// MPICH attaches a segment of memory for each of them.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn a_worker_spawns_more_than_a_hundred_processes_one_after_the_other() {
+    let Some(program) = place::mpich_program("many") else {
+        return;
+    };
+    let job = || Job::new(&program, &["140"]).of_mpich().workers(1);
+    let outcome = job().fault("kill rank=0 at=call:60").run();
+    outcome.assert_success();
+    outcome.assert_same_lines(&native(job()));
+    outcome.assert_nothing_left();
+}
+
 #[test]
 fn a_spawned_process_dies() {
     with_each(|job| {

@@ -181,7 +181,7 @@ unsafe extern "C" fn zone_mremap<const HALF: usize>() {
     )
 }
 
-/// Replaces `mov $30,%eax; syscall` (shmat): a segment of unknown size gets an address of its own, 16 GiB apart.
+/// Replaces `mov $30,%eax; syscall` (shmat): a segment gets an address of its own, with room for its size (shmctl(2), IPC_STAT).
 #[unsafe(naked)]
 unsafe extern "C" fn zone_shmat<const HALF: usize>() {
     naked_asm!(
@@ -192,23 +192,61 @@ unsafe extern "C" fn zone_shmat<const HALF: usize>() {
         "test rsi, rsi",
         "jnz 9f",
         "push rsi",
-        "movabs rsi, {apart}",
+        "push r8",
+        "push r9",
+        "push rdx",
+        "sub rsp, {description}",
+        "mov esi, {stat}",
+        "mov rdx, rsp",
+        "mov eax, 31",
+        "syscall",
+        "mov r8, qword ptr [rsp + {size}]",
+        "add rsp, {description}",
+        "pop rdx",
+        "test rax, rax",
+        "js 6f",
+        "add r8, 2 * {huge} - 1",
+        "and r8, -{huge}",
+        "mov r9d, {tries}",
+        "2: mov rax, -22",
+        "dec r9d",
+        "js 6f",
+        "mov rsi, r8",
         "lock xadd qword ptr [rip + {next} + {half}], rsi",
         "add rsi, {huge} - 1",
         "and rsi, -{huge}",
+        "lea rcx, [rsi + r8]",
+        "shr rcx, {half_shift}",
+        "cmp ecx, {half_tag}",
+        "jne 5f",
         "mov eax, 30",
         "syscall",
+        "cmp rax, -22", // EINVAL: something is there already
+        "je 2b",
+        "6: pop r9",
+        "pop r8",
         "pop rsi",
         "ret",
+        "5: movabs rcx, {restart}", // the half's end
+        "mov qword ptr [rip + {next} + {half}], rcx",
+        "jmp 2b",
         "9: mov eax, 30",
         "syscall",
         "ret",
         shift = const ZONE_SHIFT,
         tag = const ZONE_TAG,
-        apart = const 16usize << 30,
+        // IPC_STAT, and `struct shmid_ds` with the segment's size.
+        stat = const 2,
+        description = const 112,
+        size = const 48,
+        // As often a place may be taken.
+        tries = const 4096,
         huge = const HUGE_PAGE,
         next = sym NEXT,
         half = const 8 * HALF,
+        half_shift = const HALF_SHIFT,
+        half_tag = const 2 * ZONE_TAG + HALF,
+        restart = const FIRST[HALF],
     )
 }
 

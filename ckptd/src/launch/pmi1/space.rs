@@ -50,7 +50,6 @@ struct Client {
 /// A key space.
 pub struct Space {
     name: String,
-    size: u32,
     /// On this node.
     here: BTreeSet<Rank>,
     /// Which program each of them is of.
@@ -72,7 +71,6 @@ impl Space {
         let here: BTreeSet<Rank> = generation.ranks_here().collect();
         let mut space = Space {
             name: generation.name.to_string(),
-            size: placement.size(),
             programs: here.iter().map(|&rank| (rank, generation.program(rank))).collect(),
             is_alone: here.len() == placement.size() as usize,
             here,
@@ -182,7 +180,8 @@ impl Space {
                 send(format!("cmd=appnum rc=0 appnum={program}"));
             }
             b"get_my_kvsname" => send(format!("cmd=my_kvsname rc=0 kvsname={}", self.name)),
-            b"get_universe_size" => send(format!("cmd=universe_size rc=0 size={}", self.size)),
+            // Nobody has said it, as under MPICH's own launcher: programs that would spawn do so.
+            b"get_universe_size" => send("cmd=universe_size rc=0 size=-1".into()),
             b"put" => send(match self.rank_puts(line) {
                 Ok(()) => "cmd=put_result rc=0".into(),
                 Err(why) => format!("cmd=put_result rc=-1 msg={why}"),

@@ -46,7 +46,7 @@ fn a_rank_is_answered_in_the_words_of_pmi_1() {
         ),
         ("cmd=get_appnum", "cmd=appnum rc=0 appnum=0\n"),
         ("cmd=get_my_kvsname", "cmd=my_kvsname rc=0 kvsname=job.3\n"),
-        ("cmd=get_universe_size", "cmd=universe_size rc=0 size=2\n"),
+        ("cmd=get_universe_size", "cmd=universe_size rc=0 size=-1\n"),
         (
             "cmd=get kvsname=job.3 key=PMI_process_mapping",
             "cmd=get_result rc=0 value=(vector,(0,1,2))\n",
