@@ -15,13 +15,15 @@ pub const THIN: Trigger = Trigger::Thinned {
 /// Exit status of a job that cannot be recovered.
 pub const LOST: i32 = 75;
 
-/// A job with so many checkpoints that copies are thin long before its end. The copy of worker r is held by worker r + 1.
+/// A job with so many checkpoints that copies are thin long before its end: on a busy machine, rehearsals come to theirs while it waits.
+/// The copy of worker r is held by worker r + 1.
 pub fn job(case: &Case) -> Job {
     let interval = if case.name == "LAMMPS" { "6calls" } else { "30calls" };
     case.job()
         .interval(interval)
         .env("UNDERSTUDY_STATIC", "replay")
         .env("UNDERSTUDY_BUDDY_OFFSET", "1")
+        .fault("wait rank=0 at=commit.end epoch=20 delay=2s")
 }
 
 /// How many pages this rank has rebuilt.
@@ -75,9 +77,7 @@ pub fn assert_lost(outcome: &Outcome, words: &[&str]) {
 pub fn everyone_dies(case: &Case, least_pages: u64) {
     let mut verdicts = Verdicts::default();
     for worker in few((0..WORKERS).rev(), 2) {
-        // On a busy machine the rehearsals come to their end in this while.
-        let job = job(case).fault("wait rank=0 at=commit.end epoch=20 delay=2s");
-        let outcome = job.kill(Kill::at(worker, THIN)).run();
+        let outcome = job(case).kill(Kill::at(worker, THIN)).run();
         let (gone, left) = thinned(&outcome, worker);
         let pages = rebuilt(&outcome, WORKERS);
         println!(
