@@ -5,7 +5,9 @@ use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, place};
 
 fn job(way: &str) -> Job {
-    Job::new(place::test_program("marks"), &[way, "1000"])
+    // Long enough for checkpoints in time on a quick machine.
+    let rounds = if way == "held" { "5000" } else { "1000" };
+    Job::new(place::test_program("marks"), &[way, rounds])
 }
 
 #[track_caller]
