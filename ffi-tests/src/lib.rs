@@ -48,6 +48,9 @@ pub use place::Launcher;
 pub use random::Random;
 pub use verdicts::Verdicts;
 
+/// Exit status of a program that is refused by name.
+pub const REFUSED: i32 = 78;
+
 /// Whether variants are run too, as in `make test-all` and `make sweep`.
 pub fn is_thorough() -> bool {
     std::env::var_os("FFI_TESTS_ALL").is_some()

@@ -3,15 +3,13 @@
 use ffi_tests::kill::epochs_on_disk;
 use ffi_tests::programs::{Case, HEAT2D, cg, heat2d};
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, few, place};
+use ffi_tests::{Job, Kill, Outcome, REFUSED, Scope, Trigger, Verdicts, few, place};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const WORKERS: u32 = 4;
-/// Exit status of a job that cannot go on from disk.
-const REFUSED: i32 = 78;
 
 /// With so many checkpoints, on a machine of any speed, that some are on disk long before the end.
 pub fn job(case: &Case) -> Job {

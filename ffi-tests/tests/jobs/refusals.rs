@@ -3,7 +3,7 @@
 use ffi_tests::living::look;
 use ffi_tests::programs::heat2d;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, place, processes};
+use ffi_tests::{Job, Kill, Launcher, Outcome, REFUSED, Trigger, place, processes};
 use std::process::Command;
 
 fn chatter() -> Job {
@@ -101,7 +101,7 @@ fn a_limit_on_open_files_is_named_with_its_remedy() {
     shell.envs(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"].map(|name| (name, "1")));
     let output = shell.output().expect("there is a shell");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(78), "{errors}");
+    assert_eq!(output.status.code(), Some(REFUSED), "{errors}");
     for word in ["at most 600 files", "RLIMIT_NOFILE", "ulimit -n", "the job stops"] {
         assert!(errors.contains(word), "no `{word}`: {errors}");
     }

@@ -2,11 +2,8 @@
 
 use ffi_tests::job::Scope;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, is_thorough, place, programs};
+use ffi_tests::{Job, Kill, Outcome, REFUSED, Random, Trigger, Verdicts, few, is_thorough, place, programs};
 use std::time::Duration;
-
-/// Exit status of a refusal.
-const REFUSED: i32 = 78;
 
 const PROGRAMS: [(&str, &[&str]); 5] = [
     ("pool", &["150", "4", "20000"]),
