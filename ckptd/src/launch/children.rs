@@ -76,6 +76,8 @@ impl Children {
             command.current_dir(directory);
         }
         command.env("LD_PRELOAD", preload);
+        // What UCX says of a parent that has died is no part of the program's output.
+        command.env("UCX_LOG_FILE", "stderr");
         // What the parent's library has of its own generation is not the child's.
         let of_generation = |name: &String| start.defaults.iter().any(|(default, _)| default == name);
         command.envs(

@@ -120,16 +120,11 @@ fn a_worker_of_mpich_on_one_of_several_hosts_dies() {
     let Some(program) = place::mpich_program("ports").filter(|_| Hosts::are_possible()) else {
         return;
     };
-    // As in `mpich.rs`. What UCX says of lost connections is on standard output.
-    let ucx = [
-        ("UCX_TLS", "tcp,self"),
-        ("UCX_TCP_BRIDGE_ENABLE", "y"),
-        ("UCX_LOG_LEVEL", "fatal"),
-    ];
     let make = || job(&program).workers(2).of_mpich();
+    // As in `mpich.rs`.
     let spread = || {
-        ucx.iter()
-            .fold(make().hosts(&[1, 2]), |job, (name, value)| job.env(name, value))
+        let job = make().hosts(&[1, 2]);
+        job.env("UCX_TLS", "tcp,self").env("UCX_TCP_BRIDGE_ENABLE", "y")
     };
     let expected = undisturbed(make());
     for rank in [0, 1] {

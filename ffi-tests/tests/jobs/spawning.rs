@@ -114,7 +114,7 @@ fn workers_of_mpich_on_several_hosts_die() {
         return;
     };
     for time in ["rank=0 at=call:40", "rank=1 at=call:700", "rank=2 at=call:52"] {
-        // As in `mpich.rs`. What UCX says of lost connections is on standard output.
+        // As in `mpich.rs`. Without the layer, what UCX says of requests that are left is on standard output.
         let ucx = [
             ("UCX_TLS", "tcp,self"),
             ("UCX_TCP_BRIDGE_ENABLE", "y"),
