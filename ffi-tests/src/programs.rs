@@ -96,7 +96,7 @@ pub fn longer_heat2d() -> Case {
 pub fn large_heat2d() -> Case {
     Case {
         name: "heat2d, large",
-        make: || heat2d_of("1200", "300", "12"),
+        make: || heat2d_of("1200", "300", "12").interval("30calls"),
         ..heat2d()
     }
 }
