@@ -325,6 +325,12 @@ impl Log {
         self.file.try_lock().is_ok()
     }
 
+    /// As the end of its process does, though children that other tests have forked may have the descriptor still.
+    #[cfg(test)]
+    pub fn unlock(self) {
+        self.file.unlock().expect("it was locked");
+    }
+
     /// Removes the log and all that is kept for it.
     pub fn remove(self) -> io::Result<()> {
         self.remove_backups(self.records.len());
