@@ -246,6 +246,11 @@ impl Job {
         self
     }
 
+    /// With TCP only, of MPICH: hosts of a test are one machine for UCX, whose shared memory they are not, and it does not think of bridges.
+    pub fn ucx_by_tcp(self) -> Job {
+        self.env("UCX_TLS", "tcp,self").env("UCX_TCP_BRIDGE_ENABLE", "y")
+    }
+
     /// After this long the job is killed, if it takes longer than others.
     pub fn limit(mut self, limit: Duration) -> Job {
         self.limit = limit;

@@ -301,10 +301,9 @@ fn workers_die_on_several_hosts_under_mpichs_own_launcher() {
     let Some(program) = place::mpich_example("heat2d").filter(|_| Hosts::are_possible()) else {
         return;
     };
-    // These hosts are one machine for UCX, whose shared memory they are not, and it does not think of bridges.
     let spread = || {
         let job = heat2d(&program).hosts(&[1, 2]).launched_by(Launcher::Mpiexec);
-        job.env("UCX_TLS", "tcp,self").env("UCX_TCP_BRIDGE_ENABLE", "y")
+        job.ucx_by_tcp()
     };
     let fault = "kill rank=1 at=commit.end epoch=3; kill rank=0 at=commit.end epoch=5";
     let outcome = spread().interval("50ms").fault(fault).run();
@@ -326,7 +325,7 @@ fn sums_do_not_depend_on_hosts() {
             .spares(2)
             .interval("10calls");
         let job = job.of_mpich().hosts(&[4, 2, 4]).launched_by(Launcher::Ckptd);
-        job.env("UCX_TLS", "tcp,self").env("UCX_TCP_BRIDGE_ENABLE", "y")
+        job.ucx_by_tcp()
     };
     let outcome = spread().lose_host(Trigger::Lines(12), 1).run();
     outcome.assert_success();

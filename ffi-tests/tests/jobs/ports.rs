@@ -121,11 +121,7 @@ fn a_worker_of_mpich_on_one_of_several_hosts_dies() {
         return;
     };
     let make = || job(&program).workers(2).of_mpich();
-    // As in `mpich.rs`.
-    let spread = || {
-        let job = make().hosts(&[1, 2]);
-        job.env("UCX_TLS", "tcp,self").env("UCX_TCP_BRIDGE_ENABLE", "y")
-    };
+    let spread = || make().hosts(&[1, 2]).ucx_by_tcp();
     let expected = undisturbed(make());
     for rank in [0, 1] {
         let outcome = spread().fault(&format!("kill rank={rank} at=cut.end epoch=4")).run();

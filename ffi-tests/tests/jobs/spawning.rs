@@ -114,15 +114,10 @@ fn workers_of_mpich_on_several_hosts_die() {
         return;
     };
     for time in ["rank=0 at=call:40", "rank=1 at=call:700", "rank=2 at=call:52"] {
-        // As in `mpich.rs`. Without the layer, what UCX says of requests that are left is on standard output.
-        let ucx = [
-            ("UCX_TLS", "tcp,self"),
-            ("UCX_TCP_BRIDGE_ENABLE", "y"),
-            ("UCX_LOG_LEVEL", "fatal"),
-        ];
+        // Without the layer, what UCX says of requests that are left is on standard output.
         let make = || {
             let job = job(&program, "200", None).of_mpich().hosts(&[1, 4]);
-            ucx.iter().fold(job, |job, (name, value)| job.env(name, value))
+            job.ucx_by_tcp().env("UCX_LOG_LEVEL", "fatal")
         };
         let outcome = make().fault(&format!("kill {time}")).run();
         outcome.assert_success();

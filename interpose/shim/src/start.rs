@@ -20,9 +20,6 @@ const NO_MEMORY_HOOKS: [(&CStr, &CStr); 3] = [
     (c"UCX_MEM_EVENTS", c"n"),
 ];
 
-/// Where UCX says that a connection is lost, unless the user has another place: by itself, in the program's output.
-const MESSAGES: (&CStr, &CStr) = (c"UCX_LOG_FILE", c"stderr");
-
 /// Prepares this namespace's libc, whose mmap is patched already. Returns 0, or an errno.
 ///
 /// # Safety
@@ -37,7 +34,8 @@ pub unsafe extern "C" fn understudy_shim_start(start: *const ShimStart) -> c_int
         for (name, value) in NO_MEMORY_HOOKS {
             setenv(name.as_ptr(), value.as_ptr(), 1);
         }
-        setenv(MESSAGES.0.as_ptr(), MESSAGES.1.as_ptr(), 0);
+        // UCX says that a connection is lost in the program's output, unless the user has another place.
+        setenv(c"UCX_LOG_FILE".as_ptr(), c"stderr".as_ptr(), 0);
         // The keys below belong to others: they are taken here and never used.
         let mut key = 0;
         while key + 1 < start.first_key {
