@@ -28,7 +28,8 @@ fn main() {
     };
     let report = Report::new(Job::load(Path::new(events)).expect("a run was recorded there"));
     let it = report.recoveries.first().expect("a rank died in it");
-    std::fs::write(picture, Drawing::new(&report.timeline, it).svg(it)).expect("the picture can be written");
+    std::fs::write(picture, Drawing::new(&report.timeline, it).svg(it))
+        .expect("the picture can be written");
 }
 
 /// What is drawn, and where.
@@ -55,7 +56,10 @@ impl<'a> Drawing<'a> {
         let resumed = it.resumed_ns.expect("it was recovered from");
         let is_it = |event: &&Event| matches!(event.kind, Kind::Capture { epoch, .. } if Some(epoch) == it.epoch);
         let captured = events.iter().filter(is_it).map(|event| event.at_ns);
-        let cut = captured.filter(|at| *at < killed).max().expect("it was cut");
+        let cut = captured
+            .filter(|at| *at < killed)
+            .max()
+            .expect("it was cut");
         let part = (resumed - cut) / 4;
         let ranks = events.iter().filter_map(|event| match event.kind {
             Kind::Start { role, .. } => Some((event.rank, role)),
@@ -74,7 +78,8 @@ impl<'a> Drawing<'a> {
     }
 
     fn x(&self, at: u64) -> f64 {
-        let share = at.clamp(self.from, self.to).saturating_sub(self.from) as f64 / (self.to - self.from) as f64;
+        let share = at.clamp(self.from, self.to).saturating_sub(self.from) as f64
+            / (self.to - self.from) as f64;
         LEFT + share * (WIDTH - LEFT - RIGHT)
     }
 
@@ -102,7 +107,13 @@ impl<'a> Drawing<'a> {
             text(&mut out, 0.0, y + 17.0, "", &name);
             if *rank == failed {
                 self.bar(&mut out, y, "compute", self.from, self.killed);
-                text(&mut out, self.x(self.killed) + 6.0, y + 17.0, "dead", "✕ killed");
+                text(
+                    &mut out,
+                    self.x(self.killed) + 6.0,
+                    y + 17.0,
+                    "dead",
+                    "✕ killed",
+                );
             } else if *rank == by.rank {
                 self.bar(&mut out, y, "wait", self.from, self.noticed);
                 self.bar(&mut out, y, "recovery", self.noticed, self.resumed);
@@ -175,7 +186,10 @@ impl<'a> Drawing<'a> {
     /// The checkpoints of a rank.
     fn cuts(&self, out: &mut String, y: f64, rank: ProcessNumber) {
         for event in self.events.iter().filter(|event| event.rank == rank) {
-            let Kind::Capture { scan_ns, copy_ns, .. } = event.kind else {
+            let Kind::Capture {
+                scan_ns, copy_ns, ..
+            } = event.kind
+            else {
                 continue;
             };
             let from = event.at_ns.saturating_sub(scan_ns + copy_ns);

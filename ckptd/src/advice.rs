@@ -124,7 +124,11 @@ mod tests {
         assert_near(best_count(1e4, 50.0, 1e4), 10.012_502_6, 1e-6);
         // 10 · (e^(0.105) − 1) · 10000 = 10 · 0.110710610 · 10000
         assert_near(expected_with(1e4, 50.0, 0.0, 1e4, 10.0), 11_071.061_0, 1e-8);
-        assert_near(expected_with(1e4, 50.0, 100.0, 1e4, 10.0), 11_071.061_0 * 1.01, 1e-8);
+        assert_near(
+            expected_with(1e4, 50.0, 100.0, 1e4, 10.0),
+            11_071.061_0 * 1.01,
+            1e-8,
+        );
     }
 
     /// Tables 5.2 and 5.3 of the thesis, and its chapter 4 on what rollback costs.
@@ -137,7 +141,9 @@ mod tests {
             assert_near(best_count(work, cost, 1.0 / rate), count, 1e-3);
         }
         assert_near(expected_local(work, 0.1113, mtbf), work + 0.027_456, 1e-8);
-        for (short, exactly, roughly) in [(0.00694, 0.133_28, 0.133_55), (0.01389, 0.199_18, 0.200_01)] {
+        for (short, exactly, roughly) in
+            [(0.00694, 0.133_28, 0.133_55), (0.01389, 0.199_18, 0.200_01)]
+        {
             assert_near(penalty_of_cost(short, 1.0), exactly, 1e-4);
             assert_near(penalty_of_short_cost(short, 1.0), roughly, 1e-4);
         }

@@ -26,10 +26,9 @@ impl Address {
     /// `PATH` or `tcp:ADDRESS:PORT`.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.strip_prefix("tcp:") {
-            Some(address) => address
-                .parse()
-                .map(Self::Remote)
-                .map_err(|_| format!("`{text}` is not tcp:ADDRESS:PORT with an address in numbers")),
+            Some(address) => address.parse().map(Self::Remote).map_err(|_| {
+                format!("`{text}` is not tcp:ADDRESS:PORT with an address in numbers")
+            }),
             None if text.starts_with('/') => Ok(Self::Local(text.into())),
             None => Err(format!(
                 "`{text}` is neither an absolute path of a socket nor tcp:ADDRESS:PORT"

@@ -34,8 +34,8 @@
 mod message;
 
 pub use message::{
-    Boards, Call, ChildNews, ChildProgram, ChildStart, Ended, FromGuardian, Has, Hello, ToGuardian, ToManager,
-    ToProcess,
+    Boards, Call, ChildNews, ChildProgram, ChildStart, Ended, FromGuardian, Has, Hello, ToGuardian,
+    ToManager, ToProcess,
 };
 
 use crate::private::Directory;
@@ -43,9 +43,9 @@ use bincode::config::standard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, recvmsg, sendmsg,
-    socket_with, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+    connect, listen, recvmsg, sendmsg, socket_with, socketpair,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -157,7 +157,12 @@ impl Listener {
     /// Those of bind(2) and listen(2).
     pub fn new(directory: &Directory, of: Socket) -> io::Result<Listener> {
         directory.remove_all(of.name().as_ref())?;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let socket = socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
         bind(&socket, &address(directory, of)?)?;
         listen(&socket, BACKLOG)?;
         Ok(Listener(socket))
@@ -200,7 +205,11 @@ fn is_readable(descriptor: &OwnedFd, limit: Option<Duration>) -> io::Result<bool
 
 /// By the directory's descriptor, since the path of a socket is short (unix(7): 108 bytes).
 fn address(directory: &Directory, of: Socket) -> io::Result<SocketAddrUnix> {
-    let path = format!("/proc/self/fd/{}/{}", directory.as_fd().as_raw_fd(), of.name());
+    let path = format!(
+        "/proc/self/fd/{}/{}",
+        directory.as_fd().as_raw_fd(),
+        of.name()
+    );
     Ok(SocketAddrUnix::new(path)?)
 }
 
@@ -229,7 +238,12 @@ impl Line {
     /// Those of connect(2); `NotFound` without the directory; that it is not this user's alone.
     pub fn call(directory: &Path, whom: Socket) -> io::Result<Line> {
         let directory = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let socket = socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
         connect(&socket, &address(&directory, whom)?)?;
         Ok(Line(socket))
     }
@@ -239,7 +253,12 @@ impl Line {
     /// # Errors
     /// Those of socketpair(2).
     pub fn pair() -> io::Result<(Line, Line)> {
-        let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (one, other) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
         Ok((Line(one), Line(other)))
     }
 
@@ -255,7 +274,11 @@ impl Line {
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub fn send_with(&self, message: &impl bincode::Encode, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub fn send_with(
+        &self,
+        message: &impl bincode::Encode,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
         Line::send_on(self.as_fd(), message, descriptors)
     }
 
@@ -275,10 +298,17 @@ impl Line {
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         loop {
             let mut control = SendAncillaryBuffer::new(&mut room);
-            if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            if !descriptors.is_empty()
+                && !control.push(SendAncillaryMessage::ScmRights(descriptors))
+            {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
-            match sendmsg(line, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
+            match sendmsg(
+                line,
+                &[IoSlice::new(&bytes)],
+                &mut control,
+                SendFlags::NOSIGNAL,
+            ) {
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
                 Ok(_) => return Ok(()),
@@ -290,7 +320,10 @@ impl Line {
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] if the other side has gone, or what it has sent cannot be understood.
-    pub fn receive<T: bincode::Decode<()>>(&self, limit: impl Into<Option<Duration>>) -> io::Result<Option<T>> {
+    pub fn receive<T: bincode::Decode<()>>(
+        &self,
+        limit: impl Into<Option<Duration>>,
+    ) -> io::Result<Option<T>> {
         Ok(self.receive_with(limit)?.map(|(message, _)| message))
     }
 
@@ -309,7 +342,12 @@ impl Line {
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut room);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let length = match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
+        let length = match recvmsg(
+            &self.0,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut control,
+            flags,
+        ) {
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
             Err(error) => return Err(error.into()),
             Ok(message) if message.bytes == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -356,7 +394,10 @@ mod tests {
         let soon = Duration::from_millis(1);
         assert_eq!(other.receive(soon).expect("whole"), Some(begin));
         let (message, descriptors) = other.receive_with(soon).expect("whole").expect("there");
-        assert_eq!((message, descriptors.len()), (ToProcess::Page { workers: 2 }, 1));
+        assert_eq!(
+            (message, descriptors.len()),
+            (ToProcess::Page { workers: 2 }, 1)
+        );
         assert_eq!(other.receive::<ToProcess>(soon).expect("nothing"), None);
         drop(one);
         let gone = other.receive::<ToProcess>(soon).expect_err("the end");

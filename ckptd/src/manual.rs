@@ -16,13 +16,17 @@ pub fn write(mut grammar: clap::Command, directory: &Path) -> io::Result<()> {
 }
 
 fn write_all(command: &clap::Command, directory: &Path) -> io::Result<()> {
-    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+    for below in command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set())
+    {
         write_all(below, directory)?;
     }
     let man = Man::new(command.clone());
     let mut page = Vec::new();
     man.render(&mut page)?;
     // What stands behind the help text begins with the statuses.
-    let page = String::from_utf8_lossy(&page).replace(".SH EXTRA\nExit status:\n", ".SH \"EXIT STATUS\"\n");
+    let page = String::from_utf8_lossy(&page)
+        .replace(".SH EXTRA\nExit status:\n", ".SH \"EXIT STATUS\"\n");
     std::fs::write(directory.join(man.get_filename()), page)
 }

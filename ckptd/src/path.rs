@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 pub fn find(name: &OsStr) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         let metadata = path.metadata();
-        metadata.is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+        metadata
+            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     };
     if name.as_bytes().contains(&b'/') {
         return Some(Path::new(name).to_owned()).filter(is_program);

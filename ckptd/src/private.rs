@@ -58,7 +58,9 @@ impl Refused {
             Refused::Open(..) => "chmod it to 700",
             Refused::Exchangeable(..) => "have the administrator chmod it to 1777",
             Refused::Foreign(..) => "have the administrator remove it",
-            Refused::Link(..) | Refused::NotADirectory(..) => "remove it, or have the administrator do it",
+            Refused::Link(..) | Refused::NotADirectory(..) => {
+                "remove it, or have the administrator do it"
+            }
             Refused::System(..) => "free or mount the file system",
         }
     }
@@ -97,7 +99,12 @@ fn open_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result<Fil
     let name = CString::new(name.as_bytes())?;
     // SAFETY: openat(2) with a valid string; the descriptor is new and has no other owner.
     unsafe {
-        match libc::openat(directory, name.as_ptr(), flags | libc::O_CLOEXEC, 0o600 as libc::c_uint) {
+        match libc::openat(
+            directory,
+            name.as_ptr(),
+            flags | libc::O_CLOEXEC,
+            0o600 as libc::c_uint,
+        ) {
             -1 => Err(io::Error::last_os_error()),
             fd => Ok(File::from_raw_fd(fd)),
         }
@@ -136,9 +143,16 @@ pub fn read_own(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Those of open(2); `InvalidInput` for anything else than a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    let file = open_at(libc::AT_FDCWD, path.as_os_str(), libc::O_RDONLY | libc::O_NONBLOCK)?;
+    let file = open_at(
+        libc::AT_FDCWD,
+        path.as_os_str(),
+        libc::O_RDONLY | libc::O_NONBLOCK,
+    )?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
+        return Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            "not a regular file",
+        ));
     }
     Ok(file)
 }
@@ -180,7 +194,11 @@ impl Directory {
     /// # Errors
     /// Those of open(2).
     pub fn of_anybody(path: &Path) -> io::Result<Directory> {
-        let file = open_at(libc::AT_FDCWD, path.as_os_str(), libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let file = open_at(
+            libc::AT_FDCWD,
+            path.as_os_str(),
+            libc::O_RDONLY | libc::O_DIRECTORY,
+        )?;
         Ok(Directory {
             file,
             path: path.to_owned(),
@@ -269,7 +287,10 @@ impl Directory {
 
     /// What is in it. Not for ranks, as its descriptors are not kept from the program's numbers.
     pub fn names(&self) -> Vec<OsString> {
-        let entries = rustix::fs::Dir::read_from(&self.file).into_iter().flatten().flatten();
+        let entries = rustix::fs::Dir::read_from(&self.file)
+            .into_iter()
+            .flatten()
+            .flatten();
         entries
             .map(|entry| OsString::from_vec(entry.file_name().to_bytes().to_vec()))
             .filter(|name| name != "." && name != "..")
@@ -339,7 +360,11 @@ mod tests {
     fn only_directories_of_this_user_alone_will_do() {
         let top = top();
         let [made, link, file] = ["made", "link", "file"].map(|name| top.path().join(name));
-        assert!(Directory::open(&made).expect("nothing is in the way").is_none());
+        assert!(
+            Directory::open(&made)
+                .expect("nothing is in the way")
+                .is_none()
+        );
         Directory::make(&made).expect("made");
         assert_eq!(fs::metadata(&made).expect("there").mode() & 0o777, 0o700);
         symlink(&made, &link).expect("made");
@@ -376,7 +401,8 @@ mod tests {
     #[test]
     fn nothing_is_removed_through_a_directory_that_was_exchanged() {
         let top = top();
-        let [planted, victim, link] = ["planted", "victim", "link"].map(|name| top.path().join(name));
+        let [planted, victim, link] =
+            ["planted", "victim", "link"].map(|name| top.path().join(name));
         for directory in [&planted, &victim] {
             fs::create_dir_all(directory.join("x")).expect("made");
             fs::write(directory.join("x/file"), "precious").expect("written");

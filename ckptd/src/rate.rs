@@ -201,7 +201,9 @@ mod tests {
                     let until = times.next(mean).min(left);
                     left -= until;
                     // What a second of work takes, at the true rate.
-                    let price = |interval: f64| until * expected_with(1.0, cost, recovery, mean, 1.0 / interval);
+                    let price = |interval: f64| {
+                        until * expected_with(1.0, cost, recovery, mean, 1.0 / interval)
+                    };
                     learned += price(daly(cost, rate.mtbf(DAY).as_secs_f64()));
                     constant
                         .iter_mut()
@@ -214,7 +216,10 @@ mod tests {
                 }
             }
             let best = constant.into_iter().fold(f64::INFINITY, f64::min);
-            assert!(learned < 1.05 * best, "trace {number}: {learned} against {best}");
+            assert!(
+                learned < 1.05 * best,
+                "trace {number}: {learned} against {best}"
+            );
         }
     }
 }

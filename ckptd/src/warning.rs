@@ -43,7 +43,8 @@ impl Warning {
                 None if word == "checkpoint" => warning.checkpoint = true,
                 Some(("mtbf", time)) => {
                     let time = crate::advice::duration(time);
-                    warning.mtbf = Some(time.ok_or_else(|| format!("`{word}` names no time (`mtbf=10m`)"))?);
+                    warning.mtbf =
+                        Some(time.ok_or_else(|| format!("`{word}` names no time (`mtbf=10m`)"))?);
                 }
                 _ => return Err(format!("`{word}` is neither `checkpoint` nor `mtbf=TIME`")),
             }
@@ -53,8 +54,12 @@ impl Warning {
 
     /// The words of the file.
     pub fn text(&self) -> String {
-        let mtbf = self.mtbf.map(|mtbf| format!("mtbf={}ms", mtbf.as_millis().max(1)));
-        let words = mtbf.into_iter().chain(self.checkpoint.then(|| "checkpoint".to_owned()));
+        let mtbf = self
+            .mtbf
+            .map(|mtbf| format!("mtbf={}ms", mtbf.as_millis().max(1)));
+        let words = mtbf
+            .into_iter()
+            .chain(self.checkpoint.then(|| "checkpoint".to_owned()));
         words.collect::<Vec<_>>().join(" ") + "\n"
     }
 }
@@ -90,7 +95,9 @@ impl Watch {
     /// # Errors
     /// Why it cannot be read or understood; once for each time that it was written.
     pub fn look(&mut self, path: &Path) -> Result<Option<News>, String> {
-        let Ok(found) = fs::metadata(path) else { return Ok(None) };
+        let Ok(found) = fs::metadata(path) else {
+            return Ok(None);
+        };
         let version = (found.dev(), found.ino(), found.mtime(), found.mtime_nsec());
         if self.seen.replace(version) == Some(version) {
             return Ok(None);
@@ -100,7 +107,10 @@ impl Watch {
             .and_then(|file| file.take(LONGEST).read_to_string(&mut text))
             .map_err(|error| error.to_string())?;
         let warning = Warning::parse(&text)?;
-        let age = found.modified().ok().and_then(|written| written.elapsed().ok());
+        let age = found
+            .modified()
+            .ok()
+            .and_then(|written| written.elapsed().ok());
         let age = age.unwrap_or_default();
         Ok(Some(News { warning, age }))
     }
@@ -120,7 +130,10 @@ mod tests {
         assert_eq!(Warning::parse(&warning.text()), Ok(warning));
         assert_eq!(Warning::parse(""), Ok(Warning::default()));
         for wrong in ["mtbf=often", "soon", "mtbf", "checkpoint=now"] {
-            assert!(Warning::parse(wrong).is_err_and(|why| why.contains(wrong)), "{wrong}");
+            assert!(
+                Warning::parse(wrong).is_err_and(|why| why.contains(wrong)),
+                "{wrong}"
+            );
         }
     }
 

@@ -21,7 +21,11 @@ fn commands() -> Vec<String> {
 
 #[test]
 fn wrong_usage_has_status_2() {
-    for arguments in [&["dance"][..], &["events"], &["events", "--no-such-option", "."]] {
+    for arguments in [
+        &["dance"][..],
+        &["events"],
+        &["events", "--no-such-option", "."],
+    ] {
         let output = understudy(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
@@ -42,14 +46,22 @@ fn workers_are_counted_as_for_mpirun() {
 fn advice_by_a_given_cost_needs_no_events() {
     let output = understudy(&["advise", "--cost", "1s", "--mtbf", "1d"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(String::from_utf8(output.stdout).unwrap().contains("as given"));
+    assert!(
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .contains("as given")
+    );
 }
 
 #[test]
 fn every_command_has_a_man_page_that_says_how_it_ends() {
     let dir = tempfile::tempdir().unwrap();
     let pages = dir.path().join("man");
-    assert!(understudy(&["man", pages.to_str().unwrap()]).status.success());
+    assert!(
+        understudy(&["man", pages.to_str().unwrap()])
+            .status
+            .success()
+    );
     assert!(commands().contains(&"events".to_owned()));
     for name in commands() {
         let page = std::fs::read_to_string(pages.join(format!("understudy-{name}.1"))).unwrap();
@@ -84,6 +96,9 @@ fn man_pages_need_a_place_that_can_be_written_to() {
     let output = understudy(&["man", "/proc/nowhere"]);
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3));
-    assert!(message.starts_with("understudy: /proc/nowhere: "), "{message}");
+    assert!(
+        message.starts_with("understudy: /proc/nowhere: "),
+        "{message}"
+    );
     assert_eq!(message.lines().count(), 1);
 }

@@ -37,13 +37,17 @@ impl Drop for Daemon {
 
 fn private_directory() -> TempDir {
     let directory = tempfile::tempdir().expect("a directory");
-    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700)).expect("set");
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700))
+        .expect("set");
     directory
 }
 
 fn command(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ckptd"));
-    command.arg("serve").arg("--socket").arg(directory.join("socket"));
+    command
+        .arg("serve")
+        .arg("--socket")
+        .arg(directory.join("socket"));
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -61,7 +65,13 @@ impl Daemon {
         std::fs::write(&tokens, TOKENS.join("\n")).expect("written");
         std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o600)).expect("set");
         let mut command = command(directory.path());
-        command.args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--token-file"]);
+        command.args([
+            "--listen",
+            "127.0.0.1:0",
+            "--metrics",
+            "127.0.0.1:0",
+            "--token-file",
+        ]);
         command.arg(&tokens);
         prepare(&mut command);
         let mut child = command.spawn().expect("started");
@@ -116,7 +126,13 @@ fn register(client: &mut Client, job: &str, rank: u32, domain: &str) -> Answer {
         domain: domain.into(),
         workers: 2,
     };
-    let (job, limits) = (job.to_owned(), Limits { minimum: 0, maximum: 8 });
+    let (job, limits) = (
+        job.to_owned(),
+        Limits {
+            minimum: 0,
+            maximum: 8,
+        },
+    );
     client
         .ask(&Ask::Register { job, spare, limits }, LIMIT)
         .expect("answered")
@@ -158,7 +174,10 @@ fn status(client: &mut Client) -> Vec<JobStatus> {
 fn events_when(client: &mut Client, job: &str, is_so: impl Fn(&[String]) -> bool) -> Vec<String> {
     loop {
         let status = status(client);
-        let job = status.iter().find(|status| status.job == job).expect("known");
+        let job = status
+            .iter()
+            .find(|status| status.job == job)
+            .expect("known");
         let events: Vec<String> = job.events.iter().map(|event| event.what.clone()).collect();
         if is_so(&events) {
             return events;
@@ -170,7 +189,12 @@ fn events_when(client: &mut Client, job: &str, is_so: impl Fn(&[String]) -> bool
 #[test]
 fn spares_come_are_leased_play_and_die() {
     let mut daemon = Daemon::start();
-    let (mut one, mut two, mut other, mut asker) = (daemon.client(), daemon.client(), daemon.client(), daemon.client());
+    let (mut one, mut two, mut other, mut asker) = (
+        daemon.client(),
+        daemon.client(),
+        daemon.client(),
+        daemon.client(),
+    );
     assert_eq!(register(&mut one, "job", 4, "a"), Answer::Welcome);
     assert_eq!(register(&mut two, "job", 5, "b"), Answer::Welcome);
     assert_eq!(register(&mut other, "another job", 4, "b"), Answer::Welcome);
@@ -180,13 +204,22 @@ fn spares_come_are_leased_play_and_die() {
     drop(two);
     drop(one);
     let events = events_when(&mut asker, "job", |events| events.len() >= 5);
-    assert!(events.contains(&"rank 5 plays worker 0".into()), "{events:?}");
+    assert!(
+        events.contains(&"rank 5 plays worker 0".into()),
+        "{events:?}"
+    );
     assert!(
         events.contains(&"spare rank 4 is dead: its connection has broken".into()),
         "{events:?}"
     );
-    assert_eq!(lease(&mut asker, "job", 0, 0), Answer::Refused(Refusal::LateRound));
-    assert_eq!(lease(&mut asker, "no job", 1, 0), Answer::Refused(Refusal::NoJob));
+    assert_eq!(
+        lease(&mut asker, "job", 0, 0),
+        Answer::Refused(Refusal::LateRound)
+    );
+    assert_eq!(
+        lease(&mut asker, "no job", 1, 0),
+        Answer::Refused(Refusal::NoJob)
+    );
     assert_eq!(leased(lease(&mut asker, "another job", 1, 3)), [4]);
     assert!(daemon.terminate().success());
     assert!(!daemon.socket().exists());
@@ -197,7 +230,10 @@ fn one_daemon_for_a_socket_and_the_next_one_takes_over_when_it_is_killed() {
     let mut daemon = Daemon::start();
     let second = command(daemon.directory.path()).output().expect("run");
     assert_eq!(second.status.code(), Some(3));
-    assert_eq!(register(&mut daemon.client(), "job", 4, "a"), Answer::Welcome);
+    assert_eq!(
+        register(&mut daemon.client(), "job", 4, "a"),
+        Answer::Welcome
+    );
     daemon.child.kill().expect("killed");
     daemon.child.wait().expect("waited for");
     assert!(daemon.socket().exists(), "left behind");
@@ -216,7 +252,9 @@ fn hostile_and_slow_clients_block_nobody() {
     for length in 0..200 {
         let mut stream = connect();
         let frame = encode(&Ask::Status).expect("short");
-        stream.write_all(&frame[..length % frame.len()]).expect("sent");
+        stream
+            .write_all(&frame[..length % frame.len()])
+            .expect("sent");
         kept.push(stream);
     }
     // Asks, and never reads.
@@ -228,13 +266,17 @@ fn hostile_and_slow_clients_block_nobody() {
     let mut garbage = connect();
     garbage.write_all(&[0xa5; 64]).expect("sent");
     let mut answer = Vec::new();
-    garbage.read_to_end(&mut answer).expect("closed by the daemon");
+    garbage
+        .read_to_end(&mut answer)
+        .expect("closed by the daemon");
     let mut deaf = connect();
     deaf.set_nonblocking(true).expect("set");
     while deaf.write(&[b'U'; 4096]).is_ok() {}
     // Strangers over TCP, more than have room.
     let tcp = daemon.tcp.expect("listens");
-    let strangers: Vec<TcpStream> = (0..150).map(|_| TcpStream::connect(tcp).expect("connected")).collect();
+    let strangers: Vec<TcpStream> = (0..150)
+        .map(|_| TcpStream::connect(tcp).expect("connected"))
+        .collect();
     let mut good = daemon.client();
     assert_eq!(register(&mut good, "job", 4, "a"), Answer::Welcome);
     let mut remote = daemon
@@ -256,7 +298,10 @@ fn over_tcp_a_token_is_wanted_and_jobs_of_others_are_not_seen() {
     );
     let mut second = daemon.remote(TOKENS[1]).expect("knows another token");
     assert_eq!(status(&mut second), []);
-    assert_eq!(lease(&mut second, "job", 1, 0), Answer::Refused(Refusal::NoJob));
+    assert_eq!(
+        lease(&mut second, "job", 1, 0),
+        Answer::Refused(Refusal::NoJob)
+    );
     assert_eq!(
         lease(&mut daemon.client(), "job", 1, 0),
         Answer::Refused(Refusal::NoJob)
@@ -265,7 +310,9 @@ fn over_tcp_a_token_is_wanted_and_jobs_of_others_are_not_seen() {
     assert_eq!(leased(lease(&mut third, "job", 1, 0)), [4]);
     // Nothing is done for who has not proved anything.
     let mut stranger = TcpStream::connect(daemon.tcp.expect("listens")).expect("connected");
-    stranger.write_all(&encode(&Ask::Status).expect("short")).expect("sent");
+    stranger
+        .write_all(&encode(&Ask::Status).expect("short"))
+        .expect("sent");
     let mut got = Vec::new();
     let _ = stranger.read_to_end(&mut got);
     assert!(!got.windows(3).any(|window| window == b"job"));
@@ -292,7 +339,10 @@ fn figures_for_prometheus() {
         "understudy_spares{job=\"a \\\"job\\\"\",state=\"leased\"} 1",
         "understudy_leases_total 1",
     ] {
-        assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
+        assert!(
+            text.lines().any(|found| found == line),
+            "{line} is not in {text}"
+        );
     }
     assert!(get(daemon.metrics.expect("there"), "/etc/passwd").starts_with("HTTP/1.1 404"));
     let elsewhere = command(daemon.directory.path())
@@ -346,17 +396,27 @@ fn what_a_killed_job_has_left_is_removed_and_nothing_else() {
     // The launcher that has given the job its name has ended.
     let mut gone = Command::new("true").spawn().expect("started");
     gone.wait().expect("waited for");
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let memory = private::make_in_memory()
         .expect("there is a /dev/shm")
         .path()
         .to_owned();
-    let name = |pid: u32, rest: &str| memory.join(format!("understudy-prterun-{host}-{pid}@1-{rest}"));
+    let name =
+        |pid: u32, rest: &str| memory.join(format!("understudy-prterun-{host}-{pid}@1-{rest}"));
     let left = [name(gone.id(), "0.undo"), name(gone.id(), "1.undo")];
     let others = [
         // A launcher elsewhere, which may have started a job just now.
-        memory.join(format!("understudy-prterun-elsewhere-{}@1-0.undo", gone.id())),
-        memory.join(format!("understudy-0000000000000007-{:016x}-0.undo", gone.id())),
+        memory.join(format!(
+            "understudy-prterun-elsewhere-{}@1-0.undo",
+            gone.id()
+        )),
+        memory.join(format!(
+            "understudy-0000000000000007-{:016x}-0.undo",
+            gone.id()
+        )),
         memory.join(format!("not-understudy-{}@1-0", gone.id())),
     ];
     for path in left.iter().chain(&others) {
@@ -368,7 +428,9 @@ fn what_a_killed_job_has_left_is_removed_and_nothing_else() {
     }
     let text = get(daemon.metrics.expect("there"), "/metrics");
     let kept = others.iter().all(|path| path.exists());
-    others.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    others
+        .iter()
+        .for_each(|path| drop(std::fs::remove_file(path)));
     assert!(kept, "files of others are gone");
     assert!(text.contains("understudy_remains_removed_total "), "{text}");
 }
@@ -386,7 +448,9 @@ fn copying(client: &mut Client, from: &Path, to: &Path) -> Option<u64> {
 fn outcome(client: &mut Client, id: u64) -> i32 {
     loop {
         match client.ask(&Ask::WasCopied { id }, LIMIT) {
-            Ok(Answer::Copied { outcome: Some(outcome) }) => return outcome,
+            Ok(Answer::Copied {
+                outcome: Some(outcome),
+            }) => return outcome,
             Ok(Answer::Copied { outcome: None }) => std::thread::sleep(Duration::from_millis(1)),
             other => panic!("{other:?}"),
         }
@@ -401,9 +465,13 @@ fn what_is_held_is_copied_though_its_worker_is_gone() {
     std::fs::write(held.join("epoch"), &content).expect("written");
     let daemon = Daemon::start();
     let mut client = daemon.client();
-    let id = copying(&mut client, &held.join("epoch"), &disk.path().join("one")).expect("it is held");
+    let id =
+        copying(&mut client, &held.join("epoch"), &disk.path().join("one")).expect("it is held");
     assert_eq!(outcome(&mut client, id), 0);
-    assert_eq!(std::fs::read(disk.path().join("one")).expect("there"), content);
+    assert_eq!(
+        std::fs::read(disk.path().join("one")).expect("there"),
+        content
+    );
     let gone = client.ask(&Ask::WasCopied { id }, LIMIT);
     assert!(
         matches!(gone, Err(ClientError::Closed(_))),
@@ -416,12 +484,21 @@ fn what_is_held_is_copied_though_its_worker_is_gone() {
     while !disk.path().join("two").exists() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(std::fs::read(disk.path().join("two")).expect("there"), content);
+    assert_eq!(
+        std::fs::read(disk.path().join("two")).expect("there"),
+        content
+    );
 
     let mut client = daemon.client();
-    let missing = copying(&mut client, &held.join("none"), &disk.path().join("three")).expect("it may be held");
+    let missing = copying(&mut client, &held.join("none"), &disk.path().join("three"))
+        .expect("it may be held");
     assert_eq!(outcome(&mut client, missing), libc::ENOENT);
-    let nowhere = copying(&mut client, &held.join("epoch"), &disk.path().join("none/four")).expect("it is held");
+    let nowhere = copying(
+        &mut client,
+        &held.join("epoch"),
+        &disk.path().join("none/four"),
+    )
+    .expect("it is held");
     assert_eq!(outcome(&mut client, nowhere), libc::ENOENT);
     std::fs::remove_file(held.join("epoch")).expect("removed");
     flush::remove_if_empty(&held);
@@ -442,7 +519,11 @@ fn nothing_else_is_copied() {
     let to = disk.path().join("copy");
     let mut client = daemon.client();
     let up = flush::root().join("../../etc/passwd");
-    for from in [Path::new("/etc/passwd"), Path::new("relative"), up.as_path()] {
+    for from in [
+        Path::new("/etc/passwd"),
+        Path::new("relative"),
+        up.as_path(),
+    ] {
         assert_eq!(copying(&mut client, from, &to), None, "{}", from.display());
     }
     assert_eq!(
@@ -452,5 +533,8 @@ fn nothing_else_is_copied() {
     let mut remote = daemon.remote(TOKENS[0]).expect("it knows the token");
     let [from, to] = [b"/x".to_vec(), b"/y".to_vec()];
     let refused = remote.ask(&Ask::CopyHeld { from, to }, LIMIT);
-    assert!(matches!(refused, Err(ClientError::Closed(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(ClientError::Closed(_))),
+        "{refused:?}"
+    );
 }

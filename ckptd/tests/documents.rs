@@ -29,7 +29,13 @@ fn rows_of_a_table_have_as_many_cells_as_its_head() {
                 continue;
             }
             let expected = *columns.get_or_insert(cells(line));
-            assert_eq!(cells(line), expected, "{}:{}: {line}", path.display(), number + 1);
+            assert_eq!(
+                cells(line),
+                expected,
+                "{}:{}: {line}",
+                path.display(),
+                number + 1
+            );
         }
     }
 }
@@ -42,7 +48,11 @@ fn links_lead_to_files_that_are_there() {
             if target.is_empty() || target.contains(':') {
                 continue;
             }
-            assert!(path.with_file_name(target).exists(), "{}: {target}", path.display());
+            assert!(
+                path.with_file_name(target).exists(),
+                "{}: {target}",
+                path.display()
+            );
         }
     }
 }

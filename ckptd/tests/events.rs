@@ -1,8 +1,9 @@
 //! Event files: what is written is read, and damage is told from a sudden end.
 
 use ckptd::events::{
-    EndHow, Epoch, ErrorClass, EventReader, EventWriter, HEADER_LEN, Kind, MarkSaving, MarkWay, ProcessNumber,
-    ReadError, Record, RecoveryStage, Role, Spare, Worker, file_name, rank_of_file_name,
+    EndHow, Epoch, ErrorClass, EventReader, EventWriter, HEADER_LEN, Kind, MarkSaving, MarkWay,
+    ProcessNumber, ReadError, Record, RecoveryStage, Role, Spare, Worker, file_name,
+    rank_of_file_name,
 };
 use std::path::Path;
 use std::sync::Mutex;
@@ -23,7 +24,10 @@ fn every_kind() -> Vec<Kind> {
             job: "job".into(),
         },
         Kind::Config {
-            settings: vec![("interval".into(), "10".into()), ("empty".into(), String::new())],
+            settings: vec![
+                ("interval".into(), "10".into()),
+                ("empty".into(), String::new()),
+            ],
         },
         Kind::Cut {
             epoch,
@@ -101,7 +105,11 @@ fn every_kind() -> Vec<Kind> {
             reason: "MPI_THREAD_MULTIPLE".into(),
         },
     ];
-    kinds.extend(RecoveryStage::ALL.map(|stage| Kind::Stage { recovery, stage, ns: 9 }));
+    kinds.extend(RecoveryStage::ALL.map(|stage| Kind::Stage {
+        recovery,
+        stage,
+        ns: 9,
+    }));
     let classes = [ErrorClass::Abandoned, ErrorClass::Other(-16)];
     kinds.extend(classes.map(|by| Kind::FailureDetected {
         recovery,
@@ -149,7 +157,10 @@ fn read_all(bytes: &[u8]) -> (Vec<Record>, Option<ReadError>) {
 fn what_is_written_is_read() {
     let (bytes, _) = sample();
     assert_eq!(
-        EventReader::from_bytes(bytes.clone()).unwrap().header().rank,
+        EventReader::from_bytes(bytes.clone())
+            .unwrap()
+            .header()
+            .rank,
         ProcessNumber(5)
     );
     let (records, error) = read_all(&bytes);
@@ -157,7 +168,10 @@ fn what_is_written_is_read() {
     assert!(records.iter().all(|record| record.epoch == Epoch(2)));
     assert!(records.is_sorted_by_key(|record| record.t));
     assert_eq!(
-        records.into_iter().map(|record| record.kind).collect::<Vec<_>>(),
+        records
+            .into_iter()
+            .map(|record| record.kind)
+            .collect::<Vec<_>>(),
         every_kind()
     );
 }
@@ -168,7 +182,11 @@ fn truncated_at_every_byte() {
     let (all, _) = read_all(&bytes);
     for length in 0..bytes.len() {
         let (records, error) = read_all(&bytes[..length]);
-        let whole = ends.iter().filter(|&&end| end <= length).count().saturating_sub(1);
+        let whole = ends
+            .iter()
+            .filter(|&&end| end <= length)
+            .count()
+            .saturating_sub(1);
         assert_eq!(records, all[..whole], "cut at {length}");
         match error {
             None => assert!(ends.contains(&length)),
@@ -177,7 +195,11 @@ fn truncated_at_every_byte() {
                     error.is_torn_tail() && !ends.contains(&length),
                     "cut at {length}: {error}"
                 );
-                assert!(error.to_string().contains(&format!("truncated at byte {length}")));
+                assert!(
+                    error
+                        .to_string()
+                        .contains(&format!("truncated at byte {length}"))
+                );
             }
         }
     }
@@ -191,7 +213,11 @@ fn every_bit_flip_is_noticed() {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
         let (records, error) = read_all(&damaged);
-        let whole = ends.iter().filter(|&&end| end <= bit / 8).count().saturating_sub(1);
+        let whole = ends
+            .iter()
+            .filter(|&&end| end <= bit / 8)
+            .count()
+            .saturating_sub(1);
         assert_eq!(records, all[..whole], "bit {bit}");
         assert!(error.is_some(), "bit {bit}");
     }
@@ -203,10 +229,16 @@ fn foreign_files_are_refused_by_name() {
     bytes[8] = 77;
     for length in [12, bytes.len()] {
         let (_, error) = read_all(&bytes[..length]);
-        assert!(matches!(error, Some(ReadError::ForeignVersion { found: 77 })));
+        assert!(matches!(
+            error,
+            Some(ReadError::ForeignVersion { found: 77 })
+        ));
         assert!(error.unwrap().to_string().starts_with("foreign version"));
     }
-    assert!(matches!(read_all(b"#!/bin/sh\n").1, Some(ReadError::NotAnEventFile)));
+    assert!(matches!(
+        read_all(b"#!/bin/sh\n").1,
+        Some(ReadError::NotAnEventFile)
+    ));
     assert!(matches!(
         EventReader::open(Path::new("/nonexistent")),
         Err(ReadError::Io(_))
@@ -221,20 +253,31 @@ fn absurd_lengths_are_refused() {
     bytes.extend_from_slice(&[0; 100]);
     let (records, error) = read_all(&bytes);
     assert_eq!(records.len(), 1);
-    assert!(matches!(error, Some(ReadError::Length { len: u32::MAX, .. })));
+    assert!(matches!(
+        error,
+        Some(ReadError::Length { len: u32::MAX, .. })
+    ));
 }
 
 #[test]
 fn trouble_turns_the_writer_off_with_one_message() {
     static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    let writer = EventWriter::create_reporting(Path::new("/dev/null/events"), ProcessNumber(0), |message| {
-        MESSAGES.lock().unwrap().push(message.to_owned());
-    });
+    let writer =
+        EventWriter::create_reporting(Path::new("/dev/null/events"), ProcessNumber(0), |message| {
+            MESSAGES.lock().unwrap().push(message.to_owned());
+        });
     assert!(!writer.is_on());
-    writer.emit(Epoch(0), Kind::End { how: EndHow::Finalized });
+    writer.emit(
+        Epoch(0),
+        Kind::End {
+            how: EndHow::Finalized,
+        },
+    );
     let messages = MESSAGES.lock().unwrap();
     assert_eq!(messages.len(), 1, "{messages:?}");
-    assert!(messages[0].contains("/dev/null/events") && messages[0].contains("another event directory"));
+    assert!(
+        messages[0].contains("/dev/null/events") && messages[0].contains("another event directory")
+    );
     assert!(!EventWriter::disabled().is_on());
 }
 
@@ -242,9 +285,19 @@ fn trouble_turns_the_writer_off_with_one_message() {
 fn a_new_file_replaces_an_old_one() {
     let dir = tempfile::tempdir().unwrap();
     let old = EventWriter::create(dir.path(), ProcessNumber(0));
-    old.emit(Epoch(0), Kind::End { how: EndHow::Finalized });
+    old.emit(
+        Epoch(0),
+        Kind::End {
+            how: EndHow::Finalized,
+        },
+    );
     let new = EventWriter::create(dir.path(), ProcessNumber(0));
-    old.emit(Epoch(0), Kind::End { how: EndHow::Finalized });
+    old.emit(
+        Epoch(0),
+        Kind::End {
+            how: EndHow::Finalized,
+        },
+    );
     assert_eq!(EventReader::open(new.path()).unwrap().count(), 0);
 }
 

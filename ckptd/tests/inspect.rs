@@ -62,8 +62,18 @@ fn json_of(dir: &Path) -> Value {
 fn pages_that_other_workers_have_are_counted_by_content() {
     let dir = tempfile::tempdir().unwrap();
     let table: Vec<u8> = (0..300).map(|index| (index % 200) as u8 + 1).collect();
-    write(dir.path(), 0, 100, &[&table[..], &[0, 0, 201, 201]].concat());
-    write(dir.path(), 1, 100, &[&table[..], &[202, 203, 0, 0]].concat());
+    write(
+        dir.path(),
+        0,
+        100,
+        &[&table[..], &[0, 0, 201, 201]].concat(),
+    );
+    write(
+        dir.path(),
+        1,
+        100,
+        &[&table[..], &[202, 203, 0, 0]].concat(),
+    );
     write(dir.path(), 2, 500, &[&[203], &table[..], &[204]].concat());
     let found = json_of(dir.path());
     let sharing = &found["epochs"][0]["sharing"];
@@ -90,7 +100,10 @@ fn pages_that_other_workers_have_are_counted_by_content() {
         let line = text
             .lines()
             .find(|line| line.trim_start().starts_with(name) && line.contains('%'));
-        line.unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        line.unwrap()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     assert_eq!(row("worker 1")[2..], ["304", "2", "301", "99.7%", "300"]);
     assert_eq!(row("all")[1..], ["910", "4", "902", "99.6%", "600"]);

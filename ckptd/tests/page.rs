@@ -55,7 +55,11 @@ fn damage_is_told_on_the_page_and_by_the_status() {
     let page = dir.path().join("page.html");
     let output = report(dir.path(), &["-o", page.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("rank-0.events"));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("rank-0.events")
+    );
     assert!(
         std::fs::read_to_string(page)
             .unwrap()

@@ -1,7 +1,9 @@
 //! Random histories of pools in simulated time. A failure shows the shortest history that leads to it; `POOL_SEED=N` repeats a run.
 
 use ckptd::events::{ProcessNumber, Worker};
-use ckptd::pool::{Happening, JobKey, Lease, Limits, Need, Place, Pools, Refusal, Rules, Spare, Ticket, Token};
+use ckptd::pool::{
+    Happening, JobKey, Lease, Limits, Need, Place, Pools, Refusal, Rules, Spare, Ticket, Token,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -104,7 +106,9 @@ struct JobModel {
 
 impl JobModel {
     fn in_pool(&self) -> impl Iterator<Item = (&ProcessNumber, &Known)> {
-        self.spares.iter().filter(|(_, known)| known.does != Does::Plays)
+        self.spares
+            .iter()
+            .filter(|(_, known)| known.does != Does::Plays)
     }
 }
 
@@ -153,7 +157,10 @@ impl World {
     }
 
     fn is_new(&mut self, token: Token) {
-        assert!(!self.tokens.contains(&token), "{token:?} is given out twice");
+        assert!(
+            !self.tokens.contains(&token),
+            "{token:?} is given out twice"
+        );
         self.tokens.push(token);
     }
 
@@ -165,7 +172,11 @@ impl World {
             match *what {
                 Happening::Registered { .. } => job.expected = job.expected.saturating_sub(1),
                 Happening::Left { rank } => {
-                    assert!(job.spares.remove(&rank).is_some_and(|known| known.does != Does::Plays));
+                    assert!(
+                        job.spares
+                            .remove(&rank)
+                            .is_some_and(|known| known.does != Does::Plays)
+                    );
                     job.left = Some(now);
                 }
                 Happening::Died { rank, silent } => {
@@ -179,7 +190,11 @@ impl World {
                         );
                     }
                 }
-                Happening::Leased { rank, worker, round } => {
+                Happening::Leased {
+                    rank,
+                    worker,
+                    round,
+                } => {
                     let known = job.spares.get_mut(&rank).expect("a living spare");
                     assert_eq!(known.does, Does::Idle, "rank {rank} is leased twice");
                     known.does = Does::Leased(worker);
@@ -235,14 +250,24 @@ impl World {
                 if !happened.is_empty() {
                     job.limits = Some(limits);
                 }
-                job.spares.insert(rank, Known { does, heard, domain });
+                job.spares.insert(
+                    rank,
+                    Known {
+                        does,
+                        heard,
+                        domain,
+                    },
+                );
                 assert!(job.in_pool().count() <= job.limits.expect("registered").maximum as usize);
                 self.follow(&key, &happened);
-                self.tickets.retain(|(other, of, _)| (other, *of) != (&key, rank));
+                self.tickets
+                    .retain(|(other, of, _)| (other, *of) != (&key, rank));
                 self.tickets.push((key, rank, ticket));
             }
             Err(Refusal::TooManyJobs) => assert!(!is_known && self.jobs.len() == RULES.jobs),
-            Err(Refusal::Full) => assert!(self.jobs[&key].in_pool().count() >= limits.maximum as usize),
+            Err(Refusal::Full) => {
+                assert!(self.jobs[&key].in_pool().count() >= limits.maximum as usize)
+            }
             Err(Refusal::RankTaken) => assert_eq!(self.jobs[&key].spares[&rank].does, Does::Plays),
             Err(Refusal::BadLimits) => assert!(limits.minimum > limits.maximum),
             Err(other) => panic!("{other}"),
@@ -255,20 +280,38 @@ impl World {
             let worker = Worker(u32::from(worker));
             if needs.iter().all(|need| need.worker != worker) {
                 let (failed, copies) = (place(failed + worker.0 % 2), vec![place(copy)]);
-                needs.push(Need { worker, failed, copies });
+                needs.push(Need {
+                    worker,
+                    failed,
+                    copies,
+                });
             }
         }
         let Some(job) = self.jobs.get_mut(&key) else {
-            assert_eq!(self.pools.lease(self.now, &key, 1, &needs), Err(Refusal::NoJob));
+            assert_eq!(
+                self.pools.lease(self.now, &key, 1, &needs),
+                Err(Refusal::NoJob)
+            );
             return;
         };
         job.round += 1;
         let (round, in_pool) = (job.round, job.in_pool().count());
-        let (leases, happened) = self.pools.lease(self.now, &key, round, &needs).expect("a new round");
+        let (leases, happened) = self
+            .pools
+            .lease(self.now, &key, round, &needs)
+            .expect("a new round");
         self.follow(&key, &happened);
-        assert_eq!(leases.len(), in_pool.min(needs.len()), "as many as there are");
+        assert_eq!(
+            leases.len(),
+            in_pool.min(needs.len()),
+            "as many as there are"
+        );
         let job = &self.jobs[&key];
-        let has_failed = |rank: ProcessNumber| needs.iter().any(|need| need.failed.domain == job.spares[&rank].domain);
+        let has_failed = |rank: ProcessNumber| {
+            needs
+                .iter()
+                .any(|need| need.failed.domain == job.spares[&rank].domain)
+        };
         let others = job.in_pool().filter(|(_, known)| known.does == Does::Idle);
         let is_another = others.map(|(&rank, _)| rank).any(|rank| !has_failed(rank));
         let in_failed = leases.iter().any(|lease| has_failed(lease.rank));
@@ -319,7 +362,10 @@ impl World {
             pools.beat(now, key, ticket).map(|()| Vec::new())
         });
         if let Some((key, rank, _)) = pick(&self.tickets, at)
-            && let Some(known) = self.jobs.get_mut(&key).and_then(|job| job.spares.get_mut(&rank))
+            && let Some(known) = self
+                .jobs
+                .get_mut(&key)
+                .and_then(|job| job.spares.get_mut(&rank))
         {
             known.heard = now;
         }
@@ -327,13 +373,20 @@ impl World {
 
     /// Time passes; the daemon wakes when it has said that there is something to do.
     fn pass(&mut self, until: Duration) {
-        while let Some(deadline) = self.pools.next_deadline().filter(|deadline| *deadline <= until) {
+        while let Some(deadline) = self
+            .pools
+            .next_deadline()
+            .filter(|deadline| *deadline <= until)
+        {
             self.now = self.now.max(deadline);
             for (key, happened) in self.pools.tick(self.now) {
                 self.follow(&key, &happened);
             }
             let next = self.pools.next_deadline();
-            assert!(next.is_none_or(|next| next > self.now), "it would wake for ever");
+            assert!(
+                next.is_none_or(|next| next > self.now),
+                "it would wake for ever"
+            );
         }
         self.now = until;
         for job in self.jobs.values() {
@@ -351,7 +404,9 @@ impl World {
         for (key, job) in &self.jobs {
             let Some(limits) = job.limits else { continue };
             let there = job.in_pool().count() as u32 + self.pools.job(key).expect("there").wanted();
-            let is_leaving = job.left.is_some_and(|left| left + RULES.replenish > self.now);
+            let is_leaving = job
+                .left
+                .is_some_and(|left| left + RULES.replenish > self.now);
             assert!(
                 there >= limits.minimum || is_leaving,
                 "{key:?} wants more spares, and nobody was asked"
@@ -368,7 +423,11 @@ impl World {
                 minimum,
             } => {
                 let (minimum, maximum) = (u32::from(*minimum), u32::from(*maximum));
-                self.register(key(*job), ProcessNumber(u32::from(*rank)), Limits { minimum, maximum });
+                self.register(
+                    key(*job),
+                    ProcessNumber(u32::from(*rank)),
+                    Limits { minimum, maximum },
+                );
             }
             Step::Beat { ticket } => self.beat(*ticket),
             Step::Lease {
@@ -388,16 +447,23 @@ impl World {
             Step::Play { ticket } => self.with_ticket(*ticket, |pools, now, key, ticket| {
                 pools.playing(now, key, ticket, Worker(0))
             }),
-            Step::Leave { ticket } => {
-                self.with_ticket(*ticket, |pools, now, key, ticket| pools.leave(now, key, ticket))
-            }
-            Step::Lost { ticket } => self.with_ticket(*ticket, |pools, now, key, ticket| pools.lost(now, key, ticket)),
+            Step::Leave { ticket } => self.with_ticket(*ticket, |pools, now, key, ticket| {
+                pools.leave(now, key, ticket)
+            }),
+            Step::Lost { ticket } => self.with_ticket(*ticket, |pools, now, key, ticket| {
+                pools.lost(now, key, ticket)
+            }),
             Step::Close { job } => {
-                assert_eq!(self.pools.close(&key(*job)), self.jobs.remove(&key(*job)).is_some());
+                assert_eq!(
+                    self.pools.close(&key(*job)),
+                    self.jobs.remove(&key(*job)).is_some()
+                );
                 // Another job of this name knows nothing of them.
                 self.requests.retain(|request| request.0 != key(*job));
             }
-            Step::Pass { millis } => self.pass(self.now + Duration::from_millis(u64::from(*millis))),
+            Step::Pass { millis } => {
+                self.pass(self.now + Duration::from_millis(u64::from(*millis)))
+            }
         }
         self.compare();
     }
@@ -423,8 +489,10 @@ impl World {
         assert_eq!(self.pools.jobs().count(), self.jobs.len());
         for (key, model) in &self.jobs {
             let job = self.pools.job(key).expect("there");
-            let pool: Vec<(ProcessNumber, Option<Worker>)> =
-                job.spares().map(|view| (view.spare.rank, view.leased)).collect();
+            let pool: Vec<(ProcessNumber, Option<Worker>)> = job
+                .spares()
+                .map(|view| (view.spare.rank, view.leased))
+                .collect();
             let expected = model.in_pool().map(|(&rank, known)| match known.does {
                 Does::Leased(worker) => (rank, Some(worker)),
                 _ => (rank, None),
@@ -476,22 +544,36 @@ fn a_lease_that_nobody_confirms_goes_back_and_its_token_is_worth_nothing() {
         domain: "d".into(),
         workers: 0,
     };
-    let limits = Limits { minimum: 0, maximum: 1 };
-    let (ticket, _) = pools.register(Duration::ZERO, &job, spare, limits).expect("registered");
+    let limits = Limits {
+        minimum: 0,
+        maximum: 1,
+    };
+    let (ticket, _) = pools
+        .register(Duration::ZERO, &job, spare, limits)
+        .expect("registered");
     let needs = [Need {
         worker: Worker(2),
         failed: place(0),
         copies: Vec::new(),
     }];
-    let (first, _) = pools.lease(Duration::ZERO, &job, 1, &needs).expect("leased");
+    let (first, _) = pools
+        .lease(Duration::ZERO, &job, 1, &needs)
+        .expect("leased");
     pools.beat(RULES.lease, &job, ticket).expect("alive");
     let (rank, worker) = (ProcessNumber(4), Worker(2));
     let told = pools.tick(RULES.lease);
-    assert_eq!(told, [(job.clone(), vec![Happening::Returned { rank, worker }])]);
+    assert_eq!(
+        told,
+        [(job.clone(), vec![Happening::Returned { rank, worker }])]
+    );
     assert_eq!(pools.give_back(&job, first[0].token), Err(Refusal::Stale));
-    let (second, _) = pools.lease(RULES.lease, &job, 2, &needs).expect("leased again");
+    let (second, _) = pools
+        .lease(RULES.lease, &job, 2, &needs)
+        .expect("leased again");
     assert_ne!(first[0].token, second[0].token);
-    let told = pools.playing(RULES.lease, &job, ticket, worker).expect("in force");
+    let told = pools
+        .playing(RULES.lease, &job, ticket, worker)
+        .expect("in force");
     assert_eq!(told, [Happening::Playing { rank, worker }]);
     assert_eq!(pools.beat(RULES.lease, &job, ticket), Err(Refusal::Stale));
     assert!(pools.job(&job).is_some_and(|job| job.players().eq([rank])));

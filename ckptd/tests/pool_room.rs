@@ -18,7 +18,10 @@ fn jobs_share_the_room_for_new_spares() {
         ..Rules::default()
     };
     let mut pools = Pools::new(rules, 0);
-    let limits = Limits { minimum: 0, maximum: 4 };
+    let limits = Limits {
+        minimum: 0,
+        maximum: 4,
+    };
     for (job, rank) in [(0, 4), (0, 5), (1, 4)] {
         let spare = Spare {
             rank: ProcessNumber(rank),
@@ -37,7 +40,15 @@ fn jobs_share_the_room_for_new_spares() {
     assert_eq!(pools.may_start(&key(0), 2, 4), 0);
     assert_eq!(pools.may_start(&key(1), 0, 1), 1);
     assert_eq!(pools.may_start(&key(1), 0, 4), 1);
-    assert_eq!(pools.may_start(&key(2), 0, 2), 0, "an unknown job finds no room");
-    assert_eq!(pools.may_start(&key(1), 5, 4), 0, "it has more than it wants");
+    assert_eq!(
+        pools.may_start(&key(2), 0, 2),
+        0,
+        "an unknown job finds no room"
+    );
+    assert_eq!(
+        pools.may_start(&key(1), 5, 4),
+        0,
+        "it has more than it wants"
+    );
     assert_eq!(Pools::new(Rules::default(), 0).may_start(&key(0), 1, 3), 2);
 }

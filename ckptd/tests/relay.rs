@@ -56,7 +56,10 @@ fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) 
             child.kill().unwrap();
         }
         let status = child.wait().unwrap();
-        assert!(status.success() || turn < kills, "the last writer failed: {status}");
+        assert!(
+            status.success() || turn < kills,
+            "the last writer failed: {status}"
+        );
         relay.view();
         let observer = LedgerObserver::open(&relay.ledger).unwrap();
         let ledger = relay.ledger.clone();
@@ -69,9 +72,15 @@ fn job_with_kills(random: &mut Random, length: u64, kills: u64, rollbacks: u64) 
         );
         // A writer that has written everything may have been killed on its way out.
         let may_have_asked = status.success() || high_water == place(length);
-        assert!(ledger.exists() || may_have_asked, "a kill does not remove the ledger");
+        assert!(
+            ledger.exists() || may_have_asked,
+            "a kill does not remove the ledger"
+        );
         from = last_cut(&cuts);
-        assert!(high_water >= place(from), "what was written before a cut was forwarded");
+        assert!(
+            high_water >= place(from),
+            "what was written before a cut was forwarded"
+        );
         if status.success() {
             break;
         }
@@ -120,7 +129,10 @@ fn killed_between_takeover_and_first_byte() {
         Err(LedgerError::Timeout(_))
     ));
     relay.release();
-    assert_eq!(observer.final_high_water(Stream::Out, TIMEOUT).unwrap(), at(3, 10));
+    assert_eq!(
+        observer.final_high_water(Stream::Out, TIMEOUT).unwrap(),
+        at(3, 10)
+    );
     observer.remove().unwrap();
 }
 
@@ -134,7 +146,8 @@ fn lines_of_another_length() {
     let (view, mut to) = (relay.view(), File::from(relay.out.try_clone().unwrap()));
     to.write_all(b"begin\n").unwrap();
     let cut = view.position(Stream::Out).unwrap();
-    to.write_all(b"1000 steps in 12.75 s\nall 1000 done\nCPU 99.7").unwrap();
+    to.write_all(b"1000 steps in 12.75 s\nall 1000 done\nCPU 99.7")
+        .unwrap();
     view.rebase(Stream::Out, cut).unwrap();
     to.write_all(b"1000 steps in 9 s\nall 1000 done\nCPU 100.1 %\nend\n")
         .unwrap();
@@ -217,7 +230,10 @@ fn streams_are_independent_and_prompt() {
     File::from(relay.out.try_clone().unwrap())
         .write_all(&stream(0, 120_000))
         .unwrap();
-    let (mut to, mut from) = (File::from(relay.err.try_clone().unwrap()), File::from(real_err_read));
+    let (mut to, mut from) = (
+        File::from(relay.err.try_clone().unwrap()),
+        File::from(real_err_read),
+    );
     let begin = Instant::now();
     for round in 0..100u8 {
         to.write_all(&[round]).unwrap();
@@ -244,7 +260,13 @@ fn signals_do_not_end_the_relay_but_a_kill_is_noticed() {
     let mut relay = relay(&dir.path().join("ledger"), real, None);
     let view = relay.view();
     let shown = collect(real_read);
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE, libc::SIGQUIT] {
+    for signal in [
+        libc::SIGINT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGPIPE,
+        libc::SIGQUIT,
+    ] {
         kill(relay.child.id(), signal);
     }
     File::from(relay.out.try_clone().unwrap())
@@ -257,7 +279,10 @@ fn signals_do_not_end_the_relay_but_a_kill_is_noticed() {
     relay.child.wait().unwrap();
     let pipes = [Some(relay.out.as_raw_fd()), None];
     let attached = LedgerView::attach(Path::new("/nonexistent/ledger"), pipes, TIMEOUT).map(|_| ());
-    assert!(matches!(attached, Err(LedgerError::RelayGone)), "{attached:?}");
+    assert!(
+        matches!(attached, Err(LedgerError::RelayGone)),
+        "{attached:?}"
+    );
     assert_eq!(shown.join().unwrap(), b"still here");
     assert!(matches!(
         observer.final_high_water(Stream::Out, TIMEOUT),
@@ -274,7 +299,10 @@ fn without_a_ledger_output_goes_on() {
     let relay = relay(Path::new("/nonexistent/ledger"), real, Some(err));
     let pipes = [Some(relay.out.as_raw_fd()), None];
     let attached = LedgerView::attach(&relay.ledger, pipes, TIMEOUT).map(|_| ());
-    assert!(matches!(attached, Err(LedgerError::Impossible)), "{attached:?}");
+    assert!(
+        matches!(attached, Err(LedgerError::Impossible)),
+        "{attached:?}"
+    );
     File::from(relay.out.try_clone().unwrap())
         .write_all(&stream(0, 300_000))
         .unwrap();
@@ -297,7 +325,11 @@ fn a_relay_removes_the_ledger_if_its_job_is_gone() {
             true => create_dir(&job).unwrap(),
             false => remove_dir(&job).unwrap(),
         }
-        let relay = relay(&dir.path().join("understudy-ckptd-node-7@1-3"), pipe().1, None);
+        let relay = relay(
+            &dir.path().join("understudy-ckptd-node-7@1-3"),
+            pipe().1,
+            None,
+        );
         relay.view();
         let ledger = relay.ledger.clone();
         assert!(relay.release().success());
@@ -317,10 +349,14 @@ fn attaching_tells_what_is_wrong() {
     foreign[..8].copy_from_slice(b"USTDYLGR");
     foreign[8] = 99;
     write(&path, foreign).unwrap();
-    assert!(matches!(attach(None), Err(LedgerError::ForeignVersion { found: 99 })));
+    assert!(matches!(
+        attach(None),
+        Err(LedgerError::ForeignVersion { found: 99 })
+    ));
     let relay = relay(&dir.path().join("good"), pipe().1, None);
     let null = File::open("/dev/null").unwrap();
-    let view = LedgerView::attach(&relay.ledger, [Some(null.as_raw_fd()), None], TIMEOUT).map(|_| ());
+    let view =
+        LedgerView::attach(&relay.ledger, [Some(null.as_raw_fd()), None], TIMEOUT).map(|_| ());
     assert!(matches!(view, Err(LedgerError::NotAPipe(Stream::Out))));
 }
 

@@ -1,7 +1,8 @@
 //! `understudy events` as a user runs it.
 
 use ckptd::events::{
-    EndHow, Epoch, ErrorClass, EventWriter, Kind, ProcessNumber, RecoveryStage, Role, Spare, Worker, monotonic_ns,
+    EndHow, Epoch, ErrorClass, EventWriter, Kind, ProcessNumber, RecoveryStage, Role, Spare,
+    Worker, monotonic_ns,
 };
 use ckptd::report::RunRecord;
 use std::path::Path;
@@ -19,7 +20,11 @@ fn understudy(arguments: &[&str]) -> Output {
 fn events(dir: &Path, more: &[&str]) -> (i32, String, String) {
     let output = understudy(&[&["events", dir.to_str().unwrap()], more].concat());
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    (
+        output.status.code().unwrap(),
+        text(output.stdout),
+        text(output.stderr),
+    )
 }
 
 fn start(rank: u32, role: Role, job: &str) -> Kind {
@@ -44,7 +49,11 @@ fn job(dir: &Path) {
     let emit = |rank: usize, ms: u64, kind| writers[rank].emit_at(origin + ms * MS, Epoch(4), kind);
     let (epoch, recovery) = (Epoch(4), 1);
     for rank in 0..2 {
-        emit(rank, 0, start(rank as u32, Role::Worker(Worker(rank as u32)), "job"));
+        emit(
+            rank,
+            0,
+            start(rank as u32, Role::Worker(Worker(rank as u32)), "job"),
+        );
         emit(
             rank,
             10,
@@ -153,7 +162,13 @@ fn job(dir: &Path) {
         },
     );
     for rank in [0, 2] {
-        emit(rank, 90, Kind::End { how: EndHow::Finalized });
+        emit(
+            rank,
+            90,
+            Kind::End {
+                how: EndHow::Finalized,
+            },
+        );
     }
 }
 
@@ -202,7 +217,10 @@ fn json_has_the_numbers() {
     assert_eq!(recovery["failed"][0]["cause"], "SIGKILL");
     assert_eq!(report["outcome"]["ended"]["how"], "finished");
     assert_eq!(
-        (&report["outcome"]["failures"], &report["outcome"]["spares_left"]),
+        (
+            &report["outcome"]["failures"],
+            &report["outcome"]["spares_left"]
+        ),
         (&1.into(), &0.into())
     );
     assert_eq!(report["timeline"].as_array().unwrap().len(), 23);
@@ -215,8 +233,14 @@ fn a_torn_file_is_a_note() {
     shorten(&dir.path().join("rank-1.events"), 1);
     let (code, out, _) = events(dir.path(), &[]);
     assert_eq!(code, 0);
-    assert!(out.contains("note: rank-1.events: truncated at byte"), "{out}");
-    assert!(out.contains("last sign of life 47.00 ms before the detection"), "{out}");
+    assert!(
+        out.contains("note: rank-1.events: truncated at byte"),
+        "{out}"
+    );
+    assert!(
+        out.contains("last sign of life 47.00 ms before the detection"),
+        "{out}"
+    );
     std::fs::write(dir.path().join("rank-3.events"), b"").unwrap();
     assert_eq!(events(dir.path(), &[]).0, 0);
 }
@@ -254,7 +278,10 @@ fn a_lost_job_has_an_outcome_and_all_its_failures() {
         "{out}"
     );
     assert!(out.contains("1 process failed, 1 spare left"), "{out}");
-    assert!(out.contains("Recoveries: 0, and 1 that did not complete"), "{out}");
+    assert!(
+        out.contains("Recoveries: 0, and 1 that did not complete"),
+        "{out}"
+    );
     assert!(out.contains("rank 1 (worker 1), died of SIGKILL"), "{out}");
 }
 
@@ -308,9 +335,11 @@ fn damage_and_foreign_files_leave_the_rest() {
     let (code, out, err) = events(dir.path(), &["--json"]);
     assert_eq!(code, 1);
     assert!(
-        out.contains("\"recoveries\"") && err.contains("rank-0.events: foreign version: it has format version 200")
+        out.contains("\"recoveries\"")
+            && err.contains("rank-0.events: foreign version: it has format version 200")
     );
-    EventWriter::create(dir.path(), ProcessNumber(9)).emit(Epoch(0), start(9, Role::Worker(Worker(9)), "other"));
+    EventWriter::create(dir.path(), ProcessNumber(9))
+        .emit(Epoch(0), start(9, Role::Worker(Worker(9)), "other"));
     let (code, out, _) = events(dir.path(), &[]);
     assert!(
         code == 1 && out.contains("PROBLEM: the files are of different jobs (job, other)"),
@@ -323,7 +352,10 @@ fn no_report_says_why_and_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let (code, out, err) = events(&dir.path().join("none"), &[]);
     assert!(
-        code == 3 && out.is_empty() && err.contains("No such file") && err.contains("Give the directory"),
+        code == 3
+            && out.is_empty()
+            && err.contains("No such file")
+            && err.contains("Give the directory"),
         "{err}"
     );
     let (code, _, err) = events(dir.path(), &[]);

@@ -46,7 +46,11 @@ fn the_papers_machines_come_out_as_its_equations_say() {
             assert_near(&it["time_s"], time, 0.02);
             assert_near(&it["expected"]["recomputed"], tasks, 0.006);
             assert_near(&it["expected"]["time_s"], time, 0.001);
-            assert_near(&it["failures"], it["expected"]["failures"].as_f64().unwrap(), 0.1);
+            assert_near(
+                &it["failures"],
+                it["expected"]["failures"].as_f64().unwrap(),
+                0.1,
+            );
             assert!(it["deviation"]["recomputed"].as_f64().unwrap() > 0.0);
         }
     }
@@ -59,7 +63,10 @@ fn a_machine_on_which_global_rollback_never_ends_is_no_error() {
     assert!(found["strategies"]["global"].is_null());
     assert!(found["strategies"]["log"]["failures"].as_f64().unwrap() > 100.0);
     let text = String::from_utf8(understudy(line).stdout).unwrap();
-    assert!(text.contains("With global rollback it never ends"), "{text}");
+    assert!(
+        text.contains("With global rollback it never ends"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -79,17 +86,24 @@ fn the_figure_has_a_mark_for_each_machine_and_way() {
         assert_eq!(count("<rect class=\"mark global\""), 21);
         assert_eq!(count("<circle class=\"mark log\""), 21);
         assert_eq!(count("<path class=\"mark dataflow\""), 31);
-        assert!(!figure.contains("NaN") && !figure.contains("inf"), "{figure}");
+        assert!(
+            !figure.contains("NaN") && !figure.contains("inf"),
+            "{figure}"
+        );
     }
     let output = understudy("simulate --grid 10 --iterations 10 -o /nowhere/figure.svg");
     assert_eq!(output.status.code(), Some(3));
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(message.starts_with("understudy: /nowhere/figure.svg: "), "{message}");
+    assert!(
+        message.starts_with("understudy: /nowhere/figure.svg: "),
+        "{message}"
+    );
 }
 
 #[test]
 fn the_model_needs_no_simulation() {
-    let line = "simulate --model --nodes 100000 --node-mtbf 50y --every 10 --task 4s --watts-saved 10";
+    let line =
+        "simulate --model --nodes 100000 --node-mtbf 50y --every 10 --task 4s --watts-saved 10";
     let found = json(&format!("{line} --json"));
     assert_near(&found["joules"], 200.0, 1e-12);
     assert_near(&found["chain"]["neighbours"], 9.0, 1e-12);
@@ -115,7 +129,11 @@ fn advice_has_all_equations_of_the_thesis() {
     let found = json(&format!("{line} --json"));
     assert_near(&found["count"], 25.0, 1e-3);
     assert_near(&found["liu"], 49.58, 1e-3);
-    assert_near(&found["expected_local"], 1233.42 * (1.0 + 9.8981 / 5000.0), 1e-9);
+    assert_near(
+        &found["expected_local"],
+        1233.42 * (1.0 + 9.8981 / 5000.0),
+        1e-9,
+    );
     let of = |name: &str| found[name].as_f64().unwrap();
     let penalty = of("expected_with") / of("expected_local") - 1.0;
     assert_near(&found["penalty"], penalty, 1e-9);

@@ -1,8 +1,8 @@
 //! What `understudy inspect` and `understudy report` make of traffic and journals, on event files made for it.
 
 use ckptd::events::{
-    Amount, CommTraffic, Epoch, EventWriter, JournalCalls, JournalRow, Kind, PeerTraffic, ProcessNumber, Role, Spare,
-    Traffic, Worker,
+    Amount, CommTraffic, Epoch, EventWriter, JournalCalls, JournalRow, Kind, PeerTraffic,
+    ProcessNumber, Role, Spare, Traffic, Worker,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -73,7 +73,10 @@ fn job(dir: &Path) {
     let writers = [0, 1, 2, 3].map(|rank| EventWriter::create(dir, ProcessNumber(rank)));
     let emit = |rank: usize, kind| writers[rank].emit(Epoch(4), kind);
     for rank in 0..3 {
-        emit(rank, start(rank as u32, Role::Worker(Worker(rank as u32)), 3));
+        emit(
+            rank,
+            start(rank as u32, Role::Worker(Worker(rank as u32)), 3),
+        );
     }
     emit(3, start(3, Role::Spare(Spare(0)), 3));
     let (none, world) = (Amount::default(), "MPI_COMM_WORLD");
@@ -93,7 +96,11 @@ fn job(dir: &Path) {
     ];
     emit(
         0,
-        Kind::Traffic(traffic(0, &[(1, amount(10, 1000)), (2, amount(1, 24))], of_0)),
+        Kind::Traffic(traffic(
+            0,
+            &[(1, amount(10, 1000)), (2, amount(1, 24))],
+            of_0,
+        )),
     );
     let of_1 = vec![comm(0, world, amount(20, 4096), amount(4, 64))];
     emit(3, Kind::Traffic(traffic(1, &[(2, amount(20, 4096))], of_1)));
@@ -172,7 +179,10 @@ fn many_workers_are_listed_by_pair() {
         writer.emit(Epoch(1), Kind::Traffic(traffic(rank, &sent, vec![])));
     }
     let (text, events) = inspect(dir.path());
-    assert_eq!(events["traffic"]["pairs"].as_array().unwrap().len(), 17 * 16);
+    assert_eq!(
+        events["traffic"]["pairs"].as_array().unwrap().len(),
+        17 * 16
+    );
     assert!(text.contains("272 pairs of the program's workers have talked, most of all:\n    worker 16 to worker 0: 1 messages, 2.0 KiB\n    worker 15 to worker 16: "), "{text}");
     assert_eq!(text.matches("to worker ").count(), 20);
     let page = understudy(&["report", dir.path().to_str().unwrap()]);
@@ -281,8 +291,12 @@ fn the_timeline_tells_both() {
     job(dir.path());
     let text = understudy(&["events", dir.path().to_str().unwrap()]);
     assert!(
-        text.contains("so far worker 0 has sent 11 messages (1.0 KiB), and called 4 collectives (32 B)\n"),
+        text.contains(
+            "so far worker 0 has sent 11 messages (1.0 KiB), and called 4 collectives (32 B)\n"
+        ),
         "{text}"
     );
-    assert!(text.contains("and called 3 collectives (24 B); rollbacks have undone 3 messages (99 B)\n"));
+    assert!(
+        text.contains("and called 3 collectives (24 B); rollbacks have undone 3 messages (99 B)\n")
+    );
 }

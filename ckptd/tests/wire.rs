@@ -3,7 +3,8 @@
 use ckptd::events::{ProcessNumber, Worker};
 use ckptd::pool::{Lease, Limits, Need, Place, Refusal, Spare, Token};
 use ckptd::wire::{
-    Answer, Ask, DECODE_LIMIT, Decoder, Event, HEAD, JobStatus, MAX_PAYLOAD, SpareStatus, VERSION, WireError, encode,
+    Answer, Ask, DECODE_LIMIT, Decoder, Event, HEAD, JobStatus, MAX_PAYLOAD, SpareStatus, VERSION,
+    WireError, encode,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -48,7 +49,10 @@ fn asks() -> Vec<Ask> {
         Ask::Register {
             job: job(),
             spare: spare(),
-            limits: Limits { minimum: 1, maximum: 3 },
+            limits: Limits {
+                minimum: 1,
+                maximum: 3,
+            },
         },
         Ask::Beat,
         Ask::Playing { worker: Worker(3) },
@@ -144,13 +148,19 @@ fn what_is_sent_arrives_in_pieces_of_any_length() {
         assert_eq!(decoder.waiting(), 0);
     }
     for answer in answers() {
-        assert_eq!(decode_one(&encode(&answer).expect("short enough")), Ok(Some(answer)));
+        assert_eq!(
+            decode_one(&encode(&answer).expect("short enough")),
+            Ok(Some(answer))
+        );
     }
 }
 
 #[test]
 fn every_bit_counts() {
-    for ask in asks().into_iter().filter(|ask| !matches!(ask, Ask::Lease { .. })) {
+    for ask in asks()
+        .into_iter()
+        .filter(|ask| !matches!(ask, Ask::Lease { .. }))
+    {
         let frame = encode(&ask).expect("short enough");
         for bit in 0..frame.len() * 8 {
             let mut damaged = frame.clone();
@@ -182,11 +192,17 @@ fn absurd_lengths_are_refused_before_anything_is_kept() {
         decode_one::<Ask>(&frame),
         Err(WireError::Length(MAX_PAYLOAD as u32 + 1))
     );
-    assert_eq!(decode_one::<Ask>(b"GET / HTTP/1.1\r\n"), Err(WireError::Magic));
+    assert_eq!(
+        decode_one::<Ask>(b"GET / HTTP/1.1\r\n"),
+        Err(WireError::Magic)
+    );
     assert_eq!(decode_one::<Ask>(b"\x00"), Err(WireError::Magic));
     let mut later = framed(&[]);
     later[4..6].copy_from_slice(&(VERSION + 1).to_le_bytes());
-    assert_eq!(decode_one::<Ask>(&later[..6]), Err(WireError::Version(VERSION + 1)));
+    assert_eq!(
+        decode_one::<Ask>(&later[..6]),
+        Err(WireError::Version(VERSION + 1))
+    );
     let long = Answer::Closed("x".repeat(MAX_PAYLOAD));
     assert_eq!(encode(&long), None);
 }
@@ -214,7 +230,10 @@ fn nobody_allocates_what_a_message_only_claims() {
 
 fn limited(bytes: &[u8]) -> Result<(), TestCaseError> {
     let got = largest(|| drive::drive(bytes));
-    prop_assert!(got <= DECODE_LIMIT.max(2 * (bytes.len() + HEAD)), "{got} bytes");
+    prop_assert!(
+        got <= DECODE_LIMIT.max(2 * (bytes.len() + HEAD)),
+        "{got} bytes"
+    );
     Ok(())
 }
 

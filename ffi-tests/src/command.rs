@@ -53,7 +53,10 @@ impl Understudy {
     pub fn new(work: &Path, arguments: &[&str]) -> Understudy {
         let root = tempfile::tempdir().expect("there is room for temporary files");
         let mut command = Command::new(place::product("understudy"));
-        command.args(arguments).current_dir(work).env_remove("LD_PRELOAD");
+        command
+            .args(arguments)
+            .current_dir(work)
+            .env_remove("LD_PRELOAD");
         command
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
@@ -99,7 +102,10 @@ impl Understudy {
             .map(|path| std::fs::File::create(path).expect("writable"));
         self.command.stdin(Stdio::null()).stdout(out).stderr(err);
         let line = format!("{:?}", self.command);
-        let mut child = self.command.spawn().unwrap_or_else(|error| panic!("{line}: {error}"));
+        let mut child = self
+            .command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{line}: {error}"));
         let began = Instant::now();
         let status = loop {
             if let Some(status) = child.try_wait().expect("it is our child") {
@@ -119,14 +125,19 @@ impl Understudy {
             std::thread::sleep(Duration::from_millis(10));
         };
         let [stdout, stderr] = streams.map(|path| std::fs::read(path).unwrap_or_default());
-        let names = std::fs::read_dir(self.root.path()).into_iter().flatten().flatten();
+        let names = std::fs::read_dir(self.root.path())
+            .into_iter()
+            .flatten()
+            .flatten();
         let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
         Ran {
             line,
             status,
             stdout,
             stderr: String::from_utf8_lossy(&stderr).into_owned(),
-            left: names.filter(|name| name != "stdout" && name != "stderr").collect(),
+            left: names
+                .filter(|name| name != "stdout" && name != "stderr")
+                .collect(),
         }
     }
 }

@@ -24,7 +24,8 @@ const BEAT: Duration = Duration::from_secs(1);
 /// A directory that only this user can enter.
 pub fn private_directory() -> TempDir {
     let directory = tempfile::tempdir().expect("there is room for temporary files");
-    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700)).expect("it is ours");
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o700))
+        .expect("it is ours");
     directory
 }
 
@@ -56,7 +57,9 @@ fn start(socket: &Path, options: &[&str]) -> (Child, String) {
         .expect("it can be started");
     let stdout = child.stdout.take().expect("it is piped");
     let lines = BufReader::new(stdout).lines().take(2);
-    let lines: Vec<String> = lines.collect::<Result<_, _>>().expect("it says when it is ready");
+    let lines: Vec<String> = lines
+        .collect::<Result<_, _>>()
+        .expect("it says when it is ready");
     let [socket, figures] = lines.as_slice() else {
         panic!("{lines:?}");
     };
@@ -120,13 +123,16 @@ impl Daemon {
     /// If it does not answer.
     pub fn copies(&self) -> u64 {
         let mut stream = TcpStream::connect(&self.figures).expect("it listens");
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("it reads");
+        stream
+            .write_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+            .expect("it reads");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("it answers");
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix("understudy_epochs_copied_total "));
-        line.and_then(|count| count.parse().ok()).expect("the figure is there")
+        line.and_then(|count| count.parse().ok())
+            .expect("the figure is there")
     }
 
     /// What it knows of all jobs.
@@ -160,7 +166,13 @@ impl Daemon {
             domain: "here".into(),
             workers: 1,
         };
-        let (job, limits) = (job.to_owned(), Limits { minimum: 0, maximum: 4 });
+        let (job, limits) = (
+            job.to_owned(),
+            Limits {
+                minimum: 0,
+                maximum: 4,
+            },
+        );
         let mut client = self.client();
         let answer = client.ask(&Ask::Register { job, spare, limits }, LIMIT);
         assert!(matches!(answer, Ok(Answer::Welcome)), "{answer:?}");
@@ -191,7 +203,9 @@ impl StrangeSpare {
 /// # Panics
 /// If there is no such directory.
 pub fn spares_chosen(events: &Path) -> Vec<SpareChoice> {
-    let files = std::fs::read_dir(events).expect("there are event files").flatten();
+    let files = std::fs::read_dir(events)
+        .expect("there are event files")
+        .flatten();
     let records = files
         .filter_map(|file| EventReader::open(&file.path()).ok())
         .flat_map(|reader| reader.flatten());

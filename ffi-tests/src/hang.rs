@@ -15,7 +15,8 @@ pub fn describe(pids: impl IntoIterator<Item = u32>) -> String {
         let _ = writeln!(text, "process {pid} {rank:?}: {}", command.join(" "));
         let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
         for thread in threads.into_iter().flatten().flatten() {
-            let read = |file: &str| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+            let read =
+                |file: &str| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
             let status = read("status");
             let state = status.lines().find(|line| line.starts_with("State:"));
             let id = thread.file_name();
@@ -44,7 +45,10 @@ fn stacks(pid: u32) -> String {
         "-ex",
         "thread apply all bt 20",
     ]);
-    let printed = command.output().map(|output| output.stdout).unwrap_or_default();
+    let printed = command
+        .output()
+        .map(|output| output.stdout)
+        .unwrap_or_default();
     let printed = String::from_utf8_lossy(&printed);
     let lines = printed.lines().filter(|line| line.starts_with(['#', 'T']));
     lines.fold(String::new(), |text, line| text + "    " + line + "\n")

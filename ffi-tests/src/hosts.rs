@@ -39,7 +39,11 @@ impl Hosts {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let script = directory.path().join("hosts.sh");
         std::fs::write(&script, SCRIPT).map_err(|error| error.to_string())?;
-        let prefix = format!("u{}x{}n", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let prefix = format!(
+            "u{}x{}n",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
         let mut command = Command::new("unshare");
         command.args(UNSHARE).arg("sh").arg(script).arg("first");
         command
@@ -48,7 +52,9 @@ impl Hosts {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut first = command.spawn().map_err(|error| format!("unshare: {error}"))?;
+        let mut first = command
+            .spawn()
+            .map_err(|error| format!("unshare: {error}"))?;
         let mut line = String::new();
         let output = first
             .stdout
@@ -57,7 +63,10 @@ impl Hosts {
         if !matches!(output, Some(Ok(_))) || line != "ready\n" {
             let mut reason = String::new();
             let _ = first.kill();
-            let _ = first.stderr.take().map(|mut errors| errors.read_to_string(&mut reason));
+            let _ = first
+                .stderr
+                .take()
+                .map(|mut errors| errors.read_to_string(&mut reason));
             let _ = first.wait();
             return Err(reason.trim().to_owned());
         }
@@ -146,7 +155,9 @@ impl Hosts {
         let mut command = self.enter();
         let mut option = std::ffi::OsString::from("--wdns=");
         option.push(directory);
-        command.arg(option).env("TMPDIR", self.directory.path().join("tmp"));
+        command
+            .arg(option)
+            .env("TMPDIR", self.directory.path().join("tmp"));
         command
     }
 
@@ -180,7 +191,9 @@ impl Hosts {
         let mut command = self.enter_at(directory);
         command.arg(mpiexec);
         // Its way to call ssh has an option that the agent does not know.
-        command.args(["-launcher", "rsh", "-launcher-exec"]).arg(self.agent());
+        command
+            .args(["-launcher", "rsh", "-launcher-exec"])
+            .arg(self.agent());
         command.args(["-hosts", &self.names()]);
         command
     }

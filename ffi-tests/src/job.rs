@@ -72,7 +72,10 @@ impl Job {
     pub fn new(program: impl AsRef<Path>, arguments: &[&str]) -> Job {
         Job {
             program: program.as_ref().to_owned(),
-            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            arguments: arguments
+                .iter()
+                .map(|&argument| argument.to_owned())
+                .collect(),
             workers: 4,
             spares: 1,
             layer: true,
@@ -181,14 +184,16 @@ impl Job {
         self.disk = false;
         self.spares = 0;
         (self.srun, self.slurm) = (None, None);
-        self.variables.retain(|(name, _)| !name.starts_with("UNDERSTUDY_"));
+        self.variables
+            .retain(|(name, _)| !name.starts_with("UNDERSTUDY_"));
         self
     }
 
     /// Started by a script, which gets the program and its arguments.
     pub fn started_by(mut self, script: &Path) -> Job {
         let program = std::mem::replace(&mut self.program, script.to_owned());
-        self.arguments.insert(0, program.to_string_lossy().into_owned());
+        self.arguments
+            .insert(0, program.to_string_lossy().into_owned());
         self
     }
 
@@ -248,7 +253,8 @@ impl Job {
 
     /// With TCP only, of MPICH: hosts of a test are one machine for UCX, whose shared memory they are not, and it does not think of bridges.
     pub fn ucx_by_tcp(self) -> Job {
-        self.env("UCX_TLS", "tcp,self").env("UCX_TCP_BRIDGE_ENABLE", "y")
+        self.env("UCX_TLS", "tcp,self")
+            .env("UCX_TCP_BRIDGE_ENABLE", "y")
     }
 
     /// After this long the job is killed, if it takes longer than others.
@@ -258,7 +264,10 @@ impl Job {
     }
 
     /// Is called with the ranks again and again once all are there, until it returns true.
-    pub fn watch(mut self, watch: impl FnMut(&BTreeMap<u32, processes::Process>) -> bool + 'static) -> Job {
+    pub fn watch(
+        mut self,
+        watch: impl FnMut(&BTreeMap<u32, processes::Process>) -> bool + 'static,
+    ) -> Job {
         self.watch = Some(Box::new(watch));
         self
     }
@@ -316,7 +325,9 @@ impl Job {
                 scope.spawn(move || make(row).run_in(place::directory()))
             };
             let running: Vec<_> = rows.iter().map(run).collect();
-            let ended = running.into_iter().map(|job| job.join().expect("it has been started"));
+            let ended = running
+                .into_iter()
+                .map(|job| job.join().expect("it has been started"));
             ended.collect()
         })
     }
@@ -327,7 +338,12 @@ impl Job {
     /// If it cannot be started.
     pub fn run_after(self, before: &mut Outcome) -> Outcome {
         let _turn = place::turn();
-        self.run_in(before.root.take().expect("nobody else has taken the directory"))
+        self.run_in(
+            before
+                .root
+                .take()
+                .expect("nobody else has taken the directory"),
+        )
     }
 
     fn run_in(mut self, root: tempfile::TempDir) -> Outcome {
@@ -336,10 +352,16 @@ impl Job {
             std::fs::create_dir_all(root.path().join(name)).expect("the directory is writable");
         }
         for (name, text) in &self.inputs {
-            std::fs::write(root.path().join("work").join(name), text).expect("the directory is writable");
+            std::fs::write(root.path().join("work").join(name), text)
+                .expect("the directory is writable");
         }
-        let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let hosts = (!self.slots.is_empty()).then(|| Hosts::new(&self.slots).expect("there can be hosts"));
+        let mark = format!(
+            "{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let hosts =
+            (!self.slots.is_empty()).then(|| Hosts::new(&self.slots).expect("there can be hosts"));
         if let Some(hosts) = hosts.as_ref().filter(|_| !self.racks.is_empty()) {
             let file = root.path().join("racks");
             let line = |(host, rack): (usize, &u32)| format!("{} rack{rack}\n", hosts.name(host));
@@ -355,7 +377,8 @@ impl Job {
             self.srun = Some(slurm.srun(mpi));
         }
         let mut command = self.command(root.path(), &mark, hosts.as_ref());
-        let stream = |name| File::create(root.path().join(name)).expect("the directory is writable");
+        let stream =
+            |name| File::create(root.path().join(name)).expect("the directory is writable");
         let input = File::open(root.path().join("work").join(STANDARD_INPUT));
         command
             .stdin(input.map_or_else(
@@ -372,7 +395,9 @@ impl Job {
             .stderr(stream("stderr"));
         let line = format!("{command:?}");
         let (started, began) = (Instant::now(), SystemTime::now());
-        let child = command.spawn().unwrap_or_else(|error| panic!("{line}: {error}"));
+        let child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{line}: {error}"));
         let mut run = Run {
             child,
             mark,

@@ -65,7 +65,9 @@ impl Trigger {
     pub fn has_come(&self, stdout: &Path, events: &Path) -> bool {
         match *self {
             Trigger::Launched => true,
-            Trigger::Started { rank } => has_event(events, rank, |kind| matches!(kind, Kind::Start { .. })),
+            Trigger::Started { rank } => {
+                has_event(events, rank, |kind| matches!(kind, Kind::Start { .. }))
+            }
             Trigger::Lines(count) => lines(stdout) >= count,
             Trigger::Capture { rank, epoch } => has_event(
                 events,
@@ -78,7 +80,8 @@ impl Trigger {
                 |kind| matches!(kind, Kind::Commit { epoch: at, .. } if at.0 >= epoch),
             ),
             Trigger::JustThinned { workers } => {
-                let is_thin = |rank| has_event(events, rank, |kind| matches!(kind, Kind::Thinned { .. }));
+                let is_thin =
+                    |rank| has_event(events, rank, |kind| matches!(kind, Kind::Thinned { .. }));
                 (0..workers).all(is_thin)
             }
             Trigger::Thinned { workers, times } => {
@@ -88,11 +91,13 @@ impl Trigger {
                 (0..files).filter(is_thin).count() as u32 >= workers
             }
             Trigger::OwnThinned { workers } => {
-                let is_thin = |rank| has_event(events, rank, |kind| matches!(kind, Kind::OwnThinned { .. }));
+                let is_thin =
+                    |rank| has_event(events, rank, |kind| matches!(kind, Kind::OwnThinned { .. }));
                 (0..workers).all(is_thin)
             }
             Trigger::Decided { workers } => {
-                let has_decided = |rank| has_event(events, rank, |kind| matches!(kind, Kind::StaticData { .. }));
+                let has_decided =
+                    |rank| has_event(events, rank, |kind| matches!(kind, Kind::StaticData { .. }));
                 (0..workers).all(has_decided)
             }
             Trigger::OnDisk { workers, epoch } => stdout.parent().is_some_and(|root| {
@@ -126,7 +131,9 @@ pub fn epochs_on_disk(directory: &Path, workers: u32) -> Vec<u64> {
 }
 
 fn lines(path: &Path) -> usize {
-    std::fs::read(path).map_or(0, |bytes| bytes.iter().filter(|&&byte| byte == b'\n').count())
+    std::fs::read(path).map_or(0, |bytes| {
+        bytes.iter().filter(|&&byte| byte == b'\n').count()
+    })
 }
 
 fn has_event(events: &Path, rank: u32, test: impl Fn(&Kind) -> bool) -> bool {
@@ -139,7 +146,9 @@ fn is_committed_after(events: &Path, rank: u32, times: usize) -> bool {
         return false;
     };
     let mut kinds = reader.flatten().map(|record| record.kind);
-    let thinned = kinds.by_ref().filter(|kind| matches!(kind, Kind::Thinned { .. }));
+    let thinned = kinds
+        .by_ref()
+        .filter(|kind| matches!(kind, Kind::Thinned { .. }));
     thinned.take(times).count() == times && kinds.any(|kind| matches!(kind, Kind::Commit { .. }))
 }
 

@@ -58,5 +58,6 @@ pub fn is_thorough() -> bool {
 
 /// The first `count` rows of a table of variants; all if [`is_thorough`].
 pub fn few<Rows: IntoIterator>(rows: Rows, count: usize) -> impl Iterator<Item = Rows::Item> {
-    rows.into_iter().take(if is_thorough() { usize::MAX } else { count })
+    rows.into_iter()
+        .take(if is_thorough() { usize::MAX } else { count })
 }

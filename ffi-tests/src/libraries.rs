@@ -16,7 +16,10 @@ const NETCDF: &str = "/usr/lib/x86_64-linux-gnu/netcdf/mpi";
 
 /// Where PETSc is, of whatever version, built for real numbers.
 fn petsc() -> Option<PathBuf> {
-    let versions = std::fs::read_dir("/usr/lib/petscdir").into_iter().flatten().flatten();
+    let versions = std::fs::read_dir("/usr/lib/petscdir")
+        .into_iter()
+        .flatten()
+        .flatten();
     let build = |version: std::fs::DirEntry| version.path().join("x86_64-linux-gnu-real");
     versions
         .map(build)
@@ -31,7 +34,9 @@ fn compiled(source: &str, compiler: &str, before: &[String], behind: &[String]) 
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if !Path::new(compiler).is_file() {
-        place::skip(&format!("there is no {compiler}; `make libraries` installs it"));
+        place::skip(&format!(
+            "there is no {compiler}; `make libraries` installs it"
+        ));
         return None;
     }
     let directory = DIRECTORY.get_or_init(place::lasting_directory);
@@ -42,7 +47,11 @@ fn compiled(source: &str, compiler: &str, before: &[String], behind: &[String]) 
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if !program.is_file() {
         let mut command = std::process::Command::new(compiler);
-        command.args(before).arg("-O1").arg("-o").args([&program, &source]);
+        command
+            .args(before)
+            .arg("-O1")
+            .arg("-o")
+            .args([&program, &source]);
         // The compiler of HDF5 leaves an object file where it runs.
         command.current_dir(directory);
         let status = command.args(behind).status().expect("it is a program");
@@ -85,10 +94,15 @@ pub fn netcdf() -> Option<Case> {
 
 fn program_of_netcdf() -> Option<PathBuf> {
     if !Path::new(NETCDF).is_dir() {
-        place::skip(&format!("there is no {NETCDF}; `make libraries` installs it"));
+        place::skip(&format!(
+            "there is no {NETCDF}; `make libraries` installs it"
+        ));
         return None;
     }
-    let flags = (format!("-I{NETCDF}/include"), format!("-L{NETCDF} -lnetcdf"));
+    let flags = (
+        format!("-I{NETCDF}/include"),
+        format!("-L{NETCDF} -lnetcdf"),
+    );
     compiled("netcdf.c", CC, &words(&flags.0), &words(&flags.1))
 }
 
@@ -116,7 +130,10 @@ fn program_of_petsc() -> Option<PathBuf> {
         return None;
     };
     let build = build.display();
-    let flags = (format!("-I{build}/include"), format!("-L{build}/lib -lpetsc_real -lm"));
+    let flags = (
+        format!("-I{build}/include"),
+        format!("-L{build}/lib -lpetsc_real -lm"),
+    );
     compiled("petsc.c", CC, &words(&flags.0), &words(&flags.1))
 }
 

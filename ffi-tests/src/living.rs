@@ -45,7 +45,11 @@ pub fn beside_work(pid: u32) -> Option<PathBuf> {
 /// What the name of a job has in it that a launcher has given it, by one of its guardians: its own number, or the launcher's pid.
 pub fn job_mark(guardian: u32) -> String {
     let [_, environment] = processes::words(guardian);
-    let value = |name: &str| environment.iter().find_map(|entry| entry.strip_prefix(name));
+    let value = |name: &str| {
+        environment
+            .iter()
+            .find_map(|entry| entry.strip_prefix(name))
+    };
     let slurm = value("SLURM_JOB_ID=").zip(value("SLURM_STEP_ID="));
     // Open MPI 4's.
     let number = value("PMIX_NAMESPACE=").filter(|name| !name.contains('@'));

@@ -10,7 +10,10 @@ const LAUNCHER: &str = "/usr/bin/mpirun";
 /// Under that launcher, with its library; `None` if there is none, which is said.
 pub fn older(job: Job) -> Option<Job> {
     let mut command = Command::new(LAUNCHER);
-    let version = command.arg("--version").env_remove("LD_LIBRARY_PATH").output();
+    let version = command
+        .arg("--version")
+        .env_remove("LD_LIBRARY_PATH")
+        .output();
     let version = version.map(|output| output.stdout).unwrap_or_default();
     if !String::from_utf8_lossy(&version).contains("(Open MPI) 4.1") {
         place::skip(&format!("there is no Open MPI 4.1 in {LAUNCHER}"));
@@ -18,7 +21,9 @@ pub fn older(job: Job) -> Option<Job> {
     }
     // Either version is called libmpi.so.40.
     let library = "/usr/lib/x86_64-linux-gnu/openmpi/lib:/usr/lib/x86_64-linux-gnu";
-    let job = job.mpirun(Path::new(LAUNCHER)).launched_by(Launcher::Mpirun);
+    let job = job
+        .mpirun(Path::new(LAUNCHER))
+        .launched_by(Launcher::Mpirun);
     Some(job.env("LD_LIBRARY_PATH", library))
 }
 

@@ -49,7 +49,10 @@ impl Outcome {
         left_behind: Vec<String>,
     ) -> Outcome {
         let read = |name| std::fs::read(root.path().join(name)).unwrap_or_default();
-        let (stdout, stderr) = (read("stdout"), String::from_utf8_lossy(&read("stderr")).into_owned());
+        let (stdout, stderr) = (
+            read("stdout"),
+            String::from_utf8_lossy(&read("stderr")).into_owned(),
+        );
         Outcome {
             root: Some(root),
             failed: AtomicBool::new(false),
@@ -106,9 +109,14 @@ impl Outcome {
     /// Names in the job's temporary directory that neither the job nor this crate has a use for any more.
     pub fn temporary_files(&self) -> Vec<String> {
         let known = ["work", "events", "stdout", "stderr", place::DISK];
-        let names = std::fs::read_dir(self.path("")).into_iter().flatten().flatten();
+        let names = std::fs::read_dir(self.path(""))
+            .into_iter()
+            .flatten()
+            .flatten();
         let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names.filter(|name| !known.contains(&name.as_str())).collect()
+        names
+            .filter(|name| !known.contains(&name.as_str()))
+            .collect()
     }
 
     /// The directory of the event files.
@@ -138,11 +146,16 @@ impl Outcome {
 
     /// Workers whose parts were taken over, in order of time.
     pub fn takeovers(&self) -> Vec<u32> {
-        let records = self.event_ranks().into_iter().flat_map(|rank| self.events(rank));
+        let records = self
+            .event_ranks()
+            .into_iter()
+            .flat_map(|rank| self.events(rank));
         let mut found: Vec<(u32, u32)> = records
             .filter_map(|record| match record.kind {
                 Kind::Takeover {
-                    recovery, as_worker, ..
+                    recovery,
+                    as_worker,
+                    ..
                 } => Some((recovery, as_worker.0)),
                 _ => None,
             })
@@ -153,7 +166,10 @@ impl Outcome {
 
     /// How many recoveries have brought the program on.
     pub fn recoveries(&self) -> usize {
-        let records = self.event_ranks().into_iter().flat_map(|rank| self.events(rank));
+        let records = self
+            .event_ranks()
+            .into_iter()
+            .flat_map(|rank| self.events(rank));
         let found: std::collections::BTreeSet<u32> = records
             .filter_map(|record| match record.kind {
                 Kind::Resume { recovery, .. } => Some(recovery),
@@ -165,7 +181,14 @@ impl Outcome {
 
     /// Whether a rank had ended in good order: what killed it came too late to matter.
     pub fn had_finalized(&self, rank: u32) -> bool {
-        let is_end = |kind: &Kind| matches!(kind, Kind::End { how: EndHow::Finalized });
+        let is_end = |kind: &Kind| {
+            matches!(
+                kind,
+                Kind::End {
+                    how: EndHow::Finalized
+                }
+            )
+        };
         self.events(rank).iter().any(|record| is_end(&record.kind))
     }
 
@@ -181,7 +204,10 @@ impl Outcome {
 
     /// Time of the slowest rank from the news of a failure back into the program, of all recoveries.
     pub fn slowest_recovery(&self) -> Option<Duration> {
-        let records = self.event_ranks().into_iter().flat_map(|rank| self.events(rank));
+        let records = self
+            .event_ranks()
+            .into_iter()
+            .flat_map(|rank| self.events(rank));
         let times = records.filter_map(|record| match record.kind {
             Kind::Resume { total_ns, .. } => Some(Duration::from_nanos(total_ns)),
             _ => None,
@@ -191,10 +217,13 @@ impl Outcome {
 
     /// The last epoch that a rank has committed.
     pub fn last_epoch(&self, rank: u32) -> u64 {
-        let epochs = self.events(rank).into_iter().filter_map(|record| match record.kind {
-            Kind::Commit { epoch, .. } => Some(epoch.0),
-            _ => None,
-        });
+        let epochs = self
+            .events(rank)
+            .into_iter()
+            .filter_map(|record| match record.kind {
+                Kind::Commit { epoch, .. } => Some(epoch.0),
+                _ => None,
+            });
         epochs.max().unwrap_or(0)
     }
 
@@ -230,7 +259,11 @@ impl Outcome {
                 .join("\n  ")
         };
         let _ = writeln!(text, "stderr:\n  {}", tail(&self.stderr));
-        let _ = writeln!(text, "stdout:\n  {}", tail(&String::from_utf8_lossy(&self.stdout)));
+        let _ = writeln!(
+            text,
+            "stdout:\n  {}",
+            tail(&String::from_utf8_lossy(&self.stdout))
+        );
         text
     }
 
@@ -263,7 +296,10 @@ impl Outcome {
     #[track_caller]
     pub fn assert_success(&self) {
         self.check(self.status.is_some(), "the job hangs");
-        self.check(self.status.is_some_and(|status| status.success()), "the job failed");
+        self.check(
+            self.status.is_some_and(|status| status.success()),
+            "the job failed",
+        );
         self.assert_sound();
     }
 
@@ -319,7 +355,10 @@ impl Outcome {
             &format!("{} lines of ours instead of one: {lines:?}", lines.len()),
         );
         for word in words {
-            self.check(lines[0].contains(word), &format!("the message does not say `{word}`"));
+            self.check(
+                lines[0].contains(word),
+                &format!("the message does not say `{word}`"),
+            );
         }
     }
 
@@ -332,10 +371,17 @@ impl Outcome {
     /// The same after both were made canonical.
     #[track_caller]
     pub fn assert_like_after(&self, native: &Outcome, files: &[&str], canonical: Canonical) {
-        self.same("standard output", &canonical(&self.stdout), &canonical(&native.stdout));
+        self.same(
+            "standard output",
+            &canonical(&self.stdout),
+            &canonical(&native.stdout),
+        );
         for name in files {
             let (own, other) = (self.file(name), native.file(name));
-            self.check(other.is_some(), &format!("the native run has written no {name}"));
+            self.check(
+                other.is_some(),
+                &format!("the native run has written no {name}"),
+            );
             self.check(own.is_some(), &format!("{name} is missing"));
             self.same(
                 name,

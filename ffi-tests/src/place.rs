@@ -10,13 +10,17 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// The workspace.
 pub fn workspace() -> PathBuf {
     let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
-    crate_directory.parent().unwrap_or(crate_directory).to_owned()
+    crate_directory
+        .parent()
+        .unwrap_or(crate_directory)
+        .to_owned()
 }
 
 fn product_directory() -> PathBuf {
     let asked = std::env::var_os("UNDERSTUDY_LIB_DIR").map(PathBuf::from);
     let built = || {
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
+        let target = std::env::var_os("CARGO_TARGET_DIR")
+            .map_or_else(|| workspace().join("target"), PathBuf::from);
         target.join("release")
     };
     asked.unwrap_or_else(built)
@@ -101,7 +105,11 @@ pub fn fortran_program(name: &str) -> Option<PathBuf> {
 
 fn built(kind: &str, name: &str) -> PathBuf {
     let path = workspace().join("build").join(kind).join(name);
-    assert!(path.is_file(), "{} is missing; run `make build`", path.display());
+    assert!(
+        path.is_file(),
+        "{} is missing; run `make build`",
+        path.display()
+    );
     path
 }
 
@@ -214,7 +222,10 @@ pub fn mpich_example(name: &str) -> Option<PathBuf> {
             .arg(format!("CXX={}", mpich().join("mpicxx").display()))
             .arg(&program)
             .status();
-        assert!(made.expect("there is a make").success(), "{name} cannot be made");
+        assert!(
+            made.expect("there is a make").success(),
+            "{name} cannot be made"
+        );
         program
     })
 }
@@ -243,7 +254,9 @@ pub fn debian_mpich_program(source: &str) -> Option<PathBuf> {
         true => "mpicc.mpich",
         false => "mpifort.mpich",
     };
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("programs")
+        .join(source);
     let Some(compiler) = on_path(compiler) else {
         skip("Debian's MPICH or gfortran is not installed; try make fortran");
         return None;
@@ -259,7 +272,10 @@ fn compiled_by(compiler: &Path, source: &Path) -> PathBuf {
     let name = format!(
         "{}-{}",
         source.file_stem().expect("a source has a name").display(),
-        compiler.file_name().expect("a compiler has a name").display()
+        compiler
+            .file_name()
+            .expect("a compiler has a name")
+            .display()
     );
     let program = of_mpich().join(name);
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -288,9 +304,12 @@ fn compiled_by(compiler: &Path, source: &Path) -> PathBuf {
 pub fn libmpi() -> PathBuf {
     let output = Command::new("ldd").arg(test_program("chatter")).output();
     let text = String::from_utf8(output.expect("there is an ldd").stdout).expect("paths are text");
-    let path = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("libmpi.so.40 => ")?.split(' ').next());
+    let path = text.lines().find_map(|line| {
+        line.trim()
+            .strip_prefix("libmpi.so.40 => ")?
+            .split(' ')
+            .next()
+    });
     PathBuf::from(path.expect("chatter is linked with libmpi.so.40"))
 }
 
@@ -310,7 +329,10 @@ pub(crate) fn directory() -> tempfile::TempDir {
 pub fn lasting_directory() -> PathBuf {
     static LASTING: Mutex<Vec<tempfile::TempDir>> = Mutex::new(Vec::new());
     extern "C" fn remove() {
-        LASTING.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        LASTING
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
     let mut lasting = LASTING.lock().unwrap_or_else(PoisonError::into_inner);
     if lasting.is_empty() {
@@ -335,7 +357,9 @@ const SIDE_BY_SIDE: &str = "jobs";
 fn is_side_by_side() -> bool {
     let path = std::env::current_exe().unwrap_or_default();
     // A checksum follows.
-    let name = path.file_stem().and_then(|stem| stem.to_str()?.rsplit_once('-'));
+    let name = path
+        .file_stem()
+        .and_then(|stem| stem.to_str()?.rsplit_once('-'));
     name.is_some_and(|(name, _)| name == SIDE_BY_SIDE)
 }
 

@@ -8,10 +8,18 @@ use std::process::{Command, Output, Stdio};
 ///
 /// # Panics
 /// If it cannot be started.
-pub fn run(program: impl AsRef<Path>, arguments: &[&str], variables: &[(&str, &str)], layer: bool) -> Output {
+pub fn run(
+    program: impl AsRef<Path>,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+    layer: bool,
+) -> Output {
     let _turn = place::turn();
     let mut command = Command::new(program.as_ref());
-    command.args(arguments).stdin(Stdio::null()).env_remove("LD_PRELOAD");
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env_remove("LD_PRELOAD");
     command
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -19,7 +27,9 @@ pub fn run(program: impl AsRef<Path>, arguments: &[&str], variables: &[(&str, &s
         command.env("LD_PRELOAD", place::layer());
         command.envs(variables.iter().copied());
     }
-    command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
 /// The command behaves the same with the layer as without.
@@ -43,5 +53,8 @@ pub fn assert_indifferent(program: &str, arguments: &[&str], variables: &[(&str,
         text(&without.stderr),
         "standard error of {program} {arguments:?}"
     );
-    assert_eq!(with.status, without.status, "status of {program} {arguments:?}");
+    assert_eq!(
+        with.status, without.status,
+        "status of {program} {arguments:?}"
+    );
 }

@@ -50,7 +50,9 @@ fn bytes(pid: u32, file: &str) -> Vec<u8> {
 
 fn strings(bytes: &[u8]) -> Vec<String> {
     let texts = bytes.split(|&byte| byte == 0);
-    texts.map(|text| String::from_utf8_lossy(text).into_owned()).collect()
+    texts
+        .map(|text| String::from_utf8_lossy(text).into_owned())
+        .collect()
 }
 
 /// The parent, if the process lives (and is no zombie).
@@ -125,7 +127,8 @@ pub fn ranks(processes: &[Process], guarded: bool) -> BTreeMap<u32, Process> {
         .filter(|process| process.is_guardian() || process.rank.is_none() && !guarded)
         .map(|process| process.pid)
         .collect();
-    let is_first = |process: &&Process| launchers.contains(&process.parent) && !process.is_of_layer();
+    let is_first =
+        |process: &&Process| launchers.contains(&process.parent) && !process.is_of_layer();
     processes
         .iter()
         .filter(is_first)
@@ -136,7 +139,10 @@ pub fn ranks(processes: &[Process], guarded: bool) -> BTreeMap<u32, Process> {
 /// Living processes with `part` in their command line.
 pub fn with_command(part: &str) -> Vec<u32> {
     all()
-        .filter(|&pid| parent(pid).is_some() && memchr::memmem::find(&bytes(pid, "cmdline"), part.as_bytes()).is_some())
+        .filter(|&pid| {
+            parent(pid).is_some()
+                && memchr::memmem::find(&bytes(pid, "cmdline"), part.as_bytes()).is_some()
+        })
         .collect()
 }
 
@@ -151,8 +157,9 @@ pub fn attached_to(process: u32, name: &str) -> Vec<u32> {
         let mut texts = descriptors.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
         texts.any(|text| text.contains(&told))
     };
-    let is_named =
-        |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
+    let is_named = |pid: u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
+    };
     let lives = |pid: u32| stat(pid).is_some_and(|fields| fields[0] != "Z");
     all()
         .filter(|&pid| is_named(pid) && lives(pid) && has_it(pid))
@@ -181,7 +188,8 @@ pub fn random_bytes(pid: u32) -> Option<[u8; 16]> {
     let auxiliary = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;
     let number = |bytes: &[u8]| bytes.try_into().map(u64::from_ne_bytes).ok();
     let entries = auxiliary.chunks_exact(16);
-    let mut entries = entries.filter_map(|entry| Some((number(&entry[..8])?, number(&entry[8..])?)));
+    let mut entries =
+        entries.filter_map(|entry| Some((number(&entry[..8])?, number(&entry[8..])?)));
     let (_, address) = entries.find(|(kind, _)| *kind == AT_RANDOM)?;
     let mut bytes = [0; 16];
     let memory = std::fs::File::open(format!("/proc/{pid}/mem")).ok()?;
@@ -221,7 +229,9 @@ pub struct Use {
 pub fn use_of(pid: u32) -> Option<Use> {
     parent(pid)?;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let resident = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(Use {
         memory: resident.split_whitespace().next()?.parse().ok()?,
         descriptors: std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count(),

@@ -45,7 +45,13 @@ fn all_of_it(bytes: &[u8]) -> Vec<u8> {
 
 /// Jacobi iterations on `side` x `side` cells.
 pub fn heat2d_of(side: &str, iterations: &str, print_every: &str) -> Job {
-    let output = ["heat.field", "--print-every", print_every, "--log", "heat.log"];
+    let output = [
+        "heat.field",
+        "--print-every",
+        print_every,
+        "--log",
+        "heat.log",
+    ];
     let arguments = [&[side, side, iterations], &output[..]].concat();
     Job::new(place::example("heat2d"), &arguments).interval("0.1s")
 }
@@ -114,7 +120,11 @@ pub fn short_heat2d() -> Case {
 pub fn long_heat2d() -> Case {
     Case {
         name: "heat2d, long",
-        make: || heat2d_of("200", "300000", "5000").workers(3).interval("50ms"),
+        make: || {
+            heat2d_of("200", "300000", "5000")
+                .workers(3)
+                .interval("50ms")
+        },
         ..heat2d()
     }
 }
@@ -125,7 +135,13 @@ pub fn sem() -> Case {
         name: "sem",
         tail: 1,
         files: &["sem.solution"],
-        make: || Job::new(place::example("sem"), &["4", "4", "12", "10", "sem.solution"]).interval("0.1s"),
+        make: || {
+            Job::new(
+                place::example("sem"),
+                &["4", "4", "12", "10", "sem.solution"],
+            )
+            .interval("0.1s")
+        },
         ..heat2d()
     }
 }
@@ -221,7 +237,12 @@ fn lammps_job() -> Job {
 
 /// A LAMMPS job of so few steps that it may die at each of its MPI calls.
 pub fn short_lammps() -> Job {
-    lammps_with(of_distribution(), &[], &LAMMPS_INPUT.replace("run 800", "run 5")).interval("5calls")
+    lammps_with(
+        of_distribution(),
+        &[],
+        &LAMMPS_INPUT.replace("run 800", "run 5"),
+    )
+    .interval("5calls")
 }
 
 /// The distribution's LAMMPS, whose processes write the configurations together, by MPI-IO.
@@ -231,7 +252,10 @@ pub fn lammps_by_mpi_io() -> Option<Case> {
         make: || {
             let dumps = LAMMPS_INPUT
                 .replace("dump 1 all custom 50", "dump 1 all custom/mpiio 20")
-                .replace("dump_modify 1 sort id\n", "restart 100 melt.restart.mpiio\n");
+                .replace(
+                    "dump_modify 1 sort id\n",
+                    "restart 100 melt.restart.mpiio\n",
+                );
             lammps_with(of_distribution(), &[], &dumps)
         },
         files: &["melt.log", "melt.dump", "melt.restart.mpiio.800"],
@@ -244,10 +268,13 @@ fn of_distribution() -> PathBuf {
 }
 
 fn lammps_with(program: PathBuf, options: &[&str], input: &str) -> Job {
-    Job::new(program, &[&["-in", "melt.in", "-log", "melt.log"], options].concat())
-        .input("melt.in", input)
-        .interval("0.1s")
-        .env("OMP_NUM_THREADS", "1")
+    Job::new(
+        program,
+        &[&["-in", "melt.in", "-log", "melt.log"], options].concat(),
+    )
+    .input("melt.in", input)
+    .interval("0.1s")
+    .env("OMP_NUM_THREADS", "1")
 }
 
 /// A Lennard-Jones melt of charged particles, whose long-range forces take Fourier transforms.

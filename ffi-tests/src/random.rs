@@ -6,7 +6,11 @@ pub struct Random(u64);
 impl Random {
     /// From `FFI_TESTS_SEED` or the clock; printed, so that a failure can be repeated.
     pub fn announced(test: &str) -> Random {
-        let clock = || std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_nanos() as u64);
+        let clock = || {
+            std::time::UNIX_EPOCH
+                .elapsed()
+                .map_or(1, |time| time.as_nanos() as u64)
+        };
         let seed = std::env::var("FFI_TESTS_SEED")
             .ok()
             .and_then(|seed| seed.parse().ok())

@@ -127,12 +127,19 @@ impl Slurm {
         let start = |host, words: &[&str]| {
             let mut daemon = on(host, words);
             configure(&mut daemon, &file);
-            daemon.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            daemon
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
             daemon.spawn().expect("util-linux is there")
         };
         let step = program("sbin/slurmstepd-wlm");
-        let node =
-            |(host, name): (usize, &String)| start(host, &[&program("sbin/slurmd-wlm"), "-D", "-N", name, "-d", &step]);
+        let node = |(host, name): (usize, &String)| {
+            start(
+                host,
+                &[&program("sbin/slurmd-wlm"), "-D", "-N", name, "-d", &step],
+            )
+        };
         let mut daemons = vec![start(0, &[&program("sbin/slurmctld-wlm"), "-D"])];
         daemons.extend(names.iter().enumerate().map(node));
         let mut states = on(0, &[&program("bin/sinfo"), "--noheader", "--format=%t"]);
@@ -149,11 +156,16 @@ impl Slurm {
     fn await_nodes(&mut self) {
         let began = Instant::now();
         loop {
-            let states = self.states.output().map(|output| output.stdout).unwrap_or_default();
+            let states = self
+                .states
+                .output()
+                .map(|output| output.stdout)
+                .unwrap_or_default();
             if states == b"idle\n" {
                 return;
             }
-            let log = std::fs::read_to_string(self.directory.path().join("slurmctld.log")).unwrap_or_default();
+            let log = std::fs::read_to_string(self.directory.path().join("slurmctld.log"))
+                .unwrap_or_default();
             assert!(
                 began.elapsed() < READY,
                 "the nodes are {:?}\n{log}",

@@ -18,7 +18,11 @@ pub const LOST: i32 = 75;
 /// A job with so many checkpoints that copies are thin long before its end: on a busy machine, rehearsals come to theirs while it waits.
 /// The copy of worker r is held by worker r + 1.
 pub fn job(case: &Case) -> Job {
-    let interval = if case.name == "LAMMPS" { "6calls" } else { "30calls" };
+    let interval = if case.name == "LAMMPS" {
+        "6calls"
+    } else {
+        "30calls"
+    };
     case.job()
         .interval(interval)
         .env("UNDERSTUDY_STATIC", "replay")
@@ -87,7 +91,10 @@ pub fn everyone_dies(case: &Case, least_pages: u64) {
         verdicts.judge(&format!("worker {worker}"), || {
             like_undisturbed(&outcome, case);
             outcome.assert_taken_over(&[worker]);
-            outcome.check(pages >= least_pages, &format!("only {pages} pages were rebuilt"));
+            outcome.check(
+                pages >= least_pages,
+                &format!("only {pages} pages were rebuilt"),
+            );
         });
     }
     verdicts.assert_all_good();

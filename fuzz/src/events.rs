@@ -1,7 +1,9 @@
 //! The reader of event files, the one that follows them while they are written, and the report, under any bytes.
 
 use super::sums;
-use ckptd::events::{EventReader, Follower, ProcessNumber, ReadError, Record, encode_record, file_name};
+use ckptd::events::{
+    EventReader, Follower, ProcessNumber, ReadError, Record, encode_record, file_name,
+};
 use ckptd::report::{Costs, Job, JournalTable, Live, Report, Traffic};
 use std::path::Path;
 
@@ -11,7 +13,9 @@ pub const MOST: usize = 16 * ckptd::events::MAX_PAYLOAD;
 /// Takes the bytes behind the first two for event files. The first one says how many ranks there are, and whether checksums are put right; the
 /// second where the follower finds the end of the file first.
 pub fn drive(bytes: &[u8]) {
-    let [how, cut, bytes @ ..] = bytes else { return };
+    let [how, cut, bytes @ ..] = bytes else {
+        return;
+    };
     let directory = tempfile::tempdir_in("/dev/shm").expect("a memory file system");
     let ranks = 1 + usize::from(how % 3);
     for (rank, part) in (0..).zip(bytes.chunks(bytes.len().div_ceil(ranks).max(1))) {
@@ -67,7 +71,9 @@ fn read(file: &[u8]) -> (Vec<Record>, Option<ReadError>) {
 
 /// Whatever the records say, something can be said of it.
 fn report(directory: &Path) {
-    let Ok(job) = Job::load(directory) else { return };
+    let Ok(job) = Job::load(directory) else {
+        return;
+    };
     let report = Report::new(job);
     report.to_text();
     report.to_summary();

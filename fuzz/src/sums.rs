@@ -56,7 +56,8 @@ pub fn epoch(bytes: &mut [u8]) {
     let end = seal(bytes, 0, 16 + length, 0);
     // What lies behind the head depends on it.
     let limited = standard().with_limit::<{ 1 << 20 }>();
-    let Ok((head, _)) = bincode::decode_from_slice::<Head, _>(&bytes[16..16 + length], limited) else {
+    let Ok((head, _)) = bincode::decode_from_slice::<Head, _>(&bytes[16..16 + length], limited)
+    else {
         return;
     };
     let Some(mut at) = usize::try_from(head.state)
@@ -71,7 +72,9 @@ pub fn epoch(bytes: &mut [u8]) {
     at = seal(bytes, end, at, 1);
     for section in 2.. {
         // As many pages as there are ones in the map.
-        let Some(map) = bytes.get(at..at + 32) else { return };
+        let Some(map) = bytes.get(at..at + 32) else {
+            return;
+        };
         let pages: usize = map.iter().map(|byte| byte.count_ones() as usize).sum();
         let content = at + 32 + pages * 4096;
         if content + 8 > bytes.len() {

@@ -13,7 +13,10 @@ pub fn drive(bytes: &[u8]) {
     decode::<Answer>(bytes, piece);
 }
 
-fn decode<M: bincode::Decode<()> + bincode::Encode + PartialEq + std::fmt::Debug>(bytes: &[u8], piece: usize) {
+fn decode<M: bincode::Decode<()> + bincode::Encode + PartialEq + std::fmt::Debug>(
+    bytes: &[u8],
+    piece: usize,
+) {
     let mut decoder = Decoder::default();
     for piece in bytes.chunks(piece) {
         decoder.feed(piece);

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     println!("cargo:rerun-if-changed=build.rs");
-    let write = |file: &str, text: String| std::fs::write(out.join(file), text).expect("OUT_DIR is writable");
+    let write = |file: &str, text: String| {
+        std::fs::write(out.join(file), text).expect("OUT_DIR is writable")
+    };
     write("real.rs", understudy_table::real_procedures());
     write("real_types.rs", understudy_table::real_types());
     write("abis.rs", understudy_table::abis());

@@ -125,7 +125,10 @@ pub enum Action {
     /// Every living process is to leave its MPI library for this generation.
     Announce(Generation),
     /// A process gets the files that a dead one of its node has handed over; they are its own from now on.
-    Inherit { heir: ProcessNumber, from: ProcessNumber },
+    Inherit {
+        heir: ProcessNumber,
+        from: ProcessNumber,
+    },
     /// Which spares should take the parts of these, which have died? To a process that can say.
     Ask {
         number: ProcessNumber,

@@ -151,7 +151,10 @@ impl Job {
     /// The same; new spares are started in place of those that have died unused.
     #[must_use]
     pub fn replenishing(self, replenishes: bool) -> Job {
-        Job { replenishes, ..self }
+        Job {
+            replenishes,
+            ..self
+        }
     }
 
     /// What an event leads to; `now` never goes back.
@@ -264,13 +267,20 @@ impl Job {
             false => {
                 let is_near = |it: &Guardian| self.nodes.get(it) == self.nodes.get(&home);
                 let must_be_near = self.guardians.iter().any(is_near);
-                let fit = self.guardians.iter().copied().filter(|it| is_near(it) || !must_be_near);
+                let fit = self
+                    .guardians
+                    .iter()
+                    .copied()
+                    .filter(|it| is_near(it) || !must_be_near);
                 let has_failed = |it: &Guardian| self.domains.have_failed_around(self.nodes[it]);
                 fit.min_by_key(|it| (has_failed(it), load(it), *it != home, *it))
             }
         };
         let Some(at) = at else { return };
-        let revivals = self.members.get(&number).map_or(0, |before| before.revivals + 1);
+        let revivals = self
+            .members
+            .get(&number)
+            .map_or(0, |before| before.revivals + 1);
         let member = Member {
             revivals,
             ..Member::new(at)
@@ -281,12 +291,17 @@ impl Job {
         self.open.insert(number);
         *self.load.entry(at).or_default() += 1;
         let is_later = number.0 >= self.workers + self.spares;
-        let anew = is_later || self.generation > Generation::default() || self.restarts + revivals > 0;
+        let anew =
+            is_later || self.generation > Generation::default() || self.restarts + revivals > 0;
         self.actions.push(Action::Start { number, at, anew });
     }
 
     fn hear(&mut self, number: ProcessNumber, said: Said) {
-        let (generation, is_begun, is_meeting) = (self.generation, self.phase == Phase::Running, self.is_meeting());
+        let (generation, is_begun, is_meeting) = (
+            self.generation,
+            self.phase == Phase::Running,
+            self.is_meeting(),
+        );
         // Who is killed to start from the beginning has nothing more to say.
         let Some(member) = self
             .members
@@ -325,7 +340,9 @@ impl Job {
             Said::CanChoose => member.can_choose = true,
             Said::Wish(spare) => self.question.wishes.push(spare),
             Said::HasChosen(of) => self.question.is_answered |= of == generation,
-            Said::Failed(of) if of == generation && (is_begun || !self.is_protected) => self.failed(),
+            Said::Failed(of) if of == generation && (is_begun || !self.is_protected) => {
+                self.failed()
+            }
             // It waits for a start from the beginning, and others have gone on.
             Said::Failed(of) if of == generation && is_meeting => {
                 let at = member.at;
@@ -360,7 +377,12 @@ impl Job {
         self.question = Question::default();
         // Spares need not say again that they are ready.
         let is_spare = |number: &&ProcessNumber| self.members[number].is_spare();
-        self.unready = self.living.iter().filter(|it| !is_spare(it)).copied().collect();
+        self.unready = self
+            .living
+            .iter()
+            .filter(|it| !is_spare(it))
+            .copied()
+            .collect();
         self.at_end.clear();
         self.actions.push(Action::Announce(self.generation));
     }
@@ -386,7 +408,12 @@ impl Job {
             return self.end_with(0, None);
         }
         let ready = self.living.len() - self.unready.len();
-        if ready < self.workers as usize || self.unready.iter().any(|number| self.members[number].has_played) {
+        if ready < self.workers as usize
+            || self
+                .unready
+                .iter()
+                .any(|number| self.members[number].has_played)
+        {
             return;
         }
         // Who has got copies of its own since cannot be an heir.

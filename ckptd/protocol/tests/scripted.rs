@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 use understudy_protocol::{
-    Action, Domain, Ending, Event, GATHERING, Generation, Guardian, Job, LOST, Node, ProcessNumber, Said, Worker,
+    Action, Domain, Ending, Event, GATHERING, Generation, Guardian, Job, LOST, Node, ProcessNumber,
+    Said, Worker,
 };
 
 #[test]
@@ -11,7 +12,9 @@ fn a_hundred_thousand_processes_cost_little() {
     let (mut job, now) = (Job::new(WORKERS, 1), Duration::ZERO);
     let mut do_with_all = |event: &dyn Fn(u32) -> Event| {
         let events = (0..=WORKERS).map(event);
-        events.flat_map(|event| job.handle(now, event)).collect::<Vec<Action>>()
+        events
+            .flat_map(|event| job.handle(now, event))
+            .collect::<Vec<Action>>()
     };
     assert_eq!(
         do_with_all(&|it| Event::Came(Guardian(it), Node(0))).len() as u32,
@@ -31,7 +34,9 @@ fn a_hundred_thousand_processes_cost_little() {
     let announced = job.handle(now, Event::Ended(ProcessNumber(7), Ending::Signal(9)));
     assert_eq!(announced, [Action::Announce(Generation(1))]);
     let ready = |it| Event::Said(ProcessNumber(it), Said::Ready(Generation(1)));
-    let begun: Vec<Action> = (0..=WORKERS).flat_map(|it| job.handle(now, ready(it))).collect();
+    let begun: Vec<Action> = (0..=WORKERS)
+        .flat_map(|it| job.handle(now, ready(it)))
+        .collect();
     assert_eq!(begins(&begun), [(WORKERS, 0)]);
 }
 
@@ -51,7 +56,10 @@ fn the_next_program_of_a_script_is_a_job_like_the_first() {
         let begun = all(&said(Said::Ready(generation)));
         assert!(matches!(&begun[..], [Action::Begin { generation: of, .. }] if *of == generation));
         all(&said(Said::Running(generation)));
-        assert_eq!(all(&said(Said::AtEnd(generation))), [Action::End { is_good: true }]);
+        assert_eq!(
+            all(&said(Said::AtEnd(generation))),
+            [Action::End { is_good: true }]
+        );
     }
 }
 
@@ -76,7 +84,9 @@ fn a_process_that_dies_in_every_generation_ends_the_job() {
     });
     assert_eq!(left, Some(LOST), "it goes on for ever");
     assert!(
-        actions.iter().any(|action| matches!(action, Action::Say(_))),
+        actions
+            .iter()
+            .any(|action| matches!(action, Action::Say(_))),
         "in silence"
     );
 }
@@ -87,9 +97,24 @@ fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_de
     let (mut job, generation) = (Job::new(2, 0), Generation(0));
     let mut do_at = |seconds, event| job.handle(Duration::from_secs(seconds), event);
     (0..2).for_each(|it| drop(do_at(0, Event::Came(Guardian(it), Node(it)))));
-    (0..2).for_each(|it| drop(do_at(0, Event::Said(ProcessNumber(it), Said::Ready(generation)))));
-    (0..2).for_each(|it| drop(do_at(0, Event::Said(ProcessNumber(it), Said::Keeps(Worker(it))))));
-    (0..2).for_each(|it| drop(do_at(0, Event::Said(ProcessNumber(it), Said::Running(generation)))));
+    (0..2).for_each(|it| {
+        drop(do_at(
+            0,
+            Event::Said(ProcessNumber(it), Said::Ready(generation)),
+        ))
+    });
+    (0..2).for_each(|it| {
+        drop(do_at(
+            0,
+            Event::Said(ProcessNumber(it), Said::Keeps(Worker(it))),
+        ))
+    });
+    (0..2).for_each(|it| {
+        drop(do_at(
+            0,
+            Event::Said(ProcessNumber(it), Said::Running(generation)),
+        ))
+    });
     assert_eq!(do_at(1, Event::Broke(ProcessNumber(0), generation)), []);
     let next = Generation(1);
     let told = do_at(1, Event::Ended(ProcessNumber(1), Ending::Signal(9)));
@@ -117,7 +142,10 @@ fn begun() -> Job {
     let now = Duration::ZERO;
     (0..6).for_each(|it| drop(job.handle(now, Event::Came(Guardian(it), Node(it % 2)))));
     let ready = |it| Event::Said(ProcessNumber(it), Said::Ready(Generation(0)));
-    let actions: Vec<Action> = (0..6).rev().flat_map(|it| job.handle(now, ready(it))).collect();
+    let actions: Vec<Action> = (0..6)
+        .rev()
+        .flat_map(|it| job.handle(now, ready(it)))
+        .collect();
     let ranks = (0..4).map(ProcessNumber).collect();
     let begin = Action::Begin {
         generation: Generation(0),
@@ -126,7 +154,12 @@ fn begun() -> Job {
         is_first: true,
     };
     assert_eq!(actions, [begin]);
-    (0..4).for_each(|it| drop(job.handle(now, Event::Said(ProcessNumber(it), Said::Running(Generation(0))))));
+    (0..4).for_each(|it| {
+        drop(job.handle(
+            now,
+            Event::Said(ProcessNumber(it), Said::Running(Generation(0))),
+        ))
+    });
     job
 }
 
@@ -136,7 +169,10 @@ fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[Said]) -> Vec
     let mut actions = job.handle(now, Event::Ended(ProcessNumber(dead), Ending::Signal(9)));
     let generation = job.generation();
     for &other in others {
-        actions.extend(job.handle(now, Event::Said(ProcessNumber(other), Said::Ready(generation))));
+        actions.extend(job.handle(
+            now,
+            Event::Said(ProcessNumber(other), Said::Ready(generation)),
+        ));
     }
     for &said in answer {
         actions.extend(job.handle(now, Event::Said(ProcessNumber(others[0]), said)));
@@ -145,7 +181,11 @@ fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[Said]) -> Vec
         Action::Begin { ranks, .. } => Some(ranks),
         _ => None,
     });
-    ranks.unwrap_or_default().into_iter().map(|number| number.0).collect()
+    ranks
+        .unwrap_or_default()
+        .into_iter()
+        .map(|number| number.0)
+        .collect()
 }
 
 #[test]
@@ -180,15 +220,22 @@ fn what_is_left_of_a_domain_that_has_lost_a_node_is_used_last() {
         .into_iter()
         .flat_map(|it| job.handle(Duration::ZERO, ready(it)))
         .collect();
-    let begins =
-        |action: &Action| matches!(action, Action::Begin { ranks, .. } if *ranks == [4, 1, 2].map(ProcessNumber));
+    let begins = |action: &Action| matches!(action, Action::Begin { ranks, .. } if *ranks == [4, 1, 2].map(ProcessNumber));
     assert!(told.iter().any(begins), "{told:?}");
     // The other spare is better than none.
     assert_eq!(ranks_after(&mut job, 1, &[4, 2], &[]), [4, 3, 2]);
     // Without spares a new process is started outside of that domain.
     let mut job = begun_in_racks(3, &[0, 2, 1]);
     let told = job.handle(Duration::ZERO, Event::Lost(Node(0)));
-    let starts = |action: &Action| matches!(action, Action::Start { at: Guardian(2), .. });
+    let starts = |action: &Action| {
+        matches!(
+            action,
+            Action::Start {
+                at: Guardian(2),
+                ..
+            }
+        )
+    };
     assert!(told.iter().any(starts), "{told:?}");
 }
 
@@ -197,14 +244,23 @@ fn a_wished_spare_comes_before_a_neighbour_and_after_an_heir() {
     let wished = [Said::Wish(ProcessNumber(5)), Said::HasChosen(Generation(1))];
     let asking = || {
         let mut job = begun();
-        job.handle(Duration::ZERO, Event::Said(ProcessNumber(0), Said::CanChoose));
+        job.handle(
+            Duration::ZERO,
+            Event::Said(ProcessNumber(0), Said::CanChoose),
+        );
         job
     };
-    assert_eq!(ranks_after(&mut asking(), 2, &[0, 1, 3], &wished), [0, 1, 5, 3]);
+    assert_eq!(
+        ranks_after(&mut asking(), 2, &[0, 1, 3], &wished),
+        [0, 1, 5, 3]
+    );
     // The answer is waited for.
     assert_eq!(ranks_after(&mut asking(), 2, &[0, 1, 3], &[]), []);
     let mut job = asking();
-    job.handle(Duration::ZERO, Event::Said(ProcessNumber(2), Said::Keeps(Worker(2))));
+    job.handle(
+        Duration::ZERO,
+        Event::Said(ProcessNumber(2), Said::Keeps(Worker(2))),
+    );
     assert_eq!(ranks_after(&mut job, 2, &[0, 1, 3], &wished), [0, 1, 4, 3]);
 }
 
@@ -239,10 +295,18 @@ fn who_waits_for_a_start_from_the_beginning_when_others_have_gone_on_is_replaced
     // Nobody has gone on yet.
     let mut job = Job::new(2, 0);
     (0..2).for_each(|it| drop(job.handle(now, Event::Came(Guardian(it), Node(it)))));
-    (0..2).for_each(|it| drop(job.handle(now, Event::Said(ProcessNumber(it), Said::Ready(Generation(0))))));
+    (0..2).for_each(|it| {
+        drop(job.handle(
+            now,
+            Event::Said(ProcessNumber(it), Said::Ready(Generation(0))),
+        ))
+    });
     job.handle(now, Event::Ended(ProcessNumber(0), Ending::Signal(9)));
     let failed = Event::Said(ProcessNumber(1), Said::Failed(Generation(1)));
-    assert!(job.handle(now, failed).contains(&Action::Kill { number, at }));
+    assert!(
+        job.handle(now, failed)
+            .contains(&Action::Kill { number, at })
+    );
     assert_eq!(job.generation(), Generation(1), "all are ended first");
 }
 
@@ -259,7 +323,9 @@ fn a_new_spare_that_comes_after_the_end_is_let_go() {
     let (mut job, now) = (begun().replenishing(true), Duration::ZERO);
     job.handle(now, Event::Ended(ProcessNumber(4), Ending::Signal(9)));
     let generation = Generation(0);
-    (0..4).for_each(|it| drop(job.handle(now, Event::Said(ProcessNumber(it), Said::AtEnd(generation)))));
+    (0..4).for_each(|it| {
+        drop(job.handle(now, Event::Said(ProcessNumber(it), Said::AtEnd(generation))))
+    });
     let number = ProcessNumber(6);
     let admitted = Action::Admit {
         number,
@@ -280,8 +346,13 @@ fn a_guardian_that_does_not_come_ends_the_job_and_one_that_comes_late_leaves() {
         left.extend(job.handle(deadline, Event::Tick));
     }
     let leave = |at| Action::Leave { at, status: LOST };
-    assert!(matches!(&left[..], [Action::Say(_), Action::End { is_good: false }, told] if *told == leave(first)));
-    assert_eq!(job.handle(GATHERING * 2, Event::Came(late, Node(0))), [leave(late)]);
+    assert!(
+        matches!(&left[..], [Action::Say(_), Action::End { is_good: false }, told] if *told == leave(first))
+    );
+    assert_eq!(
+        job.handle(GATHERING * 2, Event::Came(late, Node(0))),
+        [leave(late)]
+    );
 }
 
 #[test]
@@ -290,5 +361,8 @@ fn a_signal_that_comes_before_all_guardians_ends_the_job() {
     let (at, status) = (Guardian(1), 143);
     job.handle(now, Event::Came(at, Node(0)));
     let told = job.handle(now, Event::Ended(ProcessNumber(1), Ending::Asked(15)));
-    assert_eq!(told, [Action::End { is_good: false }, Action::Leave { at, status }]);
+    assert_eq!(
+        told,
+        [Action::End { is_good: false }, Action::Leave { at, status }]
+    );
 }

@@ -6,7 +6,9 @@ use crate::Grid;
 
 /// Tasks of the first `done` of `lost` iterations that are computed again.
 pub fn tasks(grid: Grid, node: usize, lost: usize, done: usize) -> usize {
-    (1..=done).map(|iteration| grid.within(node, lost - iteration)).sum()
+    (1..=done)
+        .map(|iteration| grid.within(node, lost - iteration))
+        .sum()
 }
 
 /// Neighbours that compute or give data of the checkpoint, where no border is near: 2i in a chain, 2i(i + 1) in a grid.

@@ -24,7 +24,11 @@ impl Failures {
         let mut next = vec![f64::INFINITY; nodes];
         listed.iter().for_each(|&(node, at)| next[node] = at);
         let mtbf = f64::INFINITY;
-        Self { seed: 0, mtbf, next }
+        Self {
+            seed: 0,
+            mtbf,
+            next,
+        }
     }
 
     /// When the node fails next.

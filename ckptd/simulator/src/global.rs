@@ -17,13 +17,18 @@ pub fn global(setting: &Setting, mut failures: Failures) -> Option<Run> {
     while done < setting.iterations {
         let (count, copy) = setting.section(done);
         let end = run.time + f64::from(count) * setting.iteration() + copy;
-        let Some(mut first) = order.peek_mut().filter(|first| f64::from_bits(first.0.0) < end) else {
+        let Some(mut first) = order
+            .peek_mut()
+            .filter(|first| f64::from_bits(first.0.0) < end)
+        else {
             (run.time, done) = (end, done + count);
             continue;
         };
         let node = first.0.1;
         let at = failures.next(node);
-        let lost = ((at - run.time) / setting.iteration()).floor().min(f64::from(count));
+        let lost = ((at - run.time) / setting.iteration())
+            .floor()
+            .min(f64::from(count));
         run.recomputed += lost * nodes as f64;
         run.failures += 1;
         run.time = at;

@@ -47,7 +47,12 @@ pub struct Setting {
 impl Setting {
     /// Seconds of an iteration in which nothing fails.
     fn iteration(&self) -> f64 {
-        self.task + if self.grid.nodes() > 1 { self.exchange } else { 0.0 }
+        self.task
+            + if self.grid.nodes() > 1 {
+                self.exchange
+            } else {
+                0.0
+            }
     }
 
     /// Iterations of the section that begins after `done`, and the seconds of the checkpoint at its end.

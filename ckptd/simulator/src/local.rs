@@ -101,7 +101,8 @@ impl State<'_> {
             log.failures += 1;
             data_flow.failures += 1;
             log.recomputed += done as f64;
-            data_flow.recomputed += cone::tasks(self.setting.grid, node, lost as usize, done) as f64;
+            data_flow.recomputed +=
+                cone::tasks(self.setting.grid, node, lost as usize, done) as f64;
             end = again.max(needs) + task;
         }
         end

@@ -49,10 +49,20 @@ fn reached(grid: Grid, node: usize, lost: usize) -> usize {
 
 #[test]
 fn cones_are_what_the_tasks_depend_on() {
-    let (chain, plane) = (Grid::chain(101), Grid { width: 45, height: 43 });
+    let (chain, plane) = (
+        Grid::chain(101),
+        Grid {
+            width: 45,
+            height: 43,
+        },
+    );
     for lost in 0..=20 {
         let exact = cone::inner_tasks(lost as f64, true);
-        assert_eq!(cone::tasks(chain, 50, lost, lost) as f64, exact, "chain, {lost}");
+        assert_eq!(
+            cone::tasks(chain, 50, lost, lost) as f64,
+            exact,
+            "chain, {lost}"
+        );
         let exact = cone::inner_tasks(lost as f64, false);
         assert_eq!(
             cone::tasks(plane, 21 * 45 + 22, lost, lost) as f64,
@@ -63,7 +73,13 @@ fn cones_are_what_the_tasks_depend_on() {
             (chain, 3),
             (plane, 0),
             (plane, 2 * 45 + 44),
-            (Grid { width: 4, height: 2 }, 1),
+            (
+                Grid {
+                    width: 4,
+                    height: 2,
+                },
+                1,
+            ),
         ] {
             assert_eq!(
                 cone::tasks(grid, node, lost, lost),
@@ -76,7 +92,10 @@ fn cones_are_what_the_tasks_depend_on() {
         assert_eq!(plane.within(21 * 45 + 22, lost) as f64, around(false));
     }
     // The experiment of section 5.1: eight processes as 2 x 4, process 1 dies with two iterations lost.
-    let eight = Grid { width: 2, height: 4 };
+    let eight = Grid {
+        width: 2,
+        height: 4,
+    };
     assert_eq!(cone::tasks(eight, 1, 2, 2), 4);
     assert_eq!(eight.within(1, 2), 5);
 }
@@ -148,7 +167,8 @@ fn expectations_are_those_of_the_paper() {
 fn means(setting: &Setting, seeds: u64) -> (Run, Local) {
     let nodes = setting.grid.nodes();
     let mean = |runs: &[Run]| Run {
-        failures: (runs.iter().map(|run| run.failures).sum::<u64>() as f64 / runs.len() as f64).round() as u64,
+        failures: (runs.iter().map(|run| run.failures).sum::<u64>() as f64 / runs.len() as f64)
+            .round() as u64,
         recomputed: runs.iter().map(|run| run.recomputed).sum::<f64>() / runs.len() as f64,
         time: runs.iter().map(|run| run.time).sum::<f64>() / runs.len() as f64,
     };
@@ -156,7 +176,10 @@ fn means(setting: &Setting, seeds: u64) -> (Run, Local) {
     for seed in 0..seeds {
         let failures = Failures::new(seed, nodes, setting.node_mtbf);
         let found = local(setting, failures.clone());
-        assert!(found.log.recomputed <= found.data_flow.recomputed, "seed {seed}");
+        assert!(
+            found.log.recomputed <= found.data_flow.recomputed,
+            "seed {seed}"
+        );
         assert_eq!(found.log.time, found.data_flow.time);
         all.push(global(setting, failures).expect("it ends"));
         log.push(found.log);
@@ -184,8 +207,15 @@ fn exactly_global(setting: &Setting) -> f64 {
 /// The formulas are of rare failures: of many, more come early in a section, and some while a node waits for others and loses nothing.
 #[test]
 fn simulated_means_are_those_of_the_formulas() {
-    let plane = Grid { width: 32, height: 32 };
-    for (grid, part) in [(Grid::chain(1000), 0.12), (plane, 0.12), (Grid::chain(100), 0.15)] {
+    let plane = Grid {
+        width: 32,
+        height: 32,
+    };
+    for (grid, part) in [
+        (Grid::chain(1000), 0.12),
+        (plane, 0.12),
+        (Grid::chain(100), 0.15),
+    ] {
         let setting = setting(grid);
         let known = model::expected(&setting).expect("it ends");
         let (all, found) = means(&setting, 400);
@@ -195,7 +225,8 @@ fn simulated_means_are_those_of_the_formulas() {
             assert_near(time, known.time, 0.02);
         }
         // Nodes that wait lose nothing, so only failures in the time of computing count.
-        let computing = grid.nodes() as f64 * f64::from(setting.iterations) * setting.task / setting.node_mtbf;
+        let computing =
+            grid.nodes() as f64 * f64::from(setting.iterations) * setting.task / setting.node_mtbf;
         assert_near(
             found.log.recomputed,
             computing * f64::from(setting.every - 1) / 2.0,
@@ -215,13 +246,20 @@ fn simulated_means_are_those_of_the_formulas() {
                 .sum::<usize>()
         });
         let cone = cones.sum::<usize>() as f64 / grid.nodes() as f64 / losses.sum::<usize>() as f64;
-        assert_near(found.data_flow.recomputed / found.log.recomputed, cone, 0.05);
+        assert_near(
+            found.data_flow.recomputed / found.log.recomputed,
+            cone,
+            0.05,
+        );
     }
 }
 
 #[test]
 fn a_single_failure_costs_all_three_the_same_time() {
-    let grid = Grid { width: 9, height: 7 };
+    let grid = Grid {
+        width: 9,
+        height: 7,
+    };
     let setting = Setting {
         iterations: 60,
         ..setting(grid)
@@ -275,7 +313,11 @@ fn without_waiting_for_all_delays_overlap() {
     };
     let mean = |setting: &Setting| {
         (0..20)
-            .map(|seed| local(setting, Failures::new(seed, 1000, setting.node_mtbf)).log.time)
+            .map(|seed| {
+                local(setting, Failures::new(seed, 1000, setting.node_mtbf))
+                    .log
+                    .time
+            })
             .sum::<f64>()
             / 20.0
     };
@@ -296,5 +338,8 @@ fn a_million_partitions_are_no_trouble() {
     };
     let found = local(&large, Failures::new(7, 1_000_000, large.node_mtbf));
     assert_near(found.log.failures as f64, found.log.time / 0.36, 0.1);
-    assert_eq!(global(&large, Failures::new(7, 1_000_000, large.node_mtbf)), None);
+    assert_eq!(
+        global(&large, Failures::new(7, 1_000_000, large.node_mtbf)),
+        None
+    );
 }

@@ -163,7 +163,9 @@ fn main() -> ExitCode {
         }
         Command::Serve(options) => serve(options),
         Command::Launch(options) => exit_with(launch(options)),
-        Command::Guardian { file, arguments } => exit_with(guardian::run(Program { file, arguments })),
+        Command::Guardian { file, arguments } => {
+            exit_with(guardian::run(Program { file, arguments }))
+        }
         Command::Manage {
             socket,
             directory,
@@ -191,7 +193,9 @@ fn launch(options: Launch) -> Result<i32, launch::Error> {
         Some(library) => Mpi::named(library)?.kind,
         None => Kind::OpenMpi,
     };
-    let preload = options.preload.unwrap_or_else(|| own.with_file_name(kind.layer()));
+    let preload = options
+        .preload
+        .unwrap_or_else(|| own.with_file_name(kind.layer()));
     let hosts = match &options.hostfile {
         Some(file) => hosts::of_file(file)?,
         None => hosts::of_list(&options.host.join(","))?,
@@ -211,7 +215,8 @@ fn launch(options: Launch) -> Result<i32, launch::Error> {
 }
 
 fn manage(socket: i32, directory: &Path, has_duty: bool) -> Result<i32, launch::Error> {
-    env_logger::Builder::from_env(env_logger::Env::new().filter_or("UNDERSTUDY_LOG", "warn")).init();
+    env_logger::Builder::from_env(env_logger::Env::new().filter_or("UNDERSTUDY_LOG", "warn"))
+        .init();
     launch::job::manage(launch::place::inherited(socket), directory, has_duty)
 }
 
@@ -243,7 +248,11 @@ fn serve(options: Serve) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ckptd: {error}");
-            ExitCode::from(if let StartError::Running(_) = error { 3 } else { 1 })
+            ExitCode::from(if let StartError::Running(_) = error {
+                3
+            } else {
+                1
+            })
         }
     }
 }

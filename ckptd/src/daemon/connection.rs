@@ -135,7 +135,12 @@ impl Connection {
     }
 
     /// There is something to read.
-    pub(super) fn read(&mut self, now: Duration, service: &mut Service, connections: usize) -> Goes {
+    pub(super) fn read(
+        &mut self,
+        now: Duration,
+        service: &mut Service,
+        connections: usize,
+    ) -> Goes {
         let (mut buffer, mut total) = ([0; 16 << 10], 0);
         while total < TURN && !self.ends {
             match self.stream.read(&mut buffer) {
@@ -155,13 +160,20 @@ impl Connection {
         self.write(now)
     }
 
-    fn take(&mut self, now: Duration, bytes: &[u8], service: &mut Service, connections: usize) -> Goes {
+    fn take(
+        &mut self,
+        now: Duration,
+        bytes: &[u8],
+        service: &mut Service,
+        connections: usize,
+    ) -> Goes {
         let (decoder, who) = match &mut self.speaks {
             Speaks::Frames(decoder, who) => (decoder, who),
             Speaks::Text(request) => {
                 request.extend_from_slice(bytes);
                 if request.windows(4).any(|window| window == b"\r\n\r\n") {
-                    let is_for_figures = request.starts_with(b"GET /metrics ") || request.starts_with(b"GET / ");
+                    let is_for_figures =
+                        request.starts_with(b"GET /metrics ") || request.starts_with(b"GET / ");
                     let response = response(is_for_figures.then(|| service.metrics(connections)));
                     self.out.extend(response);
                     self.ends = true;

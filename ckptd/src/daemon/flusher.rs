@@ -52,7 +52,13 @@ impl Flusher {
         let (copies, todo) = channel::<Copy>();
         let (done, outcomes) = channel();
         std::thread::spawn(move || {
-            for Copy { id, from, to, given_up } in todo {
+            for Copy {
+                id,
+                from,
+                to,
+                given_up,
+            } in todo
+            {
                 let copied = flush::copy(&from, &to, &given_up);
                 if let Err(error) = &copied {
                     log::info!("{}: {error}", to.display());
@@ -76,12 +82,20 @@ impl Flusher {
     /// asked for. What nobody has asked about for long makes room.
     pub(super) fn copy(&mut self, from: &Path, to: &Path) -> Option<u64> {
         self.settle();
-        let is_plain =
-            |path: &Path| path.is_absolute() && path.components().all(|part| part != std::path::Component::ParentDir);
+        let is_plain = |path: &Path| {
+            path.is_absolute()
+                && path
+                    .components()
+                    .all(|part| part != std::path::Component::ParentDir)
+        };
         if self.asked.len() >= MOST {
             self.asked.retain(|_, entry| entry.outcome.is_none());
         }
-        if !from.starts_with(flush::root()) || !is_plain(from) || !is_plain(to) || self.asked.len() >= MOST {
+        if !from.starts_with(flush::root())
+            || !is_plain(from)
+            || !is_plain(to)
+            || self.asked.len() >= MOST
+        {
             return None;
         }
         let (id, given_up) = (self.next, Arc::new(AtomicBool::new(false)));

@@ -32,11 +32,16 @@ pub fn drive(mut bytes: &[u8]) {
             0 => client.send(now, &mut service, payload),
             1 => Goes::Over,
             2 => {
-                now += Duration::from_millis(payload.iter().map(|byte| u64::from(*byte) * 20).sum());
+                now +=
+                    Duration::from_millis(payload.iter().map(|byte| u64::from(*byte) * 20).sum());
                 service.tick(now, |launcher| launcher % 2 == 0);
                 service.metrics(CLIENTS);
                 // Else the loop would not sleep any more.
-                assert!(service.next_deadline(now).is_none_or(|deadline| deadline > now));
+                assert!(
+                    service
+                        .next_deadline(now)
+                        .is_none_or(|deadline| deadline > now)
+                );
                 Goes::On
             }
             _ => client.send(now, &mut service, &framed(payload)),
@@ -72,7 +77,9 @@ impl Client {
 
     /// Sends bytes, and takes the answers, which must be whole.
     fn send(&mut self, now: Duration, service: &mut Service, bytes: &[u8]) -> Goes {
-        self.far.write_all(bytes).expect("there is room for so few bytes");
+        self.far
+            .write_all(bytes)
+            .expect("there is room for so few bytes");
         let goes = self.near.read(now, service, CLIENTS);
         let mut buffer = [0; 64 << 10];
         while let Ok(got @ 1..) = self.far.read(&mut buffer) {

@@ -26,7 +26,10 @@ pub(super) struct Counters {
 pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> String {
     let mut out = String::new();
     let mut metric = |name: &str, kind: &str, help: &str, values: &[(String, u64)]| {
-        let _ = writeln!(out, "# HELP understudy_{name} {help}\n# TYPE understudy_{name} {kind}");
+        let _ = writeln!(
+            out,
+            "# HELP understudy_{name} {help}\n# TYPE understudy_{name} {kind}"
+        );
         for (labels, value) in values {
             let _ = writeln!(out, "understudy_{name}{labels} {value}");
         }
@@ -49,14 +52,40 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
         &one(pools.jobs().count() as u64),
     );
     metric("spares", "gauge", "Spares in the pool of a job.", &spares);
-    metric("players", "gauge", "Former spares that play parts.", &players);
-    metric("connections", "gauge", "Open connections.", &one(connections as u64));
+    metric(
+        "players",
+        "gauge",
+        "Former spares that play parts.",
+        &players,
+    );
+    metric(
+        "connections",
+        "gauge",
+        "Open connections.",
+        &one(connections as u64),
+    );
     let totals = [
-        ("spares_registered", "Spares that have come.", counters.registered),
+        (
+            "spares_registered",
+            "Spares that have come.",
+            counters.registered,
+        ),
         ("spares_died", "Spares that have died.", counters.died),
-        ("leases", "Spares leased to the parts of dead workers.", counters.leased),
-        ("leases_returned", "Leases that came to nothing.", counters.returned),
-        ("takeovers", "Parts that spares have taken.", counters.playing),
+        (
+            "leases",
+            "Spares leased to the parts of dead workers.",
+            counters.leased,
+        ),
+        (
+            "leases_returned",
+            "Leases that came to nothing.",
+            counters.returned,
+        ),
+        (
+            "takeovers",
+            "Parts that spares have taken.",
+            counters.playing,
+        ),
         (
             "spares_wanted",
             "Spares that jobs have wanted in addition.",
@@ -68,7 +97,11 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
             counters.started,
         ),
         ("refusals", "Requests that were refused.", counters.refused),
-        ("turned_away", "Clients that were turned away.", counters.turned_away),
+        (
+            "turned_away",
+            "Clients that were turned away.",
+            counters.turned_away,
+        ),
         (
             "epochs_copied",
             "Held epochs that were copied to disk.",
@@ -88,5 +121,7 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
 
 /// A label's value, as the format wants it.
 fn label(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }

@@ -15,10 +15,11 @@ use std::path::{Path, PathBuf};
 
 /// The socket of this user's daemon: in `$XDG_RUNTIME_DIR/understudy`, or in `/tmp/understudy-UID`.
 pub fn default_socket() -> PathBuf {
-    let directory = match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| Path::new(path).is_absolute()) {
-        Some(path) => Path::new(&path).join("understudy"),
-        None => PathBuf::from(format!("/tmp/understudy-{}", uid())),
-    };
+    let directory =
+        match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| Path::new(path).is_absolute()) {
+            Some(path) => Path::new(&path).join("understudy"),
+            None => PathBuf::from(format!("/tmp/understudy-{}", uid())),
+        };
     directory.join("ckptd.socket")
 }
 
@@ -53,7 +54,8 @@ pub(super) fn take(path: &Path) -> Result<Socket, StartError> {
     private_directory(directory)?;
     let lock = lock(&path)?;
     remove_stale(&path)?;
-    let listener = UnixListener::bind(&path).map_err(StartError::system(path.display().to_string()))?;
+    let listener =
+        UnixListener::bind(&path).map_err(StartError::system(path.display().to_string()))?;
     let socket = Socket {
         listener,
         path,
@@ -69,7 +71,9 @@ pub(super) fn take(path: &Path) -> Result<Socket, StartError> {
 fn private_directory(path: &Path) -> Result<(), StartError> {
     match Directory::make(path) {
         Ok(_) => Ok(()),
-        Err(Refused::System(path, error)) => Err(StartError::system(path.display().to_string())(error)),
+        Err(Refused::System(path, error)) => {
+            Err(StartError::system(path.display().to_string())(error))
+        }
         Err(refused) => Err(StartError::Place(format!(
             "{refused}; {}, or give a --socket in a directory of your own",
             refused.remedy()
@@ -83,15 +87,20 @@ fn lock(socket: &Path) -> Result<OwnedFd, StartError> {
     let path = PathBuf::from(path);
     let what = || path.display().to_string();
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(|error| StartError::system(what())(error.into()))?;
+    let file = open(&path, flags, Mode::RUSR | Mode::WUSR)
+        .map_err(|error| StartError::system(what())(error.into()))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Err(StartError::Running(socket.display().to_string())),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            return Err(StartError::Running(socket.display().to_string()));
+        }
         Err(error) => return Err(StartError::system(what())(error.into())),
     }
     // For people.
     let mut text = fs::File::from(file);
-    let _ = text.set_len(0).and_then(|()| writeln!(text, "{}", std::process::id()));
+    let _ = text
+        .set_len(0)
+        .and_then(|()| writeln!(text, "{}", std::process::id()));
     Ok(text.into())
 }
 
@@ -129,7 +138,10 @@ mod tests {
         let top = tempfile::tempdir().expect("a directory");
         let path = top.path().join("made/ckptd.socket");
         let socket = take(&path).expect("taken");
-        assert_eq!((mode(path.parent().expect("one")), mode(&path)), (0o700, 0o600));
+        assert_eq!(
+            (mode(path.parent().expect("one")), mode(&path)),
+            (0o700, 0o600)
+        );
         assert!(refusal(&path).contains("already"));
         UnixStream::connect(&path).expect("there");
         drop(socket);

@@ -33,7 +33,10 @@ impl Rings {
 
     /// A job has ended.
     pub(super) fn end(&mut self, key: &JobKey) {
-        self.note(key, "the job has ended, or nothing was heard of it for long".into());
+        self.note(
+            key,
+            "the job has ended, or nothing was heard of it for long".into(),
+        );
         self.ended.push_back(key.clone());
         if self.ended.len() > ENDED
             && let Some(oldest) = self.ended.pop_front()
@@ -58,11 +61,20 @@ pub(super) fn text(happening: &Happening) -> String {
         Happening::Died { rank, silent: true } => {
             format!("spare rank {rank} was silent for too long, and counts as dead")
         }
-        Happening::Died { rank, silent: false } => format!("spare rank {rank} is dead: its connection has broken"),
-        Happening::Leased { rank, worker, round } => {
+        Happening::Died {
+            rank,
+            silent: false,
+        } => format!("spare rank {rank} is dead: its connection has broken"),
+        Happening::Leased {
+            rank,
+            worker,
+            round,
+        } => {
             format!("spare rank {rank} is leased to the part of worker {worker}, in round {round}")
         }
-        Happening::Returned { rank, worker } => format!("spare rank {rank} is back; worker {worker} does without it"),
+        Happening::Returned { rank, worker } => {
+            format!("spare rank {rank} is back; worker {worker} does without it")
+        }
         Happening::Playing { rank, worker } => format!("rank {rank} plays worker {worker}"),
         Happening::Wanted { count } => format!("{count} more spares are wanted"),
     }
@@ -84,7 +96,10 @@ mod tests {
         }
         let events = rings.jobs().next().expect("one").1;
         assert_eq!(events.len(), EVENTS);
-        assert_eq!(events.last().expect("some").what, (3 * EVENTS - 1).to_string());
+        assert_eq!(
+            events.last().expect("some").what,
+            (3 * EVENTS - 1).to_string()
+        );
         for job in 1..3 * ENDED {
             rings.note(&key(job), "it has come".into());
             rings.end(&key(job));

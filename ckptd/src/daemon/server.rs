@@ -49,9 +49,9 @@ impl Options {
             _ => {}
         }
         match (&self.listen, &self.token_file) {
-            (Some(_), None) => {
-                refuse("--listen wants a --token-file: whoever reaches the port could take part otherwise")
-            }
+            (Some(_), None) => refuse(
+                "--listen wants a --token-file: whoever reaches the port could take part otherwise",
+            ),
             (None, Some(_)) => refuse("--token-file is for --listen"),
             _ => Ok(()),
         }
@@ -62,7 +62,9 @@ impl Options {
 pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError> {
     options.check()?;
     let tokens = match &options.token_file {
-        Some(path) => auth::read_tokens(path).map_err(|error| StartError::Options(error.to_string()))?,
+        Some(path) => {
+            auth::read_tokens(path).map_err(|error| StartError::Options(error.to_string()))?
+        }
         None => Vec::new(),
     };
     let path = options.socket.clone().unwrap_or_else(super::default_socket);
@@ -71,7 +73,10 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
     let (remote, figures) = (listener(options.listen)?, listener(options.metrics)?);
     let _ = writeln!(ready, "socket {}", path.display());
     for (what, listener) in [("tcp", &remote), ("metrics", &figures)] {
-        if let Some(address) = listener.as_ref().and_then(|listener| listener.local_addr().ok()) {
+        if let Some(address) = listener
+            .as_ref()
+            .and_then(|listener| listener.local_addr().ok())
+        {
             let _ = writeln!(ready, "{what} {address}");
         }
     }
@@ -115,7 +120,9 @@ fn ends(until_stdin_ends: bool) -> std::io::Result<UnixStream> {
 }
 
 fn listener(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {
-    let Some(address) = address else { return Ok(None) };
+    let Some(address) = address else {
+        return Ok(None);
+    };
     let listener = TcpListener::bind(address).map_err(StartError::system(address.to_string()))?;
     listener
         .set_nonblocking(true)
@@ -134,7 +141,8 @@ fn random() -> u64 {
 fn fill(bytes: &mut [u8]) {
     let mut done = 0;
     while done < bytes.len() {
-        let got = rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty());
+        let got =
+            rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty());
         done += got.unwrap_or(0);
     }
 }
@@ -194,11 +202,9 @@ impl Server {
                 None => PollFd::from_borrowed_fd(end, PollFlags::empty()),
             });
         }
-        fds.extend(
-            self.connections
-                .iter()
-                .map(|connection| PollFd::from_borrowed_fd(connection.stream.fd(), connection.waits_for())),
-        );
+        fds.extend(self.connections.iter().map(|connection| {
+            PollFd::from_borrowed_fd(connection.stream.fd(), connection.waits_for())
+        }));
         let now = self.start.elapsed();
         let deadlines = self.connections.iter().map(Connection::deadline);
         let next = deadlines.chain(self.service.next_deadline(now)).min();
@@ -261,7 +267,9 @@ impl Server {
     }
 
     fn accept_remote(&mut self, now: Duration) {
-        let Some(listener) = self.remote.take() else { return };
+        let Some(listener) = self.remote.take() else {
+            return;
+        };
         for _ in 0..TURN {
             match listener.accept() {
                 Ok((stream, _)) => {
@@ -285,7 +293,9 @@ impl Server {
     }
 
     fn accept_figures(&mut self, now: Duration) {
-        let Some(listener) = self.figures.take() else { return };
+        let Some(listener) = self.figures.take() else {
+            return;
+        };
         for _ in 0..TURN {
             match listener.accept() {
                 Ok((stream, _)) => {
@@ -304,16 +314,30 @@ impl Server {
 
     /// Takes a client in, if there is room, and makes room among the unknown.
     fn admit(&mut self, now: Duration, mut connection: Connection) {
-        let unknown = self.connections.iter().filter(|other| other.is_unknown()).count();
+        let unknown = self
+            .connections
+            .iter()
+            .filter(|other| other.is_unknown())
+            .count();
         if connection.is_unknown()
             && unknown >= MOST_UNKNOWN
             && let Some(oldest) = self.connections.iter().position(Connection::is_unknown)
         {
             let oldest = self.connections.remove(oldest);
-            end(now, &mut self.service, &oldest, Goes::Away("others came after it"));
+            end(
+                now,
+                &mut self.service,
+                &oldest,
+                Goes::Away("others came after it"),
+            );
         }
         if self.connections.len() >= MOST {
-            return end(now, &mut self.service, &connection, Goes::Away("there are too many"));
+            return end(
+                now,
+                &mut self.service,
+                &connection,
+                Goes::Away("there are too many"),
+            );
         }
         match connection.write(now) {
             Goes::On => self.connections.push(connection),

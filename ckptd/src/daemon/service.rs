@@ -35,7 +35,10 @@ pub(super) enum Who {
 
 impl Who {
     /// The own user on this node.
-    pub(super) const OWN: Who = Who::Known { realm: 0, spare: None };
+    pub(super) const OWN: Who = Who::Known {
+        realm: 0,
+        spare: None,
+    };
 }
 
 /// What follows from a message.
@@ -80,7 +83,8 @@ impl Service {
                 let Ask::Prove { proof } = ask else {
                     return Reply::End("a proof of the token is wanted first".into());
                 };
-                let Some(token) = auth::verify(auth::Purpose::Client, &self.tokens, nonce, &proof) else {
+                let Some(token) = auth::verify(auth::Purpose::Client, &self.tokens, nonce, &proof)
+                else {
                     return Reply::End("wrong token".into());
                 };
                 let realm = token as u32 + 1;
@@ -96,7 +100,10 @@ impl Service {
                 spare: about,
                 limits,
             } => {
-                if [&job, &about.host, &about.domain].iter().any(|name| name.len() > NAME) {
+                if [&job, &about.host, &about.domain]
+                    .iter()
+                    .any(|name| name.len() > NAME)
+                {
                     return Reply::End("a name is too long".into());
                 }
                 let key = JobKey { realm, name: job };
@@ -115,12 +122,15 @@ impl Service {
                 pools.beat(now, key, ticket).map(|()| Vec::new())
             }),
             Ask::Playing { worker } => {
-                let reply = self.of_spare(spare, |pools, key, ticket| pools.playing(now, key, ticket, worker));
+                let reply = self.of_spare(spare, |pools, key, ticket| {
+                    pools.playing(now, key, ticket, worker)
+                });
                 *spare = None;
                 reply
             }
             Ask::Leave => {
-                let reply = self.of_spare(spare, |pools, key, ticket| pools.leave(now, key, ticket));
+                let reply =
+                    self.of_spare(spare, |pools, key, ticket| pools.leave(now, key, ticket));
                 *spare = None;
                 reply
             }
@@ -212,7 +222,10 @@ impl Service {
         for (key, happened) in self.pools.tick(now) {
             self.tell(&key, &happened);
         }
-        let is_empty = self.pools.jobs().filter(|(_, job)| job.spares().next().is_none());
+        let is_empty = self
+            .pools
+            .jobs()
+            .filter(|(_, job)| job.spares().next().is_none());
         let empty: Vec<JobKey> = is_empty.map(|(key, _)| key.clone()).collect();
         self.empty.retain(|key, _| empty.contains(key));
         let mut is_one_over = false;
@@ -238,7 +251,10 @@ impl Service {
     pub(super) fn next_deadline(&self, now: Duration) -> Option<Duration> {
         // A launcher tells nobody that it ends.
         let look = (!self.empty.is_empty()).then(|| now + Duration::from_secs(1));
-        [self.pools.next_deadline(), look].into_iter().flatten().min()
+        [self.pools.next_deadline(), look]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// All figures.
@@ -250,7 +266,9 @@ impl Service {
     /// All jobs of a realm; with fewer events if the message would be too long, and with fewer jobs if that does not help.
     fn status(&self, realm: u32) -> Answer {
         let of_realm = self.rings.jobs().filter(|(key, _)| key.realm == realm);
-        let mut status: Vec<JobStatus> = of_realm.map(|(key, events)| self.job_status(key, events)).collect();
+        let mut status: Vec<JobStatus> = of_realm
+            .map(|(key, events)| self.job_status(key, events))
+            .collect();
         loop {
             let answer = Answer::Status(status.clone());
             if encode(&answer).is_some() {

@@ -5,7 +5,9 @@ use std::fmt;
 use understudy_numbers::{Epoch, Worker};
 
 /// An epoch on disk. The order is that of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, bincode::Encode, bincode::Decode)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, bincode::Encode, bincode::Decode,
+)]
 pub struct Key {
     /// When the job was first started, in nanoseconds since 1970: the same for all of its restarts.
     pub lineage: u64,
@@ -83,7 +85,8 @@ pub fn of_worker<'a>(listing: impl IntoIterator<Item = &'a str>, worker: Worker)
 pub fn torn<'a>(listing: impl IntoIterator<Item = &'a str>, worker: Worker) -> Vec<&'a str> {
     let is_torn = |file: &&str| {
         let name = file.strip_suffix(PART);
-        let name = name.and_then(|name| Name::parse(name.split_once(COPY).map_or(name, |(name, _)| name)));
+        let name =
+            name.and_then(|name| Name::parse(name.split_once(COPY).map_or(name, |(name, _)| name)));
         name.is_some_and(|name| name.worker == worker)
     };
     listing.into_iter().filter(is_torn).collect()
@@ -92,7 +95,9 @@ pub fn torn<'a>(listing: impl IntoIterator<Item = &'a str>, worker: Worker) -> V
 /// Epochs and static data of all workers of a job, those whose writing was never completed, too. (Its undo logs are other processes' matter.)
 pub fn of_job<'a>(listing: impl IntoIterator<Item = &'a str>, lineage: u64) -> Vec<&'a str> {
     let prefix = format!("{PREFIX}{lineage:016x}-");
-    let is_of_job = |name: &&str| name.starts_with(&prefix) && [SUFFIX, STATIC].iter().any(|kind| name.contains(kind));
+    let is_of_job = |name: &&str| {
+        name.starts_with(&prefix) && [SUFFIX, STATIC].iter().any(|kind| name.contains(kind))
+    };
     listing.into_iter().filter(is_of_job).collect()
 }
 
@@ -134,7 +139,10 @@ mod tests {
     #[test]
     fn a_name_comes_back_and_nothing_else_is_one() {
         let text = file(2, 31, 4);
-        assert_eq!(text, "understudy-0000000000000007-0002-00000031-w00004.epoch");
+        assert_eq!(
+            text,
+            "understudy-0000000000000007-0002-00000031-w00004.epoch"
+        );
         assert_eq!(
             Name::parse(&text),
             Some(Name {
@@ -176,7 +184,11 @@ mod tests {
         ];
         let found = of_worker(files.iter().map(String::as_str), Worker(1));
         assert_eq!(found, [key(0, 2), key(0, 3), key(1, 2)]);
-        let all = candidates(&[vec![key(0, 2), key(0, 3)], vec![key(0, 2), key(1, 1)], vec![]]);
+        let all = candidates(&[
+            vec![key(0, 2), key(0, 3)],
+            vec![key(0, 2), key(1, 1)],
+            vec![],
+        ]);
         assert_eq!(all, [key(1, 1), key(0, 3), key(0, 2)]);
     }
 

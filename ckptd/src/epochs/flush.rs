@@ -55,7 +55,12 @@ pub fn make_held(directory: &Path) -> io::Result<PathBuf> {
 /// Removes a directory in which nothing is held any more.
 pub fn remove_if_empty(place: &Path) {
     let has_epochs = |entry: std::fs::DirEntry| entry.file_name() != OF;
-    if !std::fs::read_dir(place).into_iter().flatten().flatten().any(has_epochs) {
+    if !std::fs::read_dir(place)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .any(has_epochs)
+    {
         let _ = std::fs::remove_file(place.join(OF));
         let _ = std::fs::remove_dir(place);
         let _ = std::fs::remove_dir(root());
@@ -91,9 +96,12 @@ pub fn copied(directory: &Path) -> Option<(Directory, Vec<OsString>)> {
     let place = open_root()?.below(OsStr::new(&name_of(directory))).ok()??;
     let is_copied = |name: &OsString| {
         let is_epoch = name.to_str().and_then(Name::parse).is_some();
-        let held = place.open_own(name, libc::O_RDONLY).and_then(|file| file.metadata());
+        let held = place
+            .open_own(name, libc::O_RDONLY)
+            .and_then(|file| file.metadata());
         let on_disk = std::fs::metadata(directory.join(name));
-        is_epoch && matches!((held, on_disk), (Ok(held), Ok(on_disk)) if held.len() == on_disk.len())
+        is_epoch
+            && matches!((held, on_disk), (Ok(held), Ok(on_disk)) if held.len() == on_disk.len())
     };
     let names = place.names().into_iter().filter(is_copied).collect();
     Some((place, names))
@@ -109,10 +117,12 @@ fn part_of(to: &Path) -> PathBuf {
 /// Whether a file that [`copy`] writes is being written.
 pub fn is_being_written(part: &Path) -> bool {
     let mut options = File::options();
-    options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     options
-        .open(part)
-        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK))
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    options.open(part).is_ok_and(|file| {
+        flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+    })
 }
 
 /// Copies a file, which is whole on the disk when it appears under its name; its length. When `from` goes away meanwhile, nobody
@@ -174,6 +184,9 @@ mod tests {
         assert_eq!(given_up.kind(), ErrorKind::Interrupted);
         let missing = copy(&directory.path().join("none"), &to, &on).expect_err("nothing to copy");
         assert_eq!(missing.kind(), ErrorKind::NotFound);
-        assert_eq!(std::fs::read_dir(directory.path()).expect("there").count(), 1);
+        assert_eq!(
+            std::fs::read_dir(directory.path()).expect("there").count(),
+            1
+        );
     }
 }

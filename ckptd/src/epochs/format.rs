@@ -216,7 +216,9 @@ impl<R: Read> Decoder<R> {
         if &bytes[..8] != MAGIC {
             return Err(Damage::Magic);
         }
-        let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let number = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         let (version, length) = (number(8), number(12));
         if version != VERSION {
             return Err(Damage::Version(version));
@@ -263,16 +265,26 @@ impl<R: Read> Decoder<R> {
     pub fn section(&mut self, pages: &mut [u8]) -> Result<(), Damage> {
         self.buffer.resize(MAP_BYTES, 0);
         self.from.read_exact(&mut self.buffer)?;
-        let present: usize = self.buffer.iter().map(|byte| byte.count_ones() as usize).sum();
+        let present: usize = self
+            .buffer
+            .iter()
+            .map(|byte| byte.count_ones() as usize)
+            .sum();
         let length = MAP_BYTES + present * PAGE_SIZE;
         self.buffer.resize(length + 8, 0);
         self.from.read_exact(&mut self.buffer[MAP_BYTES..])?;
         let (content, sum) = self.buffer.split_at(length);
         let (map, mut data) = content.split_at(MAP_BYTES);
-        let (last, is_whole) = (pages.len() / PAGE_SIZE, checksum(content, self.section) == *sum);
+        let (last, is_whole) = (
+            pages.len() / PAGE_SIZE,
+            checksum(content, self.section) == *sum,
+        );
         let beyond = (last..SECTION_PAGES).any(|page| map[page / 8] & (1 << (page % 8)) != 0);
         if !is_whole || beyond {
-            return Err(Damage::Checksum(format!("part {} of its pages", self.section - 1)));
+            return Err(Damage::Checksum(format!(
+                "part {} of its pages",
+                self.section - 1
+            )));
         }
         for (index, page) in pages.chunks_exact_mut(PAGE_SIZE).enumerate() {
             if map[index / 8] & (1 << (index % 8)) == 0 {
@@ -305,7 +317,9 @@ impl Identity {
     /// What is different in a file of `theirs`, for the user; `None` if it belongs to this job.
     pub fn difference(&self, theirs: &Identity) -> Option<String> {
         if self.build != theirs.build {
-            return Some("it was written by another build of understudy; use the one that wrote it".into());
+            return Some(
+                "it was written by another build of understudy; use the one that wrote it".into(),
+            );
         }
         if self.workers != theirs.workers {
             let (had, has) = (theirs.workers, self.workers);
@@ -338,7 +352,9 @@ impl Identity {
         let what = match differs {
             Some((ours, theirs)) if ours.0 == theirs.0 => ours.0.clone(),
             Some((ours, theirs)) => format!("{} instead of {}", ours.0, theirs.0),
-            None if self.layout.len() != theirs.layout.len() => "the number of loaded libraries".into(),
+            None if self.layout.len() != theirs.layout.len() => {
+                "the number of loaded libraries".into()
+            }
             None => return None,
         };
         Some(format!(

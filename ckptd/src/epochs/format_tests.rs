@@ -29,7 +29,16 @@ fn head(pages: u64) -> Head {
 
 /// 300 pages, of which every third is zero.
 fn content() -> Vec<u8> {
-    let page = |index: usize| vec![if index.is_multiple_of(3) { 0 } else { index as u8 | 1 }; PAGE_SIZE];
+    let page = |index: usize| {
+        vec![
+            if index.is_multiple_of(3) {
+                0
+            } else {
+                index as u8 | 1
+            };
+            PAGE_SIZE
+        ]
+    };
     (0..300).flat_map(page).collect()
 }
 
@@ -60,7 +69,10 @@ fn a_file_comes_back_without_room_for_zeros() {
     let bytes = file();
     assert!(bytes.len() < 210 * PAGE_SIZE);
     let (read_head, state, pages) = read(&bytes).unwrap();
-    assert_eq!((read_head, state.as_slice()), (head(300), b"state".as_slice()));
+    assert_eq!(
+        (read_head, state.as_slice()),
+        (head(300), b"state".as_slice())
+    );
     assert!(pages == content());
 }
 
@@ -80,10 +92,19 @@ fn every_flipped_bit_is_noticed() {
 #[test]
 fn every_cut_is_noticed_and_so_is_a_tail() {
     let bytes = file();
-    for length in (0..bytes.len()).step_by(499).chain(bytes.len() - 20..bytes.len()) {
-        assert!(matches!(read(&bytes[..length]), Err(Damage::Short)), "{length}");
+    for length in (0..bytes.len())
+        .step_by(499)
+        .chain(bytes.len() - 20..bytes.len())
+    {
+        assert!(
+            matches!(read(&bytes[..length]), Err(Damage::Short)),
+            "{length}"
+        );
     }
-    assert!(matches!(read(&[bytes.as_slice(), b"x"].concat()), Err(Damage::Long)));
+    assert!(matches!(
+        read(&[bytes.as_slice(), b"x"].concat()),
+        Err(Damage::Long)
+    ));
 }
 
 #[test]
@@ -107,7 +128,10 @@ fn another_version_is_named() {
     let mut bytes = file();
     bytes[8] = 77;
     assert!(matches!(read(&bytes), Err(Damage::Version(77))));
-    assert!(matches!(read(b"something quite different"), Err(Damage::Magic)));
+    assert!(matches!(
+        read(b"something quite different"),
+        Err(Damage::Magic)
+    ));
 }
 
 /// A file whose first bytes are right, with this head.
@@ -132,7 +156,10 @@ fn lists_that_only_claim_to_be_long_take_no_memory() {
         let _ = Decoder::new(with_head(&claims).as_slice());
     }
     let long = [&good[..good.len() - 3], &[253, 0, 0, 0, 0, 0, 0, 1, 0]].concat();
-    assert!(matches!(Decoder::new(with_head(&long).as_slice()), Err(Damage::Head)));
+    assert!(matches!(
+        Decoder::new(with_head(&long).as_slice()),
+        Err(Damage::Head)
+    ));
 }
 
 #[test]

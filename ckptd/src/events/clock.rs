@@ -28,7 +28,10 @@ pub fn monotonic_ns() -> u64 {
 }
 
 fn read(clock: libc::clockid_t) -> u64 {
-    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut at = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `at` is a valid, writable timespec; both clocks exist on every Linux.
     unsafe { libc::clock_gettime(clock, &mut at) };
     (at.tv_sec as u64)

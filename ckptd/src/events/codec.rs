@@ -46,7 +46,8 @@ impl Header {
 /// A record as one frame; `None` if it is longer than [`MAX_PAYLOAD`] (a rank with absurd settings).
 pub fn encode_record(record: &Record) -> Option<Vec<u8>> {
     let mut frame = vec![0; FRAME_HEAD];
-    let payload = bincode::encode_into_std_write(record, &mut frame, bincode::config::standard()).ok()?;
+    let payload =
+        bincode::encode_into_std_write(record, &mut frame, bincode::config::standard()).ok()?;
     if payload > MAX_PAYLOAD {
         return None;
     }
@@ -67,7 +68,10 @@ pub(super) fn decode_payload(payload: &[u8]) -> Option<Record> {
 
 /// The check of a frame covers its length too, so a damaged length is not taken for a valid frame.
 pub(super) fn frame_check(len: u32, payload: &[u8]) -> u32 {
-    low32(xxhash_rust::xxh3::xxh3_64_with_seed(payload, u64::from(len)))
+    low32(xxhash_rust::xxh3::xxh3_64_with_seed(
+        payload,
+        u64::from(len),
+    ))
 }
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -34,7 +34,8 @@ impl Follower {
     /// Whether there is another file of this name by now: a process that has executed another program begins anew.
     pub fn is_replaced(&self, path: &Path) -> bool {
         let id = |metadata: Metadata| (metadata.dev(), metadata.ino());
-        let [own, now] = [self.file.metadata(), std::fs::metadata(path)].map(|metadata| metadata.map(id).ok());
+        let [own, now] =
+            [self.file.metadata(), std::fs::metadata(path)].map(|metadata| metadata.map(id).ok());
         now.is_some() && now != own
     }
 
@@ -98,7 +99,8 @@ mod tests {
                 },
             )
         });
-        let whole = std::fs::read(dir.path().join(file_name(ProcessNumber(0)))).expect("it was written");
+        let whole =
+            std::fs::read(dir.path().join(file_name(ProcessNumber(0)))).expect("it was written");
         let path = dir.path().join("copy");
         std::fs::write(&path, []).expect("writable");
         let mut follower = Follower::open(&path).expect("it is there");
@@ -108,10 +110,16 @@ mod tests {
             found.extend(follower.poll().expect("nothing is damaged"));
         }
         assert_eq!(
-            found.iter().map(|record| record.epoch.0).collect::<Vec<_>>(),
+            found
+                .iter()
+                .map(|record| record.epoch.0)
+                .collect::<Vec<_>>(),
             [0, 1, 2, 3]
         );
-        assert_eq!(follower.header().map(|header| header.rank), Some(ProcessNumber(0)));
+        assert_eq!(
+            follower.header().map(|header| header.rank),
+            Some(ProcessNumber(0))
+        );
     }
 
     #[test]

@@ -7,7 +7,11 @@ use understudy_numbers::{Epoch, ProcessNumber, Spare, Worker};
 
 /// What a process is at its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
-#[cfg_attr(feature = "cli", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(
+    feature = "cli",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Role {
     Worker(Worker),
     Spare(Spare),
@@ -24,7 +28,11 @@ impl fmt::Display for Role {
 
 /// Through what a failure became known: the outcome of an MPI call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
-#[cfg_attr(feature = "cli", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(
+    feature = "cli",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum ErrorClass {
     /// It was abandoned.
     Abandoned,
@@ -43,7 +51,11 @@ impl fmt::Display for ErrorClass {
 
 /// The stages of a recovery, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
-#[cfg_attr(feature = "cli", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(
+    feature = "cli",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum RecoveryStage {
     Detect,
     Reset,
@@ -99,7 +111,11 @@ impl fmt::Display for RecoveryStage {
 
 /// How a rank came to its end, as far as it could still say so itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
-#[cfg_attr(feature = "cli", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(
+    feature = "cli",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum EndHow {
     /// `MPI_Finalize` returned.
     Finalized,
@@ -201,7 +217,10 @@ pub enum Kind {
     /// The rank is about to kill itself on purpose (fault injection).
     Kill { signal: i32 },
     /// How often the rank passed each fault point, and how many MPI calls its program made (`UNDERSTUDY_FAULT=count`).
-    Passed { calls: u64, points: Vec<(String, u64)> },
+    Passed {
+        calls: u64,
+        points: Vec<(String, u64)>,
+    },
     /// An idle spare has replayed the initialisation phase of a worker in a child process.
     Rehearsal {
         /// Whose.
@@ -301,7 +320,11 @@ pub enum Kind {
         as_worker: Worker,
     },
     /// The rank is back in the program at `epoch`; `total_ns` since it detected the failure.
-    Resume { recovery: u32, epoch: Epoch, total_ns: u64 },
+    Resume {
+        recovery: u32,
+        epoch: Epoch,
+        total_ns: u64,
+    },
     /// With `UNDERSTUDY_INTERVAL=auto`: the interval from here on, for what a checkpoint costs in the slowest worker, and for the mean time
     /// between failures that is believed in.
     Interval {

@@ -25,7 +25,9 @@ pub use codec::{HEADER_LEN, Header, MAX_PAYLOAD, encode_record};
 pub use follower::Follower;
 pub use kind::{EndHow, ErrorClass, Kind, RecoveryStage, Role, SpareChoice};
 pub use reader::{EventReader, ReadError};
-pub use tables::{Amount, CommTraffic, JournalCalls, JournalRow, MarkSaving, MarkWay, PeerTraffic, Traffic};
+pub use tables::{
+    Amount, CommTraffic, JournalCalls, JournalRow, MarkSaving, MarkWay, PeerTraffic, Traffic,
+};
 pub use understudy_numbers::{Epoch, ProcessNumber, Spare, Worker};
 pub use writer::EventWriter;
 

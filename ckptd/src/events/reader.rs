@@ -1,6 +1,8 @@
 //! Reading an event file, however it ends.
 
-use super::codec::{FRAME_HEAD, HEADER_LEN, Header, MAX_PAYLOAD, decode_payload, frame_check, u32_at};
+use super::codec::{
+    FRAME_HEAD, HEADER_LEN, Header, MAX_PAYLOAD, decode_payload, frame_check, u32_at,
+};
 use super::{MAGIC, Record, VERSION};
 use crate::private::open_regular;
 use std::io::Read;
@@ -59,7 +61,9 @@ impl EventReader {
             });
         }
         let Some(head) = bytes.first_chunk::<HEADER_LEN>() else {
-            return Err(ReadError::Truncated { at: bytes.len() as u64 });
+            return Err(ReadError::Truncated {
+                at: bytes.len() as u64,
+            });
         };
         let header = Header::from_bytes(head).ok_or(ReadError::Checksum { at: 0 })?;
         Ok(Self {
@@ -93,7 +97,9 @@ pub(super) fn first_record(rest: &[u8], at: u64) -> Result<(Record, usize), Read
     if len as usize > MAX_PAYLOAD {
         return Err(ReadError::Length { at, len });
     }
-    let payload = rest.get(FRAME_HEAD..FRAME_HEAD + len as usize).ok_or_else(torn)?;
+    let payload = rest
+        .get(FRAME_HEAD..FRAME_HEAD + len as usize)
+        .ok_or_else(torn)?;
     if u32_at(rest, 4) != frame_check(len, payload) {
         return Err(ReadError::Checksum { at });
     }

@@ -98,7 +98,11 @@ pub struct JournalCalls {
 
 /// How a program marks memory that need not be saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
-#[cfg_attr(feature = "cli", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[cfg_attr(
+    feature = "cli",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum MarkWay {
     /// `understudy_discard`
     Discard,

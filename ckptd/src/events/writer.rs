@@ -1,6 +1,8 @@
 //! Writing a rank's event file. Trouble with the file never becomes trouble for the program.
 
-use super::{ClockPair, Epoch, Header, Kind, ProcessNumber, Record, encode_record, file_name, monotonic_ns};
+use super::{
+    ClockPair, Epoch, Header, Kind, ProcessNumber, Record, encode_record, file_name, monotonic_ns,
+};
 use crate::private::create_anew;
 use std::fs::{File, create_dir_all};
 use std::io::{self, Write};
@@ -95,7 +97,9 @@ impl EventWriter {
     }
 
     fn put(&self, bytes: &[u8]) {
-        let Some(mut file) = self.file.as_ref() else { return };
+        let Some(mut file) = self.file.as_ref() else {
+            return;
+        };
         loop {
             match file.write(bytes) {
                 Ok(n) if n == bytes.len() => return,
@@ -131,7 +135,9 @@ fn remedy(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "choose an event directory you may write to"
         }
-        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists | io::ErrorKind::IsADirectory => {
+        io::ErrorKind::NotADirectory
+        | io::ErrorKind::AlreadyExists
+        | io::ErrorKind::IsADirectory => {
             "something else is in the way there, choose another event directory"
         }
         _ => "check the event directory, or choose another one",
@@ -148,7 +154,12 @@ mod tests {
     fn a_full_disk_is_told_once() {
         static MESSAGES: AtomicU32 = AtomicU32::new(0);
         let writer = EventWriter {
-            file: Some(OpenOptions::new().append(true).open("/dev/full").expect("/dev/full")),
+            file: Some(
+                OpenOptions::new()
+                    .append(true)
+                    .open("/dev/full")
+                    .expect("/dev/full"),
+            ),
             path: PathBuf::from("/dev/full"),
             off: AtomicBool::new(false),
             origin: 0,

@@ -46,7 +46,12 @@ pub struct Children {
 
 impl Children {
     /// Starts one, with its line to the MPI library's server, if that has one, and this in its `LD_PRELOAD`.
-    pub fn start(&mut self, start: ChildStart, line: Option<OwnedFd>, preload: String) -> ChildNews {
+    pub fn start(
+        &mut self,
+        start: ChildStart,
+        line: Option<OwnedFd>,
+        preload: String,
+    ) -> ChildNews {
         let id = start.id;
         match self.try_start(start, line, preload) {
             Ok(running) => {
@@ -79,7 +84,8 @@ impl Children {
         // What UCX says of a parent that has died is no part of the program's output.
         command.env("UCX_LOG_FILE", "stderr");
         // What the parent's library has of its own generation is not the child's.
-        let of_generation = |name: &String| start.defaults.iter().any(|(default, _)| default == name);
+        let of_generation =
+            |name: &String| start.defaults.iter().any(|(default, _)| default == name);
         command.envs(
             program
                 .variables
@@ -94,7 +100,9 @@ impl Children {
         };
         // Here it has another number.
         let number = line.as_ref().map(|line| line.as_raw_fd().to_string());
-        start.variables.extend(number.map(|number| (DESCRIPTOR.into(), number)));
+        start
+            .variables
+            .extend(number.map(|number| (DESCRIPTOR.into(), number)));
         let identity = Identity {
             variables: os(start.variables),
             defaults: os(start.defaults),
@@ -110,7 +118,9 @@ impl Children {
         let failed = |error: io::Error| (program.file.clone(), error);
         let mut child = command.spawn().map_err(failed)?;
         self.streams.retain(|stream| !stream.is_finished());
-        let watched = self.watch(&mut child, &start.name).and_then(|()| pidfd_of(&child));
+        let watched = self
+            .watch(&mut child, &start.name)
+            .and_then(|()| pidfd_of(&child));
         let pidfd = or_end(&mut child, watched).map_err(failed)?;
         Ok(Running {
             id: start.id,
@@ -123,11 +133,21 @@ impl Children {
     fn watch(&mut self, child: &mut Child, name: &str) -> io::Result<()> {
         let (out, errors) = (child.stdout.take(), child.stderr.take());
         if let Some(from) = out {
-            let stream = self.show(from, name.to_owned(), rustix::stdio::stdout(), libc::STDOUT_FILENO)?;
+            let stream = self.show(
+                from,
+                name.to_owned(),
+                rustix::stdio::stdout(),
+                libc::STDOUT_FILENO,
+            )?;
             self.streams.push(stream);
         }
         if let Some(from) = errors {
-            let stream = self.show(from, name.to_owned(), rustix::stdio::stderr(), libc::STDERR_FILENO)?;
+            let stream = self.show(
+                from,
+                name.to_owned(),
+                rustix::stdio::stderr(),
+                libc::STDERR_FILENO,
+            )?;
             self.streams.push(stream);
         }
         Ok(())
@@ -147,7 +167,9 @@ impl Children {
             while let Ok(length @ 1..) = from.read(&mut bytes) {
                 let bytes = &bytes[..length];
                 let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
-                let mark = shown.entry((name.clone(), descriptor)).or_insert(Position::START);
+                let mark = shown
+                    .entry((name.clone(), descriptor))
+                    .or_insert(Position::START);
                 to.write(&bytes[at.below(*mark, bytes)..]);
                 at = at.after(bytes);
                 *mark = at.max(*mark);

@@ -10,7 +10,9 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// Neither Open MPI nor MPICH.
-    #[error("{0} is not linked with libmpi.so.40 (Open MPI), libmpi.so.12, libmpich.so.12 or libmpi_abi.so.1 (MPICH)")]
+    #[error(
+        "{0} is not linked with libmpi.so.40 (Open MPI), libmpi.so.12, libmpich.so.12 or libmpi_abi.so.1 (MPICH)"
+    )]
     NotMpi(PathBuf),
     /// The dynamic loader does not say what it would load.
     #[error("{path}: the dynamic loader cannot list its libraries: {why}")]
@@ -31,7 +33,9 @@ pub enum Error {
     #[error("{call}: {status}")]
     Pmix { call: &'static str, status: Status },
     /// Names go into files' names and lists.
-    #[error("{what} '{name}' is empty, longer than {most} bytes, or has characters that PMIx cannot carry")]
+    #[error(
+        "{what} '{name}' is empty, longer than {most} bytes, or has characters that PMIx cannot carry"
+    )]
     BadName {
         what: &'static str,
         name: String,
@@ -56,7 +60,9 @@ pub enum Error {
     #[error("this process has not been started by a launcher of MPI programs")]
     NotLaunched,
     /// Guardians of other nodes cannot be reached.
-    #[error("the job has ranks on several nodes, and its launcher does not let them find each other")]
+    #[error(
+        "the job has ranks on several nodes, and its launcher does not let them find each other"
+    )]
     Nodes,
     /// `ckptd meet` has said why.
     #[error("the nodes of the job do not find each other")]
@@ -103,10 +109,16 @@ impl Error {
             Error::NotMpi(_) => {
                 "build the program with the mpicc of Open MPI or MPICH, or name the MPI library it will load"
             }
-            Error::Unlisted { .. } => "name a program that can be run; set LD_LIBRARY_PATH if it needs that",
+            Error::Unlisted { .. } => {
+                "name a program that can be run; set LD_LIBRARY_PATH if it needs that"
+            }
             Error::Load(_) => "repair that installation of Open MPI, or load its module",
-            Error::Version { .. } => "use an Open MPI with a known PMIx: 5.0.x has one, and so do the wheels on PyPI",
-            Error::Again => "use the server that is there; generations of several jobs may be in it",
+            Error::Version { .. } => {
+                "use an Open MPI with a known PMIx: 5.0.x has one, and so do the wheels on PyPI"
+            }
+            Error::Again => {
+                "use the server that is there; generations of several jobs may be in it"
+            }
             Error::Inherited(_) => "start this process without that variable",
             Error::Pmix { .. } => {
                 "see what libpmix has printed; PMIX_MCA_… variables or ~/.pmix/mca-params.conf may stand in the way"
@@ -127,7 +139,9 @@ impl Error {
             Error::Build => "install the same build everywhere",
             Error::SameHost => "name each host once",
             Error::NoManager => "start the job again",
-            Error::Managers(_) => "the job ends; see what kills it (memory, a limit, what it has printed)",
+            Error::Managers(_) => {
+                "the job ends; see what kills it (memory, a limit, what it has printed)"
+            }
             Error::Missing(_) => "keep the layer's files together in one directory",
             Error::Planted(refused) => refused.remedy(),
             Error::System { source, .. } if source.raw_os_error() == Some(libc::EAGAIN) => {

@@ -51,9 +51,16 @@ impl Exchange {
 
     /// A node has begun a namespace beside the generation's, whose processes are all there: all of these nodes are to know it. The node is
     /// answered when they do.
-    pub fn join(&mut self, node: u32, id: u64, joining: &Joining, others: BTreeSet<u32>) -> Vec<(u32, Order)> {
+    pub fn join(
+        &mut self,
+        node: u32,
+        id: u64,
+        joining: &Joining,
+        others: BTreeSet<u32>,
+    ) -> Vec<(u32, Order)> {
         let name = joining.name.clone();
-        self.spaces.insert(name.clone(), vec![node; joining.size as usize]);
+        self.spaces
+            .insert(name.clone(), vec![node; joining.size as usize]);
         if others.is_empty() {
             return vec![answer((node, id), Some(Vec::new()))];
         }
@@ -71,9 +78,16 @@ impl Exchange {
         others.into_iter().map(order).collect()
     }
 
-    fn note(&mut self, by: (u32, u64), of: Name, from: BTreeSet<u32>, lost: Option<Vec<u8>>) -> u64 {
+    fn note(
+        &mut self,
+        by: (u32, u64),
+        of: Name,
+        from: BTreeSet<u32>,
+        lost: Option<Vec<u8>>,
+    ) -> u64 {
         self.asked += 1;
-        self.questions.insert(self.asked, Question { by, of, from, lost });
+        self.questions
+            .insert(self.asked, Question { by, of, from, lost });
         self.asked
     }
 
@@ -86,15 +100,22 @@ impl Exchange {
             .flat_map(|(_, gathering)| gathering.come)
             .map(|by| answer(by, None))
             .collect();
-        let questions = self.questions.extract_if(.., |_, question| question.of == *name);
+        let questions = self
+            .questions
+            .extract_if(.., |_, question| question.of == *name);
         answers.extend(questions.map(|(_, question)| answer(question.by, None)));
         answers
     }
 
     /// A node is lost: the namespaces that were there only, but for the generation's, and what nothing comes to any more.
     pub fn lose(&mut self, node: u32) -> (Vec<Name>, Vec<(u32, Order)>) {
-        let is_there = |name: &Name, nodes: &[u32]| self.generation.as_ref() != Some(name) && nodes.contains(&node);
-        let there = self.spaces.iter().filter(|(name, nodes)| is_there(name, nodes));
+        let is_there = |name: &Name, nodes: &[u32]| {
+            self.generation.as_ref() != Some(name) && nodes.contains(&node)
+        };
+        let there = self
+            .spaces
+            .iter()
+            .filter(|(name, nodes)| is_there(name, nodes));
         let names: Vec<Name> = there.map(|(name, _)| name.clone()).collect();
         let mut answers: Vec<_> = names.iter().flat_map(|name| self.forget(name)).collect();
         let concerned: Vec<u64> = self
@@ -104,14 +125,23 @@ impl Exchange {
             .map(|(&id, _)| id)
             .collect();
         for id in concerned {
-            let lost = self.questions.get(&id).and_then(|question| question.lost.clone());
+            let lost = self
+                .questions
+                .get(&id)
+                .and_then(|question| question.lost.clone());
             answers.extend(self.answer(node, id, lost));
         }
         (names, answers)
     }
 
     /// A node's ranks have come to a fence. When those of all its nodes have, all get what all have brought.
-    pub fn fence(&mut self, node: u32, id: u64, fence: FenceOf, bytes: Vec<u8>) -> Vec<(u32, Order)> {
+    pub fn fence(
+        &mut self,
+        node: u32,
+        id: u64,
+        fence: FenceOf,
+        bytes: Vec<u8>,
+    ) -> Vec<(u32, Order)> {
         let node_of = |name: &Name, rank: &Rank| self.spaces.get(name)?.get(rank.index()).copied();
         let members = fence.members.iter();
         let nodes: Option<BTreeSet<u32>> = members
@@ -127,12 +157,17 @@ impl Exchange {
             return Vec::new();
         }
         let Gathering { come, bytes } = self.fences.remove(&fence).unwrap_or_default();
-        come.into_iter().map(|by| answer(by, Some(bytes.clone()))).collect()
+        come.into_iter()
+            .map(|by| answer(by, Some(bytes.clone())))
+            .collect()
     }
 
     /// A node wants what a rank of another one has put.
     pub fn ask(&mut self, node: u32, id: u64, of: Name, rank: Rank) -> (u32, Order) {
-        let there = self.spaces.get(&of).and_then(|nodes| nodes.get(rank.index()).copied());
+        let there = self
+            .spaces
+            .get(&of)
+            .and_then(|nodes| nodes.get(rank.index()).copied());
         let Some(there) = there else {
             return answer((node, id), None);
         };
@@ -222,7 +257,12 @@ mod tests {
         };
         assert_eq!(exchange.fence(0, 1, fence(&[(&now, &[0, 1])]), vec![]), []);
         assert_eq!(exchange.fence(1, 1, connect, vec![]), []);
-        assert_eq!(exchange.fence(1, 2, fence(&[(&now, &[0, 1])]), vec![]).len(), 2);
+        assert_eq!(
+            exchange
+                .fence(1, 2, fence(&[(&now, &[0, 1])]), vec![])
+                .len(),
+            2
+        );
     }
 
     #[test]
@@ -234,14 +274,20 @@ mod tests {
             panic!("{orders:?}")
         };
         assert_eq!(exchange.answer(0, id, Some(vec![])), None);
-        assert_eq!(exchange.answer(2, id, Some(vec![])), Some(told(1, 7, Some(&[]))));
+        assert_eq!(
+            exchange.answer(2, id, Some(vec![])),
+            Some(told(1, 7, Some(&[])))
+        );
         let all = || fence(&[(&now, &[0]), (&child, &[0, 1])]);
         assert_eq!(exchange.fence(1, 8, all(), vec![1]), []);
         assert_eq!(exchange.fence(0, 8, all(), vec![0]).len(), 2);
         let (node, order) = exchange.ask(0, 9, child.clone(), Rank(1));
         assert!(matches!(order, Order::Modex { .. }) && node == 1);
         assert_eq!(exchange.fence(0, 10, all(), vec![]), []);
-        assert_eq!(exchange.forget(&child), [told(0, 10, None), told(0, 9, None)]);
+        assert_eq!(
+            exchange.forget(&child),
+            [told(0, 10, None), told(0, 9, None)]
+        );
         assert_eq!(exchange.fence(0, 11, all(), vec![]), [told(0, 11, None)]);
     }
 
@@ -256,7 +302,10 @@ mod tests {
         exchange.ask(0, 4, there.clone(), Rank(0));
         let (names, answers) = exchange.lose(1);
         assert_eq!(names, [there]);
-        assert_eq!(answers, [told(0, 4, None), told(0, 2, Some(&[])), told(0, 3, None)]);
+        assert_eq!(
+            answers,
+            [told(0, 4, None), told(0, 2, Some(&[])), told(0, 3, None)]
+        );
     }
 
     #[test]
@@ -267,7 +316,10 @@ mod tests {
             panic!("{order:?}")
         };
         assert_eq!(node, 1);
-        assert_eq!(exchange.answer(1, id, Some(vec![9])), Some(told(0, 7, Some(&[9]))));
+        assert_eq!(
+            exchange.answer(1, id, Some(vec![9])),
+            Some(told(0, 7, Some(&[9])))
+        );
         assert_eq!(exchange.answer(1, id, None), None);
         assert_eq!(exchange.ask(0, 8, name(1), Rank(1)), told(0, 8, None));
     }

@@ -42,11 +42,18 @@ impl Follower {
     /// Why the leader may take this node for lost, if it may.
     pub fn is_lost(&self) -> Option<String> {
         if let Some(error) = &self.ended {
-            return Some(format!("its connection to the job's leader has ended ({error})"));
+            return Some(format!(
+                "its connection to the job's leader has ended ({error})"
+            ));
         }
         let time = self.certain.elapsed();
         let is_lost = self.doubtful.is_some_and(|since| since.elapsed() >= DOUBT);
-        is_lost.then(|| format!("it has not heard the job's leader for {:.1} s", time.as_secs_f64()))
+        is_lost.then(|| {
+            format!(
+                "it has not heard the job's leader for {:.1} s",
+                time.as_secs_f64()
+            )
+        })
     }
 
     /// What to wait for.

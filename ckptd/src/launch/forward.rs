@@ -9,7 +9,13 @@ use std::process::Child;
 use std::sync::Arc;
 
 /// Signals that are passed on.
-const FORWARDED: [i32; 5] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2];
+const FORWARDED: [i32; 5] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+];
 
 /// Guardians that have been started. The number of one that has ended may be another process's.
 #[derive(Clone)]
@@ -38,7 +44,10 @@ impl Started {
 ///
 /// # Errors
 /// Those of sigaction(2), and of starting a thread.
-pub(super) fn pass_signals_on(guardians: Started, mut tell: impl FnMut(i32) + Send + 'static) -> Result<(), Error> {
+pub(super) fn pass_signals_on(
+    guardians: Started,
+    mut tell: impl FnMut(i32) + Send + 'static,
+) -> Result<(), Error> {
     let mut signals = Signals::new(FORWARDED).map_err(Error::system("a signal handler"))?;
     thread(move || {
         for number in signals.forever() {

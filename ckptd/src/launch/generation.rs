@@ -47,7 +47,12 @@ impl fmt::Display for Name {
 }
 
 /// A name that may stand in PMIx's and PMI's lists.
-fn check(what: &'static str, name: &str, most: usize, is_good: impl Fn(char) -> bool) -> Result<(), Error> {
+fn check(
+    what: &'static str,
+    name: &str,
+    most: usize,
+    is_good: impl Fn(char) -> bool,
+) -> Result<(), Error> {
     let leads_away = name.starts_with('.');
     if name.is_empty() || name.len() > most || leads_away || !name.chars().all(is_good) {
         let name = name.chars().take(most).collect();
@@ -106,7 +111,9 @@ impl Placement {
 
     /// The ranks of a host, in order.
     pub fn ranks_on(&self, host: usize) -> impl Iterator<Item = Rank> + '_ {
-        self.ranks().filter(move |&(_, of)| of == host).map(|(rank, _)| rank)
+        self.ranks()
+            .filter(move |&(_, of)| of == host)
+            .map(|(rank, _)| rank)
     }
 
     /// The hosts that have ranks.
@@ -126,7 +133,10 @@ impl Placement {
 
     /// `0,1;2,3`: the ranks of each host (PMIX_PROC_MAP).
     pub(crate) fn process_map(&self) -> String {
-        let lists: Vec<String> = self.used().map(|host| listed(self.ranks_on(host))).collect();
+        let lists: Vec<String> = self
+            .used()
+            .map(|host| listed(self.ranks_on(host)))
+            .collect();
         format!("raw:{}", lists.join(";"))
     }
 
@@ -135,7 +145,9 @@ impl Placement {
         let mut blocks: Vec<(usize, usize, usize)> = Vec::new();
         for run in self.of_rank.chunk_by(|a, b| a == b) {
             match blocks.last_mut() {
-                Some((first, hosts, each)) if *first + *hosts == run[0] && *each == run.len() => *hosts += 1,
+                Some((first, hosts, each)) if *first + *hosts == run[0] && *each == run.len() => {
+                    *hosts += 1
+                }
                 _ => blocks.push((run[0], 1, run.len())),
             }
         }
@@ -149,7 +161,10 @@ impl Placement {
 
 /// `0,2,4`.
 pub(crate) fn listed(ranks: impl Iterator<Item = Rank>) -> String {
-    ranks.map(|rank| rank.to_string()).collect::<Vec<_>>().join(",")
+    ranks
+        .map(|rank| rank.to_string())
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// One MPI_COMM_WORLD.
@@ -233,9 +248,24 @@ mod tests {
     fn placements_are_told_in_the_forms_of_pmix_and_pmi() {
         for (of_rank, nodes, processes, mapping) in [
             (&[0, 0, 0][..], "raw:n0", "raw:0,1,2", "(vector,(0,1,3))"),
-            (&[0, 0, 1, 1], "raw:n0,n1", "raw:0,1;2,3", "(vector,(0,2,2))"),
-            (&[0, 1, 0, 1], "raw:n0,n1", "raw:0,2;1,3", "(vector,(0,2,1),(0,2,1))"),
-            (&[1, 1, 2], "raw:n1,n2", "raw:0,1;2", "(vector,(1,1,2),(2,1,1))"),
+            (
+                &[0, 0, 1, 1],
+                "raw:n0,n1",
+                "raw:0,1;2,3",
+                "(vector,(0,2,2))",
+            ),
+            (
+                &[0, 1, 0, 1],
+                "raw:n0,n1",
+                "raw:0,2;1,3",
+                "(vector,(0,2,1),(0,2,1))",
+            ),
+            (
+                &[1, 1, 2],
+                "raw:n1,n2",
+                "raw:0,1;2",
+                "(vector,(1,1,2),(2,1,1))",
+            ),
         ] {
             let placement = placement(of_rank);
             let told = (
@@ -243,14 +273,18 @@ mod tests {
                 placement.process_map(),
                 placement.process_mapping(),
             );
-            assert_eq!(told, (nodes.to_owned(), processes.to_owned(), mapping.to_owned()));
+            assert_eq!(
+                told,
+                (nodes.to_owned(), processes.to_owned(), mapping.to_owned())
+            );
         }
     }
 
     #[test]
     fn ranks_are_of_the_programs_in_their_order() {
         let mut namespace = Namespace::here("job", 0, "n", 4).unwrap();
-        let programs = |namespace: &Namespace| [0, 1, 2, 3].map(|rank| namespace.program(Rank(rank)));
+        let programs =
+            |namespace: &Namespace| [0, 1, 2, 3].map(|rank| namespace.program(Rank(rank)));
         assert_eq!(programs(&namespace), [0; 4]);
         let of_programs = vec![1, 2, 1];
         let put = Vec::new();
@@ -261,11 +295,20 @@ mod tests {
     #[test]
     fn names_that_would_break_lists_or_paths_are_refused() {
         for job in ["", "a b", "a/b", "a,b", "..", "a\n", "ü", &"x".repeat(65)] {
-            assert!(matches!(Name::new(job, 0), Err(Error::BadName { .. })), "{job}");
+            assert!(
+                matches!(Name::new(job, 0), Err(Error::BadName { .. })),
+                "{job}"
+            );
         }
         assert_eq!(Name::new("job-1", 7).unwrap().as_str(), "job-1.7");
-        assert!(matches!(Placement::on_one("a,b", 2), Err(Error::BadName { .. })));
-        assert!(matches!(Placement::on_one("a", 0), Err(Error::BadPlacement)));
+        assert!(matches!(
+            Placement::on_one("a,b", 2),
+            Err(Error::BadName { .. })
+        ));
+        assert!(matches!(
+            Placement::on_one("a", 0),
+            Err(Error::BadPlacement)
+        ));
         assert!(matches!(
             Placement::new(vec!["a".into()], vec![0, 1]),
             Err(Error::BadPlacement)

@@ -12,7 +12,9 @@ use super::passed::Passed;
 use super::place::Seat;
 use super::ward::{Passing, To, Ward};
 use super::{Error, Identity, thread};
-use crate::line::{Ended, FromGuardian, Hello, LAUNCHERS, LINE, Line, Listener, PRELOADED, ToGuardian};
+use crate::line::{
+    Ended, FromGuardian, Hello, LAUNCHERS, LINE, Line, Listener, PRELOADED, ToGuardian,
+};
 use crate::settings::{Config, refusal};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -121,7 +123,8 @@ struct Guardian {
 pub fn run(program: Program) -> Result<i32, Error> {
     let mut seat = Seat::from_environment()?;
     // Without its launcher nobody would end this.
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| Error::system("prctl")(errno.into()))?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|errno| Error::system("prctl")(errno.into()))?;
     // What is wrong with a setting, the program's processes tell.
     let config = Config::read(|name| std::env::var(name).ok()).ok();
     let spares = config.as_ref().map_or(1, |config| config.spares);
@@ -179,7 +182,11 @@ pub(super) fn refuse(why: &Error) -> i32 {
 fn go_without(program: &Program, seat: &Seat, why: &Error) -> Result<i32, Error> {
     let stop = refusal::stops(!seat.is_ours(), !seat.is_on_one_node());
     if seat.local_rank == 0 {
-        say!("understudy: {why}; {}; {}", why.remedy(), refusal::outcome(stop));
+        say!(
+            "understudy: {why}; {}; {}",
+            why.remedy(),
+            refusal::outcome(stop)
+        );
     } else if stop.is_some() {
         // A rank that ends with an error ends the job: the one that speaks is given time.
         std::thread::sleep(LAST_WORD);
@@ -190,7 +197,9 @@ fn go_without(program: &Program, seat: &Seat, why: &Error) -> Result<i32, Error>
     set_parent_process_death_signal(None).map_err(|errno| Error::system("prctl")(errno.into()))?;
     let mut command = program.command();
     command.env("LD_PRELOAD", preloaded_besides());
-    Err(Error::system(program.file.display().to_string())(command.exec()))
+    Err(Error::system(program.file.display().to_string())(
+        command.exec(),
+    ))
 }
 
 impl Guardian {
@@ -284,18 +293,23 @@ impl Guardian {
             ToGuardian::IsLast => self.is_last = true,
             ToGuardian::StartChild(start) => {
                 let id = start.id;
-                let news = self
-                    .children
-                    .start(start, files.into_iter().next(), preloaded_besides());
+                let news =
+                    self.children
+                        .start(start, files.into_iter().next(), preloaded_besides());
                 let process: Vec<_> = self.children.descriptor(id).into_iter().collect();
-                let _ = self.line.send_with(&FromGuardian::Child { id, news }, &process);
+                let _ = self
+                    .line
+                    .send_with(&FromGuardian::Child { id, news }, &process);
             }
         }
         Ok(None)
     }
 
     fn with(&self, number: ProcessNumber, then: impl FnOnce(&mut Ward)) {
-        self.wards().iter_mut().find(|ward| ward.number == number).map(then);
+        self.wards()
+            .iter_mut()
+            .find(|ward| ward.number == number)
+            .map(then);
     }
 
     /// The manager has gone: another one is called, or started. The status, if the job was over.
@@ -314,7 +328,11 @@ impl Guardian {
                 .retain_mut(|manager| matches!(manager.try_wait(), Ok(None)));
             let Some((line, manager)) = self.seat.call_again()? else {
                 // The manager removes the job's directory before guardians leave.
-                let status = self.wards().iter().map(Ward::status).find(|&status| status != 0);
+                let status = self
+                    .wards()
+                    .iter()
+                    .map(Ward::status)
+                    .find(|&status| status != 0);
                 return Ok(Some(status.unwrap_or(0)));
             };
             self.managers.extend(manager);
@@ -334,7 +352,9 @@ impl Guardian {
 
     /// Kills all processes, with what they have started.
     fn end_all(&self) {
-        self.wards().iter().for_each(|ward| ward.signal(Signal::KILL));
+        self.wards()
+            .iter()
+            .for_each(|ward| ward.signal(Signal::KILL));
         self.children.end();
     }
 
@@ -343,7 +363,11 @@ impl Guardian {
         let wards = self.wards();
         let of_wards = wards.iter().flat_map(Ward::descriptors);
         let of_children = self.children.descriptors();
-        let own = [self.line.as_fd(), self.listener.as_fd(), self.closed.as_fd()];
+        let own = [
+            self.line.as_fd(),
+            self.listener.as_fd(),
+            self.closed.as_fd(),
+        ];
         let all = own
             .into_iter()
             .chain(self.callers.iter().map(Line::as_fd))
@@ -352,7 +376,10 @@ impl Guardian {
         // The lock is not held while this waits: the thread that passes signals on needs it.
         let copies: Vec<OwnedFd> = all.filter_map(|it| it.try_clone_to_owned().ok()).collect();
         drop(wards);
-        let mut polls: Vec<_> = copies.iter().map(|it| PollFd::new(it, PollFlags::IN)).collect();
+        let mut polls: Vec<_> = copies
+            .iter()
+            .map(|it| PollFd::new(it, PollFlags::IN))
+            .collect();
         let _ = poll(&mut polls, None);
     }
 
@@ -419,9 +446,16 @@ impl Guardian {
                 }
                 Err(error) => {
                     let error = Error::system(self.program.file.display().to_string())(error);
-                    say!("understudy: a process cannot be started: {error}; {}", error.remedy());
+                    say!(
+                        "understudy: a process cannot be started: {error}; {}",
+                        error.remedy()
+                    );
                     let (status, pid) = (NOT_STARTED, 0);
-                    Ended::Exited { number, status, pid }
+                    Ended::Exited {
+                        number,
+                        status,
+                        pid,
+                    }
                 }
             },
         };
@@ -489,7 +523,9 @@ impl Guardian {
             ("OMPI_COMM_WORLD_LOCAL_RANK", &local_rank),
         ];
         Identity {
-            variables: variables.map(|(name, value)| (name.into(), value.into())).into(),
+            variables: variables
+                .map(|(name, value)| (name.into(), value.into()))
+                .into(),
             defaults: Vec::new(),
             descriptor: None,
         }

@@ -65,7 +65,11 @@ pub fn of_file(path: &Path) -> Result<Vec<Host>, Error> {
 }
 
 fn add(hosts: &mut Vec<Host>, name: &str, slots: &str) -> Result<(), Error> {
-    let wrong = || Error::Hosts(format!("`{name}:{slots}` is no host with a number of slots"));
+    let wrong = || {
+        Error::Hosts(format!(
+            "`{name}:{slots}` is no host with a number of slots"
+        ))
+    };
     // An agent would take it for an option.
     if name.is_empty() || name.starts_with('-') {
         return Err(wrong());
@@ -119,11 +123,25 @@ mod tests {
 
     #[test]
     fn hosts_are_those_of_mpirun() {
-        assert_eq!(of_list("a:2,b").expect("good"), hosts(&[("a", 2), ("b", 1)]));
-        assert_eq!(of_list("a,b,a").expect("good"), hosts(&[("a", 2), ("b", 1)]));
-        assert!(of_list("a:two").is_err() && of_list("-oProxyCommand=x").is_err() && of_list(":2").is_err());
+        assert_eq!(
+            of_list("a:2,b").expect("good"),
+            hosts(&[("a", 2), ("b", 1)])
+        );
+        assert_eq!(
+            of_list("a,b,a").expect("good"),
+            hosts(&[("a", 2), ("b", 1)])
+        );
+        assert!(
+            of_list("a:two").is_err()
+                && of_list("-oProxyCommand=x").is_err()
+                && of_list(":2").is_err()
+        );
         let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), "# today\na slots=2 max_slots=4\n\nb\nc:3 # two are down\n").expect("written");
+        std::fs::write(
+            file.path(),
+            "# today\na slots=2 max_slots=4\n\nb\nc:3 # two are down\n",
+        )
+        .expect("written");
         assert_eq!(
             of_file(file.path()).expect("good"),
             hosts(&[("a", 2), ("b", 1), ("c", 3)])
@@ -133,7 +151,8 @@ mod tests {
     #[test]
     fn ranks_fill_hosts_or_are_dealt_out() {
         let hosts = hosts(&[("a", 2), ("b", 1), ("c", 3)]);
-        let numbers = |ranks: Vec<Guardian>| ranks.into_iter().map(|rank| rank.0).collect::<Vec<_>>();
+        let numbers =
+            |ranks: Vec<Guardian>| ranks.into_iter().map(|rank| rank.0).collect::<Vec<_>>();
         let dealt = |by| {
             deal(&hosts, 5, by)
                 .expect("room")

@@ -81,8 +81,8 @@ impl Hub {
     /// # Errors
     /// Those of bind(2) and listen(2).
     pub fn new(token: Vec<u8>) -> io::Result<Hub> {
-        let listener =
-            TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
+        let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
+            .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
         listener.set_nonblocking(true)?;
         Ok(Hub {
             listener,
@@ -127,7 +127,10 @@ impl Hub {
             news.extend(self.hear_stranger(stranger));
         }
         for (&number, node) in &mut self.nodes {
-            let told = node.hear().into_iter().map(|report| (number, News::Told(report)));
+            let told = node
+                .hear()
+                .into_iter()
+                .map(|report| (number, News::Told(report)));
             news.extend(told);
         }
         let lost: Vec<u32> = self
@@ -191,14 +194,20 @@ impl Hub {
 
     /// Tells a node something; one that is lost is found soon.
     pub fn tell(&mut self, node: u32, order: Order) {
-        if let Some(node) = self.nodes.get_mut(&node).filter(|node| node.ended.is_none()) {
+        if let Some(node) = self
+            .nodes
+            .get_mut(&node)
+            .filter(|node| node.ended.is_none())
+        {
             node.link.say(&FromLeader::Order(order));
         }
     }
 
     /// Waits until all has been sent, but not longer than this for each.
     pub fn finish(&mut self, limit: Duration) {
-        self.nodes.values_mut().for_each(|node| node.link.finish(limit));
+        self.nodes
+            .values_mut()
+            .for_each(|node| node.link.finish(limit));
     }
 }
 

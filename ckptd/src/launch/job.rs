@@ -33,7 +33,8 @@ pub fn manage(listener: Listener, directory: &Path, has_duty: bool) -> Result<i3
         false => lead_alone(&mut node),
         true => {
             let input = rustix::stdio::stdin().try_clone_to_owned();
-            let mut starter = Messages::new(File::from(input.map_err(Error::system("standard input"))?));
+            let mut starter =
+                Messages::new(File::from(input.map_err(Error::system("standard input"))?));
             match starter.next().map_err(Error::system("standard input"))? {
                 Duty::Lead { token, others } => lead(&mut node, Hub::new(token), &others, starter),
                 Duty::Follow {
@@ -85,7 +86,9 @@ fn file_of_domains() -> Option<PathBuf> {
 fn exchange(leader: &mut Leader, node: &mut Node, others: &mut dyn FnMut(u32, Order)) {
     loop {
         let reports = node.take_reports();
-        reports.into_iter().for_each(|report| leader.hear(OWN, report));
+        reports
+            .into_iter()
+            .for_each(|report| leader.hear(OWN, report));
         let orders = leader.take_orders();
         if orders.is_empty() {
             return;
@@ -99,7 +102,12 @@ fn exchange(leader: &mut Leader, node: &mut Node, others: &mut dyn FnMut(u32, Or
     }
 }
 
-fn lead(node: &mut Node, hub: io::Result<Hub>, others: &[String], mut starter: Messages<File>) -> Result<i32, Error> {
+fn lead(
+    node: &mut Node,
+    hub: io::Result<Hub>,
+    others: &[String],
+    mut starter: Messages<File>,
+) -> Result<i32, Error> {
     let what = || Error::system("a socket for other nodes");
     let mut hub = hub.map_err(what())?;
     let mut leader = Leader::new(node.host(), file_of_domains());
@@ -155,12 +163,20 @@ fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> i3
         polls.extend((!node.is_over()).then(|| PollFd::new(starter.from(), PollFlags::IN)));
         node.wait(Some(leader.limit()), polls);
         node.attend();
-        node.take_reports().into_iter().for_each(|report| leader.tell(report));
-        leader.attend().into_iter().for_each(|order| node.obey(order));
+        node.take_reports()
+            .into_iter()
+            .for_each(|report| leader.tell(report));
+        leader
+            .attend()
+            .into_iter()
+            .for_each(|order| node.obey(order));
         // What it is to answer at once.
-        node.take_reports().into_iter().for_each(|report| leader.tell(report));
+        node.take_reports()
+            .into_iter()
+            .for_each(|report| leader.tell(report));
         has_come |= !node.is_deserted();
-        let starter_has_gone = || is_readable(starter.from()).then(|| "what has started it is gone".to_owned());
+        let starter_has_gone =
+            || is_readable(starter.from()).then(|| "what has started it is gone".to_owned());
         if let (false, Some(why)) = (node.is_over(), leader.is_lost().or_else(starter_has_gone)) {
             say!("understudy: the processes on {} end: {why}", node.host());
             give_in(node);
@@ -186,7 +202,10 @@ fn give_in(node: &mut Node) {
 }
 
 fn is_readable(file: &impl AsFd) -> bool {
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let now = rustix::event::Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     let mut polls = [PollFd::new(file, PollFlags::IN)];
     matches!(rustix::event::poll(&mut polls, Some(&now)), Ok(1..))
 }

@@ -83,7 +83,10 @@ impl Launcher {
 
     /// The meeting that it offers here.
     pub fn meeting<V>(&self, variable: impl Fn(&str) -> Option<V>) -> Option<Meeting> {
-        let mut offered = self.meetings.iter().filter(|(name, _)| variable(name).is_some());
+        let mut offered = self
+            .meetings
+            .iter()
+            .filter(|(name, _)| variable(name).is_some());
         offered.next().map(|&(_, meeting)| meeting)
     }
 }

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use understudy_protocol::{
-    Action, Domain, Ending, Event, GATHERING, Generation, Guardian, Job, LOST, Node, ProcessNumber, Said, Worker,
+    Action, Domain, Ending, Event, GATHERING, Generation, Guardian, Job, LOST, Node, ProcessNumber,
+    Said, Worker,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -85,7 +86,8 @@ impl Leader {
 
     /// No guardian is left, or none will come.
     pub fn is_deserted(&self) -> bool {
-        self.guardians.is_empty() && (self.job.is_some() || self.is_hopeless || self.began.elapsed() > GATHERING)
+        self.guardians.is_empty()
+            && (self.job.is_some() || self.is_hopeless || self.began.elapsed() > GATHERING)
     }
 
     /// Guardians have been told to leave.
@@ -95,7 +97,12 @@ impl Leader {
 
     /// The job's exit status.
     pub fn status(&self) -> i32 {
-        match self.job.as_ref().filter(|job| job.is_over()).map(Job::status) {
+        match self
+            .job
+            .as_ref()
+            .filter(|job| job.is_over())
+            .map(Job::status)
+        {
             None => LOST,
             Some(0) => self.of_spawned,
             Some(status) => status,
@@ -157,7 +164,11 @@ impl Leader {
                 }
                 self.guardians.insert(rank, node);
             }
-            Report::Knows { rank, number, known } => {
+            Report::Knows {
+                rank,
+                number,
+                known,
+            } => {
                 self.processes.insert(number, node);
                 self.happen(Event::Known(number, rank, known));
             }
@@ -194,7 +205,11 @@ impl Leader {
                 self.orders.push(question);
             }
             Report::Join { id, name, size } => self.join_spawned((node, id), name, size),
-            Report::Look { id, process, workers } => {
+            Report::Look {
+                id,
+                process,
+                workers,
+            } => {
                 let there = self.processes.get(&process).copied();
                 if let Some(there) = there
                     && let Some(id) = self.exchange.ask_node(node, id, there)
@@ -209,7 +224,9 @@ impl Leader {
                 self.orders
                     .extend(others.map(|&other| (other, Order::Forget { name: name.clone() })));
             }
-            Report::Answer { id, bytes } => self.orders.extend(self.exchange.answer(node, id, bytes)),
+            Report::Answer { id, bytes } => {
+                self.orders.extend(self.exchange.answer(node, id, bytes))
+            }
         }
     }
 
@@ -221,7 +238,8 @@ impl Leader {
                 let there = self.spawned.range((worker, 0)..=(worker, u32::MAX));
                 let others = there.filter(|&&(_, other)| other != node);
                 let order = Order::WentBack { worker, number };
-                self.orders.extend(others.map(|&(_, other)| (other, order.clone())));
+                self.orders
+                    .extend(others.map(|&(_, other)| (other, order.clone())));
             }
             _ => {}
         }
@@ -229,7 +247,12 @@ impl Leader {
 
     /// All other nodes are to know processes that the program has asked for on this one.
     fn join_spawned(&mut self, (node, id): (u32, u64), name: Name, size: u32) {
-        let others: BTreeSet<u32> = self.hosts.keys().copied().filter(|&other| other != node).collect();
+        let others: BTreeSet<u32> = self
+            .hosts
+            .keys()
+            .copied()
+            .filter(|&other| other != node)
+            .collect();
         let joining = Joining {
             name,
             size,
@@ -302,8 +325,16 @@ impl Leader {
         }
     }
 
-    fn begin(&mut self, generation: Generation, ranks: &[ProcessNumber], (spares, is_first): (u32, bool)) {
-        log::info!("generation {generation} begins with {} processes", ranks.len());
+    fn begin(
+        &mut self,
+        generation: Generation,
+        ranks: &[ProcessNumber],
+        (spares, is_first): (u32, bool),
+    ) {
+        log::info!(
+            "generation {generation} begins with {} processes",
+            ranks.len()
+        );
         let node_of = |number: &ProcessNumber| self.processes.get(number).copied().unwrap_or(OWN);
         let of_rank: Vec<u32> = ranks.iter().map(node_of).collect();
         // A host that is lost this moment has ranks nevertheless: they will be found dead.
@@ -314,7 +345,9 @@ impl Leader {
             generation,
             is_first,
             spares,
-            ranks: numbers.zip(of_rank.iter().map(|&node| place(node))).collect(),
+            ranks: numbers
+                .zip(of_rank.iter().map(|&node| place(node)))
+                .collect(),
             hosts: self.hosts.values().cloned().collect(),
         };
         match Name::new(&beginning.job, generation.0) {
@@ -403,9 +436,18 @@ mod tests {
         hear(2, ToManager::Spawns { worker, number });
         hear(0, ToManager::Spawns { worker, number });
         let other = Worker(2);
-        hear(3, ToManager::Spawns { worker: other, number });
+        hear(
+            3,
+            ToManager::Spawns {
+                worker: other,
+                number,
+            },
+        );
         hear(0, ToManager::WentBack { worker, number });
-        assert_eq!(leader.take_orders(), [(2, Order::WentBack { worker, number })]);
+        assert_eq!(
+            leader.take_orders(),
+            [(2, Order::WentBack { worker, number })]
+        );
     }
 
     /// A leader with a guardian on another node, which has started its process.
@@ -443,7 +485,14 @@ mod tests {
     fn how_a_spawned_process_has_ended_on_another_node_is_how_the_job_does() {
         let mut leader = with_another_node();
         let (number, status) = (ProcessNumber(0), 0);
-        leader.hear(2, Report::Ended(Ended::Exited { number, status, pid: 1 }));
+        leader.hear(
+            2,
+            Report::Ended(Ended::Exited {
+                number,
+                status,
+                pid: 1,
+            }),
+        );
         leader.hear(2, Report::Ended(Ended::Closed { number, written: 0 }));
         leader.tick();
         assert!(leader.is_over() && leader.status() == 0);

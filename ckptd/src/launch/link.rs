@@ -106,10 +106,15 @@ impl Link {
             host,
         });
         match self.wait_for(until)? {
-            Greeting::Leader { proof } if auth::verify(Purpose::Leader, &[token.to_vec()], &own, &proof).is_some() => {
+            Greeting::Leader { proof }
+                if auth::verify(Purpose::Leader, &[token.to_vec()], &own, &proof).is_some() =>
+            {
                 Ok(self)
             }
-            _ => Err(io::Error::new(ErrorKind::PermissionDenied, "it does not know the job")),
+            _ => Err(io::Error::new(
+                ErrorKind::PermissionDenied,
+                "it does not know the job",
+            )),
         }
     }
 

@@ -30,7 +30,10 @@ const OF_LAUNCHERS: [&str; 10] = [
 pub(super) fn is_of_a_launcher(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let is_setting = name.starts_with(b"PMIX_MCA_") || name.starts_with(b"PRTE_MCA_");
-    !is_setting && OF_LAUNCHERS.iter().any(|start| name.starts_with(start.as_bytes()))
+    !is_setting
+        && OF_LAUNCHERS
+            .iter()
+            .any(|start| name.starts_with(start.as_bytes()))
 }
 
 /// Makes the process that `command` starts a rank, by its environment and the descriptor that it needs.

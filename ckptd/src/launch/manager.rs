@@ -63,7 +63,10 @@ pub const PLACELESS: &[(&str, &str)] = &[
     ("MPIR_CVAR_SCAN_DEVICE_COLLECTIVE", "0"),
     ("MPIR_CVAR_SCAN_INTRA_ALGORITHM", "recursive_doubling"),
     ("MPIR_CVAR_IREDUCE_INTRA_ALGORITHM", "sched_binomial"),
-    ("MPIR_CVAR_ISCAN_INTRA_ALGORITHM", "sched_recursive_doubling"),
+    (
+        "MPIR_CVAR_ISCAN_INTRA_ALGORITHM",
+        "sched_recursive_doubling",
+    ),
 ];
 
 /// The process manager of a node's ranks.
@@ -134,7 +137,9 @@ impl Manager {
     }
 
     fn generations(&self) -> MutexGuard<'_, BTreeSet<Name>> {
-        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+        self.generations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where the ranks of a node share memory: what a killed one leaves there goes with its generation.
@@ -156,7 +161,9 @@ impl Manager {
             Server::Pmi1(server) => {
                 let mut identity = server.identity(generation, rank)?;
                 if self.is_spread.load(Ordering::Relaxed) {
-                    let set = PLACELESS.iter().map(|&(name, value)| (name.into(), value.into()));
+                    let set = PLACELESS
+                        .iter()
+                        .map(|&(name, value)| (name.into(), value.into()));
                     identity.defaults.extend(set);
                 }
                 identity
@@ -190,7 +197,12 @@ impl Manager {
 
     /// What a rank of this node has put for ranks of other nodes: answers a [`super::Modex`] of another node. `then` is called by any thread, with
     /// `None` if there is nothing. With PMI-1 nobody asks.
-    pub fn modex(&self, generation: &Name, rank: Rank, then: impl FnOnce(Option<Vec<u8>>) + Send + 'static) {
+    pub fn modex(
+        &self,
+        generation: &Name,
+        rank: Rank,
+        then: impl FnOnce(Option<Vec<u8>>) + Send + 'static,
+    ) {
         match &self.server {
             Server::Pmix(server) => server.modex(generation, rank, then),
             Server::Pmi1(_) => then(None),

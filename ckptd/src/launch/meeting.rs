@@ -26,7 +26,11 @@ pub struct Leader {
 
 impl Leader {
     fn text(&self) -> String {
-        let token = self.token.iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = self
+            .token
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let words = [&[self.job.clone(), token], &self.addresses[..]].concat();
         words.join(&SEPARATOR.to_string())
     }
@@ -37,7 +41,10 @@ impl Leader {
         let byte = |at: usize| u8::from_str_radix(token.get(at..at + 2)?, 16).ok();
         Some(Leader {
             job,
-            token: (0..token.len()).step_by(2).map(byte).collect::<Option<_>>()?,
+            token: (0..token.len())
+                .step_by(2)
+                .map(byte)
+                .collect::<Option<_>>()?,
             addresses: words.collect(),
         })
     }
@@ -102,7 +109,8 @@ fn ask_pmix(publish: Option<&Leader>) -> Result<String, Error> {
 /// # Errors
 /// Those of [`pmix::client::Client`].
 pub fn run(publish: bool) -> Result<i32, Error> {
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| Error::system("prctl")(errno.into()))?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|errno| Error::system("prctl")(errno.into()))?;
     let mut text = String::new();
     if publish {
         let read = std::io::stdin().read_to_string(&mut text);

@@ -101,7 +101,10 @@ impl Node {
         Ok(Node {
             directory: directory.to_owned(),
             listener,
-            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            host: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
             servers: None,
             mailbox: Mailbox::new().map_err(Error::system("eventfd"))?,
             asked: BTreeMap::new(),
@@ -156,10 +159,15 @@ impl Node {
                 .find_map(Process::is_silent_for)
                 .map(|_| SCRIPTS_END),
         ];
-        let limit = own.into_iter().chain([limit]).flatten().min().map(|limit| Timespec {
-            tv_sec: limit.as_secs() as i64,
-            tv_nsec: i64::from(limit.subsec_nanos()),
-        });
+        let limit = own
+            .into_iter()
+            .chain([limit])
+            .flatten()
+            .min()
+            .map(|limit| Timespec {
+                tv_sec: limit.as_secs() as i64,
+                tv_nsec: i64::from(limit.subsec_nanos()),
+            });
         let lines = self.callers.iter().chain(self.guardians.values());
         let processes = self.processes.values().filter(|_| self.again.is_led());
         let lines = lines.chain(processes.filter_map(Process::line));
@@ -287,15 +295,38 @@ impl Node {
                     // How it ends is told when it does, unless its guardian dies as well.
                     ToManager::Keeps { worker } => {
                         let status = libc::SIGKILL;
-                        self.files.insert(number, Left { worker, files, status });
+                        self.files.insert(
+                            number,
+                            Left {
+                                worker,
+                                files,
+                                status,
+                            },
+                        );
                     }
                     ToManager::KeepsNothing => drop(self.files.remove(&number)),
                     ToManager::Running { generation } => goes_on = Some(generation),
-                    ToManager::Spawns { worker, number: time } => self.children.expect(number, worker, time),
-                    ToManager::Captured { worker, number: time } => self.children.capture(worker, time),
-                    ToManager::Settled { worker, number: time } => self.children.settle(worker, time),
-                    ToManager::WentBack { worker, number: time } => went_back.push((worker, time)),
-                    ToManager::Look { id, process, workers } => {
+                    ToManager::Spawns {
+                        worker,
+                        number: time,
+                    } => self.children.expect(number, worker, time),
+                    ToManager::Captured {
+                        worker,
+                        number: time,
+                    } => self.children.capture(worker, time),
+                    ToManager::Settled {
+                        worker,
+                        number: time,
+                    } => self.children.settle(worker, time),
+                    ToManager::WentBack {
+                        worker,
+                        number: time,
+                    } => went_back.push((worker, time)),
+                    ToManager::Look {
+                        id,
+                        process,
+                        workers,
+                    } => {
                         looks.push((number, id, process, workers));
                         continue;
                     }
@@ -383,7 +414,9 @@ impl Node {
         self.children.kill_all();
         self.clean_up();
         let leave = ToGuardian::Leave { status };
-        self.guardians.values().for_each(|line| drop(line.send(&leave)));
+        self.guardians
+            .values()
+            .for_each(|line| drop(line.send(&leave)));
     }
 
     /// Removes what the job has left on this node, before its guardians go: whoever has started them may kill all else then (a batch
@@ -397,16 +430,20 @@ impl Node {
     /// Who is to be taken out of the MPI library, if in it.
     fn late(&self) -> impl Iterator<Item = &Process> {
         let announced = self.announced.filter(|_| !self.is_ending);
-        let is_late =
-            move |process: &&Process| announced.is_some_and(|(generation, _)| process.is_late_for(generation));
+        let is_late = move |process: &&Process| {
+            announced.is_some_and(|(generation, _)| process.is_late_for(generation))
+        };
         self.processes.values().filter(is_late)
     }
 
     /// Processes leave their MPI library, and after a while also what else they are about.
     fn interrupt(&mut self) {
-        let Some((_, since)) = self.announced else { return };
+        let Some((_, since)) = self.announced else {
+            return;
+        };
         let waited = since.elapsed();
-        let is_call_due = waited > ABSENCE && self.called.is_none_or(|last| last.elapsed() > CALL_PERIOD);
+        let is_call_due =
+            waited > ABSENCE && self.called.is_none_or(|last| last.elapsed() > CALL_PERIOD);
         for process in self.late() {
             match process.is_inside() {
                 true if waited > DEAFNESS => {
@@ -431,8 +468,16 @@ impl Node {
         if self.is_ending {
             return;
         }
-        let is_over = |process: &Process| process.is_silent_for().is_some_and(|time| time > SCRIPTS_END);
-        for (&number, process) in self.processes.iter().filter(|(_, process)| is_over(process)) {
+        let is_over = |process: &Process| {
+            process
+                .is_silent_for()
+                .is_some_and(|time| time > SCRIPTS_END)
+        };
+        for (&number, process) in self
+            .processes
+            .iter()
+            .filter(|(_, process)| is_over(process))
+        {
             log::info!(
                 "process {number} (pid {}) has died, and what has started it is ended",
                 process.pid()
@@ -450,5 +495,8 @@ impl Node {
 
 /// Whether a system call fails because there is no such process, or no such line, any more.
 fn has_gone(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EPIPE | libc::ECONNRESET))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ESRCH | libc::EPIPE | libc::ECONNRESET)
+    )
 }

@@ -22,7 +22,10 @@ pub fn is_lost() -> bool {
 
 /// Whether output could not be written since whoever has closed the other end does not want it.
 pub fn is_unwanted(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+    matches!(
+        error.kind(),
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+    )
 }
 
 /// Where a stream of output goes.
@@ -44,7 +47,9 @@ impl Output {
         if !self.is_open {
             return;
         }
-        let Err(error) = write(&mut self.to, bytes) else { return };
+        let Err(error) = write(&mut self.to, bytes) else {
+            return;
+        };
         self.is_open = false;
         if !is_unwanted(&error) && !IS_LOST.swap(true, Ordering::AcqRel) {
             say!(
@@ -76,7 +81,9 @@ pub fn pass_all_on(child: &mut Child, close: impl FnOnce(u64) + Send + 'static) 
 
 /// Passes a stream on until its end; how many bytes.
 fn pass_on(mut from: impl Read, to: BorrowedFd<'_>) -> u64 {
-    let Ok(mut to) = Output::new(to) else { return 0 };
+    let Ok(mut to) = Output::new(to) else {
+        return 0;
+    };
     let (mut bytes, mut written) = ([0; 1 << 16], 0);
     while let Ok(length @ 1..) = from.read(&mut bytes) {
         written += length as u64;

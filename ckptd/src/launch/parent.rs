@@ -2,7 +2,9 @@
 #![allow(unsafe_code)]
 
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, set_parent_process_death_signal,
+};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;

@@ -22,7 +22,8 @@ impl Passed {
 
     /// Whether it has been sent.
     pub fn contains(&self, signal: i32) -> bool {
-        self.of(signal).is_some_and(|time| time.load(Ordering::Relaxed) != 0)
+        self.of(signal)
+            .is_some_and(|time| time.load(Ordering::Relaxed) != 0)
     }
 
     fn of(&self, signal: i32) -> Option<&AtomicU64> {
@@ -35,7 +36,10 @@ impl Passed {
     /// # Errors
     /// Those of pwrite(2).
     pub fn tell(&self, page: impl AsFd) -> io::Result<()> {
-        let times = self.0.each_ref().map(|time| time.load(Ordering::Relaxed).to_ne_bytes());
+        let times = self
+            .0
+            .each_ref()
+            .map(|time| time.load(Ordering::Relaxed).to_ne_bytes());
         pwrite(page, times.as_flattened(), offset_of!(Page, passed) as u64)?;
         Ok(())
     }

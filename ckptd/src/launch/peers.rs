@@ -46,7 +46,10 @@ impl Recall {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some()
     }
 }
 
@@ -146,6 +149,9 @@ mod tests {
         recall.fail();
         late.give(vec![2]);
         drop(replies);
-        assert_eq!(got.into_iter().collect::<Vec<_>>(), [Some(vec![1]), None, None]);
+        assert_eq!(
+            got.into_iter().collect::<Vec<_>>(),
+            [Some(vec![1]), None, None]
+        );
     }
 }

@@ -158,7 +158,10 @@ impl Seat {
         };
         let mut manager = start_with_duty(&self.job, &duty, None)?;
         let port = port_of(&mut manager)?;
-        let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let own = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned();
         let addresses = vec![format!("{own}:{port}")];
         let leader = Leader {
             job: self.job.clone(),
@@ -181,7 +184,8 @@ impl Seat {
         }
         self.clear(&directory);
         let manager = start_manager(&directory, &path, None)?;
-        let line = Line::call(&path, Socket::Manager).map_err(Error::system("the process manager"))?;
+        let line =
+            Line::call(&path, Socket::Manager).map_err(Error::system("the process manager"))?;
         Ok((line, Some(manager)))
     }
 
@@ -206,9 +210,11 @@ impl Seat {
     /// The job's directory, locked; `None` if it is gone, and so the job is over.
     fn lock_again(&self) -> Result<Option<(Directory, File)>, Error> {
         let path = self.directory();
-        let directory =
-            Directory::open(&path).map_err(|refused| Error::system("the job's directory")(refused.into()))?;
-        let Some(directory) = directory else { return Ok(None) };
+        let directory = Directory::open(&path)
+            .map_err(|refused| Error::system("the job's directory")(refused.into()))?;
+        let Some(directory) = directory else {
+            return Ok(None);
+        };
         let lock = lock(&directory)?;
         Ok(path.exists().then_some((directory, lock)))
     }
@@ -231,7 +237,8 @@ impl Seat {
     /// Those of the directory, and of the socket.
     pub(super) fn listen(&self) -> Result<Listener, Error> {
         let what = || Error::system("a socket in the job's directory");
-        let directory = Directory::open(&self.directory()).map_err(|refused| what()(refused.into()))?;
+        let directory =
+            Directory::open(&self.directory()).map_err(|refused| what()(refused.into()))?;
         let directory = directory.ok_or(Error::NoManager)?;
         Listener::new(&directory, Socket::Guardian(self.rank)).map_err(what())
     }
@@ -240,7 +247,9 @@ impl Seat {
     fn clear(&self, directory: &Directory) {
         let lives = |rank| Line::call(directory.path(), Socket::Guardian(rank)).is_ok();
         let names = directory.names();
-        let guardians = names.iter().filter_map(|name| Socket::guardian_of(name.to_str()?));
+        let guardians = names
+            .iter()
+            .filter_map(|name| Socket::guardian_of(name.to_str()?));
         // It is this job, whose manager has just died.
         if guardians.into_iter().any(lives) {
             return;
@@ -258,7 +267,10 @@ impl Seat {
 
 /// Removes what the job that has this directory has left on this node, and the directory.
 pub(super) fn remove_left(directory: &Path) {
-    let name = directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let name = directory
+        .file_name()
+        .and_then(OsStr::to_str)
+        .unwrap_or_default();
     let name = job_of_directory(name);
     // The directory first: a relay that makes its ledger later removes that itself.
     for is_directory in [true, false] {
@@ -297,7 +309,8 @@ pub(super) fn prepare(job: &str) -> Result<(), Error> {
 fn lock(directory: &Directory) -> Result<File, Error> {
     let lock = directory.open_own(LOCK.as_ref(), libc::O_RDWR | libc::O_CREAT);
     let lock = lock.map_err(Error::system("the lock of the job's directory"))?;
-    flock(&lock, FlockOperation::LockExclusive).map_err(|errno| Error::system("flock")(errno.into()))?;
+    flock(&lock, FlockOperation::LockExclusive)
+        .map_err(|errno| Error::system("flock")(errno.into()))?;
     Ok(lock)
 }
 
@@ -306,7 +319,11 @@ fn lock(directory: &Directory) -> Result<File, Error> {
 ///
 /// # Errors
 /// As [`Seat::call`]; [`Error::SameHost`].
-pub(super) fn start_with_duty(job: &str, duty: &Duty, environment: Option<&Environment>) -> Result<Child, Error> {
+pub(super) fn start_with_duty(
+    job: &str,
+    duty: &Duty,
+    environment: Option<&Environment>,
+) -> Result<Child, Error> {
     let path = directory_of(job);
     let (directory, _lock) = locked(&path)?;
     if Line::call(&path, Socket::Manager).is_ok() {
@@ -335,7 +352,10 @@ pub fn inherited(socket: RawFd) -> Listener {
 }
 
 fn name_of_parent() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     format!("mpiexec-{host}-{}@1", std::os::unix::process::parent_id())
 }
 
@@ -363,16 +383,26 @@ fn ranks_of(text: &str, node: u32) -> Option<u32> {
 }
 
 /// Starts a manager that listens there, in a session of its own. One with a duty has pipes, and this environment if not this process's own.
-fn start_manager(directory: &Directory, path: &Path, duty: Option<Option<&Environment>>) -> Result<Child, Error> {
+fn start_manager(
+    directory: &Directory,
+    path: &Path,
+    duty: Option<Option<&Environment>>,
+) -> Result<Child, Error> {
     let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
     let what = || Error::system("the process manager's socket");
     let listener = Listener::new(directory, Socket::Manager).map_err(what())?;
     let descriptor = listener.as_fd().try_clone_to_owned().map_err(what())?;
     let mut command = Command::new(own);
-    command.arg("manage").arg(descriptor.as_raw_fd().to_string()).arg(path);
+    command
+        .arg("manage")
+        .arg(descriptor.as_raw_fd().to_string())
+        .arg(path);
     match duty {
         None => command.stdin(Stdio::null()).stdout(Stdio::null()),
-        Some(_) => command.arg("--has-duty").stdin(Stdio::piped()).stdout(Stdio::piped()),
+        Some(_) => command
+            .arg("--has-duty")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped()),
     };
     if let Some(environment) = duty.flatten() {
         environment.give_to(&mut command);
@@ -394,7 +424,9 @@ fn start_manager(directory: &Directory, path: &Path, duty: Option<Option<&Enviro
     };
     // SAFETY: between fork and exec only system calls are made.
     let command = unsafe { command.pre_exec(prepare) };
-    command.spawn().map_err(Error::system("the process manager"))
+    command
+        .spawn()
+        .map_err(Error::system("the process manager"))
 }
 
 #[cfg(test)]

@@ -22,7 +22,16 @@ impl Shared {
     fn new(file: &OwnedFd) -> io::Result<Shared> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping of a file of that length.
-        let page = unsafe { mmap(std::ptr::null_mut(), PAGE, access, MapFlags::SHARED, file, 0) }?;
+        let page = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                PAGE,
+                access,
+                MapFlags::SHARED,
+                file,
+                0,
+            )
+        }?;
         Ok(Shared { page: page.cast() })
     }
 
@@ -126,7 +135,11 @@ impl Process {
         let [line, file, pidfd] = caller.files;
         let shared = Shared::new(&file)?;
         // If it has not said anything as a rank, another manager has made it one.
-        let ready = shared.page().ready.load(Ordering::Acquire).saturating_sub(1);
+        let ready = shared
+            .page()
+            .ready
+            .load(Ordering::Acquire)
+            .saturating_sub(1);
         let ready = shared.has_played().then_some(Generation(ready));
         let pid = Pid::from_raw(caller.call.pid as i32);
         Ok(Process {
@@ -147,21 +160,25 @@ impl Process {
     pub fn introduce(&self, workers: u32, generation: Generation) -> io::Result<()> {
         self.tell_generation(generation);
         let page = [self.file.as_fd()];
-        self.line
-            .as_ref()
-            .map_or(Ok(()), |line| line.send_with(&ToProcess::Page { workers }, &page))
+        self.line.as_ref().map_or(Ok(()), |line| {
+            line.send_with(&ToProcess::Page { workers }, &page)
+        })
     }
 
     /// It is in a generation that begins.
     pub fn note_played(&self, is_protected: bool) {
         let page = self.shared.page();
-        page.is_protected.store(u32::from(is_protected), Ordering::Release);
+        page.is_protected
+            .store(u32::from(is_protected), Ordering::Release);
         page.has_played.store(1, Ordering::Release);
     }
 
     /// An idle spare has died.
     pub fn count_spare_death(&self) {
-        self.shared.page().spare_deaths.fetch_add(1, Ordering::Release);
+        self.shared
+            .page()
+            .spare_deaths
+            .fetch_add(1, Ordering::Release);
     }
 
     /// All workers are at their end.
@@ -199,7 +216,9 @@ impl Process {
         while let Some(line) = &self.line {
             match line.receive_with(Duration::ZERO) {
                 Ok(Some(message)) => {
-                    if let ((ToManager::Ready { generation }, _), Some(ready)) = (&message, &mut self.ready) {
+                    if let ((ToManager::Ready { generation }, _), Some(ready)) =
+                        (&message, &mut self.ready)
+                    {
                         *ready = *generation;
                     }
                     heard.push(message);
@@ -221,8 +240,14 @@ impl Process {
 
     /// Another generation is to be.
     pub fn tell_generation(&self, generation: Generation) {
-        self.shared.page().manager.store(std::process::id(), Ordering::Release);
-        self.shared.page().generation.store(generation.0, Ordering::Release);
+        self.shared
+            .page()
+            .manager
+            .store(std::process::id(), Ordering::Release);
+        self.shared
+            .page()
+            .generation
+            .store(generation.0, Ordering::Release);
     }
 
     /// Whether it is in its MPI library.
@@ -244,7 +269,13 @@ impl Process {
         };
         let mut polls = [PollFd::new(&self.pidfd, PollFlags::IN)];
         // The number of one that has ended may be another's.
-        if let Ok(0) = poll(&mut polls, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        if let Ok(0) = poll(
+            &mut polls,
+            Some(&Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            }),
+        ) {
             // SAFETY: tgkill(2) has no memory effects.
             unsafe { libc::syscall(libc::SYS_tgkill, pid, thread, INTERRUPT) };
         }

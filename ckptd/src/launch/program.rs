@@ -68,7 +68,9 @@ impl Mpi {
         let mut found = libraries
             .into_iter()
             .filter_map(|library| Some((Kind::of(&library.name)?, library.path?)));
-        let (kind, library) = found.next().ok_or_else(|| Error::NotMpi(program.to_owned()))?;
+        let (kind, library) = found
+            .next()
+            .ok_or_else(|| Error::NotMpi(program.to_owned()))?;
         Ok(Mpi { kind, library })
     }
 
@@ -77,7 +79,9 @@ impl Mpi {
     /// # Errors
     /// [`Error::NotMpi`].
     pub fn named(library: &Path) -> Result<Mpi, Error> {
-        let kind = library.file_name().and_then(|name| Kind::of(name.to_str()?));
+        let kind = library
+            .file_name()
+            .and_then(|name| Kind::of(name.to_str()?));
         let kind = kind.ok_or_else(|| Error::NotMpi(library.to_owned()))?;
         Ok(Mpi {
             kind,
@@ -108,7 +112,9 @@ pub(super) fn of_library(path: &Path) -> Result<Vec<Library>, Error> {
         path: path.to_owned(),
         why,
     };
-    let path = path.canonicalize().map_err(|error| unlisted(error.to_string()))?;
+    let path = path
+        .canonicalize()
+        .map_err(|error| unlisted(error.to_string()))?;
     let mut loader = Command::new(LOADER);
     // Nothing of a rank's own: it is none, and whatever is preloaded here need not be in the ranks.
     loader.env_clear();
@@ -128,7 +134,9 @@ pub(super) fn of_library(path: &Path) -> Result<Vec<Library>, Error> {
 fn read(listing: &str) -> Vec<Library> {
     let lines = listing.lines().filter_map(|line| {
         let (name, rest) = line.trim().split_once(" => ")?;
-        let path = rest.rsplit_once(" (0x").map(|(path, _)| PathBuf::from(path));
+        let path = rest
+            .rsplit_once(" (0x")
+            .map(|(path, _)| PathBuf::from(path));
         Some(Library {
             name: name.to_owned(),
             path,
@@ -143,8 +151,7 @@ mod tests {
 
     #[test]
     fn listings_are_read() {
-        let listing =
-            "\tlinux-vdso.so.1 (0x7ff)\n\tlibmpi.so.40 => /a dir/libmpi.so.40 (0x00007f)\n\tlibx.so => not found\n";
+        let listing = "\tlinux-vdso.so.1 (0x7ff)\n\tlibmpi.so.40 => /a dir/libmpi.so.40 (0x00007f)\n\tlibx.so => not found\n";
         let found = read(listing);
         let library = |name: &str, path: Option<&str>| Library {
             name: name.to_owned(),
@@ -161,11 +168,18 @@ mod tests {
 
     #[test]
     fn a_library_that_is_named_has_its_own_layer() {
-        let layer = |library: &str| Mpi::named(Path::new(library)).map(|mpi| mpi.kind.layer()).ok();
+        let layer = |library: &str| {
+            Mpi::named(Path::new(library))
+                .map(|mpi| mpi.kind.layer())
+                .ok()
+        };
         assert_eq!(layer("/a/libmpi.so.40"), Some("libunderstudy.so"));
         assert_eq!(layer("/a/libmpi.so.12"), Some("libunderstudy_mpich.so"));
         assert_eq!(layer("/a/libmpich.so.12"), Some("libunderstudy_debian.so"));
-        assert_eq!(layer("/a/libmpi_abi.so.1"), Some("libunderstudy_standard.so"));
+        assert_eq!(
+            layer("/a/libmpi_abi.so.1"),
+            Some("libunderstudy_standard.so")
+        );
         assert_eq!(layer("/a/libc.so.6"), None);
     }
 

@@ -51,7 +51,9 @@ pub fn build() -> Result<u64, Error> {
 /// What is missing on this host.
 pub fn run() -> Result<i32, Error> {
     let what = || Error::system("what the starter says");
-    let input = rustix::stdio::stdin().try_clone_to_owned().map_err(what())?;
+    let input = rustix::stdio::stdin()
+        .try_clone_to_owned()
+        .map_err(what())?;
     let mut messages = Messages::new(File::from(input));
     let assignment: Assignment = messages.next().map_err(|error| match error.kind() {
         io::ErrorKind::InvalidData => Error::Build,
@@ -94,7 +96,10 @@ fn listen(mut messages: Messages<File>, guardians: &Started, mut input: Option<i
             ToNode::Signal(number) => guardians.signal(number),
             ToNode::Input(bytes) if bytes.is_empty() => input = None,
             ToNode::Input(bytes) => {
-                if input.as_mut().is_some_and(|input| input.write_all(&bytes).is_err()) {
+                if input
+                    .as_mut()
+                    .is_some_and(|input| input.write_all(&bytes).is_err())
+                {
                     // The program does not want it.
                     input = None;
                 }

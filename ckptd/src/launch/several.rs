@@ -44,7 +44,11 @@ type Input = Arc<Mutex<ChildStdin>>;
 pub fn run(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
     let ranks = deal(&plan.hosts, share.size, plan.by)?;
     let token = auth::nonce().map_err(Error::system("getrandom"))?.to_vec();
-    let shares = plan.hosts.iter().zip(ranks).filter(|(_, ranks)| !ranks.is_empty());
+    let shares = plan
+        .hosts
+        .iter()
+        .zip(ranks)
+        .filter(|(_, ranks)| !ranks.is_empty());
     let shares = shares.map(|(host, ranks)| (host.name.as_str(), share.with(ranks)));
     let (here, elsewhere): (Vec<_>, Vec<_>) = shares.partition(|(name, _)| is_here(name, own));
     if here.len() > 1 {
@@ -52,7 +56,10 @@ pub fn run(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
     }
     let duty = Duty::Lead {
         token: token.clone(),
-        others: elsewhere.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        others: elsewhere
+            .iter()
+            .map(|(name, _)| (*name).to_owned())
+            .collect(),
     };
     let mut manager = place::start_with_duty(&share.job, &duty, None)?;
     let what = || Error::system("the process manager");
@@ -98,7 +105,9 @@ pub fn run(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
         });
     }
     pass_signals_on(Started::new(&guardians)?, move |number| {
-        inputs.iter().for_each(|input| tell(input, &ToNode::Signal(number)));
+        inputs
+            .iter()
+            .for_each(|input| tell(input, &ToNode::Signal(number)));
     })?;
     attend(&mut messages, &mut agents, &mut input);
     let status = manager.wait().map_err(what())?;
@@ -116,7 +125,10 @@ pub fn run(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
 
 fn tell(input: &Input, message: &ToNode) {
     // One that has ended is found by its end.
-    let _ = put(&mut *input.lock().unwrap_or_else(PoisonError::into_inner), message);
+    let _ = put(
+        &mut *input.lock().unwrap_or_else(PoisonError::into_inner),
+        message,
+    );
 }
 
 /// Whether a name is this host's.
@@ -128,7 +140,10 @@ fn is_here(name: &str, own: &str) -> bool {
 /// Where the leader can be reached from a host: by the address that this one has on the way there, or else by its name.
 fn addresses(host: &str, own: &str, port: u16) -> Vec<String> {
     let on_the_way = || -> io::Result<String> {
-        let to = (host, 9).to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
+        let to = (host, 9)
+            .to_socket_addrs()?
+            .next()
+            .ok_or(io::ErrorKind::NotFound)?;
         let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any)?;
         // Nothing is sent.
@@ -137,7 +152,10 @@ fn addresses(host: &str, own: &str, port: u16) -> Vec<String> {
         address.set_port(port);
         Ok(address.to_string())
     };
-    on_the_way().into_iter().chain([format!("{own}:{port}")]).collect()
+    on_the_way()
+        .into_iter()
+        .chain([format!("{own}:{port}")])
+        .collect()
 }
 
 /// Starts `ckptd node` on a host.
@@ -145,7 +163,9 @@ fn start(agent: &[String], host: &str) -> Result<Child, Error> {
     let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
     let own = own.to_string_lossy().into_owned();
     let Some((program, options)) = agent.split_first() else {
-        return Err(Error::Hosts("the command that starts others is empty".into()));
+        return Err(Error::Hosts(
+            "the command that starts others is empty".into(),
+        ));
     };
     let mut command = Command::new(program);
     command.args(options).arg(host);
@@ -170,14 +190,21 @@ fn pass_input_on(to: &Input) -> Result<(), Error> {
 }
 
 /// Tells the leader which agents have ended, and ends those that it has no use for, until it ends.
-fn attend(messages: &mut Messages<std::process::ChildStdout>, agents: &mut [Agent], input: &mut ChildStdin) {
+fn attend(
+    messages: &mut Messages<std::process::ChildStdout>,
+    agents: &mut [Agent],
+    input: &mut ChildStdin,
+) {
     let look = Timespec {
         tv_sec: 0,
         tv_nsec: LOOK.subsec_nanos().into(),
     };
     loop {
         let is_said = matches!(
-            poll(&mut [PollFd::new(messages.from(), PollFlags::IN)], Some(&look)),
+            poll(
+                &mut [PollFd::new(messages.from(), PollFlags::IN)],
+                Some(&look)
+            ),
             Ok(1..)
         );
         if is_said {
@@ -207,11 +234,17 @@ fn attend(messages: &mut Messages<std::process::ChildStdout>, agents: &mut [Agen
 
 /// Waits for what is still to be printed: as long as it is not read, and so long then. A host may be lost, too.
 fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // A terminal that has been hung up is no reader.
     let is_blocked = |output| {
         matches!(
-            poll(&mut [PollFd::from_borrowed_fd(output, PollFlags::OUT)], Some(&now)),
+            poll(
+                &mut [PollFd::from_borrowed_fd(output, PollFlags::OUT)],
+                Some(&now)
+            ),
             Ok(0)
         )
     };

@@ -86,16 +86,26 @@ impl Share {
         };
         let directory = plan.mpi.as_deref().and_then(Path::parent);
         let mut variables = vec![before(plan.preload.clone(), "LD_PRELOAD", PRELOADED)];
-        variables.extend(directory.map(|directory| before(directory.into(), "LD_LIBRARY_PATH", "LD_LIBRARY_PATH")));
+        variables.extend(
+            directory
+                .map(|directory| before(directory.into(), "LD_LIBRARY_PATH", "LD_LIBRARY_PATH")),
+        );
         variables.push((b"UNDERSTUDY_ASIDE".to_vec(), b"1".to_vec()));
-        variables.push((b"UNDERSTUDY_SPARES".to_vec(), plan.spares.to_string().into_bytes()));
+        variables.push((
+            b"UNDERSTUDY_SPARES".to_vec(),
+            plan.spares.to_string().into_bytes(),
+        ));
         let size = plan.workers + plan.spares;
         let share = Share {
             job,
             size,
             ranks: (0..size).map(Guardian).collect(),
             file: file.into_os_string().into_vec(),
-            program: plan.program.iter().map(|word| word.as_bytes().to_vec()).collect(),
+            program: plan
+                .program
+                .iter()
+                .map(|word| word.as_bytes().to_vec())
+                .collect(),
             preload: plan.preload.clone().into_vec(),
             variables,
         };
@@ -105,7 +115,10 @@ impl Share {
 
     /// The same for these ranks.
     pub fn with(&self, ranks: Vec<Guardian>) -> Share {
-        Share { ranks, ..self.clone() }
+        Share {
+            ranks,
+            ..self.clone()
+        }
     }
 
     /// Whether all files are on this node.
@@ -133,7 +146,11 @@ impl Share {
     ) -> Result<Vec<Child>, Error> {
         let mut guardian = |(place, &rank)| {
             let mut command = self.command(environment, place, rank)?;
-            command.stdin(if rank == Guardian(0) { input() } else { Stdio::null() });
+            command.stdin(if rank == Guardian(0) {
+                input()
+            } else {
+                Stdio::null()
+            });
             command.spawn().map_err(Error::system("a guardian"))
         };
         let mut started: Vec<Child> = Vec::new();
@@ -153,10 +170,17 @@ impl Share {
         Ok(started)
     }
 
-    fn command(&self, environment: Option<&Environment>, place: u32, rank: Guardian) -> Result<Command, Error> {
+    fn command(
+        &self,
+        environment: Option<&Environment>,
+        place: u32,
+        rank: Guardian,
+    ) -> Result<Command, Error> {
         let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
         let mut command = Command::new(own);
-        command.args(["guardian", "--"]).arg(OsStr::from_bytes(&self.file));
+        command
+            .args(["guardian", "--"])
+            .arg(OsStr::from_bytes(&self.file));
         command.args(self.program.iter().map(|word| OsStr::from_bytes(word)));
         if let Some(environment) = environment {
             environment.give_to(&mut command);
@@ -175,7 +199,9 @@ impl Share {
             ("OMPI_COMM_WORLD_LOCAL_SIZE", self.ranks.len().to_string()),
         ];
         let identity = Identity {
-            variables: variables.map(|(name, value)| (name.into(), value.into())).into(),
+            variables: variables
+                .map(|(name, value)| (name.into(), value.into()))
+                .into(),
             defaults: Vec::new(),
             descriptor: None,
         };

@@ -13,7 +13,10 @@ use std::process::Stdio;
 /// # Errors
 /// Those of starting a process.
 pub fn run(plan: &Plan) -> Result<i32, Error> {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let job = format!("{OWN}{host}-{}@1", std::process::id());
     let share = Share::of(plan, job)?;
     if !plan.hosts.is_empty() {

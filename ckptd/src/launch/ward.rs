@@ -57,7 +57,13 @@ pub struct Ward {
 
 impl Ward {
     /// A process that has just been started, and what tells of its end; `is_group`: it leads a group of processes.
-    pub fn new(number: ProcessNumber, child: Child, pidfd: OwnedFd, is_group: bool, passing: Passing) -> Ward {
+    pub fn new(
+        number: ProcessNumber,
+        child: Child,
+        pidfd: OwnedFd,
+        is_group: bool,
+        passing: Passing,
+    ) -> Ward {
         Ward {
             number,
             pidfd,
@@ -96,7 +102,10 @@ impl Ward {
 
     /// What tells that it has ended or says something.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let lines = self.callers.iter().filter_map(|caller| caller.line.as_ref());
+        let lines = self
+            .callers
+            .iter()
+            .filter_map(|caller| caller.line.as_ref());
         let own = self.ending.is_none().then(|| self.pidfd.as_fd());
         own.into_iter().chain(lines.map(Line::as_fd))
     }
@@ -118,7 +127,10 @@ impl Ward {
             library,
         };
         let of_manager = [of_manager.into(), page, pidfd];
-        let copies = of_manager.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
+        let copies = of_manager
+            .iter()
+            .map(OwnedFd::try_clone)
+            .collect::<io::Result<_>>()?;
         if self.callers.len() == CALLS {
             self.callers.remove(0);
         }
@@ -135,7 +147,9 @@ impl Ward {
         for caller in &mut self.callers {
             while let Some(line) = &caller.line {
                 match line.receive_with(Duration::ZERO) {
-                    Ok(Some((ToManager::Keeps { worker }, files))) => self.keeps = Some((worker, files)),
+                    Ok(Some((ToManager::Keeps { worker }, files))) => {
+                        self.keeps = Some((worker, files))
+                    }
                     Ok(Some((ToManager::KeepsNothing, _))) => self.keeps = None,
                     Ok(Some(_)) => {}
                     Ok(None) => break,
@@ -146,7 +160,13 @@ impl Ward {
     }
 
     /// It gets the files of a dead process, a copy of this worker.
-    pub fn inherit(&mut self, from: ProcessNumber, worker: Worker, status: i32, files: Vec<OwnedFd>) {
+    pub fn inherit(
+        &mut self,
+        from: ProcessNumber,
+        worker: Worker,
+        status: i32,
+        files: Vec<OwnedFd>,
+    ) {
         // Whatever it has said before is older.
         self.hear();
         let borrowed: Vec<_> = files.iter().map(OwnedFd::as_fd).collect();
@@ -217,12 +237,20 @@ impl Ward {
     /// What a manager is told that follows another one.
     pub fn has(&mut self) -> (Has, Vec<BorrowedFd<'_>>) {
         self.hear();
-        let mut descriptors: Vec<_> = self.callers.iter().flat_map(|caller| &caller.of_manager).collect();
+        let mut descriptors: Vec<_> = self
+            .callers
+            .iter()
+            .flat_map(|caller| &caller.of_manager)
+            .collect();
         let files = self.keeps.iter().flat_map(|(_, files)| files);
         descriptors.extend(files);
         let has = Has {
             number: self.number,
-            calls: self.callers.iter().map(|caller| caller.call.clone()).collect(),
+            calls: self
+                .callers
+                .iter()
+                .map(|caller| caller.call.clone())
+                .collect(),
             keeps: self.keeps.as_ref().map(|(worker, _)| *worker),
             heir_of: self.heir_of,
             ends: self.ending.iter().chain(&self.closing).cloned().collect(),

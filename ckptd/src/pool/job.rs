@@ -108,7 +108,9 @@ impl Job {
     /// The member of a ticket that is in force.
     pub(super) fn member(&mut self, ticket: Ticket) -> Result<&mut Member, Refusal> {
         let mut members = self.members.values_mut();
-        members.find(|member| member.ticket == ticket).ok_or(Refusal::Stale)
+        members
+            .find(|member| member.ticket == ticket)
+            .ok_or(Refusal::Stale)
     }
 
     pub(super) fn register(
@@ -163,7 +165,12 @@ impl Job {
         Ok(happened)
     }
 
-    pub(super) fn leave(&mut self, now: Duration, rules: &Rules, ticket: Ticket) -> Result<Vec<Happening>, Refusal> {
+    pub(super) fn leave(
+        &mut self,
+        now: Duration,
+        rules: &Rules,
+        ticket: Ticket,
+    ) -> Result<Vec<Happening>, Refusal> {
         let rank = self.member(ticket)?.spare.rank;
         self.members.remove(&rank);
         // Who goes in order goes because the job ends: nobody is asked for in its place so soon.
@@ -171,10 +178,18 @@ impl Job {
         Ok(vec![Happening::Left { rank }])
     }
 
-    pub(super) fn lost(&mut self, now: Duration, rules: &Rules, ticket: Ticket) -> Result<Vec<Happening>, Refusal> {
+    pub(super) fn lost(
+        &mut self,
+        now: Duration,
+        rules: &Rules,
+        ticket: Ticket,
+    ) -> Result<Vec<Happening>, Refusal> {
         let rank = self.member(ticket)?.spare.rank;
         self.members.remove(&rank);
-        let mut happened = vec![Happening::Died { rank, silent: false }];
+        let mut happened = vec![Happening::Died {
+            rank,
+            silent: false,
+        }];
         happened.extend(self.replenish(now, rules));
         Ok(happened)
     }
@@ -190,7 +205,9 @@ impl Job {
     ) -> Result<(Vec<Lease>, Vec<Happening>), Refusal> {
         match &self.round {
             Some(round) if number < round.number => return Err(Refusal::LateRound),
-            Some(round) if number == round.number && round.needs != needs => return Err(Refusal::OtherNeeds),
+            Some(round) if number == round.number && round.needs != needs => {
+                return Err(Refusal::OtherNeeds);
+            }
             Some(round) if number == round.number => return Ok((round.leases.clone(), Vec::new())),
             _ => {}
         }
@@ -200,15 +217,32 @@ impl Job {
         let mut leases = Vec::new();
         for (worker, rank) in lease::choose(&idle, needs, load) {
             let token = token();
-            leases.push(Lease { worker, rank, token });
+            leases.push(Lease {
+                worker,
+                rank,
+                token,
+            });
         }
-        for &Lease { worker, rank, token } in &leases {
+        for &Lease {
+            worker,
+            rank,
+            token,
+        } in &leases
+        {
             let until = now + rules.lease;
             if let Some(member) = self.members.get_mut(&rank) {
-                member.state = State::Leased { worker, token, until };
+                member.state = State::Leased {
+                    worker,
+                    token,
+                    until,
+                };
             }
             let round = number;
-            happened.push(Happening::Leased { rank, worker, round });
+            happened.push(Happening::Leased {
+                rank,
+                worker,
+                round,
+            });
         }
         self.round = Some(Round {
             number,
@@ -219,8 +253,9 @@ impl Job {
     }
 
     pub(super) fn give_back(&mut self, token: Token) -> Result<Vec<Happening>, Refusal> {
-        let happened =
-            self.take_back(|member| matches!(member.state, State::Leased { token: own, .. } if own == token));
+        let happened = self.take_back(
+            |member| matches!(member.state, State::Leased { token: own, .. } if own == token),
+        );
         match happened.is_empty() {
             true => Err(Refusal::Stale),
             false => Ok(happened),
@@ -249,7 +284,8 @@ impl Job {
             }
             lives
         });
-        let is_over = |member: &Member| matches!(member.state, State::Leased { until, .. } if until <= now);
+        let is_over =
+            |member: &Member| matches!(member.state, State::Leased { until, .. } if until <= now);
         happened.extend(self.take_back(is_over));
         happened.extend(self.replenish(now, rules));
         happened
@@ -299,8 +335,13 @@ impl Job {
             let told = load.entry(member.spare.host.clone()).or_insert(0);
             *told = (*told).max(member.spare.workers);
         }
-        let leased = self.members.values().filter(|member| member.state != State::Idle);
-        let hosts = leased.map(|member| &member.spare.host).chain(self.players.values());
+        let leased = self
+            .members
+            .values()
+            .filter(|member| member.state != State::Idle);
+        let hosts = leased
+            .map(|member| &member.spare.host)
+            .chain(self.players.values());
         for host in hosts {
             *load.entry(host.clone()).or_insert(0) += 1;
         }

@@ -48,13 +48,25 @@ fn rating(spare: &Spare, need: &Need, failed: &[&str], load: u32) -> Rating {
         Some(_) => 0,
         None => 2,
     };
-    (failed.contains(&spare.domain.as_str()), distance, load, spare.rank)
+    (
+        failed.contains(&spare.domain.as_str()),
+        distance,
+        load,
+        spare.rank,
+    )
 }
 
 /// The rank for each need, as far as there are spares. `load` is that of the hosts, and grows with every part given out.
-pub(super) fn choose(idle: &[&Spare], needs: &[Need], load: &BTreeMap<String, u32>) -> Vec<(Worker, ProcessNumber)> {
+pub(super) fn choose(
+    idle: &[&Spare],
+    needs: &[Need],
+    load: &BTreeMap<String, u32>,
+) -> Vec<(Worker, ProcessNumber)> {
     let (mut free, mut load) = (idle.to_vec(), load.clone());
-    let failed: Vec<&str> = needs.iter().map(|need| need.failed.domain.as_str()).collect();
+    let failed: Vec<&str> = needs
+        .iter()
+        .map(|need| need.failed.domain.as_str())
+        .collect();
     let mut chosen = Vec::new();
     for need in needs {
         let rated = free.iter().enumerate().map(|(at, spare)| {
@@ -100,9 +112,15 @@ mod tests {
     }
 
     fn chosen(spares: &[Spare], needs: &[Need], load: &[(&str, u32)]) -> Vec<(u32, u32)> {
-        let load = load.iter().map(|&(host, count)| (host.to_owned(), count)).collect();
+        let load = load
+            .iter()
+            .map(|&(host, count)| (host.to_owned(), count))
+            .collect();
         let chosen = choose(&spares.iter().collect::<Vec<_>>(), needs, &load);
-        chosen.into_iter().map(|(worker, rank)| (worker.0, rank.0)).collect()
+        chosen
+            .into_iter()
+            .map(|(worker, rank)| (worker.0, rank.0))
+            .collect()
     }
 
     #[test]
@@ -115,7 +133,10 @@ mod tests {
         ];
         let part = need(0, place("a1", "a"), place("b1", "b"));
         assert_eq!(chosen(&spares, std::slice::from_ref(&part), &[]), [(0, 10)]);
-        assert_eq!(chosen(&spares[..2], std::slice::from_ref(&part), &[]), [(0, 9)]);
+        assert_eq!(
+            chosen(&spares[..2], std::slice::from_ref(&part), &[]),
+            [(0, 9)]
+        );
         // There is no other.
         assert_eq!(chosen(&spares[..1], &[part], &[]), [(0, 8)]);
         // A copy in the domain that has failed does not draw a spare there.
@@ -125,18 +146,33 @@ mod tests {
 
     #[test]
     fn load_decides_between_equals_and_grows() {
-        let spares = [spare(8, "b1", "b"), spare(9, "b2", "b"), spare(10, "b2", "b")];
+        let spares = [
+            spare(8, "b1", "b"),
+            spare(9, "b2", "b"),
+            spare(10, "b2", "b"),
+        ];
         let from = |worker| need(worker, place("a1", "a"), place("c1", "c"));
-        assert_eq!(chosen(&spares, &[from(0)], &[("b1", 2), ("b2", 1)]), [(0, 9)]);
         assert_eq!(
-            chosen(&spares, &[from(0), from(1), from(2)], &[("b1", 0), ("b2", 0)]),
+            chosen(&spares, &[from(0)], &[("b1", 2), ("b2", 1)]),
+            [(0, 9)]
+        );
+        assert_eq!(
+            chosen(
+                &spares,
+                &[from(0), from(1), from(2)],
+                &[("b1", 0), ("b2", 0)]
+            ),
             [(0, 8), (1, 9), (2, 10)]
         );
     }
 
     #[test]
     fn every_failed_domain_is_avoided_by_every_part() {
-        let spares = [spare(8, "a1", "a"), spare(9, "b1", "b"), spare(10, "c1", "c")];
+        let spares = [
+            spare(8, "a1", "a"),
+            spare(9, "b1", "b"),
+            spare(10, "c1", "c"),
+        ];
         let needs = [
             need(0, place("a2", "a"), place("b2", "b")),
             need(1, place("b2", "b"), place("a2", "a")),

@@ -91,7 +91,10 @@ impl Pools {
             return Err(Refusal::TooManyJobs);
         }
         let token = self.token();
-        let job = self.jobs.entry(key.clone()).or_insert_with(|| Job::new(limits));
+        let job = self
+            .jobs
+            .entry(key.clone())
+            .or_insert_with(|| Job::new(limits));
         let happened = job.register(now, &self.rules, spare, limits, token)?;
         Ok((Ticket { token }, happened))
     }
@@ -116,13 +119,23 @@ impl Pools {
     }
 
     /// A spare goes by itself.
-    pub fn leave(&mut self, now: Duration, key: &JobKey, ticket: Ticket) -> Result<Vec<Happening>, Refusal> {
+    pub fn leave(
+        &mut self,
+        now: Duration,
+        key: &JobKey,
+        ticket: Ticket,
+    ) -> Result<Vec<Happening>, Refusal> {
         let rules = self.rules;
         self.known(key)?.leave(now, &rules, ticket)
     }
 
     /// A spare is dead, as its connection or its node tells. A ticket that has been replaced is nobody's.
-    pub fn lost(&mut self, now: Duration, key: &JobKey, ticket: Ticket) -> Result<Vec<Happening>, Refusal> {
+    pub fn lost(
+        &mut self,
+        now: Duration,
+        key: &JobKey,
+        ticket: Ticket,
+    ) -> Result<Vec<Happening>, Refusal> {
         let rules = self.rules;
         self.known(key)?.lost(now, &rules, ticket)
     }
@@ -141,10 +154,12 @@ impl Pools {
         let load = self.load();
         let rules = self.rules;
         let mut next_token = self.next_token;
-        let answer = self.known(key)?.lease(now, &rules, round, needs, &load, || {
-            next_token = next_token.wrapping_add(1);
-            Token(next_token)
-        });
+        let answer = self
+            .known(key)?
+            .lease(now, &rules, round, needs, &load, || {
+                next_token = next_token.wrapping_add(1);
+                Token(next_token)
+            });
         self.next_token = next_token;
         answer
     }
@@ -159,7 +174,11 @@ impl Pools {
     pub fn may_start(&self, key: &JobKey, spares: u32, aim: u32) -> u32 {
         let others = self.jobs.iter().filter(|(other, _)| *other != key);
         let idle: usize = others.map(|(_, job)| job.spares().count()).sum();
-        let room = self.rules.spares.saturating_sub(idle as u32).saturating_sub(spares);
+        let room = self
+            .rules
+            .spares
+            .saturating_sub(idle as u32)
+            .saturating_sub(spares);
         aim.saturating_sub(spares).min(room)
     }
 

@@ -202,7 +202,9 @@ pub enum LedgerError {
     Impossible,
     #[error("the file is not a ledger of this user's relay")]
     NotALedger,
-    #[error("foreign version: the ledger has version {found}, this program uses version {LEDGER_VERSION}")]
+    #[error(
+        "foreign version: the ledger has version {found}, this program uses version {LEDGER_VERSION}"
+    )]
     ForeignVersion { found: u32 },
     #[error("the descriptor given for {0} is not a pipe")]
     NotAPipe(Stream),
@@ -210,7 +212,9 @@ pub enum LedgerError {
     Absent(Stream),
     #[error("the relay was killed")]
     RelayGone,
-    #[error("the relay is not done after {0:?}: some process still holds the pipe, or the reader is stalled")]
+    #[error(
+        "the relay is not done after {0:?}: some process still holds the pipe, or the reader is stalled"
+    )]
     Timeout(Duration),
 }
 
@@ -272,7 +276,11 @@ impl Mapping {
     }
 
     fn open_if_ready(path: &Path, writable: bool) -> Result<Option<(Self, File)>, LedgerError> {
-        let access = if writable { libc::O_RDWR } else { libc::O_RDONLY };
+        let access = if writable {
+            libc::O_RDWR
+        } else {
+            libc::O_RDONLY
+        };
         let file = match open_own(path, access) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,

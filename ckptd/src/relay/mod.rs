@@ -50,8 +50,13 @@ mod survey;
 mod sys;
 mod view;
 
-pub use ledger::{LEDGER_LEN, LEDGER_MAGIC, LEDGER_VERSION, Ledger, LedgerError, RankStage, StreamCell, StreamState};
-pub use names::{board, in_file_names, job_of_directory, job_of_name, name_in_memory, name_of_directory};
+pub use ledger::{
+    LEDGER_LEN, LEDGER_MAGIC, LEDGER_VERSION, Ledger, LedgerError, RankStage, StreamCell,
+    StreamState,
+};
+pub use names::{
+    board, in_file_names, job_of_directory, job_of_name, name_in_memory, name_of_directory,
+};
 pub use note::{FRAMES, Frame, NAME_LEN, NOTE_WORDS, Note, NoteCell};
 pub use observer::LedgerObserver;
 pub use position::Position;
@@ -64,7 +69,10 @@ use std::fmt;
 
 /// Whether a process is there and no zombie (proc(5), the state in `/proc/PID/stat`).
 pub fn lives(pid: u32) -> bool {
-    let state = |stat: &str| stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    let state = |stat: &str| {
+        stat.rsplit_once(") ")
+            .and_then(|(_, rest)| rest.chars().next())
+    };
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| !matches!(state(&stat), None | Some('Z' | 'X')))
 }

@@ -48,6 +48,9 @@ mod tests {
             Some(("prterun-vm-1@1", "0.undo"))
         );
         // A log of a job with a disk level, which a restart needs.
-        assert_eq!(job_of_name("understudy-0000000000000007-0000000000000001-3.undo"), None);
+        assert_eq!(
+            job_of_name("understudy-0000000000000007-0000000000000001-3.undo"),
+            None
+        );
     }
 }

@@ -54,7 +54,10 @@ impl NoteCell {
     /// Notes the signal. Safe in a signal handler.
     pub fn begin(&self, signal: i32, code: i32, address: u64) {
         self.words[1].store(address, SeqCst);
-        self.words[0].store(u64::from(signal as u32) | u64::from(code as u32) << 32, SeqCst);
+        self.words[0].store(
+            u64::from(signal as u32) | u64::from(code as u32) << 32,
+            SeqCst,
+        );
     }
 
     /// Adds a frame; further ones than [`FRAMES`] and bytes than [`NAME_LEN`] are left out. Safe in a signal handler.
@@ -89,7 +92,10 @@ impl Note {
             offset: words[1],
             module: name(&words[2..]),
         };
-        let frames = rest.chunks_exact(FRAME_WORDS).take(count as usize).map(frame);
+        let frames = rest
+            .chunks_exact(FRAME_WORDS)
+            .take(count as usize)
+            .map(frame);
         (head != 0).then(|| Note {
             signal: head as u32 as i32,
             code: (head >> 32) as u32 as i32,
@@ -101,7 +107,10 @@ impl Note {
 
 fn name(words: &[u64]) -> String {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
@@ -123,7 +132,10 @@ mod tests {
             offset,
             module: module.into(),
         };
-        assert_eq!(note.frames, [frame(0x40_1136, 0x1136, "solver"), frame(5, 0, "")]);
+        assert_eq!(
+            note.frames,
+            [frame(0x40_1136, 0x1136, "solver"), frame(5, 0, "")]
+        );
     }
 
     #[test]
@@ -135,6 +147,10 @@ mod tests {
         }
         let note = Note::from_words(&cell.words()).unwrap();
         assert_eq!(note.frames.len(), FRAMES);
-        assert!(note.frames.iter().all(|frame| frame.module == "x".repeat(NAME_LEN)));
+        assert!(
+            note.frames
+                .iter()
+                .all(|frame| frame.module == "x".repeat(NAME_LEN))
+        );
     }
 }

@@ -29,7 +29,11 @@ impl LedgerObserver {
 
     /// Waits until the stream has ended and every byte of it is forwarded, and returns its high-water
     /// mark, which then is final. A stream the relay does not have has its beginning.
-    pub fn final_high_water(&self, stream: Stream, timeout: Duration) -> Result<Position, LedgerError> {
+    pub fn final_high_water(
+        &self,
+        stream: Stream,
+        timeout: Duration,
+    ) -> Result<Position, LedgerError> {
         let cell = self.ledger.cell(stream);
         let begin = Instant::now();
         let mut poll_interval = Duration::from_micros(20);

@@ -7,7 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 ///
 /// Lines rather than bytes, because what is written again after a rollback may be of another length where it tells times.
 /// Two undisturbed outputs of equal bytes have equal places.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, bincode::Encode, bincode::Decode)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    bincode::Encode,
+    bincode::Decode,
+)]
 pub struct Position {
     pub line: u64,
     pub column: u64,
@@ -52,7 +64,13 @@ impl Position {
         };
         let line = &bytes[begin..];
         let length = memchr::memchr(b'\n', line).unwrap_or(line.len());
-        begin + length.min(mark.column.saturating_sub(column).try_into().unwrap_or(usize::MAX))
+        begin
+            + length.min(
+                mark.column
+                    .saturating_sub(column)
+                    .try_into()
+                    .unwrap_or(usize::MAX),
+            )
     }
 }
 
@@ -117,7 +135,11 @@ mod tests {
             for from in 0..=text.len() {
                 let place = Position::START.after(&text[..from]);
                 let want = shown.saturating_sub(from);
-                assert_eq!(place.below(mark, &text[from..]), want, "shown {shown}, from {from}");
+                assert_eq!(
+                    place.below(mark, &text[from..]),
+                    want,
+                    "shown {shown}, from {from}"
+                );
             }
         }
     }

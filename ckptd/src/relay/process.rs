@@ -114,6 +114,9 @@ fn close(books: &Books) {
 /// Whether somebody is still to remove what the job has left. A rank may be killed together with its manager while its relay starts, which makes
 /// the ledger after everything else has been removed.
 fn job_lasts(ledger: &Path) -> bool {
-    let name = ledger.file_name().and_then(OsStr::to_str).and_then(job_of_name);
+    let name = ledger
+        .file_name()
+        .and_then(OsStr::to_str)
+        .and_then(job_of_name);
     name.is_none_or(|(job, _)| ledger.with_file_name(name_of_directory(job)).exists())
 }

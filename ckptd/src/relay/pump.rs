@@ -57,7 +57,9 @@ fn take(cell: &StreamCell, input: RawFd, buffer: &mut [u8]) -> Taken {
     let taken = match sys::read(input, buffer) {
         Ok(0) => end(cell),
         Ok(count) => account(cell, &buffer[..count]),
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Taken::Nothing,
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            Taken::Nothing
+        }
         Err(_) => end(cell),
     };
     cell.seq.store(seq.wrapping_add(2), SeqCst);
@@ -163,8 +165,10 @@ mod tests {
     fn post(cell: &StreamCell, raw: u64, place: Position, high_water: Option<Position>) {
         cell.command_at.store(raw, SeqCst);
         cell.command_place.store(place);
-        cell.command_high_water.store(high_water.unwrap_or_default());
-        cell.command_marks.store(high_water.is_some().into(), SeqCst);
+        cell.command_high_water
+            .store(high_water.unwrap_or_default());
+        cell.command_marks
+            .store(high_water.is_some().into(), SeqCst);
         cell.command.store(POSTED, SeqCst);
     }
 
@@ -180,7 +184,11 @@ mod tests {
         let cell = StreamCell::new();
         post(&cell, 10, at(0, 4), None);
         let (first, second) = pieces(account(&cell, b"01234567\n9"));
-        assert_eq!((first.bytes, second), (0..10, None), "byte 10 is not in the chunk");
+        assert_eq!(
+            (first.bytes, second),
+            (0..10, None),
+            "byte 10 is not in the chunk"
+        );
         assert_eq!(cell.command.load(SeqCst), POSTED);
         let (first, second) = pieces(account(&cell, b"45678"));
         assert_eq!((first.bytes, first.place), (0..0, at(1, 1)));
@@ -190,7 +198,10 @@ mod tests {
             high_water: None,
         };
         assert_eq!(second, Some(want));
-        assert_eq!((cell.command.load(SeqCst), cell.place.load()), (IDLE, at(0, 9)));
+        assert_eq!(
+            (cell.command.load(SeqCst), cell.place.load()),
+            (IDLE, at(0, 9))
+        );
         post(&cell, 18, at(7, 0), Some(at(8, 2)));
         let (first, second) = pieces(account(&cell, b"012a\ncde"));
         assert_eq!((first.bytes, first.place), (0..3, at(0, 9)));
@@ -200,7 +211,10 @@ mod tests {
             high_water: Some(at(8, 2)),
         };
         assert_eq!(second, Some(want));
-        assert_eq!((cell.raw_read.load(SeqCst), cell.place.load()), (23, at(8, 3)));
+        assert_eq!(
+            (cell.raw_read.load(SeqCst), cell.place.load()),
+            (23, at(8, 3))
+        );
     }
 
     #[test]
@@ -215,7 +229,12 @@ mod tests {
         settle(&cell, output, b"0123\n", &piece(at(0, 0), None));
         settle(&cell, output, b"23\n567", &piece(at(0, 2), None));
         settle(&cell, output, b"5", &piece(at(1, 0), None));
-        settle(&cell, output, b"3\n567\n9", &piece(at(0, 3), Some(at(1, 2))));
+        settle(
+            &cell,
+            output,
+            b"3\n567\n9",
+            &piece(at(0, 3), Some(at(1, 2))),
+        );
         let books = (cell.high_water.load(), cell.dropped.load(SeqCst));
         assert_eq!(books, (at(2, 1), 3 + 1 + 4));
         drop(writer);

@@ -39,7 +39,9 @@ impl Seat {
     pub fn is_taken(&self) -> bool {
         let is_relay = |pid: u32| lives(pid) && name_of(pid) == "ckptd-relay";
         let by_entry = |entry: Entry| {
-            entry.lives || is_relay(entry.relay) || (lives(entry.launcher) && has_started_ranks(entry.launcher))
+            entry.lives
+                || is_relay(entry.relay)
+                || (lives(entry.launcher) && has_started_ranks(entry.launcher))
         };
         // A ledger that is being made has a launcher, whose process id is in the job's name.
         self.entry.is_some_and(by_entry) || has_launcher(&self.job)
@@ -87,7 +89,12 @@ pub fn survey() -> Vec<Seat> {
             Err(LedgerError::NotALedger | LedgerError::Io(_)) => return None,
             Err(_) => None,
         };
-        Some(Seat { path, job, rank, entry })
+        Some(Seat {
+            path,
+            job,
+            rank,
+            entry,
+        })
     };
     let mut seats: Vec<_> = directory.names().into_iter().filter_map(seat).collect();
     seats.sort_by(|a, b| (&a.job, a.rank).cmp(&(&b.job, b.rank)));

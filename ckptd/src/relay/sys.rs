@@ -23,7 +23,16 @@ pub(super) fn map_shared(file: &File, len: usize, writable: bool) -> io::Result<
         libc::PROT_READ
     };
     // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory in use.
-    let at = unsafe { libc::mmap(ptr::null_mut(), len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    let at = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            len,
+            protection,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
     if at == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
@@ -49,7 +58,11 @@ pub(super) fn allocate(file: &File, len: usize) -> io::Result<()> {
 
 /// Tries to lock a file (flock(2)); `Ok(false)` if another open file description holds it.
 pub(super) fn try_lock(file: &File, exclusive: bool) -> io::Result<bool> {
-    let how = if exclusive { libc::LOCK_EX } else { libc::LOCK_SH };
+    let how = if exclusive {
+        libc::LOCK_EX
+    } else {
+        libc::LOCK_SH
+    };
     // SAFETY: plain descriptor and flags.
     match check(unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) }) {
         Ok(_) => Ok(true),
@@ -80,8 +93,16 @@ pub(super) fn is_pipe(fd: RawFd) -> bool {
 
 /// Waits until `fd` is ready for `events` or in a final state; `None` waits for ever. Returns the
 /// events seen, 0 after the time has passed.
-pub(super) fn poll(fd: RawFd, events: libc::c_short, timeout: Option<Duration>) -> io::Result<libc::c_short> {
-    let mut entry = libc::pollfd { fd, events, revents: 0 };
+pub(super) fn poll(
+    fd: RawFd,
+    events: libc::c_short,
+    timeout: Option<Duration>,
+) -> io::Result<libc::c_short> {
+    let mut entry = libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
     let millis = timeout.map_or(-1, |t| t.as_millis().min(i32::MAX as u128) as libc::c_int);
     loop {
         // SAFETY: one pollfd, as said.

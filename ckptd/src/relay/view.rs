@@ -36,7 +36,11 @@ impl LedgerView {
     /// `pipes` are the write ends for [`Stream::Out`] and [`Stream::Err`], `None` where the relay has
     /// no such stream. They must stay open as long as the view is used, so give private duplicates if
     /// the program may close or replace its descriptors 1 and 2.
-    pub fn attach(path: &Path, pipes: [Option<RawFd>; 2], timeout: Duration) -> Result<Self, LedgerError> {
+    pub fn attach(
+        path: &Path,
+        pipes: [Option<RawFd>; 2],
+        timeout: Duration,
+    ) -> Result<Self, LedgerError> {
         let given = || pipes.into_iter().flatten();
         let look = || match () {
             () if given().any(sys::reader_gone) => Err(LedgerError::RelayGone),
@@ -110,7 +114,12 @@ impl LedgerView {
 
     /// For an understudy that goes on with a dead rank's part: the next byte to be written has this place, and everything
     /// below `high_water` has been forwarded by the dead rank's relay.
-    pub fn takeover(&self, stream: Stream, place: Position, high_water: Position) -> Result<(), LedgerError> {
+    pub fn takeover(
+        &self,
+        stream: Stream,
+        place: Position,
+        high_water: Position,
+    ) -> Result<(), LedgerError> {
         self.post(stream, place, Some(high_water))
     }
 
@@ -163,7 +172,12 @@ impl LedgerView {
         }
     }
 
-    fn post(&self, stream: Stream, place: Position, high_water: Option<Position>) -> Result<(), LedgerError> {
+    fn post(
+        &self,
+        stream: Stream,
+        place: Position,
+        high_water: Option<Position>,
+    ) -> Result<(), LedgerError> {
         let (cell, pipe) = self.stream(stream)?;
         let now = self.snapshot(stream)?;
         if now.pending {
@@ -175,11 +189,15 @@ impl LedgerView {
             cell.command_place.store(place);
             return Ok(());
         }
-        wait(pipe, None, || Ok((cell.command.load(SeqCst) == IDLE).then_some(())))?;
+        wait(pipe, None, || {
+            Ok((cell.command.load(SeqCst) == IDLE).then_some(()))
+        })?;
         cell.command_at.store(now.written, SeqCst);
         cell.command_place.store(place);
-        cell.command_high_water.store(high_water.unwrap_or_default());
-        cell.command_marks.store(high_water.is_some().into(), SeqCst);
+        cell.command_high_water
+            .store(high_water.unwrap_or_default());
+        cell.command_marks
+            .store(high_water.is_some().into(), SeqCst);
         cell.command.store(POSTED, SeqCst);
         Ok(())
     }

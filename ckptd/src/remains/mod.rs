@@ -61,7 +61,8 @@ impl Remains {
 
 /// All of it.
 pub fn of_node() -> Vec<Remains> {
-    let held = flush::orphans().map(|(root, names)| (root, names, "epochs held for a directory that is gone"));
+    let held = flush::orphans()
+        .map(|(root, names)| (root, names, "epochs held for a directory that is gone"));
     let kinds = [of_jobs(), segments::abandoned(), event_directories(), held];
     let found = kinds.into_iter().flatten();
     found
@@ -103,14 +104,18 @@ fn of_jobs() -> Option<Found> {
     let living: BTreeSet<String> = survey()
         .into_iter()
         .filter(|seat| {
-            seat.is_taken() || (!is_of_this_node(&seat.job) && !is_settled(&seat.path)) || is_locked(&seat.path)
+            seat.is_taken()
+                || (!is_of_this_node(&seat.job) && !is_settled(&seat.path))
+                || is_locked(&seat.path)
         })
         .map(|seat| seat.job)
         .collect();
     names.retain(|name| {
         job_in(name).is_some_and(|job| {
             let path = directory.path().join(name);
-            !living.contains(&job) && !has_launcher(&job) && (is_of_this_node(&job) || is_settled(&path))
+            !living.contains(&job)
+                && !has_launcher(&job)
+                && (is_of_this_node(&job) || is_settled(&path))
         })
     });
     Some((directory, names, "of a job that is gone"))
@@ -118,23 +123,29 @@ fn of_jobs() -> Option<Found> {
 
 /// Whether the launcher is on this node, so that its process tells whether the job lives. That of a container may have another name.
 fn is_of_this_node(job: &str) -> bool {
-    let launcher = job.rsplit_once('@').and_then(|(name, _)| name.rsplit_once('-'));
+    let launcher = job
+        .rsplit_once('@')
+        .and_then(|(name, _)| name.rsplit_once('-'));
     let name = rustix::system::uname();
-    launcher
-        .is_some_and(|(name_and_host, _)| name_and_host.ends_with(&format!("-{}", name.nodename().to_string_lossy())))
+    launcher.is_some_and(|(name_and_host, _)| {
+        name_and_host.ends_with(&format!("-{}", name.nodename().to_string_lossy()))
+    })
 }
 
 /// Whether nobody has changed a file for a while: a job that starts is not known by anything else for a moment.
 fn is_settled(path: &Path) -> bool {
-    let changed = path.symlink_metadata().and_then(|metadata| metadata.modified());
+    let changed = path
+        .symlink_metadata()
+        .and_then(|metadata| metadata.modified());
     let age = changed.map(|changed| SystemTime::now().duration_since(changed));
     matches!(age, Ok(Ok(age)) if age >= SETTLED)
 }
 
 /// Whether a relay keeps its ledger locked, be it in a container whose processes are not seen from here.
 fn is_locked(ledger: &Path) -> bool {
-    open_own(ledger, libc::O_RDONLY)
-        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+    open_own(ledger, libc::O_RDONLY).is_ok_and(|file| {
+        flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+    })
 }
 
 /// `prterun-vm-12@1` of `prterun-vm-12@1-3`.
@@ -150,12 +161,18 @@ fn event_directories() -> Option<Found> {
     let directory = Directory::of_anybody(&std::env::temp_dir()).ok()?;
     let mut names = directory.names();
     names.retain(|name| {
-        let pid = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(EVENTS_PREFIX)?.split('-').next()?.parse::<u32>().ok());
+        let pid = name.to_str().and_then(|name| {
+            name.strip_prefix(EVENTS_PREFIX)?
+                .split('-')
+                .next()?
+                .parse::<u32>()
+                .ok()
+        });
         let path = directory.path().join(name);
         let files = || std::fs::read_dir(&path).into_iter().flatten().flatten();
-        is_own(&path) && pid.is_some_and(|pid| !lives(pid)) && !files().any(|file| segments::is_in_use(&file.path()))
+        is_own(&path)
+            && pid.is_some_and(|pid| !lives(pid))
+            && !files().any(|file| segments::is_in_use(&file.path()))
     });
     Some((directory, names, "event files of a job that is gone"))
 }

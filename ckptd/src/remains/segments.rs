@@ -12,7 +12,10 @@ pub(super) fn abandoned() -> Option<Found> {
     let mut jobs: BTreeMap<String, Vec<OsString>> = BTreeMap::new();
     for name in directory.names() {
         let text = name.to_string_lossy();
-        if let Some((job, _)) = text.strip_prefix("sm_segment.").and_then(|name| name.rsplit_once('.')) {
+        if let Some((job, _)) = text
+            .strip_prefix("sm_segment.")
+            .and_then(|name| name.rsplit_once('.'))
+        {
             jobs.entry(job.to_owned()).or_default().push(name.clone());
         }
     }
@@ -28,7 +31,8 @@ pub(super) fn abandoned() -> Option<Found> {
 /// Files below /dev/shm that any process has mapped that this user may look at: all of the user's own.
 fn mapped() -> BTreeSet<OsString> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let maps = processes.filter_map(|process| std::fs::read_to_string(process.path().join("maps")).ok());
+    let maps =
+        processes.filter_map(|process| std::fs::read_to_string(process.path().join("maps")).ok());
     let path = |line: &str| line.find(MEMORY).map(|at| OsString::from(&line[at..]));
     maps.flat_map(|maps| maps.lines().filter_map(path).collect::<Vec<_>>())
         .collect()
@@ -36,7 +40,9 @@ fn mapped() -> BTreeSet<OsString> {
 
 /// Whether a process of this node has a file open.
 pub fn is_in_use(path: &Path) -> bool {
-    let Ok(path) = path.canonicalize() else { return false };
+    let Ok(path) = path.canonicalize() else {
+        return false;
+    };
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut descriptors = processes.flat_map(|process| {
         std::fs::read_dir(process.path().join("fd"))
@@ -44,5 +50,6 @@ pub fn is_in_use(path: &Path) -> bool {
             .flatten()
             .flatten()
     });
-    descriptors.any(|descriptor| std::fs::read_link(descriptor.path()).is_ok_and(|target| target == path))
+    descriptors
+        .any(|descriptor| std::fs::read_link(descriptor.path()).is_ok_and(|target| target == path))
 }

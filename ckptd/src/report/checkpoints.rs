@@ -70,7 +70,9 @@ impl Checkpoints {
                     it.scan_ns.add(*rank, scan_ns);
                     it.copy_ns.add(*rank, copy_ns);
                 }
-                Kind::Ship { bytes, alike, ns, .. } => {
+                Kind::Ship {
+                    bytes, alike, ns, ..
+                } => {
                     it.ship_bytes.add(*rank, bytes);
                     if alike > 0 {
                         it.alike_pages.add(*rank, alike);
@@ -85,7 +87,8 @@ impl Checkpoints {
                 _ => {}
             }
         }
-        (it.cut, it.committed, it.last_committed) = (cut.len(), committed.len(), committed.last().copied());
+        (it.cut, it.committed, it.last_committed) =
+            (cut.len(), committed.len(), committed.last().copied());
         it
     }
 }

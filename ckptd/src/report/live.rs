@@ -1,7 +1,9 @@
 //! A job as it stands, from event files that are still being written.
 
 use super::units::{bytes, count, time};
-use crate::events::{EndHow, Epoch, Follower, Kind, ProcessNumber, Record, Role, Worker, rank_of_file_name};
+use crate::events::{
+    EndHow, Epoch, Follower, Kind, ProcessNumber, Record, Role, Worker, rank_of_file_name,
+};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -84,13 +86,17 @@ impl Standing {
 
     /// Processes that others have found dead.
     pub fn failures(&self) -> usize {
-        self.processes.values().filter(|process| process.has_failed).count()
+        self.processes
+            .values()
+            .filter(|process| process.has_failed)
+            .count()
     }
 
     /// Spares that can still take a part.
     pub fn idle_spares(&self) -> usize {
-        let is_idle =
-            |process: &&Process| matches!(process.role, Role::Spare(_)) && !process.has_failed && process.end.is_none();
+        let is_idle = |process: &&Process| {
+            matches!(process.role, Role::Spare(_)) && !process.has_failed && process.end.is_none()
+        };
         self.processes.values().filter(is_idle).count()
     }
 
@@ -99,7 +105,9 @@ impl Standing {
         let plays = |process: &Process| process.role == Role::Worker(worker);
         let mut players = self.processes.iter().filter(|(_, process)| plays(process));
         let alive = players.clone().find(|(_, process)| !process.has_failed);
-        alive.or_else(|| players.next()).map(|(rank, process)| (*rank, process))
+        alive
+            .or_else(|| players.next())
+            .map(|(rank, process)| (*rank, process))
     }
 
     /// The job in one line, at a time in nanoseconds since 1970.
@@ -117,7 +125,10 @@ impl Standing {
         if let Some(last) = self.checkpoint {
             let ago = now_ns.saturating_sub(last.at_ns) / 1_000_000_000;
             let (size, pause) = (bytes(last.bytes), time(last.pause_ns));
-            parts.push(format!("epoch {} ({size} in {pause}, {ago} s ago)", last.epoch));
+            parts.push(format!(
+                "epoch {} ({size} in {pause}, {ago} s ago)",
+                last.epoch
+            ));
         }
         parts.push(self.failures_in_words());
         parts.join(" | ")
@@ -143,7 +154,10 @@ impl Standing {
         }];
         if let Some(last) = self.checkpoint {
             let (size, pause) = (bytes(last.bytes), time(last.pause_ns));
-            parts.push(format!("last checkpoint: epoch {} ({size} in {pause})", last.epoch));
+            parts.push(format!(
+                "last checkpoint: epoch {} ({size} in {pause})",
+                last.epoch
+            ));
         }
         parts.push(self.failures_in_words());
         parts.join(" | ")
@@ -151,7 +165,8 @@ impl Standing {
 
     /// Spares that never had a part, or have none yet.
     fn unused_spares(&self) -> usize {
-        let is_unused = |process: &&Process| matches!(process.role, Role::Spare(_)) && !process.has_failed;
+        let is_unused =
+            |process: &&Process| matches!(process.role, Role::Spare(_)) && !process.has_failed;
         self.processes.values().filter(is_unused).count()
     }
 
@@ -160,9 +175,13 @@ impl Standing {
         match (self.failures(), self.recoveries, &self.lost) {
             (0, ..) => "no failures".to_owned(),
             (1, 1, None) => "1 failure, recovered from".to_owned(),
-            (failures, _, None) => format!("{}, {recoveries}", count(failures, "failure", "failures")),
+            (failures, _, None) => {
+                format!("{}, {recoveries}", count(failures, "failure", "failures"))
+            }
             (1, _, Some(_)) => "1 failure, not recovered from".to_owned(),
-            (failures, _, Some(_)) => format!("{failures} failures, {recoveries}, the last failure not recovered from"),
+            (failures, _, Some(_)) => {
+                format!("{failures} failures, {recoveries}, the last failure not recovered from")
+            }
         }
     }
 
@@ -179,7 +198,8 @@ impl Standing {
                 job,
                 ..
             } => {
-                (self.job, self.program, self.workers, self.spares) = (job, program, workers, spares);
+                (self.job, self.program, self.workers, self.spares) =
+                    (job, program, workers, spares);
                 self.started_ns = self.started_ns.min(began_ns);
                 let (end, has_failed) = (None, false);
                 let process = Process {
@@ -199,14 +219,23 @@ impl Standing {
                 ..
             } => {
                 let sum = self.captures.entry(epoch).or_default();
-                *sum = (sum.0.saturating_add(bytes), sum.1.max(scan_ns.saturating_add(copy_ns)));
+                *sum = (
+                    sum.0.saturating_add(bytes),
+                    sum.1.max(scan_ns.saturating_add(copy_ns)),
+                );
             }
             Kind::Commit { epoch, .. } => self.commit(epoch, at_ns),
-            Kind::FailureDetected { failed, .. } => failed.into_iter().for_each(|rank| self.fail(rank)),
+            Kind::FailureDetected { failed, .. } => {
+                failed.into_iter().for_each(|rank| self.fail(rank))
+            }
             Kind::Death { rank, .. } => self.fail(rank),
             Kind::Lost { reason, .. } => self.lost = Some(reason),
             Kind::Takeover { as_worker, .. } => {
-                let before: Vec<_> = self.player(as_worker).into_iter().map(|(rank, _)| rank).collect();
+                let before: Vec<_> = self
+                    .player(as_worker)
+                    .into_iter()
+                    .map(|(rank, _)| rank)
+                    .collect();
                 before
                     .into_iter()
                     .filter(|&before| before != rank)
@@ -215,7 +244,9 @@ impl Standing {
                     process.role = Role::Worker(as_worker);
                 }
             }
-            Kind::Resume { recovery, epoch, .. } => {
+            Kind::Resume {
+                recovery, epoch, ..
+            } => {
                 self.recoveries = self.recoveries.max(recovery);
                 // What was cut after it is cut again.
                 self.captures.retain(|&cut, _| cut <= epoch);
@@ -304,7 +335,9 @@ impl Live {
         for (&rank, follower) in &mut self.files {
             match follower.poll() {
                 Ok(records) => {
-                    let began_ns = follower.header().map_or(0, |header| header.clocks.realtime_ns);
+                    let began_ns = follower
+                        .header()
+                        .map_or(0, |header| header.clocks.realtime_ns);
                     fresh.extend(records.into_iter().map(|record| (rank, began_ns, record)));
                 }
                 Err(error) => drop(

@@ -1,6 +1,8 @@
 //! Finding, reading and aligning the event files of a directory.
 
-use crate::events::{EventReader, Header, Kind, ProcessNumber, ReadError, Record, file_name, rank_of_file_name};
+use crate::events::{
+    EventReader, Header, Kind, ProcessNumber, ReadError, Record, file_name, rank_of_file_name,
+};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -90,7 +92,10 @@ impl Job {
             began_ns: 0,
             run: None,
         };
-        let loaded: Vec<_> = files.iter().filter_map(|(rank, path)| job.read(*rank, path)).collect();
+        let loaded: Vec<_> = files
+            .iter()
+            .filter_map(|(rank, path)| job.read(*rank, path))
+            .collect();
         if loaded.is_empty() && !job.problems.is_empty() {
             return Err(LoadError::Nothing {
                 dir: dir.to_owned(),
@@ -110,7 +115,11 @@ impl Job {
     }
 
     fn read(&mut self, rank: ProcessNumber, path: &Path) -> Option<Loaded> {
-        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let mut entry = RankFile {
             rank,
             file,
@@ -144,7 +153,11 @@ impl Job {
             Kind::Start { host, .. } => Some(host.clone()),
             _ => None,
         });
-        Some(Loaded { header, records, host })
+        Some(Loaded {
+            header,
+            records,
+            host,
+        })
     }
 
     fn complain(&mut self, entry: &mut RankFile, error: &ReadError) {
@@ -179,7 +192,9 @@ impl Job {
     fn check_all_ranks(&mut self, loaded: &[Loaded]) {
         let records = loaded.iter().flat_map(|file| &file.records);
         let sizes = records.filter_map(|record| match &record.kind {
-            Kind::Start { workers, spares, .. } => Some(workers.saturating_add(*spares)),
+            Kind::Start {
+                workers, spares, ..
+            } => Some(workers.saturating_add(*spares)),
             _ => None,
         });
         let Some(size) = sizes.min() else { return };
@@ -192,8 +207,15 @@ impl Job {
         };
         let missing = (0..size).map(ProcessNumber).filter(|rank| !is_there(*rank));
         let missing = missing.map(file_name);
-        let missing: Vec<String> = missing.filter(|name| !is_told(name)).take(MISSING_LISTED + 1).collect();
-        let more = if missing.len() > MISSING_LISTED { ", …" } else { "" };
+        let missing: Vec<String> = missing
+            .filter(|name| !is_told(name))
+            .take(MISSING_LISTED + 1)
+            .collect();
+        let more = if missing.len() > MISSING_LISTED {
+            ", …"
+        } else {
+            ""
+        };
         if !missing.is_empty() {
             self.problems.push(format!(
                 "{}{more}: missing, of the files of {size} processes; was the directory not the same for all nodes?",
@@ -228,19 +250,27 @@ fn merge(mut files: Vec<Loaded>) -> Vec<Event> {
             .host
             .clone()
             .map_or(own, |host| *offsets.entry(host).or_insert(own));
-        let offset = if (own - host).abs() < SAME_CLOCK_NS { host } else { own };
+        let offset = if (own - host).abs() < SAME_CLOCK_NS {
+            host
+        } else {
+            own
+        };
         starts.push(offset + i128::from(clocks.monotonic_ns));
     }
     let origin = starts.iter().copied().min().unwrap_or(0);
     let mut events: Vec<Event> = Vec::new();
     for (file, start) in files.into_iter().zip(starts) {
         let (rank, since) = (file.header.rank, (start - origin) as u64);
-        events.extend(file.records.into_iter().map(|Record { t, epoch, kind }| Event {
-            at_ns: since.saturating_add(t).min(LATEST_NS),
-            rank,
-            epoch,
-            kind,
-        }));
+        events.extend(
+            file.records
+                .into_iter()
+                .map(|Record { t, epoch, kind }| Event {
+                    at_ns: since.saturating_add(t).min(LATEST_NS),
+                    rank,
+                    epoch,
+                    kind,
+                }),
+        );
     }
     events.sort_by_key(|event| event.at_ns);
     events

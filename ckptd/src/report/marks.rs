@@ -30,7 +30,9 @@ impl MarkRow {
     /// Why nothing was saved; `None` if something was.
     pub fn failing(&self) -> Option<&'static str> {
         match self {
-            Self { saved_pages: 1.., .. } => None,
+            Self {
+                saved_pages: 1.., ..
+            } => None,
             // That is all that can be had of these.
             Self {
                 way: MarkWay::Reverse,
@@ -39,16 +41,19 @@ impl MarkRow {
             } => None,
             Self { whole_pages: 0, .. } => Some("no whole page lies inside"),
             Self {
-                way: MarkWay::Reverse, ..
+                way: MarkWay::Reverse,
+                ..
             } => Some(
                 "copies of it were kept: for want of trust in its function or of a holder, for an epoch on disk, or for parity",
             ),
             Self { captures: 0, .. } => Some(
                 "no checkpoint was taken at the point after it, but elsewhere, where its content may still be needed",
             ),
-            Self { held_pages: 1.., .. } => {
-                Some("nothing was written there between two checkpoints, so only memory of the copies was saved")
-            }
+            Self {
+                held_pages: 1.., ..
+            } => Some(
+                "nothing was written there between two checkpoints, so only memory of the copies was saved",
+            ),
             _ => Some("nothing has ever been written there"),
         }
     }
@@ -89,19 +94,29 @@ impl MarkSavings {
             match kind {
                 // The first one copies everything, before the program could say anything.
                 Kind::Capture {
-                    epoch, pages, copy_ns, ..
+                    epoch,
+                    pages,
+                    copy_ns,
+                    ..
                 } if *epoch > Epoch(1) => {
                     it.captured_pages = it.captured_pages.saturating_add(*pages);
                     it.copy_ns = it.copy_ns.saturating_add(*copy_ns);
                 }
-                Kind::LeftOut { epoch, pages, marks } => {
+                Kind::LeftOut {
+                    epoch,
+                    pages,
+                    marks,
+                } => {
                     if *pages > 0 {
                         epochs.insert(*epoch);
                     }
                     it.saved_pages = it.saved_pages.saturating_add(*pages);
                     for mark in marks {
                         let key = (mark.way, mark.place.clone(), mark.bytes);
-                        regions.entry(key.clone()).or_default().insert((*rank, mark.start));
+                        regions
+                            .entry(key.clone())
+                            .or_default()
+                            .insert((*rank, mark.start));
                         let row = rows
                             .entry(key)
                             .or_insert_with(|| MarkRow::new(mark.way, &mark.place, mark.bytes));
@@ -129,7 +144,8 @@ impl MarkSavings {
         }
         it.checkpoints = epochs.len() as u64;
         it.rows = rows.into_values().collect();
-        it.rows.sort_by_key(|row| std::cmp::Reverse(row.saved_pages));
+        it.rows
+            .sort_by_key(|row| std::cmp::Reverse(row.saved_pages));
         (!it.rows.is_empty()).then_some(it)
     }
 
@@ -180,7 +196,12 @@ mod tests {
         }
     }
 
-    fn mark(place: &str, bytes: u64, counts: bool, [held_pages, saved_pages]: [u64; 2]) -> MarkSaving {
+    fn mark(
+        place: &str,
+        bytes: u64,
+        counts: bool,
+        [held_pages, saved_pages]: [u64; 2],
+    ) -> MarkSaving {
         MarkSaving {
             way: MarkWay::Discard,
             place: place.into(),
@@ -226,11 +247,20 @@ mod tests {
             events.push(event(rank, left_out(3, 2, vec![good()])));
         }
         let it = MarkSavings::new(&events).unwrap();
-        assert_eq!((it.checkpoints, it.saved_pages, it.captured_pages), (2, 8, 24));
+        assert_eq!(
+            (it.checkpoints, it.saved_pages, it.captured_pages),
+            (2, 8, 24)
+        );
         assert_eq!((it.share(), it.saved_ns()), (0.25, 80));
         let first = &it.rows[0];
-        assert_eq!((first.place.as_str(), first.regions, first.captures), ("step", 2, 4));
-        assert_eq!((first.saved_pages, first.held_pages, first.failing()), (8, 2, None));
+        assert_eq!(
+            (first.place.as_str(), first.regions, first.captures),
+            ("step", 2, 4)
+        );
+        assert_eq!(
+            (first.saved_pages, first.held_pages, first.failing()),
+            (8, 2, None)
+        );
         let why = |place| {
             it.rows
                 .iter()
@@ -264,8 +294,16 @@ mod tests {
         let events = [left_out(2), reversed(0), reversed(1)].map(|kind| event(0, kind));
         let it = MarkSavings::new(&events).unwrap();
         assert_eq!((it.rows[0].failing(), it.rows[0].held_pages), (None, 2));
-        assert_eq!((it.reversals, it.longest_reversal_ns, it.failed_reversals), (2, 8, 1));
+        assert_eq!(
+            (it.reversals, it.longest_reversal_ns, it.failed_reversals),
+            (2, 8, 1)
+        );
         let kept = MarkSavings::new(&[event(0, left_out(0))]).unwrap();
-        assert!(kept.rows[0].failing().unwrap().contains("copies of it were kept"));
+        assert!(
+            kept.rows[0]
+                .failing()
+                .unwrap()
+                .contains("copies of it were kept")
+        );
     }
 }

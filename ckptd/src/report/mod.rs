@@ -92,7 +92,8 @@ impl Parts {
         match event.kind {
             Kind::Start { role, .. } => self.0.insert(event.rank, role),
             Kind::Takeover {
-                as_worker: Worker(n), ..
+                as_worker: Worker(n),
+                ..
             } => self.0.insert(event.rank, Role::Worker(Worker(n))),
             _ => None,
         };

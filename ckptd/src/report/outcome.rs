@@ -46,7 +46,9 @@ impl Outcome {
         let mut has_told = BTreeSet::new();
         for event in events {
             match &event.kind {
-                Kind::Start { role, workers: all, .. } => {
+                Kind::Start {
+                    role, workers: all, ..
+                } => {
                     roles.insert(event.rank, *role);
                     workers = *all as usize;
                 }
@@ -71,16 +73,24 @@ impl Outcome {
             .filter(is_silent)
             .map(|(rank, _)| rank.to_string())
             .collect();
-        let failed_run = run.filter(|run| run.signal.is_none()).and_then(|run| run.status);
+        let failed_run = run
+            .filter(|run| run.signal.is_none())
+            .and_then(|run| run.status);
         let failed_run = failed_run.filter(|&status| status != 0 && !silent.is_empty());
         let mut unheard = 0;
         let ended = if let Some((reason, status)) = lost {
             Ended::Lost { status, reason }
-        } else if let Some(status) = first(|how| matches!(how, EndHow::Aborted(_)).then(|| code(*how))) {
+        } else if let Some(status) =
+            first(|how| matches!(how, EndHow::Aborted(_)).then(|| code(*how)))
+        {
             Ended::Aborted { status }
-        } else if let Some(status) = first(|how| matches!(how, EndHow::Exited(_)).then(|| code(*how))) {
+        } else if let Some(status) =
+            first(|how| matches!(how, EndHow::Exited(_)).then(|| code(*how)))
+        {
             Ended::Exited { status }
-        } else if workers > 0 && ends.iter().filter(|how| **how == EndHow::Finalized).count() >= workers {
+        } else if workers > 0
+            && ends.iter().filter(|how| **how == EndHow::Finalized).count() >= workers
+        {
             Ended::Finished
         } else if let Some(status) = failed_run {
             unheard = silent.len();
@@ -95,7 +105,9 @@ impl Outcome {
         } else {
             Ended::Unfinished
         };
-        let is_left = |(rank, role): &(&ProcessNumber, &Role)| matches!(role, Role::Spare(_)) && !failed.contains(rank);
+        let is_left = |(rank, role): &(&ProcessNumber, &Role)| {
+            matches!(role, Role::Spare(_)) && !failed.contains(rank)
+        };
         Self {
             ended,
             failures: failed.len() + unheard,
@@ -112,7 +124,9 @@ impl Outcome {
     pub fn status(&self) -> Option<i32> {
         match &self.ended {
             Ended::Finished => Some(0),
-            Ended::Exited { status } | Ended::Aborted { status } | Ended::Lost { status, .. } => Some(*status),
+            Ended::Exited { status } | Ended::Aborted { status } | Ended::Lost { status, .. } => {
+                Some(*status)
+            }
             Ended::Unfinished => None,
         }
     }

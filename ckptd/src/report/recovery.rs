@@ -58,8 +58,14 @@ pub struct Recovery {
 }
 
 pub(super) fn recoveries(events: &[Event]) -> Vec<Recovery> {
-    let numbers: BTreeSet<u32> = events.iter().filter_map(|event| number(&event.kind)).collect();
-    numbers.into_iter().map(|number| recovery(number, events)).collect()
+    let numbers: BTreeSet<u32> = events
+        .iter()
+        .filter_map(|event| number(&event.kind))
+        .collect();
+    numbers
+        .into_iter()
+        .map(|number| recovery(number, events))
+        .collect()
 }
 
 fn number(kind: &Kind) -> Option<u32> {
@@ -90,9 +96,14 @@ fn recovery(wanted: u32, events: &[Event]) -> Recovery {
     };
     let mut stages: BTreeMap<RecoveryStage, StageTime> = BTreeMap::new();
     let mut failed: BTreeSet<ProcessNumber> = BTreeSet::new();
-    for event in events.iter().filter(|event| number(&event.kind) == Some(wanted)) {
+    for event in events
+        .iter()
+        .filter(|event| number(&event.kind) == Some(wanted))
+    {
         match &event.kind {
-            Kind::FailureDetected { failed: ranks, by, .. } => {
+            Kind::FailureDetected {
+                failed: ranks, by, ..
+            } => {
                 failed.extend(ranks);
                 if it.detected_ns.is_none() {
                     it.detected_ns = Some(event.at_ns);
@@ -102,7 +113,9 @@ fn recovery(wanted: u32, events: &[Event]) -> Recovery {
             }
             Kind::Death { rank, .. } => drop(failed.insert(*rank)),
             Kind::Stage { stage, ns, .. } => add_stage(&mut stages, *stage, event.rank, *ns),
-            Kind::Takeover { from, as_worker, .. } => {
+            Kind::Takeover {
+                from, as_worker, ..
+            } => {
                 it.takeovers.push(TakeoverBy {
                     rank: event.rank,
                     spare: *from,
@@ -118,17 +131,28 @@ fn recovery(wanted: u32, events: &[Event]) -> Recovery {
         }
     }
     it.stages = stages.into_values().collect();
-    it.failed = failed.into_iter().map(|rank| failed_rank(rank, events)).collect();
+    it.failed = failed
+        .into_iter()
+        .map(|rank| failed_rank(rank, events))
+        .collect();
     it.detect_to_resume_ns = it
         .resumed_ns
         .zip(it.detected_ns)
         .map(|(to, from)| to.saturating_sub(from));
     let killed = it.failed.iter().filter_map(|failed| failed.killed_ns).min();
-    it.kill_to_resume_ns = it.resumed_ns.zip(killed).map(|(to, from)| to.saturating_sub(from));
+    it.kill_to_resume_ns = it
+        .resumed_ns
+        .zip(killed)
+        .map(|(to, from)| to.saturating_sub(from));
     it
 }
 
-fn add_stage(stages: &mut BTreeMap<RecoveryStage, StageTime>, stage: RecoveryStage, rank: ProcessNumber, ns: u64) {
+fn add_stage(
+    stages: &mut BTreeMap<RecoveryStage, StageTime>,
+    stage: RecoveryStage,
+    rank: ProcessNumber,
+    ns: u64,
+) {
     let entry = stages.entry(stage).or_insert(StageTime {
         stage,
         max_ns: ns,

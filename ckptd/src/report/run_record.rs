@@ -65,7 +65,10 @@ mod tests {
         std::fs::write(&file, "everybody's").expect("written");
         for _ in 0..2 {
             record().write(dir.path()).expect("written");
-            assert_eq!(std::fs::metadata(&file).expect("there").mode() & 0o777, 0o600);
+            assert_eq!(
+                std::fs::metadata(&file).expect("there").mode() & 0o777,
+                0o600
+            );
         }
     }
 
@@ -80,6 +83,9 @@ mod tests {
             "a later job in the same directory"
         );
         std::fs::write(dir.path().join(FILE), "{").expect("written");
-        assert!(RunRecord::of_job(dir.path(), 150).is_none(), "a torn record");
+        assert!(
+            RunRecord::of_job(dir.path(), 150).is_none(),
+            "a torn record"
+        );
     }
 }

@@ -18,19 +18,32 @@ pub(super) fn report(report: &Report, with_timeline: bool) -> String {
         line!(out, "");
     }
     outcome(&mut out, &report.outcome);
-    let unfinished = report.recoveries.iter().filter(|it| it.resumed_ns.is_none()).count();
+    let unfinished = report
+        .recoveries
+        .iter()
+        .filter(|it| it.resumed_ns.is_none())
+        .count();
     let more = match unfinished {
         0 => String::new(),
         more => format!(", and {more} that did not complete"),
     };
-    line!(out, "Recoveries: {}{more}", report.recoveries.len() - unfinished);
+    line!(
+        out,
+        "Recoveries: {}{more}",
+        report.recoveries.len() - unfinished
+    );
     report
         .recoveries
         .iter()
         .for_each(|recovery| one_recovery(&mut out, recovery));
     checkpoints(&mut out, &report.checkpoints);
     let torn = report.notes.iter().map(|note| format!("note: {note}"));
-    for text in torn.chain(report.problems.iter().map(|problem| format!("PROBLEM: {problem}"))) {
+    for text in torn.chain(
+        report
+            .problems
+            .iter()
+            .map(|problem| format!("PROBLEM: {problem}")),
+    ) {
         line!(out, "{text}");
     }
     out
@@ -39,11 +52,14 @@ pub(super) fn report(report: &Report, with_timeline: bool) -> String {
 fn outcome(out: &mut String, it: &Outcome) {
     let end = match &it.ended {
         Ended::Finished => "all workers came to the end of MPI_Finalize".to_owned(),
-        Ended::Exited { status } => format!("a worker ended with status {status}, without MPI_Finalize"),
+        Ended::Exited { status } => {
+            format!("a worker ended with status {status}, without MPI_Finalize")
+        }
         Ended::Aborted { status } => format!("the job was ended with status {status}"),
         Ended::Lost { status, reason } => format!("status {status}: {reason}"),
         Ended::Unfinished => {
-            "not all workers have told of an end: the job still runs, or was killed as a whole".to_owned()
+            "not all workers have told of an end: the job still runs, or was killed as a whole"
+                .to_owned()
         }
     };
     line!(out, "Outcome: {end}");
@@ -62,7 +78,9 @@ fn timeline(out: &mut String, events: &[Event]) {
     let mut parts = Parts::default();
     for event in events {
         parts.follow(event);
-        let part = parts.role(event.rank).map_or_else(String::new, |role| role.to_string());
+        let part = parts
+            .role(event.rank)
+            .map_or_else(String::new, |role| role.to_string());
         let (rank, seconds) = (event.rank, event.at_ns as f64 / 1e9);
         line!(
             out,
@@ -89,7 +107,10 @@ fn what(kind: &Kind) -> String {
             count(*spares as usize, "spare", "spares")
         ),
         Kind::Config { settings } => {
-            let pairs: Vec<_> = settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let pairs: Vec<_> = settings
+                .iter()
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect();
             format!("settings: {}", pairs.join(" "))
         }
         Kind::Cut {
@@ -109,7 +130,11 @@ fn what(kind: &Kind) -> String {
             time(*scan_ns),
             time(*copy_ns)
         ),
-        Kind::LeftOut { epoch, pages, marks } => {
+        Kind::LeftOut {
+            epoch,
+            pages,
+            marks,
+        } => {
             let left_out = bytes(pages.saturating_mul(PAGE_SIZE as u64));
             let marks = marks.iter().filter(|mark| mark.counts).count();
             format!(
@@ -124,7 +149,11 @@ fn what(kind: &Kind) -> String {
             alike,
             ns,
         } => {
-            let shipped = format!("shipped {epoch} to rank {to}: {} in {}", bytes(*count), time(*ns));
+            let shipped = format!(
+                "shipped {epoch} to rank {to}: {} in {}",
+                bytes(*count),
+                time(*ns)
+            );
             match alike {
                 0 => shipped,
                 _ => format!("{shipped}, without {alike} pages that it has itself"),
@@ -136,14 +165,23 @@ fn what(kind: &Kind) -> String {
             bytes: count,
             ns,
         } => {
-            format!("received {epoch} from rank {from}: {} in {}", bytes(*count), time(*ns))
+            format!(
+                "received {epoch} from rank {from}: {} in {}",
+                bytes(*count),
+                time(*ns)
+            )
         }
         Kind::Commit { epoch, ns } => format!("committed {epoch}, {} after its cut", time(*ns)),
         Kind::Kill { signal } => format!("kills itself with signal {signal} (fault injection)"),
         Kind::Passed { calls, points } => {
             let passed = points.iter().filter(|(_, times)| *times > 0);
-            let passed: Vec<_> = passed.map(|(point, times)| format!("{point} {times}")).collect();
-            format!("{calls} MPI calls; fault points passed: {}", passed.join(", "))
+            let passed: Vec<_> = passed
+                .map(|(point, times)| format!("{point} {times}"))
+                .collect();
+            format!(
+                "{calls} MPI calls; fault points passed: {}",
+                passed.join(", ")
+            )
         }
         Kind::Rehearsal {
             worker,
@@ -184,8 +222,14 @@ fn what(kind: &Kind) -> String {
         Kind::OwnThinned { pages, left } => {
             format!("the rank keeps {left} pages of its own; {pages} pages can be made again")
         }
-        Kind::StaticData { worker, way, reason } => format!("static data of {worker} by {way}: {reason}"),
-        Kind::Rebuilt { worker, pages, ns } => format!("{pages} pages of {worker} rebuilt in {}", time(*ns)),
+        Kind::StaticData {
+            worker,
+            way,
+            reason,
+        } => format!("static data of {worker} by {way}: {reason}"),
+        Kind::Rebuilt { worker, pages, ns } => {
+            format!("{pages} pages of {worker} rebuilt in {}", time(*ns))
+        }
         Kind::Recomputed {
             regions,
             bytes: length,
@@ -206,15 +250,26 @@ fn what(kind: &Kind) -> String {
             count(*steps as usize, "step", "steps"),
             time(*ns)
         ),
-        Kind::FailureDetected { recovery, failed, by } => {
-            format!("recovery {recovery}: failure of {} detected by {by}", ranks(failed))
+        Kind::FailureDetected {
+            recovery,
+            failed,
+            by,
+        } => {
+            format!(
+                "recovery {recovery}: failure of {} detected by {by}",
+                ranks(failed)
+            )
         }
         Kind::SparesChosen {
             recovery,
             choices,
             reason,
         } => spares_chosen(*recovery, choices, reason.as_deref()),
-        Kind::Stage { recovery, stage, ns } => format!("recovery {recovery}: {stage} done in {}", time(*ns)),
+        Kind::Stage {
+            recovery,
+            stage,
+            ns,
+        } => format!("recovery {recovery}: {stage} done in {}", time(*ns)),
         Kind::Takeover {
             recovery,
             from,
@@ -272,7 +327,9 @@ fn traffic(it: &Traffic) -> String {
     let mut messages = it.other_peers;
     it.peers.iter().for_each(|peer| messages += peer.messages);
     let mut collectives = it.other_comms[1];
-    it.comms.iter().for_each(|comm| collectives += comm.collectives);
+    it.comms
+        .iter()
+        .for_each(|comm| collectives += comm.collectives);
     let mut text = format!(
         "so far worker {} has sent {} messages ({}), and called {} collectives ({})",
         it.worker,
@@ -290,12 +347,19 @@ fn traffic(it: &Traffic) -> String {
 
 fn spares_chosen(recovery: u32, choices: &[SpareChoice], reason: Option<&str>) -> String {
     let choices = choices.iter().map(|choice| {
-        let by = if choice.by_daemon { "ckptd" } else { "the built-in rule" };
+        let by = if choice.by_daemon {
+            "ckptd"
+        } else {
+            "the built-in rule"
+        };
         format!("rank {} for worker {} by {by}", choice.rank, choice.worker)
     });
     let choices: Vec<String> = choices.collect();
     let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
-    format!("recovery {recovery}: chosen: {}{reason}", choices.join(", "))
+    format!(
+        "recovery {recovery}: chosen: {}{reason}",
+        choices.join(", ")
+    )
 }
 
 fn one_recovery(out: &mut String, it: &Recovery) {
@@ -367,7 +431,11 @@ fn failed_rank(out: &mut String, failed: &FailedRank, detected_ns: Option<u64>) 
         .cause
         .as_ref()
         .map_or_else(String::new, |cause| format!(", died of {cause}"));
-    line!(out, "  failed       rank {} ({role}){cause}, {sign}", failed.rank);
+    line!(
+        out,
+        "  failed       rank {} ({role}){cause}, {sign}",
+        failed.rank
+    );
 }
 
 fn checkpoints(out: &mut String, it: &Checkpoints) {

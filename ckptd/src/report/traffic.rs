@@ -69,28 +69,43 @@ impl Traffic {
         let mut communicators = BTreeMap::new();
         for traffic in last.values() {
             let (from, peers) = (traffic.worker, &traffic.peers);
-            it.pairs
-                .extend(
-                    peers
-                        .iter()
-                        .map(|&crate::events::PeerTraffic { to, messages }| Pair { from, to, messages }),
-                );
+            it.pairs.extend(
+                peers
+                    .iter()
+                    .map(|&crate::events::PeerTraffic { to, messages }| Pair {
+                        from,
+                        to,
+                        messages,
+                    }),
+            );
             it.other_pairs += traffic.other_peers;
             let others = it.other_communicators.iter_mut().zip(traffic.other_comms);
             others.for_each(|(sum, more)| *sum += more);
-            traffic.comms.iter().for_each(|comm| add(&mut communicators, comm));
+            traffic
+                .comms
+                .iter()
+                .for_each(|comm| add(&mut communicators, comm));
         }
         it.communicators = communicators.into_values().collect();
         tell_apart(&mut it.communicators);
         it.communicators.sort_by_key(|it| {
-            std::cmp::Reverse(it.traffic.messages.bytes.saturating_add(it.traffic.collectives.bytes))
+            std::cmp::Reverse(
+                it.traffic
+                    .messages
+                    .bytes
+                    .saturating_add(it.traffic.collectives.bytes),
+            )
         });
         (!last.is_empty()).then_some(it)
     }
 
     /// The most that one worker has sent to another.
     pub fn most(&self) -> u64 {
-        self.pairs.iter().map(|pair| pair.messages.bytes).max().unwrap_or(0)
+        self.pairs
+            .iter()
+            .map(|pair| pair.messages.bytes)
+            .max()
+            .unwrap_or(0)
     }
 
     /// The pairs with the most bytes.
@@ -123,7 +138,9 @@ fn add(to: &mut BTreeMap<Key, Communicator>, comm: &CommTraffic) {
 fn tell_apart(communicators: &mut [Communicator]) {
     let mut ids: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for it in communicators.iter() {
-        ids.entry(it.name.clone()).or_default().insert(it.traffic.id);
+        ids.entry(it.name.clone())
+            .or_default()
+            .insert(it.traffic.id);
     }
     for it in communicators {
         if ids.get(&it.name).is_some_and(|ids| ids.len() > 1) {
@@ -137,7 +154,11 @@ fn number(id: u64) -> String {
     match id {
         0 => "MPI_COMM_WORLD".to_owned(),
         CommTraffic::SELF => "MPI_COMM_SELF".to_owned(),
-        _ => format!("communicator {} of worker {}", id & ((1 << 40) - 1), id >> 40),
+        _ => format!(
+            "communicator {} of worker {}",
+            id & ((1 << 40) - 1),
+            id >> 40
+        ),
     }
 }
 

@@ -5,8 +5,9 @@
 
 use super::fault::{self, Fault};
 use super::values::{
-    Choice, Interval, LogLimit, Rehearse, Rule, Scheme, SharedPages, Static, Threads, init_end, interval, log_limit,
-    new_phase, number, rehearse, scheme, shared_pages, switch, threads, tracking,
+    Choice, Interval, LogLimit, Rehearse, Rule, Scheme, SharedPages, Static, Threads, init_end,
+    interval, log_limit, new_phase, number, rehearse, scheme, shared_pages, switch, threads,
+    tracking,
 };
 use super::{SECRET, SETTINGS, Setting, domains};
 use crate::client::Address;
@@ -92,10 +93,12 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
     ("UNDERSTUDY_BUDDY_OFFSET", |config, text| {
-        config.buddy_offset = Some(number(text, "a rank offset").and_then(|offset| match offset {
-            0 => Err("an offset of 0 would keep the copy in the rank itself".into()),
-            offset => Ok(offset),
-        })?);
+        config.buddy_offset = Some(number(text, "a rank offset").and_then(
+            |offset| match offset {
+                0 => Err("an offset of 0 would keep the copy in the rank itself".into()),
+                offset => Ok(offset),
+            },
+        )?);
         Ok(())
     }),
     ("UNDERSTUDY_DOMAIN", |config, text| {
@@ -107,7 +110,8 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
     ("UNDERSTUDY_MTBF", |config, text| {
-        config.mtbf = crate::advice::duration(text).ok_or_else(|| format!("`{text}` is not a time (`6h`, `30d`)"))?;
+        config.mtbf = crate::advice::duration(text)
+            .ok_or_else(|| format!("`{text}` is not a time (`6h`, `30d`)"))?;
         Ok(())
     }),
     ("UNDERSTUDY_WARNINGS", |config, text| {
@@ -124,7 +128,11 @@ const VALUES: &[(&str, Parse)] = &[
             "replay" => Static::Replay,
             "disk" => Static::Disk,
             "auto" => Static::Auto,
-            _ => return Err(format!("`{text}` is none of `image`, `replay`, `disk`, `auto`")),
+            _ => {
+                return Err(format!(
+                    "`{text}` is none of `image`, `replay`, `disk`, `auto`"
+                ));
+            }
         };
         Ok(())
     }),
@@ -256,7 +264,10 @@ impl Config {
             return Err("UNDERSTUDY_DISK_HOLD: set UNDERSTUDY_DISK to the directory that epochs are copied to".into());
         }
         if config.restart && config.disk.is_none() {
-            return Err("UNDERSTUDY_RESTART: set UNDERSTUDY_DISK to the directory that has the epochs".into());
+            return Err(
+                "UNDERSTUDY_RESTART: set UNDERSTUDY_DISK to the directory that has the epochs"
+                    .into(),
+            );
         }
         if config.static_data == Static::Disk && config.disk.is_none() {
             return Err(
@@ -264,7 +275,10 @@ impl Config {
                     .into(),
             );
         }
-        if let (Some(way), false) = (config.static_data.exclusive(), config.scheme.is_whole_copies()) {
+        if let (Some(way), false) = (
+            config.static_data.exclusive(),
+            config.scheme.is_whole_copies(),
+        ) {
             return Err(format!(
                 "UNDERSTUDY_STATIC={way} goes with whole copies only, not with UNDERSTUDY_COPIES={}; leave one of the two out",
                 config.scheme
@@ -314,7 +328,8 @@ impl Config {
     /// Which cannot, and why.
     pub fn check_files(&self) -> Result<(), String> {
         if let Some(file) = &self.domains {
-            domains::of_host(file, "").map_err(|why| format!("UNDERSTUDY_DOMAIN: {}: {why}", file.display()))?;
+            domains::of_host(file, "")
+                .map_err(|why| format!("UNDERSTUDY_DOMAIN: {}: {why}", file.display()))?;
         }
         match &self.daemon_token {
             Some(file) => crate::wire::auth::read_tokens(file)
@@ -335,7 +350,9 @@ impl Config {
 
     /// The settings by name, for the event file.
     pub fn listing(lookup: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
-        let value = |setting: &Setting| lookup(setting.variable).unwrap_or_else(|| setting.default.to_owned());
+        let value = |setting: &Setting| {
+            lookup(setting.variable).unwrap_or_else(|| setting.default.to_owned())
+        };
         SETTINGS
             .iter()
             .filter(|setting| setting.variable != SECRET)

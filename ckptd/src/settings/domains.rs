@@ -14,7 +14,12 @@ pub fn of_host(file: &Path, host: &str) -> Result<Option<String>, String> {
 fn listed(text: &str, host: &str) -> Result<Option<String>, String> {
     let mut found = None;
     for (index, line) in text.lines().enumerate() {
-        let words: Vec<&str> = line.split('#').next().unwrap_or("").split_whitespace().collect();
+        let words: Vec<&str> = line
+            .split('#')
+            .next()
+            .unwrap_or("")
+            .split_whitespace()
+            .collect();
         match words[..] {
             [] => {}
             [name, domain] if name == host => found = Some(domain.to_owned()),
@@ -34,6 +39,9 @@ mod tests {
         let text = "# racks\nn1 left\n\nn2   right # the new one\n";
         assert_eq!(listed(text, "n2"), Ok(Some("right".into())));
         assert_eq!(listed(text, "n3"), Ok(None));
-        assert_eq!(listed("n1 left\nn2\n", "n1"), Err("line 2 is not `host domain`".into()));
+        assert_eq!(
+            listed("n1 left\nn2\n", "n1"),
+            Err("line 2 is not `host domain`".into())
+        );
     }
 }

@@ -122,9 +122,13 @@ fn one(text: &str) -> Result<Fault, String> {
         Some("corrupt") => strike(text, words, Action::Corrupt(Victim::Held)),
         Some("pretend") => {
             let what = words.next().unwrap_or_default();
-            let known = LACKS.iter().find(|(name, _)| *name == what && words.next().is_none());
+            let known = LACKS
+                .iter()
+                .find(|(name, _)| *name == what && words.next().is_none());
             known.map(|(_, lack)| Fault::Pretend(*lack)).ok_or_else(|| {
-                let all = LACKS.map(|(name, _)| format!("`pretend {name}`")).join(", ");
+                let all = LACKS
+                    .map(|(name, _)| format!("`pretend {name}`"))
+                    .join(", ");
                 format!("`{text}` is none of {all}")
             })
         }
@@ -135,17 +139,27 @@ fn one(text: &str) -> Result<Fault, String> {
     }
 }
 
-fn strike<'a>(text: &str, words: impl Iterator<Item = &'a str>, mut action: Action) -> Result<Fault, String> {
+fn strike<'a>(
+    text: &str,
+    words: impl Iterator<Item = &'a str>,
+    mut action: Action,
+) -> Result<Fault, String> {
     let (mut who, mut at, mut epoch, mut delay) = (None, None, None, Duration::ZERO);
     for word in words {
-        let number = |value: &str| value.parse::<u64>().map_err(|_| format!("`{word}` has no number"));
+        let number = |value: &str| {
+            value
+                .parse::<u64>()
+                .map_err(|_| format!("`{word}` has no number"))
+        };
         match word.split_once('=') {
             Some(("rank", value)) => who = Some(Who::Rank(number(value)? as u32)),
             Some(("spare", value)) => who = Some(Who::Spare(number(value)? as u32)),
             Some(("epoch", value)) => epoch = Some(number(value)?),
             Some(("delay", value)) => delay = time(value)?,
             Some(("at", value)) => at = Some(value),
-            Some(("copy", value)) if matches!(action, Action::Corrupt(_)) => action = Action::Corrupt(victim(value)?),
+            Some(("copy", value)) if matches!(action, Action::Corrupt(_)) => {
+                action = Action::Corrupt(victim(value)?)
+            }
             _ => {
                 return Err(format!(
                     "`{word}` is none of `rank=`, `spare=`, `at=`, `epoch=`, `delay=`"
@@ -161,14 +175,21 @@ fn strike<'a>(text: &str, words: impl Iterator<Item = &'a str>, mut action: Acti
         return Err(format!("`{text}` waits for no time; add `delay=`"));
     }
     if matches!(action, Action::Corrupt(_)) && !matches!(at, Where::Point { .. }) {
-        return Err(format!("`{text}`: copies can only be damaged at a fault point"));
+        return Err(format!(
+            "`{text}`: copies can only be damaged at a fault point"
+        ));
     }
     if matches!(at, Where::Time(_)) && !(action == Action::Kill && delay.is_zero()) {
         return Err(format!(
             "`{text}`: at a time a rank can only be killed, without a delay"
         ));
     }
-    Ok(Fault::Strike { who, at, delay, action })
+    Ok(Fault::Strike {
+        who,
+        at,
+        delay,
+        action,
+    })
 }
 
 const VICTIMS: [(&str, Victim); 5] = [
@@ -189,7 +210,11 @@ fn victim(text: &str) -> Result<Victim, String> {
 
 fn place(at: &str, epoch: Option<u64>) -> Result<Where, String> {
     let place = match at.split_once(':') {
-        Some(("call", number)) => number.parse().ok().filter(|&call| call > 0).map(Where::Call),
+        Some(("call", number)) => number
+            .parse()
+            .ok()
+            .filter(|&call| call > 0)
+            .map(Where::Call),
         Some(("time", text)) => Some(Where::Time(time(text)?)),
         _ => points::find(at).map(|point| Where::Point { point, epoch }),
     };
@@ -200,7 +225,10 @@ fn place(at: &str, epoch: Option<u64>) -> Result<Where, String> {
         Some(place) => Ok(place),
         None => {
             let names: Vec<_> = points::POINTS.iter().map(|point| point.name).collect();
-            Err(format!("`at={at}` is none of `call:N`, `time:T`, {}", names.join(", ")))
+            Err(format!(
+                "`at={at}` is none of `call:N`, `time:T`, {}",
+                names.join(", ")
+            ))
         }
     }
 }
@@ -242,8 +270,10 @@ mod tests {
             parse("kill rank=2 at=ship.half epoch=3"),
             Ok(vec![kill(Who::Rank(2), third)])
         );
-        let several =
-            parse("kill rank=0 at=call:1234; kill spare=1 at=time:2.5s;count; pretend no-userfaultfd").unwrap();
+        let several = parse(
+            "kill rank=0 at=call:1234; kill spare=1 at=time:2.5s;count; pretend no-userfaultfd",
+        )
+        .unwrap();
         assert_eq!(
             several,
             [

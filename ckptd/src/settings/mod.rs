@@ -11,7 +11,9 @@ mod values;
 
 pub use config::Config;
 pub use unknown::{Unknown, unknown};
-pub use values::{Choice, Interval, LogLimit, Rehearse, Rule, Scheme, SharedPages, Static, Threads};
+pub use values::{
+    Choice, Interval, LogLimit, Rehearse, Rule, Scheme, SharedPages, Static, Threads,
+};
 
 /// How `understudy run` takes a setting. Its option is the variable's name without the prefix, in lower case: `UNDERSTUDY_DISK_EVERY`
 /// is `--disk-every`.

@@ -76,7 +76,8 @@ points! {
 
 /// The point's place in the table. A stage's name alone stands for its end.
 pub fn find(name: &str) -> Option<usize> {
-    let is_named = |point: &Point| point.name == name || point.name.strip_suffix(".end") == Some(name);
+    let is_named =
+        |point: &Point| point.name == name || point.name.strip_suffix(".end") == Some(name);
     POINTS.iter().position(is_named)
 }
 

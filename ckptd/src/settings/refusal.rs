@@ -10,7 +10,10 @@ pub fn stops(has_launcher: bool, is_split: bool) -> Option<&'static str> {
         (is_on("UNDERSTUDY_RESTART"), "UNDERSTUDY_RESTART=1"),
         (is_split, "its other nodes may not refuse"),
     ];
-    reasons.into_iter().find(|(holds, _)| *holds).map(|(_, why)| why)
+    reasons
+        .into_iter()
+        .find(|(holds, _)| *holds)
+        .map(|(_, why)| why)
 }
 
 /// The end of the line that tells of it.

@@ -44,7 +44,9 @@ impl fmt::Display for Unknown {
 pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
     let is_passed_on = |name: &str| name.starts_with(LAUNCHERS);
     let is_known = |name: &str| {
-        is_passed_on(name) || OTHERS.contains(&name) || SETTINGS.iter().any(|setting| setting.variable == name)
+        is_passed_on(name)
+            || OTHERS.contains(&name)
+            || SETTINGS.iter().any(|setting| setting.variable == name)
     };
     let strays = names.filter(|name| !is_known(name)).filter_map(|name| {
         let nearest = nearest(&rest(&name)?);
@@ -96,7 +98,11 @@ mod tests {
             ("UNDERSTDUY_DISK", "UNDERSTUDY_DISK"),
             ("UNDERTSUDY_INTERVALL", "UNDERSTUDY_INTERVAL"),
         ] {
-            assert_eq!(of(name).first().and_then(|it| it.nearest), Some(meant), "{name}");
+            assert_eq!(
+                of(name).first().and_then(|it| it.nearest),
+                Some(meant),
+                "{name}"
+            );
         }
         assert!(
             of("UNDERSTUDY_SPARE")[0]

@@ -177,7 +177,9 @@ pub(super) fn log_limit(text: &str) -> Result<LogLimit, String> {
             Err(wrong())
         };
     }
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (amount, unit) = text.split_at(split);
     let shift = match unit {
         "" => 0,
@@ -205,13 +207,20 @@ pub(super) fn new_phase(text: &str) -> Result<Option<i32>, String> {
 
 /// The rule for the end of the initialisation phase.
 pub(super) fn init_end(text: &str) -> Result<Rule, String> {
-    let wrong =
-        || format!("`{text}` is none of `auto`, `MPI_Allreduce#120`, `pcontrol:1`, `function:main_loop`, `time:30s`");
+    let wrong = || {
+        format!(
+            "`{text}` is none of `auto`, `MPI_Allreduce#120`, `pcontrol:1`, `function:main_loop`, `time:30s`"
+        )
+    };
     if text == "auto" {
         return Ok(Rule::Auto);
     }
     if let Some((name, times)) = text.split_once('#') {
-        let times = times.parse().ok().filter(|&times| times > 0).ok_or_else(wrong)?;
+        let times = times
+            .parse()
+            .ok()
+            .filter(|&times| times > 0)
+            .ok_or_else(wrong)?;
         return Ok(Rule::Calls(name.to_owned(), times));
     }
     match text.split_once(':') {
@@ -241,7 +250,13 @@ pub(super) fn threads(text: &str) -> Result<Threads, String> {
     match text {
         "serialized" => Ok(Threads::Serialized),
         _ => switch(text)
-            .map(|may_be| if may_be { Threads::AsAsked } else { Threads::Refused })
+            .map(|may_be| {
+                if may_be {
+                    Threads::AsAsked
+                } else {
+                    Threads::Refused
+                }
+            })
             .map_err(|_| format!("`{text}` is none of `0`, `1`, `serialized`")),
     }
 }
@@ -253,7 +268,9 @@ pub(super) fn interval(text: &str) -> Result<Interval, String> {
         "auto" => return Ok(Interval::Auto),
         _ => {}
     }
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .ok_or_else(wrong)?;
     let (amount, unit) = text.split_at(split);
     if unit == "calls" {
         return amount

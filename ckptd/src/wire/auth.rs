@@ -59,11 +59,18 @@ pub fn proof(purpose: Purpose, token: &[u8], nonce: &[u8; 32]) -> [u8; 32] {
 }
 
 /// The number of the token that the other side knows, from 0. The time that this takes tells nothing of the tokens.
-pub fn verify(purpose: Purpose, tokens: &[Vec<u8>], nonce: &[u8; 32], proof: &[u8; 32]) -> Option<usize> {
+pub fn verify(
+    purpose: Purpose,
+    tokens: &[Vec<u8>],
+    nonce: &[u8; 32],
+    proof: &[u8; 32],
+) -> Option<usize> {
     let verdicts = tokens
         .iter()
         .map(|token| code(purpose, token, nonce).verify_slice(proof).is_ok());
-    let found = verdicts.enumerate().map(|(at, is_it)| if is_it { at + 1 } else { 0 });
+    let found = verdicts
+        .enumerate()
+        .map(|(at, is_it)| if is_it { at + 1 } else { 0 });
     found.fold(0, usize::max).checked_sub(1)
 }
 
@@ -72,7 +79,10 @@ pub fn read_tokens(path: &Path) -> io::Result<Vec<Vec<u8>>> {
     let refuse = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
     let file = File::open(path).map_err(|error| refuse(&error.to_string()))?;
     let about = file.metadata()?;
-    if !about.is_file() || about.uid() != rustix::process::geteuid().as_raw() || about.mode() & 0o077 != 0 {
+    if !about.is_file()
+        || about.uid() != rustix::process::geteuid().as_raw()
+        || about.mode() & 0o077 != 0
+    {
         return Err(refuse(
             "a file of tokens must be the own user's, and only readable for them (chmod 600)",
         ));
@@ -84,7 +94,8 @@ pub fn read_tokens(path: &Path) -> io::Result<Vec<Vec<u8>>> {
         .map(|line| line.trim().as_bytes().to_vec())
         .filter(|token| !token.is_empty())
         .collect();
-    if tokens.is_empty() || tokens.len() > MOST || tokens.iter().any(|token| token.len() < SHORTEST) {
+    if tokens.is_empty() || tokens.len() > MOST || tokens.iter().any(|token| token.len() < SHORTEST)
+    {
         return Err(refuse(
             "a file of tokens has one of at least 16 characters in each line, and at most 256 of them",
         ));
@@ -99,16 +110,27 @@ mod tests {
 
     #[test]
     fn only_who_knows_a_token_can_answer() {
-        let tokens = [b"a token of some length".to_vec(), b"another one, as long".to_vec()];
+        let tokens = [
+            b"a token of some length".to_vec(),
+            b"another one, as long".to_vec(),
+        ];
         let (nonce, other) = ([7; 32], [8; 32]);
         let is_of = |proof: [u8; 32]| verify(Purpose::Client, &tokens, &nonce, &proof);
         assert_eq!(is_of(proof(Purpose::Client, &tokens[0], &nonce)), Some(0));
         assert_eq!(is_of(proof(Purpose::Client, &tokens[1], &nonce)), Some(1));
         assert_eq!(is_of(proof(Purpose::Client, &tokens[1], &other)), None);
         assert_eq!(is_of(proof(Purpose::Node, &tokens[1], &nonce)), None);
-        assert_eq!(is_of(proof(Purpose::Client, b"a guess of some length", &nonce)), None);
         assert_eq!(
-            verify(Purpose::Client, &[], &nonce, &proof(Purpose::Client, b"", &nonce)),
+            is_of(proof(Purpose::Client, b"a guess of some length", &nonce)),
+            None
+        );
+        assert_eq!(
+            verify(
+                Purpose::Client,
+                &[],
+                &nonce,
+                &proof(Purpose::Client, b"", &nonce)
+            ),
             None
         );
     }

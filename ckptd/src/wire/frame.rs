@@ -41,7 +41,8 @@ pub fn encode<M: Encode>(message: &M) -> Option<Vec<u8>> {
 /// The same for a connection whose messages may have another length.
 pub fn encode_within<M: Encode>(message: &M, longest: usize) -> Option<Vec<u8>> {
     let mut frame = vec![0; HEAD];
-    let length = bincode::encode_into_std_write(message, &mut frame, bincode::config::standard()).ok()?;
+    let length =
+        bincode::encode_into_std_write(message, &mut frame, bincode::config::standard()).ok()?;
     if length > longest {
         return None;
     }
@@ -84,7 +85,8 @@ impl<const LONGEST: usize, const DECODED: usize> Frames<LONGEST, DECODED> {
             return is_beginning(bytes).map(|()| None);
         };
         is_beginning(head)?;
-        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let word =
+            |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (length, check) = (word(8), word(12));
         if length as usize > LONGEST {
             return Err(WireError::Length(length));

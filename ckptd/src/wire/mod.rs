@@ -14,5 +14,7 @@ pub mod auth;
 mod frame;
 mod message;
 
-pub use frame::{DECODE_LIMIT, Decoder, Frames, HEAD, MAX_PAYLOAD, VERSION, WireError, encode, encode_within};
+pub use frame::{
+    DECODE_LIMIT, Decoder, Frames, HEAD, MAX_PAYLOAD, VERSION, WireError, encode, encode_within,
+};
 pub use message::{Answer, Ask, Event, JobStatus, SpareStatus};

@@ -162,7 +162,10 @@ impl Relay {
     /// Leaves the relay alone with the writers and waits for its end.
     pub fn release(self) -> std::process::ExitStatus {
         let Self {
-            mut child, out, err, ..
+            mut child,
+            out,
+            err,
+            ..
         } = self;
         drop((out, err));
         child.wait().unwrap()
@@ -190,11 +193,14 @@ pub fn writer(part: &Part) -> Child {
         .args(["--exact", "writer_process", "--nocapture"])
         .stdin(Stdio::null())
         .stdout(Stdio::null());
-    command.env("W_LEDGER", &part.relay.ledger).env("W_CUT", part.cut_file);
+    command
+        .env("W_LEDGER", &part.relay.ledger)
+        .env("W_CUT", part.cut_file);
     command.env(
         "W_HIGH",
-        part.high_water
-            .map_or("none".into(), |mark| format!("{} {}", mark.line, mark.column)),
+        part.high_water.map_or("none".into(), |mark| {
+            format!("{} {}", mark.line, mark.column)
+        }),
     );
     for (name, value) in [
         ("SEED", part.seed),
@@ -210,7 +216,9 @@ pub fn writer(part: &Part) -> Child {
 
 /// The body of the helper test: nothing unless started by [`writer`].
 pub fn writer_main() {
-    let Ok(ledger) = std::env::var("W_LEDGER") else { return };
+    let Ok(ledger) = std::env::var("W_LEDGER") else {
+        return;
+    };
     let text = |name: &str| std::env::var(format!("W_{name}")).unwrap();
     let number = |name: &str| text(name).parse::<u64>().unwrap();
     let view = LedgerView::attach(Path::new(&ledger), [Some(WRITER_FD), None], TIMEOUT).unwrap();
@@ -219,8 +227,12 @@ pub fn writer_main() {
     let pipe = unsafe { File::from_raw_fd(WRITER_FD) };
     if let Some((line, column)) = text("HIGH").split_once(' ') {
         let [line, column] = [line, column].map(|number| number.parse().unwrap());
-        view.takeover(Stream::Out, place(number("FROM")), Position { line, column })
-            .unwrap();
+        view.takeover(
+            Stream::Out,
+            place(number("FROM")),
+            Position { line, column },
+        )
+        .unwrap();
     }
     play(
         &view,
@@ -234,7 +246,14 @@ pub fn writer_main() {
 }
 
 /// Writes the stream with cuts and rollbacks at random places, checking the positions all along.
-fn play(view: &LedgerView, cuts: &File, mut pipe: &File, seed: u64, range: std::ops::Range<u64>, mut rollbacks: u64) {
+fn play(
+    view: &LedgerView,
+    cuts: &File,
+    mut pipe: &File,
+    seed: u64,
+    range: std::ops::Range<u64>,
+    mut rollbacks: u64,
+) {
     let mut random = Random::new(seed);
     let (mut at, mut raw) = (range.start, view.written(Stream::Out).unwrap().0);
     let mut now = place(at);

@@ -50,7 +50,13 @@ impl Job {
         } else {
             TRANSPORTS
         };
-        let with_transports = |flag: &&'static str| if *flag == TRANSPORTS { transports } else { flag };
+        let with_transports = |flag: &&'static str| {
+            if *flag == TRANSPORTS {
+                transports
+            } else {
+                flag
+            }
+        };
         match self.mpirun {
             None => command.args(MPIRUN_FLAGS.iter().map(with_transports)),
             Some(_) => command.arg("--oversubscribe"),
@@ -71,13 +77,21 @@ impl Job {
         let layer = self.layer.then(|| self.layer_path());
         let preloaded: Vec<PathBuf> = self.preload.iter().cloned().chain(layer).collect();
         if !preloaded.is_empty() {
-            let list: Vec<&OsStr> = preloaded.iter().map(|library| library.as_os_str()).collect();
+            let list: Vec<&OsStr> = preloaded
+                .iter()
+                .map(|library| library.as_os_str())
+                .collect();
             set("LD_PRELOAD", &list.join(OsStr::new(":")));
         }
         if self.layer {
             set("UNDERSTUDY_LOG_DIR", &root.join("events").into());
         }
-        if self.layer && !self.variables.iter().any(|(name, _)| name == "UNDERSTUDY_SPARES") {
+        if self.layer
+            && !self
+                .variables
+                .iter()
+                .any(|(name, _)| name == "UNDERSTUDY_SPARES")
+        {
             set("UNDERSTUDY_SPARES", &self.spares.to_string().into());
         }
         if self.disk {
@@ -90,7 +104,9 @@ impl Job {
         command
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        command.env(processes::MARK, mark).current_dir(root.join("work"));
+        command
+            .env(processes::MARK, mark)
+            .current_dir(root.join("work"));
         if hosts.is_none() {
             // An mpirun that ends removes the session directory that all of this user share, even while another starts.
             command.env("TMPDIR", root);
@@ -105,13 +121,23 @@ impl Job {
     /// The same with Slurm's launcher, which hands its environment on.
     fn under_srun(&self, srun: &Srun, root: &Path, mark: &str, hosts: Option<&Hosts>) -> Command {
         let work = root.join("work");
-        let mut command = srun.command(self.workers + self.spares, hosts.map(|hosts| (hosts, &*work)));
+        let mut command = srun.command(
+            self.workers + self.spares,
+            hosts.map(|hosts| (hosts, &*work)),
+        );
         command.arg(&self.program).args(&self.arguments);
         command
             .env("LD_PRELOAD", self.layer_path())
             .env("UNDERSTUDY_SPARES", self.spares.to_string())
             .env("UNDERSTUDY_LOG_DIR", root.join("events"))
-            .env("OMPI_MCA_btl", if hosts.is_some() { "self,sm,tcp" } else { TRANSPORTS })
+            .env(
+                "OMPI_MCA_btl",
+                if hosts.is_some() {
+                    "self,sm,tcp"
+                } else {
+                    TRANSPORTS
+                },
+            )
             .env("OMPI_MCA_mpi_yield_when_idle", "1");
         self.place(&mut command, root, mark);
         command
@@ -157,9 +183,17 @@ impl Job {
             None => Command::new(place::ckptd()),
         };
         if hosts.is_none() {
-            command.arg("launch").current_dir(root.join("work")).env("TMPDIR", root);
+            command
+                .arg("launch")
+                .current_dir(root.join("work"))
+                .env("TMPDIR", root);
         }
-        command.args(["-n", &self.workers.to_string(), "--spares", &self.spares.to_string()]);
+        command.args([
+            "-n",
+            &self.workers.to_string(),
+            "--spares",
+            &self.spares.to_string(),
+        ]);
         // A shell or an interpreter does not tell which library it will need, and a program of the distribution has another one.
         let library = Mpi::of(&place::example("heat2d"))
             .expect("it is linked with MPI")
@@ -175,7 +209,10 @@ impl Job {
             .args(&self.arguments);
         let has_tcp = self.tcp || hosts.is_some();
         command
-            .env("OMPI_MCA_btl", if has_tcp { "self,sm,tcp" } else { TRANSPORTS })
+            .env(
+                "OMPI_MCA_btl",
+                if has_tcp { "self,sm,tcp" } else { TRANSPORTS },
+            )
             .env("OMPI_MCA_mpi_yield_when_idle", "1");
         command.env("UNDERSTUDY_LOG_DIR", root.join("events"));
         command.envs(self.preload.iter().map(|library| ("LD_PRELOAD", library)));

@@ -42,7 +42,12 @@ fn is_since(entry: &std::fs::DirEntry, began: SystemTime) -> bool {
 
 impl Run {
     /// Waits for the end and kills on the way; `None` if the time was up.
-    pub(super) fn attend(&mut self, root: &Path, job: &mut Job, started: Instant) -> Option<std::process::ExitStatus> {
+    pub(super) fn attend(
+        &mut self,
+        root: &Path,
+        job: &mut Job,
+        started: Instant,
+    ) -> Option<std::process::ExitStatus> {
         let (stdout, events) = (root.join("stdout"), root.join("events"));
         let mut kills = job.kills.iter();
         let mut kill = kills.next();
@@ -145,7 +150,9 @@ impl Run {
     }
 
     fn describe(&self) -> String {
-        let marked = processes::marked(&self.mark).into_iter().map(|process| process.pid);
+        let marked = processes::marked(&self.mark)
+            .into_iter()
+            .map(|process| process.pid);
         hang::describe(marked.chain(processes::with_command(&self.relay_mark)))
     }
 
@@ -187,7 +194,9 @@ impl Run {
             .into_iter()
             .filter(|entry| is_since(entry, self.began))
             .map(|entry| entry.path().to_string_lossy().into_owned());
-        found.extend(files.filter(|path| path.contains(relay_mark) || self.shared_memory.contains(path)));
+        found.extend(
+            files.filter(|path| path.contains(relay_mark) || self.shared_memory.contains(path)),
+        );
         found
     }
 

@@ -40,7 +40,12 @@ fn assert_called_in(rows: impl IntoIterator<Item = Row>) {
 #[test]
 fn a_worker_that_computes_is_set_back_from_where_it_is() {
     assert_called_in(few(
-        [(COMPUTES, 200), (THREADS, 200), (COMPUTES, 500), (THREADS, 700)],
+        [
+            (COMPUTES, 200),
+            (THREADS, 200),
+            (COMPUTES, 500),
+            (THREADS, 700),
+        ],
         2,
     ));
 }

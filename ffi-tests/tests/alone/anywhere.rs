@@ -55,7 +55,13 @@ fn die_at_points(case: &Case, points: &[&str]) {
     for (index, point) in points.iter().enumerate() {
         let worker = index as u32 % WORKERS;
         let fault = format!("kill rank={worker} at={point} epoch=4");
-        die(&mut verdicts, case, case.job().fault(&fault), worker, &fault);
+        die(
+            &mut verdicts,
+            case,
+            case.job().fault(&fault),
+            worker,
+            &fault,
+        );
     }
     verdicts.assert_all_good();
 }
@@ -67,7 +73,14 @@ fn die_at_random(case: &Case, times: usize) {
         let worker = random.below(u64::from(WORKERS)) as u32;
         let epoch = 2 + random.below(4);
         let delay = Duration::from_micros(random.below(60_000));
-        let kill = Kill::at(worker, Trigger::Commit { rank: worker, epoch }).after(delay);
+        let kill = Kill::at(
+            worker,
+            Trigger::Commit {
+                rank: worker,
+                epoch,
+            },
+        )
+        .after(delay);
         let what = format!("worker {worker} killed {delay:?} after epoch {epoch}");
         die(&mut verdicts, case, case.job().kill(kill), worker, &what);
     }

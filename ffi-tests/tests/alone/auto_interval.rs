@@ -7,7 +7,11 @@ use ffi_tests::{Job, Kill, Outcome, Trigger, place};
 use std::time::Duration;
 
 fn heat() -> Job {
-    Job::new(place::example("heat2d"), &["300", "300", "8000", "heat.field"]).workers(3)
+    Job::new(
+        place::example("heat2d"),
+        &["300", "300", "8000", "heat.field"],
+    )
+    .workers(3)
 }
 
 /// Cost, mean time between failures and interval of each change.
@@ -34,7 +38,10 @@ fn workers_agree_on_an_interval_that_fits_the_cost() {
         let ranks = [0, 2];
         let [first, second] = ranks.map(|rank| changes(&outcome, rank));
         outcome.check(!first.is_empty(), "nothing was agreed on");
-        outcome.check(first == second, &format!("they differ: {first:?}, {second:?}"));
+        outcome.check(
+            first == second,
+            &format!("they differ: {first:?}, {second:?}"),
+        );
         for [cost, mtbf, interval] in first {
             let expected = advice::interval(Duration::from_nanos(cost), Duration::from_nanos(mtbf));
             outcome.check(
@@ -73,7 +80,13 @@ fn an_understudy_goes_by_the_same_interval() {
 /// A spare's node may as well be a worker's. Intervals are longer than the least, and there are a few of them after the deaths.
 #[test]
 fn deaths_of_idle_spares_count_as_failures() {
-    let long = || Job::new(place::example("heat2d"), &["300", "300", "48000", "heat.field"]).workers(3);
+    let long = || {
+        Job::new(
+            place::example("heat2d"),
+            &["300", "300", "48000", "heat.field"],
+        )
+        .workers(3)
+    };
     let kill = |rank, epoch| Kill::at(rank, Trigger::Commit { rank: 0, epoch });
     let outcome = long()
         .spares(2)
@@ -85,8 +98,13 @@ fn deaths_of_idle_spares_count_as_failures() {
     outcome.assert_success();
     outcome.assert_like(&native(long()), &["heat.field"]);
     outcome.check(outcome.takeovers().is_empty(), "somebody was replaced");
-    let found: Vec<u64> = changes(&outcome, 0).iter().map(|[_, mtbf, _]| *mtbf).collect();
+    let found: Vec<u64> = changes(&outcome, 0)
+        .iter()
+        .map(|[_, mtbf, _]| *mtbf)
+        .collect();
     let (first, least) = (found.first().copied(), found.iter().min().copied());
-    let has_learnt = first.zip(least).is_some_and(|(first, least)| least * 10 < first * 8);
+    let has_learnt = first
+        .zip(least)
+        .is_some_and(|(first, least)| least * 10 < first * 8);
     outcome.check(has_learnt, &format!("nothing was learnt: {found:?}"));
 }

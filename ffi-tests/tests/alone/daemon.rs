@@ -33,12 +33,17 @@ fn judge(case: &Case, outcome: &Outcome) -> (SpareChoice, Option<String>) {
         .into_iter()
         .flat_map(|rank| outcome.events(rank))
         .filter_map(|record| match record.kind {
-            Kind::SparesChosen { choices, reason, .. } => Some((choices, reason)),
+            Kind::SparesChosen {
+                choices, reason, ..
+            } => Some((choices, reason)),
             _ => None,
         });
     // A late piece of news of the same death can lead to another attempt.
     let Some((choices, reason)) = chosen.last() else {
-        panic!("the event files do not say who has chosen\n{}", outcome.describe());
+        panic!(
+            "the event files do not say who has chosen\n{}",
+            outcome.describe()
+        );
     };
     println!("{choices:?} {reason:?}");
     outcome.check(
@@ -104,26 +109,38 @@ fn the_daemon_chooses_and_two_jobs_do_not_mix() {
         })
         .run();
     let (chosen, reason) = judge(&case, &outcome);
-    outcome.check(chosen == choice(WORKERS, true), &format!("{chosen:?}, {reason:?}"));
+    outcome.check(
+        chosen == choice(WORKERS, true),
+        &format!("{chosen:?}, {reason:?}"),
+    );
     outcome.check(
         *low.borrow() == Some(0_usize),
         "a spare's connection is out of the program's sight",
     );
     let status = daemon.status();
     let events = |is_it: &dyn Fn(&str) -> bool| {
-        let job = status.iter().find(|job| is_it(&job.job)).expect("both jobs are known");
+        let job = status
+            .iter()
+            .find(|job| is_it(&job.job))
+            .expect("both jobs are known");
         job.events
             .iter()
             .map(|event| event.what.clone())
             .collect::<Vec<_>>()
             .join("\n")
     };
-    let (own, other) = (events(&|job| job != "another job"), events(&|job| job == "another job"));
+    let (own, other) = (
+        events(&|job| job != "another job"),
+        events(&|job| job == "another job"),
+    );
     outcome.check(
         own.contains("rank 4 plays worker 1") && own.contains("rank 5 has gone"),
         &own,
     );
-    outcome.check(!other.contains("leased") && !other.contains("plays"), &other);
+    outcome.check(
+        !other.contains("leased") && !other.contains("plays"),
+        &other,
+    );
 }
 
 #[test]
@@ -131,7 +148,9 @@ fn the_daemon_chooses_and_two_jobs_do_not_mix() {
 fn without_a_daemon_the_built_in_rule_chooses() {
     let case = programs::short_heat2d();
     let directory = private_directory();
-    let outcome = job(&case, &directory.path().join("nothing")).fault(FAULT).run();
+    let outcome = job(&case, &directory.path().join("nothing"))
+        .fault(FAULT)
+        .run();
     let (chosen, reason) = judge(&case, &outcome);
     let reason = reason.unwrap_or_default();
     outcome.check(
@@ -156,13 +175,19 @@ fn waiting() -> Case {
 /// Whether this process has come to the end of MPI_Init: a death is survived from then on.
 fn is_protected(pid: u32) -> bool {
     let work = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
-    let commit = Trigger::Commit { rank: VICTIM, epoch: 1 };
+    let commit = Trigger::Commit {
+        rank: VICTIM,
+        epoch: 1,
+    };
     work.parent()
         .is_some_and(|root| commit.has_come(&root.join("stdout"), &root.join("events")))
 }
 
 /// Kills the victim when the daemon has been treated so, and its spares are as many as they should be then.
-fn killed_after(treat: fn(&mut Daemon), spares_then: usize) -> (SpareChoice, Option<String>, Outcome) {
+fn killed_after(
+    treat: fn(&mut Daemon),
+    spares_then: usize,
+) -> (SpareChoice, Option<String>, Outcome) {
     let daemon = Rc::new(RefCell::new(Daemon::start()));
     let case = Case {
         make: || Job::new(place::test_program("waiting"), &[SIGN]),
@@ -182,7 +207,8 @@ fn killed_after(treat: fn(&mut Daemon), spares_then: usize) -> (SpareChoice, Opt
         let is_time = spares_then == 0 || daemon.spares().len() == spares_then;
         if is_time {
             processes::kill(ranks[&VICTIM].pid);
-            std::fs::write(format!("/proc/{}/cwd/{SIGN}", ranks[&0].pid), "").expect("rank 0 waits");
+            std::fs::write(format!("/proc/{}/cwd/{SIGN}", ranks[&0].pid), "")
+                .expect("rank 0 waits");
         }
         is_time
     };
@@ -205,7 +231,10 @@ fn a_daemon_may_be_killed_in_mid_job() {
 #[ignore = "a variant: make test-all"]
 fn spares_come_back_to_a_daemon_that_was_killed_and_started_again() {
     let (chosen, reason, outcome) = killed_after(Daemon::restart, SPARES as usize);
-    outcome.check(chosen == choice(WORKERS, true), &format!("{chosen:?}, {reason:?}"));
+    outcome.check(
+        chosen == choice(WORKERS, true),
+        &format!("{chosen:?}, {reason:?}"),
+    );
 }
 
 fn pretended(answer: Vec<u8>) -> (SpareChoice, String, Outcome) {
@@ -236,13 +265,22 @@ fn what_a_daemon_says_is_checked() {
     other_version[4] += 1;
     let impossible = leases(&[(VICTIM, 0), (0, 5), (2, 4), (77, u32::MAX)]);
     let answers = [
-        (impossible, "rank 0, which the daemon has named for worker 1"),
+        (
+            impossible,
+            "rank 0, which the daemon has named for worker 1",
+        ),
         // It never answers.
         (Vec::new(), "no answer within"),
-        (leases(&[(VICTIM, VICTIM)]), "rank 1, which the daemon has named"),
+        (
+            leases(&[(VICTIM, VICTIM)]),
+            "rank 1, which the daemon has named",
+        ),
         (leases(&[(VICTIM, u32::MAX)]), "no living idle spare"),
         (other_version, "version"),
-        (b"HTTP/1.1 418 I'm a teapot\r\n\r\n".to_vec(), "not the protocol"),
+        (
+            b"HTTP/1.1 418 I'm a teapot\r\n\r\n".to_vec(),
+            "not the protocol",
+        ),
     ];
     for (answer, why) in few(answers, 2) {
         let (chosen, reason, outcome) = pretended(answer);

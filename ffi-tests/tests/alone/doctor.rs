@@ -16,7 +16,9 @@ fn text(ran: &Ran) -> String {
 /// The number behind `"name":`.
 fn number(json: &str, name: &str) -> u64 {
     let pattern = Regex::new(&format!("\"{name}\": ([0-9]+)")).expect("a pattern");
-    let found = pattern.captures(json).unwrap_or_else(|| panic!("no {name} in {json}"));
+    let found = pattern
+        .captures(json)
+        .unwrap_or_else(|| panic!("no {name} in {json}"));
     found[1].parse().expect("a number")
 }
 
@@ -75,7 +77,10 @@ fn a_host_is_asked_itself() {
     let ran = doctor(&["--host", "localhost:2"]);
     ran.assert(0, &[]);
     let text = text(&ran);
-    assert!(text.contains("1 of one kind") && text.contains("all of it"), "{text}");
+    assert!(
+        text.contains("1 of one kind") && text.contains("all of it"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -83,27 +88,43 @@ fn a_host_is_asked_itself() {
 fn a_program_that_is_not_protected_is_no_success() {
     let ran = doctor(&["--seconds", "2", "--", "true"]);
     ran.assert(1, &[]);
-    assert!(text(&ran).contains("could not be protected"), "{}", text(&ran));
+    assert!(
+        text(&ran).contains("could not be protected"),
+        "{}",
+        text(&ran)
+    );
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_program_that_fails_is_not_called_fine() {
-    let endings = place::test_program("endings").to_string_lossy().into_owned();
+    let endings = place::test_program("endings")
+        .to_string_lossy()
+        .into_owned();
     let ran = doctor(&["-n", "3", "--seconds", "20", "--", &endings, "exit", "1"]);
     ran.assert(1, &[]);
-    assert!(text(&ran).contains("failed with exit status 5"), "{}", text(&ran));
+    assert!(
+        text(&ran).contains("failed with exit status 5"),
+        "{}",
+        text(&ran)
+    );
 }
 
 #[test]
 fn settings_are_looked_at() {
     let of = |name: &str, value: &str| {
         let arguments: &[&str] = &["doctor"];
-        Understudy::new(&std::env::temp_dir(), arguments).env(name, value).run()
+        Understudy::new(&std::env::temp_dir(), arguments)
+            .env(name, value)
+            .run()
     };
     let ran = of("UNDERSTUDY_SPARE", "2");
     ran.assert(0, &[]);
-    assert!(text(&ran).contains("did you mean UNDERSTUDY_SPARES?"), "{}", text(&ran));
+    assert!(
+        text(&ran).contains("did you mean UNDERSTUDY_SPARES?"),
+        "{}",
+        text(&ran)
+    );
     let ran = of("UNDERSTUDY_COPIES", "3");
     ran.assert(1, &[]);
     assert!(
@@ -142,14 +163,20 @@ fn what_is_missing_is_found_and_named() {
             .run();
         ran.assert(1, &[]);
         let text = text(&ran);
-        assert!(text.contains("FAILURE") && text.contains(words), "{words}: {text}");
+        assert!(
+            text.contains("FAILURE") && text.contains(words),
+            "{words}: {text}"
+        );
     }
 }
 
 /// By what its library has, with or without a device.
 #[test]
 fn a_driver_of_accelerators_is_looked_at() {
-    for (kind, words) in [("new", "(CUDA 12.8) can save"), ("old", "(CUDA 12.4) cannot save")] {
+    for (kind, words) in [
+        ("new", "(CUDA 12.8) can save"),
+        ("old", "(CUDA 12.4) cannot save"),
+    ] {
         let library = place::test_program("accelerator")
             .with_file_name("accelerators")
             .join(kind);
@@ -165,7 +192,10 @@ fn a_driver_of_accelerators_is_looked_at() {
 #[test]
 fn limits_of_the_shell_are_seen() {
     let doctor = place::product("understudy");
-    for (limit, words) in [("ulimit -n 256", "at most 256"), ("ulimit -v 8000000", "limited to")] {
+    for (limit, words) in [
+        ("ulimit -n 256", "at most 256"),
+        ("ulimit -v 8000000", "limited to"),
+    ] {
         let line = format!("{limit}; exec {} doctor", doctor.display());
         let output = Command::new("sh")
             .args(["-c", &line])

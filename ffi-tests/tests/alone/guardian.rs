@@ -21,10 +21,15 @@ fn a_spare_takes_the_part_of_a_dead_worker() {
 
 #[test]
 fn all_ranks_may_die_at_once_and_there_need_be_no_spare() {
-    let job = job().spares(0).killed_as_a_whole(Trigger::Lines(15), Scope::Ranks);
+    let job = job()
+        .spares(0)
+        .killed_as_a_whole(Trigger::Lines(15), Scope::Ranks);
     let outcome = heat2d().assert_undisturbed(job);
     let taken = outcome.takeovers();
-    outcome.check(taken.len() == 4, &format!("not all parts were taken: {taken:?}"));
+    outcome.check(
+        taken.len() == 4,
+        &format!("not all parts were taken: {taken:?}"),
+    );
 }
 
 #[test]
@@ -79,14 +84,19 @@ fn a_script_may_start_the_program() {
 fn a_script_may_start_one_program_after_the_other() {
     let place = tempfile::tempdir().expect("a directory");
     let script = script(place.path(), "\"$@\"; \"$@\"");
-    let chatter = || Job::new(place::test_program("chatter"), &["20"]).launched_by(Launcher::Mpirun);
+    let chatter =
+        || Job::new(place::test_program("chatter"), &["20"]).launched_by(Launcher::Mpirun);
     let twice = |job: Job| job.started_by(&script).run();
     let outcome = twice(chatter());
     outcome.assert_success();
     outcome.assert_same_lines(&twice(chatter().native()));
     outcome.assert_nothing_left();
     // The second program would lack a rank.
-    let outcome = twice(chatter().interval("10ms").fault("kill rank=1 at=commit.end epoch=1"));
+    let outcome = twice(
+        chatter()
+            .interval("10ms")
+            .fault("kill rank=1 at=commit.end epoch=1"),
+    );
     let code = outcome.status.and_then(|ended| ended.code());
     outcome.check(code == Some(75), "the status is another one");
     let says_so = outcome.stderr.contains("start each program by itself");
@@ -125,12 +135,17 @@ fn a_guardian_that_is_asked_to_end_before_its_job_has_begun_does_so() {
         ("UNDERSTUDY_SPARES", "0"),
     ];
     let mut guardian = Command::new(place::ckptd());
-    guardian.args(["guardian", "--", "/bin/true", "true"]).envs(variables);
+    guardian
+        .args(["guardian", "--", "/bin/true", "true"])
+        .envs(variables);
     let mut guardian = guardian.spawn().unwrap();
     let is_there = || !left(&job).is_empty();
     let began = Instant::now();
     while !is_there() {
-        assert!(began.elapsed() < Duration::from_secs(20), "it does not come");
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "it does not come"
+        );
     }
     // It has its signal handlers soon.
     std::thread::sleep(Duration::from_secs(1));
@@ -138,7 +153,10 @@ fn a_guardian_that_is_asked_to_end_before_its_job_has_begun_does_so() {
     kill_process(pid, Signal::TERM).unwrap();
     let status = guardian.wait().unwrap();
     assert_eq!(status.code(), Some(143));
-    assert!(began.elapsed() < Duration::from_secs(20), "it has waited for others");
+    assert!(
+        began.elapsed() < Duration::from_secs(20),
+        "it has waited for others"
+    );
     assert!(!is_there(), "something is left");
 }
 
@@ -174,17 +192,32 @@ fn contained(work: &Path, iterations: &str) -> Command {
         "--kill-child",
         "--mount-proc",
     ]);
-    command.args(["sh", "-c", "hostname \"$1\"; shift; exec \"$@\"", "sh", &container()]);
+    command.args([
+        "sh",
+        "-c",
+        "hostname \"$1\"; shift; exec \"$@\"",
+        "sh",
+        &container(),
+    ]);
     command
         .arg(place::ckptd())
         .args(["launch", "-n", "4", "--spares", "1", "--preload"]);
-    command.arg(place::layer()).arg("--").arg(place::example("heat2d"));
-    command.args(&HEAT2D[..2]).arg(iterations).args(&HEAT2D[3..]);
+    command
+        .arg(place::layer())
+        .arg("--")
+        .arg(place::example("heat2d"));
+    command
+        .args(&HEAT2D[..2])
+        .arg(iterations)
+        .args(&HEAT2D[3..]);
     command
         .env("UNDERSTUDY_INTERVAL", "100calls")
         .env("OMPI_MCA_btl", "self,sm")
         .env("OMPI_MCA_mpi_yield_when_idle", "1");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).current_dir(work);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .current_dir(work);
     command
 }
 
@@ -220,14 +253,18 @@ fn a_container_may_end_with_its_launcher_and_be_killed_with_it() {
     let _turn = place::turn();
     for kill_first in [false, false, false, true, true] {
         if kill_first {
-            let mut killed = contained(work.path(), "600000").spawn().expect("util-linux is there");
+            let mut killed = contained(work.path(), "600000")
+                .spawn()
+                .expect("util-linux is there");
             let mut lines = BufReader::new(killed.stdout.take().expect("it is piped")).lines();
             assert!(lines.nth(10).is_some(), "it prints nothing");
             let unshare = processes::all().find(|&pid| processes::parent(pid) == Some(killed.id()));
             assert!(unshare.is_some_and(processes::kill), "it had ended before");
             killed.wait().expect("it is our child");
         }
-        let output = contained(work.path(), HEAT2D[2]).output().expect("util-linux is there");
+        let output = contained(work.path(), HEAT2D[2])
+            .output()
+            .expect("util-linux is there");
         assert!(output.status.success(), "{output:?}");
         assert_eq!(output.stdout, undisturbed.stdout, "after {kill_first}");
         assert_eq!(left(&container()), [""; 0], "something is left");

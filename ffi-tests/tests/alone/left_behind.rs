@@ -48,7 +48,10 @@ fn lost_job() -> tempfile::TempDir {
 
 /// The files of the first epoch on disk.
 fn epochs(work: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(work.join("disk")).into_iter().flatten().flatten();
+    let entries = std::fs::read_dir(work.join("disk"))
+        .into_iter()
+        .flatten()
+        .flatten();
     let mut files: Vec<_> = entries
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|it| it == "epoch"))
@@ -106,7 +109,10 @@ fn files_of_a_lost_job_are_looked_into() {
     std::fs::remove_file(&files[0]).expect("it is there");
     let (ran, text) = inspect(work.path(), &["disk"]);
     ran.assert(0, &[]);
-    assert!(text.contains("2 of 3 files") && text.contains("NOT complete"), "{text}");
+    assert!(
+        text.contains("2 of 3 files") && text.contains("NOT complete"),
+        "{text}"
+    );
 }
 
 /// A file as a job of a launcher that is gone leaves it.
@@ -125,7 +131,10 @@ fn what_is_left_goes_and_what_lives_stays() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let ended = Rc::new(Cell::new(None));
     let found = Rc::clone(&ended);
-    let here = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let here = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     // It cleans while a job runs, which then loses a rank: without its ledgers output would come twice.
     let program = ["--", &heat(), "300", "300", "20000"];
     let start = [
@@ -154,7 +163,9 @@ fn what_is_left_goes_and_what_lives_stays() {
                 // What the job of another node has just written is left alone: nobody here knows whether it lives.
                 let living = remains("understudy-", "ffi-test-living", Duration::ZERO);
                 let dry = understudy(&["clean", "--dry-run"]);
-                let is_listed = paths.iter().all(|path| dry.contains(&*path.to_string_lossy()));
+                let is_listed = paths
+                    .iter()
+                    .all(|path| dry.contains(&*path.to_string_lossy()));
                 let is_there = paths.iter().all(|path| path.exists());
                 let text = understudy(&["clean"]);
                 let is_gone = paths
@@ -172,7 +183,11 @@ fn what_is_left_goes_and_what_lives_stays() {
         "(listed, there, gone, spared)"
     );
     let native = native(Job::new(heat(), &["300", "300", "20000"]).workers(3));
-    assert!(ran.stdout == native.stdout, "the output differs\n{}", ran.stderr);
+    assert!(
+        ran.stdout == native.stdout,
+        "the output differs\n{}",
+        ran.stderr
+    );
 }
 
 #[test]
@@ -185,9 +200,18 @@ fn only_old_torn_epochs_go() {
             .expect("ours");
         path
     };
-    let whole = file("understudy-0000000000000007-0002-00000031-w00004.epoch", 9999);
-    let fresh = file("understudy-0000000000000007-0002-00000032-w00004.epoch.part", 10);
-    let torn = file("understudy-0000000000000007-0002-00000032-w00003.epoch.part", 9999);
+    let whole = file(
+        "understudy-0000000000000007-0002-00000031-w00004.epoch",
+        9999,
+    );
+    let fresh = file(
+        "understudy-0000000000000007-0002-00000032-w00004.epoch.part",
+        10,
+    );
+    let torn = file(
+        "understudy-0000000000000007-0002-00000032-w00003.epoch.part",
+        9999,
+    );
     let other = file("results.part", 9999);
     // It cleans the node, too.
     let _turn = place::turn();

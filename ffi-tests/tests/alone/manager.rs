@@ -17,8 +17,13 @@ fn job() -> Job {
 /// The manager of a job, by its first processes; none if it dies this moment.
 fn manager(first: &BTreeMap<u32, processes::Process>) -> Option<u32> {
     let guardians: Vec<u32> = first.values().map(|process| process.parent).collect();
-    let is_one = |pid: &u32| processes::words(*pid)[0].iter().any(|word| word == "manage");
-    let is_ours = |pid: &u32| processes::parent(*pid).is_some_and(|parent| guardians.contains(&parent));
+    let is_one = |pid: &u32| {
+        processes::words(*pid)[0]
+            .iter()
+            .any(|word| word == "manage")
+    };
+    let is_ours =
+        |pid: &u32| processes::parent(*pid).is_some_and(|parent| guardians.contains(&parent));
     processes::all().find(|pid| is_ours(pid) && is_one(pid))
 }
 
@@ -43,13 +48,19 @@ fn managers(outcome: &Outcome) -> usize {
 fn assert_survived(job: Job, count: usize) -> Outcome {
     let outcome = heat2d().assert_undisturbed(job);
     let found = managers(&outcome);
-    outcome.check(found == count, &format!("{found} managers were started, not {count}"));
+    outcome.check(
+        found == count,
+        &format!("{found} managers were started, not {count}"),
+    );
     outcome
 }
 
 #[test]
 fn the_manager_may_die_in_mid_run() {
-    for (launcher, lines) in [(Launcher::Mpirun, &[9, 18, 27][..]), (Launcher::Ckptd, &[15])] {
+    for (launcher, lines) in [
+        (Launcher::Mpirun, &[9, 18, 27][..]),
+        (Launcher::Ckptd, &[15]),
+    ] {
         let outcome = assert_survived(killed_at(job().launched_by(launcher), lines), lines.len());
         outcome.check(outcome.takeovers().is_empty(), "a part was taken");
     }
@@ -67,7 +78,10 @@ fn a_worker_may_die_with_it() {
 #[test]
 fn all_workers_may_die_with_it() {
     let all = [0, 1, 2, 3].map(|rank| format!("kill rank={rank} at=commit.end epoch=3"));
-    let fault = format!("kill-manager rank=1 at=commit.end epoch=3; {}", all.join("; "));
+    let fault = format!(
+        "kill-manager rank=1 at=commit.end epoch=3; {}",
+        all.join("; ")
+    );
     assert_survived(job().spares(0).fault(&fault), 1);
 }
 
@@ -84,12 +98,18 @@ fn it_may_die_before_the_first_checkpoint() {
         assert_survived(job().fault(&format!("kill-manager rank=1 at={point}")), 1);
     }
     // Before MPI_Init, or in it.
-    assert_survived(job().watch(|first| manager(first).is_some_and(processes::kill)), 1);
+    assert_survived(
+        job().watch(|first| manager(first).is_some_and(processes::kill)),
+        1,
+    );
 }
 
 #[test]
 fn it_may_die_in_a_renewal_and_so_may_the_next() {
-    for (first, second) in [("reset.begin", "load.begin"), ("drain.begin", "resume.begin")] {
+    for (first, second) in [
+        ("reset.begin", "load.begin"),
+        ("drain.begin", "resume.begin"),
+    ] {
         // The second is not reached before the generation has begun that follows the first.
         let fault = format!(
             "kill rank=1 at=commit.end epoch=3; kill-manager rank=0 at={first}; kill-manager rank=2 at={second}"
@@ -128,7 +148,12 @@ fn it_may_die_in_a_job_of_mpichs() {
     let Some(program) = place::mpich_example("heat2d") else {
         return;
     };
-    let of_mpich = || Job::new(&program, &HEAT2D).workers(2).interval("20calls").of_mpich();
+    let of_mpich = || {
+        Job::new(&program, &HEAT2D)
+            .workers(2)
+            .interval("20calls")
+            .of_mpich()
+    };
     let alone = native(of_mpich());
     for point in ["commit.begin epoch=1", "agree.end", "finalize.begin"] {
         let fault = format!("kill rank=1 at=commit.end epoch=2; kill-manager rank=0 at={point}");

@@ -39,7 +39,8 @@ fn measure_spare(job: Job) {
     let mut first_seen = None;
     let outcome = job
         .watch(move |ranks| {
-            let (now, Some(time)) = (Instant::now(), processes::processor_time(ranks[&SPARE].pid)) else {
+            let (now, Some(time)) = (Instant::now(), processes::processor_time(ranks[&SPARE].pid))
+            else {
                 return true;
             };
             let first_seen = *first_seen.get_or_insert(now.max(seen));
@@ -58,7 +59,8 @@ fn measure_spare(job: Job) {
         .run();
     outcome.assert_success();
     let measured = *measured.lock().expect("nobody has panicked");
-    let (passed, used) = measured.unwrap_or_else(|| panic!("the job ended too early\n{}", outcome.describe()));
+    let (passed, used) =
+        measured.unwrap_or_else(|| panic!("the job ended too early\n{}", outcome.describe()));
     let share = used.as_secs_f64() / passed.as_secs_f64();
     println!(
         "an idle spare uses {:.3}% of a core ({used:?} in {passed:?})",
@@ -145,11 +147,21 @@ fn a_debugger_sees_the_program_through_a_thunk() {
             }
             let pid = ranks[&WAITING].pid.to_string();
             let mut gdb = Command::new("gdb");
-            gdb.args(["-nx", "-batch", "-ex", "set pagination off", "-ex", "bt", "-p", &pid])
-                .env_remove("LD_PRELOAD");
+            gdb.args([
+                "-nx",
+                "-batch",
+                "-ex",
+                "set pagination off",
+                "-ex",
+                "bt",
+                "-p",
+                &pid,
+            ])
+            .env_remove("LD_PRELOAD");
             let output = gdb.stdin(std::process::Stdio::null()).output();
             if let (Ok(output), Ok(mut told)) = (output, told.lock()) {
-                *told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+                *told = String::from_utf8_lossy(&output.stdout).into_owned()
+                    + &String::from_utf8_lossy(&output.stderr);
             }
             true
         })

@@ -12,7 +12,11 @@ const WORKERS: u32 = 4;
 const LINES: usize = 600;
 
 fn chatter() -> Job {
-    Job::new(place::test_program("chatter"), &[&LINES.to_string(), "1000"]).interval("0.1s")
+    Job::new(
+        place::test_program("chatter"),
+        &[&LINES.to_string(), "1000"],
+    )
+    .interval("0.1s")
 }
 
 /// Numbers of the lines that each rank has printed, in the order of the output.
@@ -34,10 +38,15 @@ fn assert_complete(outcome: &Outcome) {
     let found = by_rank(outcome);
     for rank in 0..WORKERS {
         let numbers = found.get(&rank).cloned().unwrap_or_default();
-        let wrong = numbers.iter().enumerate().find(|(index, number)| index != *number);
+        let wrong = numbers
+            .iter()
+            .enumerate()
+            .find(|(index, number)| index != *number);
         outcome.check(
             wrong.is_none(),
-            &format!("rank {rank}: line {wrong:?} (index, number) is out of order, lost or doubled"),
+            &format!(
+                "rank {rank}: line {wrong:?} (index, number) is out of order, lost or doubled"
+            ),
         );
         outcome.check(
             numbers.len() == LINES,
@@ -52,11 +61,13 @@ fn every_line_of_every_rank_is_printed_once_and_in_order_whoever_is_killed() {
     let mut random = Random::announced("output");
     let mut verdicts = Verdicts::default();
     // Each worker in one half of the run, then each in the other.
-    let moments = (0..2).flat_map(|turn| (0..WORKERS).map(move |worker| (worker, (worker + turn) % 2)));
+    let moments =
+        (0..2).flat_map(|turn| (0..WORKERS).map(move |worker| (worker, (worker + turn) % 2)));
     for (worker, part) in few(moments, 2) {
         let half = LINES * WORKERS as usize * 2 / 5;
         let line = 1 + part as usize * half + random.below(half as u64) as usize;
-        let kill = Kill::at(worker, Trigger::Lines(line)).after(Duration::from_micros(random.below(5000)));
+        let kill =
+            Kill::at(worker, Trigger::Lines(line)).after(Duration::from_micros(random.below(5000)));
         let outcome = chatter().kill(kill).run();
         println!("{kill:?}: {:?}", outcome.wall);
         verdicts.judge(&format!("{kill:?}"), || {
@@ -74,10 +85,26 @@ fn every_line_of_every_rank_is_printed_once_and_in_order_whoever_is_killed() {
 fn output_for_which_there_is_no_room_is_told_and_not_the_status_of_success() {
     for progress in ["line", "plain"] {
         let _turn = place::turn();
-        let full = File::options().write(true).open("/dev/full").expect("Linux has it");
+        let full = File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("Linux has it");
         let mut run = Command::new(place::product("understudy"));
-        run.args(["run", "-n", "2", "--spares", "0", "--progress", progress, "--"]);
-        let ended = run.arg(place::test_program("chatter")).arg("20").stdout(full).output();
+        run.args([
+            "run",
+            "-n",
+            "2",
+            "--spares",
+            "0",
+            "--progress",
+            progress,
+            "--",
+        ]);
+        let ended = run
+            .arg(place::test_program("chatter"))
+            .arg("20")
+            .stdout(full)
+            .output();
         let ended = ended.expect("it can be executed");
         assert_eq!(ended.status.code(), Some(74), "{ended:?}");
         assert!(
@@ -99,7 +126,10 @@ fn a_run_that_ends_without_mpi_finalize_loses_no_output() {
     let status = |outcome: &Outcome| outcome.status.and_then(|status| status.code());
     with.check(
         status(&with) == status(&without),
-        &format!("status {:?} of the native run is another one", status(&without)),
+        &format!(
+            "status {:?} of the native run is another one",
+            status(&without)
+        ),
     );
 }
 
@@ -150,7 +180,10 @@ fn lines_arrive_while_the_program_runs() {
         .run();
     outcome.assert_success();
     let longest = *longest.lock().expect("nobody has panicked");
-    println!("longest pause of the output: {longest:?} in {:?}", outcome.wall);
+    println!(
+        "longest pause of the output: {longest:?} in {:?}",
+        outcome.wall
+    );
     outcome.check(longest > Duration::ZERO, "the output came all at once");
     outcome.check(
         longest < Duration::from_millis(400),
@@ -161,7 +194,9 @@ fn lines_arrive_while_the_program_runs() {
 /// The lines but for those that tell a time, and how many of those there are; one that is no time is an error.
 fn without_times(outcome: &Outcome) -> (Vec<String>, usize) {
     let is_time = |line: &str| {
-        let time = line.strip_prefix("took ").and_then(|rest| rest.strip_suffix(" s"));
+        let time = line
+            .strip_prefix("took ")
+            .and_then(|rest| rest.strip_suffix(" s"));
         time.is_some_and(|time| time.parse::<f64>().is_ok())
     };
     let text = String::from_utf8_lossy(&outcome.stdout).into_owned();
@@ -173,14 +208,22 @@ fn without_times(outcome: &Outcome) -> (Vec<String>, usize) {
 fn times_of_another_length_cost_no_other_line() {
     const STEPS: usize = 50;
     const BLOCKS: usize = 20;
-    let job = || Job::new(place::test_program("times"), &[&STEPS.to_string(), &BLOCKS.to_string()]).interval("20calls");
+    let job = || {
+        Job::new(
+            place::test_program("times"),
+            &[&STEPS.to_string(), &BLOCKS.to_string()],
+        )
+        .interval("20calls")
+    };
     let undisturbed = native(job());
     let mut verdicts = Verdicts::default();
     for worker in [0, 1] {
         for block in [1, 7, 19] {
             // Two calls before the steps.
             let call = 2 + STEPS + block;
-            let outcome = job().fault(&format!("kill rank={worker} at=call:{call}")).run();
+            let outcome = job()
+                .fault(&format!("kill rank={worker} at=call:{call}"))
+                .run();
             verdicts.judge(&format!("worker {worker} killed at call {call}"), || {
                 outcome.assert_success();
                 outcome.assert_taken_over(&[worker]);

@@ -15,7 +15,9 @@ fn lull(how: &str, interval: &str, anywhere: &str) -> Outcome {
 
 fn told(outcome: &Outcome) -> Vec<&str> {
     let lines = outcome.own_lines().into_iter();
-    lines.filter(|line| line.contains("no checkpoint for")).collect()
+    lines
+        .filter(|line| line.contains("no checkpoint for"))
+        .collect()
 }
 
 #[test]
@@ -53,7 +55,8 @@ fn that_spawned_processes_are_connected_is_told() {
     outcome.assert_same_lines(&native(job()));
     let lines = told(&outcome);
     outcome.check(
-        lines.len() == 1 && lines[0].contains("processes that the program has spawned are connected to worker "),
+        lines.len() == 1
+            && lines[0].contains("processes that the program has spawned are connected to worker "),
         "not one line with the reason",
     );
     outcome.check(lines[0].contains("MPI_Comm_disconnect"), "no remedy");

@@ -33,7 +33,9 @@ fn text(output: &Output) -> String {
 }
 
 fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", text(&output));
     text(&output)
 }
@@ -68,7 +70,11 @@ fn installed(name: &str) -> (TempDir, PathBuf) {
 fn module_file(prefix: &Path) -> PathBuf {
     let directory = prefix.join("share/modulefiles/understudy");
     let mut files = std::fs::read_dir(directory).expect("it is installed");
-    files.next().expect("there is a version").expect("readable").path()
+    files
+        .next()
+        .expect("there is a version")
+        .expect("readable")
+        .path()
 }
 
 fn assert_complete(prefix: &Path) {
@@ -83,13 +89,20 @@ fn assert_complete(prefix: &Path) {
 fn assert_works(prefix: &Path, work: &Path) {
     let _turn = place::turn();
     let mpirun = place::mpirun();
-    let path = mpirun.parent().expect("it has a directory").display().to_string();
+    let path = mpirun
+        .parent()
+        .expect("it has a directory")
+        .display()
+        .to_string();
     let mut job = Command::new(prefix.join("bin/understudy"));
     job.args("run -n 2 --interval 20calls --fault".split(' '));
     job.args(["kill rank=1 at=commit.end epoch=3", "--"]);
     job.arg(place::example("heat2d")).args(["60", "60", "200"]);
     job.current_dir(work).env("TMPDIR", work);
-    job.env("PATH", format!("{path}:{}", std::env::var("PATH").unwrap_or_default()));
+    job.env(
+        "PATH",
+        format!("{path}:{}", std::env::var("PATH").unwrap_or_default()),
+    );
     job.env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     job.env("OMPI_MCA_mpi_yield_when_idle", "1")
@@ -108,7 +121,10 @@ fn tree(directory: &Path) -> Vec<(PathBuf, u64)> {
         let kind = entry.file_type().expect("readable");
         match kind.is_dir() {
             true => found.extend(tree(&entry.path())),
-            false => found.push((entry.path(), entry.metadata().map_or(0, |about| about.len()))),
+            false => found.push((
+                entry.path(),
+                entry.metadata().map_or(0, |about| about.len()),
+            )),
         }
     }
     found
@@ -127,7 +143,12 @@ fn assert_links(documentation: &Path) {
         let text = std::fs::read_to_string(file).expect("readable");
         for found in link.captures_iter(&text) {
             let place = file.with_file_name("").join(&found[1]);
-            assert!(place.exists(), "{}: {} leads nowhere", file.display(), &found[1]);
+            assert!(
+                place.exists(),
+                "{}: {} leads nowhere",
+                file.display(),
+                &found[1]
+            );
         }
     }
 }
@@ -181,9 +202,14 @@ fn a_path_with_a_blank_and_a_colon_does_not_keep_the_layer_out() {
 fn a_tree_for_packagers_names_its_later_place() {
     let directory = tempfile::tempdir().expect("there is room for temporary files");
     install("/usr", directory.path());
-    let unit = std::fs::read_to_string(directory.path().join("usr/lib/systemd/user/ckptd.service")).expect("installed");
-    assert!(unit.contains("ExecStart=/usr/lib/understudy/ckptd serve\n"), "{unit}");
-    let module = std::fs::read_to_string(module_file(&directory.path().join("usr"))).expect("installed");
+    let unit = std::fs::read_to_string(directory.path().join("usr/lib/systemd/user/ckptd.service"))
+        .expect("installed");
+    assert!(
+        unit.contains("ExecStart=/usr/lib/understudy/ckptd serve\n"),
+        "{unit}"
+    );
+    let module =
+        std::fs::read_to_string(module_file(&directory.path().join("usr"))).expect("installed");
     assert!(
         module.contains("set prefix /usr\n") && !module.contains('@'),
         "{module}"
@@ -225,7 +251,10 @@ fn the_module_file_sets_paths() {
         format!("MANPATH={name}/share/man"),
         format!("UNDERSTUDY_LIBRARY={name}/lib/understudy/libunderstudy.so"),
     ] {
-        assert!(said.lines().any(|line| line == wanted), "{wanted} is not in {said}");
+        assert!(
+            said.lines().any(|line| line == wanted),
+            "{wanted} is not in {said}"
+        );
     }
 }
 
@@ -287,7 +316,9 @@ fn the_recipe_for_spack_can_be_read() {
     let Some(python) = place::on_path("python3") else {
         return place::skip("there is no python3");
     };
-    let recipe = place::workspace().join(RECIPES).join("packages/understudy/package.py");
+    let recipe = place::workspace()
+        .join(RECIPES)
+        .join("packages/understudy/package.py");
     let said = run(Command::new(python).args(["-c", SPACK]).arg(recipe));
     assert_eq!(said.trim(), "build install setup_run_environment");
 }
@@ -306,10 +337,15 @@ fn cargo_deb() -> Option<PathBuf> {
 #[ignore = "a variant: make test-all"]
 fn a_debian_package_runs_a_job() {
     let (Some(cargo_deb), Some(dpkg_deb)) = (cargo_deb(), place::on_path("dpkg-deb")) else {
-        return place::skip("there is no cargo-deb (`make deb` installs it for this directory) or no dpkg-deb");
+        return place::skip(
+            "there is no cargo-deb (`make deb` installs it for this directory) or no dpkg-deb",
+        );
     };
     let directory = daemon::private_directory();
-    let (package, root) = (directory.path().join("understudy.deb"), directory.path().join("root"));
+    let (package, root) = (
+        directory.path().join("understudy.deb"),
+        directory.path().join("root"),
+    );
     run(&mut make("deb-tree"));
     let mut deb = Command::new(cargo_deb);
     deb.current_dir(place::workspace())

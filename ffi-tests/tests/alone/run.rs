@@ -69,14 +69,21 @@ fn a_job_that_loses_ranks_ends_well() {
         ],
     );
     assert_undisturbed(&ran, work.path());
-    assert!(!ran.stderr.contains('\x1b'), "this is no terminal: {:?}", ran.stderr);
+    assert!(
+        !ran.stderr.contains('\x1b'),
+        "this is no terminal: {:?}",
+        ran.stderr
+    );
 }
 
 #[test]
 fn ckptd_starts_a_job_without_mpirun() {
     let work = work();
     let ran = run_heat(work.path(), &["--launcher", "ckptd", "--fault", KILL]);
-    ran.assert(0, &["worker 1 died", "worker 0 died", "2 failures, 2 recoveries"]);
+    ran.assert(
+        0,
+        &["worker 1 died", "worker 0 died", "2 failures, 2 recoveries"],
+    );
     assert_undisturbed(&ran, work.path());
 }
 
@@ -87,7 +94,10 @@ fn the_death_of_an_understudy_is_told_once() {
     let work = work();
     let fault = "kill rank=1 at=commit.end epoch=2; kill rank=3 at=commit.end epoch=3";
     let ran = run_heat(work.path(), &["--fault", fault]);
-    ran.assert(0, &["worker 1 died, spare rank 4 has taken its part; back at"]);
+    ran.assert(
+        0,
+        &["worker 1 died, spare rank 4 has taken its part; back at"],
+    );
     assert!(!ran.stderr.contains("spare rank 3 died"), "{}", ran.stderr);
     assert_undisturbed(&ran, work.path());
 }
@@ -103,7 +113,10 @@ fn the_line_at_the_bottom_leaves_the_output_as_it_is() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn a_daemon_stands_beside_the_job_and_ends_with_it() {
-    for (options, by_daemon) in [(&[][..], &[true, true][..]), (&["--no-daemon"][..], &[][..])] {
+    for (options, by_daemon) in [
+        (&[][..], &[true, true][..]),
+        (&["--no-daemon"][..], &[][..]),
+    ] {
         let work = work();
         let ran = run_heat(
             work.path(),
@@ -122,9 +135,16 @@ fn a_daemon_stands_beside_the_job_and_ends_with_it() {
 #[ignore = "a variant: make test-all"]
 fn a_job_does_without_a_daemon() {
     let work = work();
-    let (copy, layer) = (work.path().join("layer"), place::product("libunderstudy.so"));
+    let (copy, layer) = (
+        work.path().join("layer"),
+        place::product("libunderstudy.so"),
+    );
     std::fs::create_dir(&copy).unwrap();
-    for name in ["libunderstudy.so", "libunderstudy_shim.so", "libunderstudy_runtime.so"] {
+    for name in [
+        "libunderstudy.so",
+        "libunderstudy_shim.so",
+        "libunderstudy_runtime.so",
+    ] {
         std::os::unix::fs::symlink(layer.with_file_name(name), copy.join(name)).unwrap();
     }
     let real = layer.with_file_name("ckptd");
@@ -150,7 +170,9 @@ fn event_files_are_kept_where_they_are_wanted() {
         ran.assert(0, &[]);
         assert_undisturbed(&ran, work.path());
     }
-    let entries = std::fs::read_dir(work.path().join("events")).unwrap().flatten();
+    let entries = std::fs::read_dir(work.path().join("events"))
+        .unwrap()
+        .flatten();
     let mut names: Vec<_> = entries
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
@@ -170,7 +192,11 @@ fn a_dry_run_prints_what_a_shell_can_run() {
     let work = work();
     let ran = run_heat(work.path(), &["--dry-run"]);
     ran.assert(0, &[]);
-    assert_eq!(std::fs::read_dir(work.path()).unwrap().count(), 0, "something has run");
+    assert_eq!(
+        std::fs::read_dir(work.path()).unwrap().count(),
+        0,
+        "something has run"
+    );
     let line = String::from_utf8(ran.stdout).unwrap();
     assert_eq!(line.lines().count(), 1);
     assert!(line.contains("ckptd launch -n 3 --spares 2 "), "{line}");
@@ -195,7 +221,9 @@ fn a_dry_run_prints_what_a_shell_can_run() {
 /// A program's end, what it comes to, and what is said.
 #[test]
 fn the_status_is_that_of_the_program() {
-    let program = place::test_program("endings").to_string_lossy().into_owned();
+    let program = place::test_program("endings")
+        .to_string_lossy()
+        .into_owned();
     let ends = |how: &str, options: &[&str]| {
         let work = work();
         std::fs::write(work.path().join("once"), "").unwrap();
@@ -205,7 +233,11 @@ fn the_status_is_that_of_the_program() {
         } else {
             &["1"]
         };
-        let options: Vec<_> = options.iter().copied().filter(|option| *option != "--once").collect();
+        let options: Vec<_> = options
+            .iter()
+            .copied()
+            .filter(|option| *option != "--once")
+            .collect();
         Understudy::new(
             work.path(),
             &[&start, &options[..], &["--", program.as_str(), how], end].concat(),
@@ -213,7 +245,14 @@ fn the_status_is_that_of_the_program() {
         .run()
     };
     ends("kill", &["--once"]).assert(0, &["1 failure, recovered from"]);
-    ends("kill", &[]).assert(75, &["has died 10 times", "ended with status 75", "not recovered from"]);
+    ends("kill", &[]).assert(
+        75,
+        &[
+            "has died 10 times",
+            "ended with status 75",
+            "not recovered from",
+        ],
+    );
     ends("divide", &["--spares", "4"]).assert(65, &["SIGFPE"]);
     ends("exit", &[]).assert(5, &["with status 5"]);
     ends("MPI_Abort", &[]).assert(6, &["MPI_Abort"]);
@@ -274,8 +313,13 @@ fn a_signal_ends_the_job_too() {
         .run();
     ran.assert(143, &["SIGTERM has ended the job; no epoch is on disk"]);
     assert_eq!(ran.left, Vec::<String>::new());
-    let is_here = |pid: &u32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|path| path == work.path());
-    let stayed: Vec<u32> = processes::with_command("heat2d").into_iter().filter(is_here).collect();
+    let is_here = |pid: &u32| {
+        std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|path| path == work.path())
+    };
+    let stayed: Vec<u32> = processes::with_command("heat2d")
+        .into_iter()
+        .filter(is_here)
+        .collect();
     assert_eq!(stayed, Vec::<u32>::new(), "ranks have stayed");
 }
 
@@ -353,8 +397,16 @@ fn a_program_with_other_rights_is_refused() {
 fn what_cannot_be_run_is_told_in_one_line() {
     let work = work();
     let (heat, solver) = (heat(), ["--", "./solver"]);
-    script(work.path(), "old", "#!/bin/sh\necho 'mpirun (Open MPI) 4.0.7'\n");
-    script(work.path(), "other", "#!/bin/sh\necho 'HYDRA build details:'\n");
+    script(
+        work.path(),
+        "old",
+        "#!/bin/sh\necho 'mpirun (Open MPI) 4.0.7'\n",
+    );
+    script(
+        work.path(),
+        "other",
+        "#!/bin/sh\necho 'HYDRA build details:'\n",
+    );
     std::fs::write(work.path().join("data"), "").unwrap();
     script(work.path(), "broken", "MZ");
     let program = ["--", heat.as_str()];
@@ -362,7 +414,12 @@ fn what_cannot_be_run_is_told_in_one_line() {
         (127, &[], &solver, "there is no such program"),
         (126, &[], &["--", "./data"], "chmod +x"),
         (126, &[], &["--", "/"], "directory"),
-        (126, &[], &["--", "./broken"], "neither a 64-bit program nor a script"),
+        (
+            126,
+            &[],
+            &["--", "./broken"],
+            "neither a 64-bit program nor a script",
+        ),
         (
             125,
             &["--host", "localhost:2"],
@@ -383,12 +440,32 @@ fn what_cannot_be_run_is_told_in_one_line() {
             "are more than this node can have",
         ),
         // Without `--` before the program.
-        (127, &[], &["./solver", "-n", "3"], "./solver: there is no such program"),
-        (125, &["--mpirun", "nompirun"], &program, "no nompirun on the PATH"),
-        (125, &["--mpirun", "./old --bind-to core"], &program, "4.0.7 is too old"),
+        (
+            127,
+            &[],
+            &["./solver", "-n", "3"],
+            "./solver: there is no such program",
+        ),
+        (
+            125,
+            &["--mpirun", "nompirun"],
+            &program,
+            "no nompirun on the PATH",
+        ),
+        (
+            125,
+            &["--mpirun", "./old --bind-to core"],
+            &program,
+            "4.0.7 is too old",
+        ),
         (125, &["--mpirun", "./other"], &program, "HYDRA"),
         (125, &["--mpirun", "'"], &program, "--mpirun"),
-        (125, &["--library", "./nothing.so"], &program, "no such library"),
+        (
+            125,
+            &["--library", "./nothing.so"],
+            &program,
+            "no such library",
+        ),
         (
             125,
             &["--library", "./data"],
@@ -402,15 +479,30 @@ fn what_cannot_be_run_is_told_in_one_line() {
             "--interval: `100y` is longer than any job",
         ),
         (2, &["--copies", "3"], &program, "--copies: `3` is none of"),
-        (2, &["--copies", "2"], &program, "--copies 2 needs at least 3 workers"),
-        (2, &["--restart"], &program, "--restart: set UNDERSTUDY_DISK"),
+        (
+            2,
+            &["--copies", "2"],
+            &program,
+            "--copies 2 needs at least 3 workers",
+        ),
+        (
+            2,
+            &["--restart"],
+            &program,
+            "--restart: set UNDERSTUDY_DISK",
+        ),
         (
             2,
             &["--init-end", "MPI_Nothing#3"],
             &program,
             "`MPI_Nothing` is no MPI procedure",
         ),
-        (2, &["--domain", "nofile"], &program, "--domain: nofile: No such file"),
+        (
+            2,
+            &["--domain", "nofile"],
+            &program,
+            "--domain: nofile: No such file",
+        ),
         (
             2,
             &["--fault", "kill rank=1 at=lunch"],
@@ -429,20 +521,35 @@ fn what_cannot_be_run_is_told_in_one_line() {
             &["--", &heat, ":", "-n", "2", &heat],
             "`:` begins another program",
         ),
-        (125, &["--log-dir", "/proc/events"], &program, "can be written to"),
+        (
+            125,
+            &["--log-dir", "/proc/events"],
+            &program,
+            "can be written to",
+        ),
     ];
     for (status, options, program, words) in cases {
-        let ran = Understudy::new(work.path(), &[&["run", "-n", "2"], *options, program].concat()).run();
+        let ran = Understudy::new(
+            work.path(),
+            &[&["run", "-n", "2"], *options, program].concat(),
+        )
+        .run();
         ran.assert(*status, &[words]);
         assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
         assert!(ran.stdout.is_empty(), "{}", ran.line);
     }
-    let ran = Understudy::new(work.path(), &["run", "-n", "2", "--launcher", "mpirun", "--", &heat])
-        .env("PATH", "/nowhere")
-        .run();
+    let ran = Understudy::new(
+        work.path(),
+        &["run", "-n", "2", "--launcher", "mpirun", "--", &heat],
+    )
+    .env("PATH", "/nowhere")
+    .run();
     ran.assert(125, &["no mpirun on the PATH"]);
     let ran = Understudy::new(work.path(), &["run", "-n", "2", "--", &heat])
         .env("UNDERSTUDY_SPARE", "2")
         .run();
-    ran.assert(2, &["UNDERSTUDY_SPARE is no setting; did you mean UNDERSTUDY_SPARES?"]);
+    ran.assert(
+        2,
+        &["UNDERSTUDY_SPARE is no setting; did you mean UNDERSTUDY_SPARES?"],
+    );
 }

@@ -36,7 +36,10 @@ fn all_ranks_may_die_at_once_under_srun_and_there_need_be_no_spare() {
     let job = job(&slurm, "none").spares(0);
     let outcome = assert_undisturbed(job.killed_as_a_whole(Trigger::Lines(15), Scope::Ranks));
     let taken = outcome.takeovers();
-    outcome.check(taken.len() == 4, &format!("not all parts were taken: {taken:?}"));
+    outcome.check(
+        taken.len() == 4,
+        &format!("not all parts were taken: {taken:?}"),
+    );
 }
 
 /// The nodes' guardians find each other by Slurm's PMI.
@@ -69,9 +72,14 @@ fn ranks_on_several_nodes_run_as_ever_and_one_line_says_so() {
     let ran = plain::run(program, &["50", "50", "10"], &step, true);
     let text = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "{text}");
-    let own: Vec<&str> = text.lines().filter(|line| line.starts_with("understudy")).collect();
+    let own: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("understudy"))
+        .collect();
     assert!(
-        own.len() == 1 && own[0].contains("ranks on several nodes") && own[0].contains("runs unprotected"),
+        own.len() == 1
+            && own[0].contains("ranks on several nodes")
+            && own[0].contains("runs unprotected"),
         "{text}"
     );
 }

@@ -24,10 +24,14 @@ fn deaths(random: &mut Random, lines: usize, spares: u32) -> [Kill; 2] {
     let line = 1 + random.below(lines as u64 * 7 / 10) as usize;
     let delay = Duration::from_micros(random.below(15_000));
     // The understudy of the first is a victim like all others, and so is the second spare.
-    let others: Vec<u32> = (0..WORKERS + spares).filter(|&rank| rank != first).collect();
+    let others: Vec<u32> = (0..WORKERS + spares)
+        .filter(|&rank| rank != first)
+        .collect();
     let second = others[random.below(others.len() as u64) as usize];
     let later = Duration::from_micros(random.below(200_000));
-    let witness = (0..WORKERS).find(|&rank| rank != first && rank != second).unwrap_or(0);
+    let witness = (0..WORKERS)
+        .find(|&rank| rank != first && rank != second)
+        .unwrap_or(0);
     let again = Trigger::Resume {
         rank: witness,
         recovery: 1,
@@ -54,7 +58,10 @@ fn judge(case: &Case, undisturbed: &Outcome, outcome: &Outcome) {
     outcome.assert_like_after(undisturbed, case.files, case.canonical);
     outcome.assert_nothing_left();
     let stray = outcome.temporary_files();
-    outcome.check(stray.is_empty(), &format!("temporary files are left: {stray:?}"));
+    outcome.check(
+        stray.is_empty(),
+        &format!("temporary files are left: {stray:?}"),
+    );
 }
 
 #[test]
@@ -72,7 +79,12 @@ fn runs_with_random_deaths_write_the_same_and_leave_nothing() {
     while Instant::now() < end {
         for case in &cases {
             let undisturbed = native(case.job());
-            let lines = undisturbed.stdout.iter().filter(|&&byte| byte == b'\n').count() - case.tail;
+            let lines = undisturbed
+                .stdout
+                .iter()
+                .filter(|&&byte| byte == b'\n')
+                .count()
+                - case.tail;
             // In every second pair of runs, a newcomer joins the job while the second death comes.
             let spares = if runs / 2 % 2 == 0 { 2 } else { 1 };
             let kills = deaths(&mut random, lines, spares);
@@ -81,11 +93,17 @@ fn runs_with_random_deaths_write_the_same_and_leave_nothing() {
             if spares == 1 {
                 job = job.env("UNDERSTUDY_REPLENISH", "1");
             }
-            let outcome = kills.into_iter().fold(job, |job, kill| job.kill(kill)).run();
+            let outcome = kills
+                .into_iter()
+                .fold(job, |job, kill| job.kill(kill))
+                .run();
             runs += 1;
             recoveries += outcome.takeovers().len();
             missed += 2 - outcome.killed.iter().filter(|killed| killed.hit).count();
-            let what = format!("run {runs}, {}, {spares} spare(s), {:?}", case.name, outcome.killed);
+            let what = format!(
+                "run {runs}, {}, {spares} spare(s), {:?}",
+                case.name, outcome.killed
+            );
             println!("{what}: {:?}", outcome.wall);
             verdicts.judge(&what, || judge(case, &undisturbed, &outcome));
         }
@@ -96,7 +114,10 @@ fn runs_with_random_deaths_write_the_same_and_leave_nothing() {
         "{runs} runs, {recoveries} parts taken over, {missed} kills too late; shared memory of the machine {memory} KiB, now {memory_now} KiB"
     );
     verdicts.judge("all runs", || {
-        assert!(recoveries >= runs, "{recoveries} parts taken over in {runs} runs");
+        assert!(
+            recoveries >= runs,
+            "{recoveries} parts taken over in {runs} runs"
+        );
         assert_eq!(descriptors, descriptors_now, "descriptors of this process");
         assert!(
             memory_now < memory + SHARED_MEMORY_LIMIT,
@@ -144,7 +165,10 @@ fn survivors_do_not_grow_in_a_run_with_many_recoveries() {
     // Worker 0 survives. Spares take parts in order.
     let mut players: Vec<u32> = (0..workers).collect();
     let mut victims = Vec::new();
-    let mut job = case.job().spares(RECOVERIES + 1).limit(Duration::from_secs(400));
+    let mut job = case
+        .job()
+        .spares(RECOVERIES + 1)
+        .limit(Duration::from_secs(400));
     for recovery in 0..RECOVERIES {
         let worker = 1 + random.below(u64::from(workers) - 1) as usize;
         let at = match recovery {
@@ -165,7 +189,11 @@ fn survivors_do_not_grow_in_a_run_with_many_recoveries() {
                 return false;
             }
             next_look = Instant::now() + Duration::from_millis(20);
-            let is_dead = |rank: &&u32| ranks.get(*rank).is_none_or(|it| processes::parent(it.pid).is_none());
+            let is_dead = |rank: &&u32| {
+                ranks
+                    .get(*rank)
+                    .is_none_or(|it| processes::parent(it.pid).is_none())
+            };
             let deaths = victims.iter().take_while(is_dead).count();
             for rank in [0, last_spare] {
                 let mut seen = seen_too.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,7 +210,10 @@ fn survivors_do_not_grow_in_a_run_with_many_recoveries() {
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
     let count = outcome.takeovers().len();
-    outcome.check(count == RECOVERIES as usize, &format!("{count} parts were taken over"));
+    outcome.check(
+        count == RECOVERIES as usize,
+        &format!("{count} parts were taken over"),
+    );
     outcome.assert_nothing_left();
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     let mut verdicts = Verdicts::default();

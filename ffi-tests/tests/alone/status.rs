@@ -32,24 +32,39 @@ fn a_job_is_seen_as_it_gets_on() {
         "--log-dir",
         "events",
     ];
-    let rest = ["--fault", "kill rank=1 at=commit.end epoch=8", "--", &until, "end"];
+    let rest = [
+        "--fault",
+        "kill rank=1 at=commit.end epoch=8",
+        "--",
+        &until,
+        "end",
+    ];
     let ran = Understudy::new(work.path(), &[&start[..], &rest].concat())
         .during(move |_| {
             let text = understudy(&["status"]);
             let job = about(&text, &program);
-            if job.iter().any(|line| line.contains("1 failure, recovered from")) {
+            if job
+                .iter()
+                .any(|line| line.contains("1 failure, recovered from"))
+            {
                 std::fs::write(&end, "").expect("writable");
             }
             if !job.is_empty() {
                 looks.borrow_mut().push(job.join("\n"));
                 let json = understudy(&["status", "--json"]);
-                assert!(!json.contains(&program) || json.contains("\"workers\": 3"), "{json}");
+                assert!(
+                    !json.contains(&program) || json.contains("\"workers\": 3"),
+                    "{json}"
+                );
             }
         })
         .run();
     ran.assert(0, &["worker 1 died"]);
     let seen = seen.borrow();
-    let has = |words: &[&str]| seen.iter().any(|look| words.iter().all(|word| look.contains(word)));
+    let has = |words: &[&str]| {
+        seen.iter()
+            .any(|look| words.iter().all(|word| look.contains(word)))
+    };
     let is_there = has(&[
         "3 workers, 2 spares",
         "no failures",
@@ -59,13 +74,26 @@ fn a_job_is_seen_as_it_gets_on() {
     ]);
     assert!(is_there, "before the failure: {seen:?}");
     assert!(
-        has(&["1 failure, recovered from", "rank 3    worker 1", "protected, 1 spare"]),
+        has(&[
+            "1 failure, recovered from",
+            "rank 3    worker 1",
+            "protected, 1 spare"
+        ]),
         "after it: {seen:?}"
     );
-    assert!(about(&understudy(&["status"]), &until).is_empty(), "it has ended");
+    assert!(
+        about(&understudy(&["status"]), &until).is_empty(),
+        "it has ended"
+    );
 
     let events = work.path().join("events");
-    let advice = understudy(&["advise", &events.to_string_lossy(), "--mtbf", "6h", "--json"]);
+    let advice = understudy(&[
+        "advise",
+        &events.to_string_lossy(),
+        "--mtbf",
+        "6h",
+        "--json",
+    ]);
     for word in [
         "\"mtbf\": 21600.0",
         "\"daly\"",
@@ -91,13 +119,16 @@ fn a_job_is_seen_as_it_gets_on() {
 #[test]
 fn advice_needs_a_cost_and_a_time_between_failures() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
-    let run = |arguments: &[&str]| Understudy::new(work.path(), &[&["advise"], arguments].concat()).run();
+    let run =
+        |arguments: &[&str]| Understudy::new(work.path(), &[&["advise"], arguments].concat()).run();
     run(&["--cost", "50s"]).assert(2, &["--mtbf"]);
     run(&["--mtbf", "6h"]).assert(2, &["<DIR>"]);
     run(&["--mtbf", "often", "--cost", "1s"]).assert(2, &["is not a time"]);
     run(&["nowhere", "--mtbf", "6h"]).assert(3, &["nowhere"]);
     // The numbers of the unit tests.
-    let ran = run(&["--cost", "50s", "--mtbf", "10000s", "--time", "10000s", "--json"]);
+    let ran = run(&[
+        "--cost", "50s", "--mtbf", "10000s", "--time", "10000s", "--json",
+    ]);
     ran.assert(0, &[]);
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     for words in [

@@ -33,7 +33,9 @@ fn kill_for(case: &Case, spares: u32, time: Duration, lines: usize) {
     let deaths = Arc::new(Mutex::new(0));
     // Not before the job has begun: it may have to wait for its turn.
     let (deaths_too, mut began, mut next) = (Arc::clone(&deaths), None, None);
-    let job = job(case).spares(spares).limit(Duration::from_secs(60) + 6 * time);
+    let job = job(case)
+        .spares(spares)
+        .limit(Duration::from_secs(60) + 6 * time);
     let outcome = job
         .watch(move |first| {
             let now = Instant::now();
@@ -45,7 +47,10 @@ fn kill_for(case: &Case, spares: u32, time: Duration, lines: usize) {
             // Before a line is out the job starts again, and makes no progress under such a fire; at the end nobody takes a part.
             if (2..lines).contains(&printed) && !living.is_empty() {
                 let victim = random.below(living.len() as u64) as usize;
-                let hit = living.values().nth(victim).is_some_and(|&pid| processes::kill(pid));
+                let hit = living
+                    .values()
+                    .nth(victim)
+                    .is_some_and(|&pid| processes::kill(pid));
                 *deaths_too.lock().expect("nobody has failed") += u32::from(hit);
                 next = Some(now + PERIOD);
             }
@@ -56,7 +61,10 @@ fn kill_for(case: &Case, spares: u32, time: Duration, lines: usize) {
     println!("{deaths} deaths with {spares} spares, {:?}", outcome.wall);
     assert_undisturbed(case, &outcome, workers);
     let least = time.as_millis() / PERIOD.as_millis() / 3;
-    outcome.check(u128::from(deaths) >= least, &format!("{deaths} deaths only"));
+    outcome.check(
+        u128::from(deaths) >= least,
+        &format!("{deaths} deaths only"),
+    );
 }
 
 #[test]
@@ -105,17 +113,29 @@ fn measure(first: &living::Ranks) -> Option<(usize, Uses)> {
     let mut uses = Uses::new();
     for process in first.values() {
         uses.insert(("process", process.pid), processes::use_of(process.pid)?);
-        uses.insert(("guardian", process.parent), processes::use_of(process.parent)?);
+        uses.insert(
+            ("guardian", process.parent),
+            processes::use_of(process.parent)?,
+        );
     }
-    let is_manager = |pid: &u32| processes::words(*pid)[0].iter().any(|word| word == "manage");
+    let is_manager = |pid: &u32| {
+        processes::words(*pid)[0]
+            .iter()
+            .any(|word| word == "manage")
+    };
     let guardians: Vec<u32> = first.values().map(|process| process.parent).collect();
-    let of_ours = |pid: &u32| processes::parent(*pid).is_some_and(|parent| guardians.contains(&parent));
+    let of_ours =
+        |pid: &u32| processes::parent(*pid).is_some_and(|parent| guardians.contains(&parent));
     let manager = processes::all().find(|pid| of_ours(pid) && is_manager(pid))?;
     uses.insert(("manager", manager), processes::use_of(manager)?);
     // Its last argument is the job's directory.
     let words = processes::words(manager);
     let directory = words[0].iter().find(|word| word.ends_with("-launch"))?;
-    let job = directory.rsplit('/').next()?.trim_end_matches("launch").to_owned();
+    let job = directory
+        .rsplit('/')
+        .next()?
+        .trim_end_matches("launch")
+        .to_owned();
     let files = place::shared_memory()
         .iter()
         .filter(|file| file.file_name().to_string_lossy().starts_with(&job))
@@ -132,7 +152,10 @@ fn measure(first: &living::Ranks) -> Option<(usize, Uses)> {
 /// memory without a bound.
 fn bounds(seen: &[(usize, Uses)], from: usize, to: usize) -> Uses {
     let mut bounds = Uses::new();
-    for (_, uses) in seen.iter().filter(|(renewals, _)| (from..to).contains(renewals)) {
+    for (_, uses) in seen
+        .iter()
+        .filter(|(renewals, _)| (from..to).contains(renewals))
+    {
         for (&who, of) in uses {
             let it = bounds.entry(who).or_insert(*of);
             it.memory = it.memory.min(of.memory);
@@ -179,7 +202,10 @@ fn nothing_grows_from_renewal_to_renewal() {
     let outcome = renewed
         .watch(move |first| {
             if Instant::now() >= next {
-                seen_too.lock().expect("nobody has failed").extend(measure(first));
+                seen_too
+                    .lock()
+                    .expect("nobody has failed")
+                    .extend(measure(first));
                 next = Instant::now() + Duration::from_millis(40);
             }
             false
@@ -207,7 +233,10 @@ fn nothing_grows_from_renewal_to_renewal() {
             "{who:?}: descriptors, or files"
         );
         assert!(after.memory <= before.memory + LIMITS.0, "{who:?}: memory");
-        assert!(after.mappings <= before.mappings + LIMITS.1, "{who:?}: mappings");
+        assert!(
+            after.mappings <= before.mappings + LIMITS.1,
+            "{who:?}: mappings"
+        );
     }
 }
 
@@ -232,7 +261,8 @@ fn two_jobs_of_a_node_do_not_disturb_each_other() {
         ..heat2d()
     };
     let struck = || {
-        let kills = [(2, 10), (0, 25), (3, 40)].map(|(rank, lines)| Kill::at(rank, Trigger::Lines(lines)));
+        let kills =
+            [(2, 10), (0, 25), (3, 40)].map(|(rank, lines)| Kill::at(rank, Trigger::Lines(lines)));
         kills.into_iter().fold(job(&case).spares(2), Job::kill)
     };
     let [left_alone, struck] = job(&case).run_beside(struck);
@@ -271,8 +301,14 @@ fn no_byte_of_a_large_message_comes_late() {
     };
     let undisturbed = native(bulk());
     let text = String::from_utf8_lossy(&undisturbed.stdout);
-    assert!(!text.contains("FAILED"), "`bulk` does not like MPI itself:\n{text}");
-    let lines = text.lines().take_while(|line| !line.starts_with("round 1:")).count();
+    assert!(
+        !text.contains("FAILED"),
+        "`bulk` does not like MPI itself:\n{text}"
+    );
+    let lines = text
+        .lines()
+        .take_while(|line| !line.starts_with("round 1:"))
+        .count();
     for smsc in few(["cma", "^cma"], 1) {
         let mut job = bulk().env("OMPI_MCA_smsc", smsc);
         for (rank, round) in [(1, 1), (0, 3)] {

@@ -10,13 +10,19 @@ use std::collections::BTreeSet;
 const WORKERS: u32 = 4;
 
 /// Traces a program with these arguments; the recommended setting. Its report has all of these words.
-fn recommended(program: &std::path::Path, arguments: &[&str], input: Option<(&str, &str)>, words: &[&str]) -> String {
+fn recommended(
+    program: &std::path::Path,
+    arguments: &[&str],
+    input: Option<(&str, &str)>,
+    words: &[&str],
+) -> String {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     if let Some((name, text)) = input {
         std::fs::write(work.path().join(name), text).expect("the directory is writable");
     }
     let program = program.to_string_lossy();
-    let mpirun = "trace -- mpirun --oversubscribe --mca btl self,sm --mca mpi_yield_when_idle 1 -n 4";
+    let mpirun =
+        "trace -- mpirun --oversubscribe --mca btl self,sm --mca mpi_yield_when_idle 1 -n 4";
     let line: Vec<&str> = mpirun
         .split(' ')
         .chain([&*program])
@@ -27,7 +33,9 @@ fn recommended(program: &std::path::Path, arguments: &[&str], input: Option<(&st
     let reports = ran.stderr.matches("recommended: ").count();
     assert_eq!(reports, 1, "{}", ran.stderr);
     let setting = ran.stderr.split("recommended: UNDERSTUDY_INIT_END=").nth(1);
-    let setting = setting.and_then(|rest| rest.lines().next()).unwrap_or_default();
+    let setting = setting
+        .and_then(|rest| rest.lines().next())
+        .unwrap_or_default();
     println!("{program}: {setting}");
     setting.to_owned()
 }
@@ -46,12 +54,17 @@ fn ends_the_phase(case: &Case, setting: &str) {
     let rehearsed: BTreeSet<u32> = events
         .filter_map(|record| match record.kind {
             Kind::Rehearsal {
-                worker, failure: None, ..
+                worker,
+                failure: None,
+                ..
             } => Some(worker.0),
             _ => None,
         })
         .collect();
-    outcome.check(rehearsed.into_iter().eq(0..WORKERS), "not every worker was rehearsed");
+    outcome.check(
+        rehearsed.into_iter().eq(0..WORKERS),
+        "not every worker was rehearsed",
+    );
 }
 
 #[test]
@@ -85,7 +98,9 @@ fn sem_is_traced() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn lammps_is_traced() {
-    let Some(case) = programs::lammps() else { return };
+    let Some(case) = programs::lammps() else {
+        return;
+    };
     let program = place::on_path("lmp").unwrap_or_default();
     let input = ("melt.in", programs::LAMMPS_INPUT);
     let arguments = ["-in", "melt.in", "-log", "none"];
@@ -110,7 +125,10 @@ fn a_protected_job_may_be_traced_as_it_is() {
         outcome.stderr.contains("understudy trace: 4 workers"),
         "another number of workers",
     );
-    let none: Job = case.job().env("UNDERSTUDY_TRACE", "1").env("UNDERSTUDY_SPARES", "");
+    let none: Job = case
+        .job()
+        .env("UNDERSTUDY_TRACE", "1")
+        .env("UNDERSTUDY_SPARES", "");
     let outcome = none.run();
     outcome.assert_success();
     outcome.check(

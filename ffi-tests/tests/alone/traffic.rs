@@ -14,9 +14,12 @@ const BYTES: u64 = 1000;
 
 fn talk() -> Case {
     prints("talk", || {
-        Job::new(place::test_program("talk"), &[&ROUNDS.to_string(), &BYTES.to_string()])
-            .workers(WORKERS)
-            .interval("20calls")
+        Job::new(
+            place::test_program("talk"),
+            &[&ROUNDS.to_string(), &BYTES.to_string()],
+        )
+        .workers(WORKERS)
+        .interval("20calls")
     })
 }
 
@@ -52,7 +55,10 @@ fn expected(worker: u64) -> Traffic {
     };
     let none = Amount::default();
     let mut peers = [
-        ((worker + 1) % 4, amount(2 * ROUNDS, ROUNDS * (BYTES + 3000))),
+        (
+            (worker + 1) % 4,
+            amount(2 * ROUNDS, ROUNDS * (BYTES + 3000)),
+        ),
         ((worker + 3) % 4, amount(ROUNDS, ROUNDS * 16)),
         ((worker + 2) % 4, amount(ROUNDS, ROUNDS * 4)),
         (worker, amount(ROUNDS, ROUNDS * 5)),
@@ -83,7 +89,13 @@ fn expected(worker: u64) -> Traffic {
                 amount(ROUNDS, ROUNDS * 4),
                 amount(ROUNDS + 1, ROUNDS * 4 + 8),
             ),
-            comm(u64::MAX, "MPI_COMM_SELF", 1, amount(ROUNDS, ROUNDS * 5), none),
+            comm(
+                u64::MAX,
+                "MPI_COMM_SELF",
+                1,
+                amount(ROUNDS, ROUNDS * 5),
+                none,
+            ),
             // Neighbor_allgather, _alltoall, _alltoallv, _alltoallw.
             comm(2, "", 4, none, amount(4, 12 + 16 + 12 + 8)),
         ],
@@ -97,7 +109,14 @@ fn last(outcome: &Outcome) -> Vec<Traffic> {
     let mut last = BTreeMap::new();
     for rank in outcome.event_ranks() {
         let records = outcome.events(rank);
-        let is_end = |kind: &Kind| matches!(kind, Kind::End { how: EndHow::Finalized });
+        let is_end = |kind: &Kind| {
+            matches!(
+                kind,
+                Kind::End {
+                    how: EndHow::Finalized
+                }
+            )
+        };
         if !records.iter().any(|record| is_end(&record.kind)) {
             continue;
         }
@@ -204,7 +223,10 @@ fn a_rollback_takes_counts_back() {
 #[ignore = "a variant: make test-all"]
 fn a_job_that_goes_on_from_the_disk_goes_on_counting() {
     let job = || talk().job().disk();
-    let at = Trigger::OnDisk { workers: 4, epoch: 20 };
+    let at = Trigger::OnDisk {
+        workers: 4,
+        epoch: 20,
+    };
     let mut first = job().killed_as_a_whole(at, Scope::Everything).run();
     let second = job().env("UNDERSTUDY_RESTART", "1").run_after(&mut first);
     second.assert_success();
@@ -218,7 +240,10 @@ fn a_job_that_goes_on_from_the_disk_goes_on_counting() {
 }
 
 fn journals(outcome: &Outcome) -> Vec<JournalCalls> {
-    let records = outcome.event_ranks().into_iter().flat_map(|rank| outcome.events(rank));
+    let records = outcome
+        .event_ranks()
+        .into_iter()
+        .flat_map(|rank| outcome.events(rank));
     let tables = records.filter_map(|record| match record.kind {
         Kind::JournalCalls(calls) => Some(calls),
         _ => None,
@@ -242,29 +267,45 @@ fn journals_add_up() {
         verdicts.judge(case.name, || {
             outcome.assert_success();
             let tables = journals(&outcome);
-            outcome.check(tables.len() == WORKERS as usize, "not every worker has told");
+            outcome.check(
+                tables.len() == WORKERS as usize,
+                "not every worker has told",
+            );
             let rehearsed: BTreeMap<_, _> = outcome
                 .event_ranks()
                 .into_iter()
                 .flat_map(|rank| outcome.events(rank))
                 .filter_map(|record| match record.kind {
-                    Kind::Rehearsal { worker, journal, .. } => Some((worker, journal)),
+                    Kind::Rehearsal {
+                        worker, journal, ..
+                    } => Some((worker, journal)),
                     _ => None,
                 })
                 .collect();
             for table in &tables {
                 let mut sum = table.others;
                 table.rows.iter().for_each(|row| sum += row.calls);
-                outcome.check(sum == table.journal, &format!("{sum:?} instead of {:?}", table.journal));
-                outcome.check(sum.count > 10 && sum.bytes > 500, "hardly anything was recorded");
                 outcome.check(
-                    table.rows.is_sorted_by_key(|row| std::cmp::Reverse(row.calls.bytes)),
+                    sum == table.journal,
+                    &format!("{sum:?} instead of {:?}", table.journal),
+                );
+                outcome.check(
+                    sum.count > 10 && sum.bytes > 500,
+                    "hardly anything was recorded",
+                );
+                outcome.check(
+                    table
+                        .rows
+                        .is_sorted_by_key(|row| std::cmp::Reverse(row.calls.bytes)),
                     "they are not sorted",
                 );
                 // Not all may have been rehearsed before the end.
                 outcome.check(table.kept.is_some(), "it was given up");
                 let kept = rehearsed.get(&table.worker).copied().or(table.kept);
-                outcome.check(kept == table.kept, &format!("{kept:?} instead of {:?}", table.kept));
+                outcome.check(
+                    kept == table.kept,
+                    &format!("{kept:?} instead of {:?}", table.kept),
+                );
             }
             let has = |procedure: &str, place: &str| {
                 let mut rows = tables.iter().flat_map(|table| &table.rows);

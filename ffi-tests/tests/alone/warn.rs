@@ -31,7 +31,10 @@ fn a_checkpoint_is_taken_when_somebody_says_so() {
             };
             let (job, standing) = line.split_once(": ").expect("a job and its standing");
             if standing.contains("epoch 1 ") && !told.replace(true) {
-                assert_eq!(understudy(&["warn", "--checkpoint", job]), format!("{job} is told\n"));
+                assert_eq!(
+                    understudy(&["warn", "--checkpoint", job]),
+                    format!("{job} is told\n")
+                );
             } else if standing.contains("epoch 2 ") {
                 std::fs::write(&end, "").expect("writable");
             }
@@ -46,7 +49,8 @@ fn a_checkpoint_is_taken_when_somebody_says_so() {
 fn a_job_that_does_not_run_cannot_be_told() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let run = |arguments: &[&str]| Understudy::new(work.path(), arguments).run();
-    run(&["warn", "--mtbf", "1h", "no-such-job"]).assert(3, &["no job `no-such-job`", "understudy status"]);
+    run(&["warn", "--mtbf", "1h", "no-such-job"])
+        .assert(3, &["no job `no-such-job`", "understudy status"]);
     run(&["warn", "--mtbf", "often", "no-such-job"]).assert(2, &["is not a time"]);
     run(&["warn", "no-such-job"]).assert(2, &["--mtbf"]);
 }

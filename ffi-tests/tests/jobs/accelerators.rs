@@ -22,13 +22,23 @@ fn job(kind: &str, when: &str) -> Job {
 fn device_memory_comes_back_whoever_is_killed() {
     let mut verdicts = Verdicts::default();
     for (when, victim, lines) in few(
-        [("early", 1, 14), ("late", 0, 20), ("late", 2, 17), ("early", 0, 23)],
+        [
+            ("early", 1, 14),
+            ("late", 0, 20),
+            ("late", 2, 17),
+            ("early", 0, 23),
+        ],
         2,
     ) {
-        verdicts.judge(&format!("{when}, rank {victim} after {lines} lines"), || {
-            let outcome = job("new", when).kill(Kill::at(victim, Trigger::Lines(lines))).run();
-            assert_recovered(&outcome, when, &[0, 1, 2]);
-        });
+        verdicts.judge(
+            &format!("{when}, rank {victim} after {lines} lines"),
+            || {
+                let outcome = job("new", when)
+                    .kill(Kill::at(victim, Trigger::Lines(lines)))
+                    .run();
+                assert_recovered(&outcome, when, &[0, 1, 2]);
+            },
+        );
     }
     verdicts.assert_all_good();
 }
@@ -36,7 +46,9 @@ fn device_memory_comes_back_whoever_is_killed() {
 /// Survivors that have no driver yet go back in place.
 #[test]
 fn before_the_device_is_opened_only_the_dead_are_replaced() {
-    let outcome = job("new", "late").fault("kill rank=2 at=commit.end epoch=2").run();
+    let outcome = job("new", "late")
+        .fault("kill rank=2 at=commit.end epoch=2")
+        .run();
     assert_recovered(&outcome, "late", &[2]);
 }
 
@@ -69,7 +81,10 @@ fn a_job_that_was_killed_goes_on_from_the_disk() {
         workers: WORKERS,
         epoch: 4,
     };
-    let mut first = job("new", "early").disk().killed_as_a_whole(at, Scope::Job).run();
+    let mut first = job("new", "early")
+        .disk()
+        .killed_as_a_whole(at, Scope::Job)
+        .run();
     first.check(
         first.killed.iter().all(|killed| killed.hit),
         "the job came to its end before it was killed",
@@ -80,7 +95,8 @@ fn a_job_that_was_killed_goes_on_from_the_disk() {
         .run_after(&mut first);
     second.assert_success();
     let undisturbed = native(job("new", "early"));
-    let is_rest = undisturbed.stdout.ends_with(&second.stdout) && second.stdout.len() < undisturbed.stdout.len();
+    let is_rest = undisturbed.stdout.ends_with(&second.stdout)
+        && second.stdout.len() < undisturbed.stdout.len();
     second.check(
         is_rest && !second.stdout.is_empty(),
         "the output is not the rest of an undisturbed run's",
@@ -124,7 +140,12 @@ fn what_cannot_be_saved_is_refused_in_one_line() {
             ("ACCELERATOR_KEEPS", "pipe"),
             &["pipe:", "another process would not have"],
         ),
-        ("new", "early", ("UNDERSTUDY_STATIC", "replay"), &["UNDERSTUDY_STATIC"]),
+        (
+            "new",
+            "early",
+            ("UNDERSTUDY_STATIC", "replay"),
+            &["UNDERSTUDY_STATIC"],
+        ),
     ];
     let mut verdicts = Verdicts::default();
     for (kind, when, (name, value), words) in rows {
@@ -161,7 +182,9 @@ fn memory_that_does_not_come_back_ends_the_job() {
         .any(|line| line.contains("cuCheckpointProcessRestore") && line.contains("error 2"));
     outcome.check(said, "no line of ours names the error");
     outcome.check(
-        native(job("new", "early")).stdout.starts_with(&outcome.stdout),
+        native(job("new", "early"))
+            .stdout
+            .starts_with(&outcome.stdout),
         "something else was printed",
     );
     outcome.assert_nothing_left();
@@ -169,8 +192,13 @@ fn memory_that_does_not_come_back_ends_the_job() {
 
 #[test]
 fn a_driver_that_is_only_loaded_is_no_accelerator() {
-    let outcome = job("old", "unused").kill(Kill::at(1, Trigger::Lines(14))).run();
+    let outcome = job("old", "unused")
+        .kill(Kill::at(1, Trigger::Lines(14)))
+        .run();
     outcome.assert_success();
     outcome.assert_like(&native(job("old", "unused")), &[]);
-    outcome.check(outcome.takeovers().contains(&1), "nobody has taken its part");
+    outcome.check(
+        outcome.takeovers().contains(&1),
+        "nobody has taken its part",
+    );
 }

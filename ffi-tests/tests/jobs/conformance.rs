@@ -22,7 +22,10 @@ fn conforms(name: &str) {
     let undisturbed = native(job(name));
     undisturbed.assert_success();
     let text = String::from_utf8_lossy(&undisturbed.stdout);
-    assert!(!text.contains("FAILED"), "{name} does not like MPI itself:\n{text}");
+    assert!(
+        !text.contains("FAILED"),
+        "{name} does not like MPI itself:\n{text}"
+    );
     let mut verdicts = Verdicts::default();
     if is_thorough() {
         let layered = job(name).run();
@@ -35,7 +38,10 @@ fn conforms(name: &str) {
     let times = std::env::var("FFI_TESTS_TIMES")
         .ok()
         .and_then(|times| times.parse().ok());
-    let first_lines = text.lines().take_while(|line| !line.starts_with("round 1:")).count();
+    let first_lines = text
+        .lines()
+        .take_while(|line| !line.starts_with("round 1:"))
+        .count();
     for time in 0..times.unwrap_or(TIMES) {
         let worker = random.below(u64::from(WORKERS)) as u32;
         let after = first_lines + random.below(ROUNDS as u64 / 2) as usize;
@@ -166,7 +172,9 @@ fn tile_registers() {
 fn an_abort_has_its_status() {
     let outcome = job("aborting").run();
     outcome.check(
-        outcome.status.is_some_and(|status| status.code() == Some(37)),
+        outcome
+            .status
+            .is_some_and(|status| status.code() == Some(37)),
         "the status is 37",
     );
 }
@@ -194,7 +202,10 @@ fn an_error_before_mpi_init_ends_the_job_with_a_word() {
     let has_failed = outcome.status.is_some_and(|status| !status.success());
     outcome.check(has_failed, "the error was not fatal");
     let says_so = |line: &&str| line.contains("MPI_Info_free failed");
-    outcome.check(outcome.own_lines().iter().any(says_so), "nothing says why the job ends");
+    outcome.check(
+        outcome.own_lines().iter().any(says_so),
+        "nothing says why the job ends",
+    );
     outcome.assert_nothing_left();
 }
 

@@ -42,7 +42,16 @@ fn a_worker_dies_whose_files_it_converts_itself() {
     let make = || job(&place::test_program("datareps"));
     let expected = undisturbed(make());
     let mut verdicts = Verdicts::default();
-    let epochs = [(1, 12), (2, 3), (0, 7), (3, 9), (1, 5), (2, 10), (0, 8), (3, 14)];
+    let epochs = [
+        (1, 12),
+        (2, 3),
+        (0, 7),
+        (3, 9),
+        (1, 5),
+        (2, 10),
+        (0, 8),
+        (3, 14),
+    ];
     for (rank, epoch) in few(epochs, 4) {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = make().fault(&fault).run();

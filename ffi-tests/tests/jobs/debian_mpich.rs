@@ -31,12 +31,15 @@ fn survives(source: &str, arguments: &[&str], interval: &str, kills: &[(u32, usi
     let mut verdicts = Verdicts::default();
     for &(worker, lines) in kills {
         let outcome = job().kill(Kill::at(worker, Trigger::Lines(lines))).run();
-        verdicts.judge(&format!("{source}, worker {worker} after {lines} lines"), || {
-            outcome.assert_success();
-            outcome.assert_like_after(&alone, &[], sorted);
-            outcome.assert_taken_over(&[worker]);
-            outcome.assert_nothing_left();
-        });
+        verdicts.judge(
+            &format!("{source}, worker {worker} after {lines} lines"),
+            || {
+                outcome.assert_success();
+                outcome.assert_like_after(&alone, &[], sorted);
+                outcome.assert_taken_over(&[worker]);
+                outcome.assert_nothing_left();
+            },
+        );
     }
     verdicts.assert_all_good();
 }
@@ -82,7 +85,10 @@ fn a_worker_dies_under_the_launcher_of_debians_mpich() {
             command.args(["-env", name, value]);
         }
         command.arg(&program).args(["300", "300", "2000"]);
-        command.current_dir(directory.path()).output().expect("timeout runs")
+        command
+            .current_dir(directory.path())
+            .output()
+            .expect("timeout runs")
     };
     let alone = ranks("2", &[]);
     assert!(alone.status.success());
@@ -101,7 +107,10 @@ fn a_worker_dies_under_the_launcher_of_debians_mpich() {
         errors.contains("worker 1 died, spare rank 2 has taken its part"),
         "{errors}"
     );
-    assert!(outcome.stdout == alone.stdout, "the output differs: {errors}");
+    assert!(
+        outcome.stdout == alone.stdout,
+        "the output differs: {errors}"
+    );
 }
 
 const FILES: &[&str] = &["heat.field", "heat.log"];
@@ -145,7 +154,13 @@ fn a_job_goes_on_from_disk() {
         return;
     };
     let alone = native(heat(&program).mpirun(Path::new(LAUNCHER)));
-    let (job, on_disk) = (|| heat(&program).disk(), Trigger::OnDisk { workers: 2, epoch: 4 });
+    let (job, on_disk) = (
+        || heat(&program).disk(),
+        Trigger::OnDisk {
+            workers: 2,
+            epoch: 4,
+        },
+    );
     let mut first = job().killed_as_a_whole(on_disk, Scope::Job).run();
     first.check(
         first.killed.iter().all(|killed| killed.hit),

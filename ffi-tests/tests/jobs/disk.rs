@@ -13,7 +13,11 @@ const WORKERS: u32 = 4;
 
 /// With so many checkpoints, on a machine of any speed, that some are on disk long before the end.
 pub fn job(case: &Case) -> Job {
-    let interval = if case.name == "cg" { "8calls" } else { "60calls" };
+    let interval = if case.name == "cg" {
+        "8calls"
+    } else {
+        "60calls"
+    };
     case.job().disk().interval(interval)
 }
 
@@ -114,7 +118,9 @@ fn a_job_that_was_killed_as_a_whole_goes_on() {
         let mut first = killed(job(&case), epoch);
         let second = restarted(&case).run_after(&mut first);
         println!("{}: {:?}", case.name, second.own_lines());
-        verdicts.judge(case.name, || assert_as_undisturbed(&case, &first.stdout, second));
+        verdicts.judge(case.name, || {
+            assert_as_undisturbed(&case, &first.stdout, second)
+        });
     }
     verdicts.assert_all_good();
 }
@@ -123,7 +129,9 @@ fn a_job_that_was_killed_as_a_whole_goes_on() {
 fn a_job_that_was_killed_with_its_launcher_goes_on() {
     // What the launcher had not yet passed on is lost with it, so the output of the first part is not looked at.
     let case = heat2d();
-    let mut first = job(&case).killed_as_a_whole(on_disk(3), Scope::Everything).run();
+    let mut first = job(&case)
+        .killed_as_a_whole(on_disk(3), Scope::Everything)
+        .run();
     assert_killed(&first);
     let second = restarted(&case).run_after(&mut first);
     assert_as_undisturbed(&case, &native(case.job()).stdout, second);
@@ -138,7 +146,8 @@ fn a_job_can_be_restarted_again_and_again() {
     let mut second = again.run_after(&mut first);
     assert_killed(&second);
     let third = restarted(&case).run_after(&mut second);
-    let epochs = [restart(&second), restart(&third)].map(|found| found.map_or(0, |(epoch, ..)| epoch));
+    let epochs =
+        [restart(&second), restart(&third)].map(|found| found.map_or(0, |(epoch, ..)| epoch));
     third.check(
         epochs[0] < epochs[1],
         &format!("the restarts were at epochs {epochs:?}"),
@@ -168,7 +177,9 @@ pub fn newest(outcome: &Outcome, workers: u32, worker: u32) -> PathBuf {
 
 fn file(directory: &Path, epoch: u64, worker: u32) -> PathBuf {
     let end = format!("-{epoch:08}-w{worker:05}.epoch");
-    let entries = fs::read_dir(directory).expect("the directory is there").flatten();
+    let entries = fs::read_dir(directory)
+        .expect("the directory is there")
+        .flatten();
     let mut paths = entries.map(|entry| entry.path());
     paths
         .find(|path| path.to_string_lossy().ends_with(&end))
@@ -182,14 +193,20 @@ fn flip(path: &Path, at: u64) {
         .open(path)
         .expect("the file is there");
     let mut byte = [0];
-    file.read_exact_at(&mut byte, at).expect("the file is that long");
-    file.write_all_at(&[byte[0] ^ 16], at).expect("the file can be written");
+    file.read_exact_at(&mut byte, at)
+        .expect("the file is that long");
+    file.write_all_at(&[byte[0] ^ 16], at)
+        .expect("the file can be written");
 }
 
 fn cut(path: &Path, by: u64) {
-    let file = OpenOptions::new().write(true).open(path).expect("the file is there");
+    let file = OpenOptions::new()
+        .write(true)
+        .open(path)
+        .expect("the file is there");
     let length = file.metadata().expect("the file is there").len();
-    file.set_len(length.saturating_sub(by)).expect("the file can be cut");
+    file.set_len(length.saturating_sub(by))
+        .expect("the file can be cut");
 }
 
 fn length(path: &Path) -> u64 {
@@ -213,9 +230,17 @@ const DAMAGES: &[(&str, Damage, &str)] = &[
     ("torn", |path| cut(path, length(path) / 3), "cut short"),
     ("without its end", |path| cut(path, 1), "cut short"),
     ("empty", |path| cut(path, u64::MAX), "cut short"),
-    ("a bit of the magic", |path| flip(path, 3), "not an epoch of understudy"),
+    (
+        "a bit of the magic",
+        |path| flip(path, 3),
+        "not an epoch of understudy",
+    ),
     ("another version", |path| flip(path, 8), "format version 17"),
-    ("a bit of the head", |path| flip(path, 40), "its head is damaged"),
+    (
+        "a bit of the head",
+        |path| flip(path, 40),
+        "its head is damaged",
+    ),
 ];
 
 #[test]
@@ -233,7 +258,9 @@ fn a_damaged_file_is_refused_and_the_older_epoch_is_used() {
                 .file_name()
                 .map(|name| name.to_string_lossy().into_owned())
                 .unwrap_or_default();
-            let told = |line: &&str| line.contains(&name) && line.contains(message) && line.contains("is tried");
+            let told = |line: &&str| {
+                line.contains(&name) && line.contains(message) && line.contains("is tried")
+            };
             second.check(
                 second.own_lines().iter().any(told),
                 &format!("no line says `{message}`"),
@@ -252,7 +279,10 @@ fn without_a_usable_epoch_nothing_starts() {
         cut(&file(&first.disk(), epoch, 2), 5);
     }
     let damaged = restarted(&case).run_after(&mut first);
-    assert_refused(&damaged, &["cut short", "no epoch from which all 4 workers can go on"]);
+    assert_refused(
+        &damaged,
+        &["cut short", "no epoch from which all 4 workers can go on"],
+    );
 
     let none = restarted(&case).run();
     assert_refused(&none, &["no epoch from which all 4 workers can go on"]);
@@ -299,7 +329,10 @@ fn what_a_dead_worker_had_not_written_its_understudy_writes() {
     let job = only_first(job(&case)).fault("kill rank=1 at=commit.end epoch=1");
     let mut first = job.killed_as_a_whole(on_disk(1), Scope::Job).run();
     let hit = first.killed.iter().filter(|killed| killed.hit).count();
-    first.check(hit == WORKERS as usize, "the epoch was never complete on disk");
+    first.check(
+        hit == WORKERS as usize,
+        "the epoch was never complete on disk",
+    );
     let second = only_first(restarted(&case)).run_after(&mut first);
     assert_as_undisturbed(&case, &first.stdout, second);
 }
@@ -309,10 +342,16 @@ fn what_a_dead_worker_had_not_written_its_understudy_writes() {
 fn a_worker_that_dies_when_all_have_met_leaves_no_epochs() {
     let case = heat2d();
     for rank in few([1, 3], 1) {
-        let outcome = job(&case).fault(&format!("kill rank={rank} at=finalize.agreed")).run();
+        let outcome = job(&case)
+            .fault(&format!("kill rank={rank} at=finalize.agreed"))
+            .run();
         outcome.assert_died_at_the_end();
         outcome.assert_like(&native(case.job()), case.files);
-        let left: Vec<_> = fs::read_dir(outcome.disk()).into_iter().flatten().flatten().collect();
+        let left: Vec<_> = fs::read_dir(outcome.disk())
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect();
         outcome.check(left.is_empty(), &format!("left on disk: {left:?}"));
     }
 }
@@ -335,7 +374,10 @@ fn a_worker_that_dies_with_its_copy_comes_back_from_disk() {
         "on disk",
     ];
     let said = |line: &&str| words.iter().all(|word| line.contains(word));
-    outcome.check(outcome.own_lines().iter().any(said), &format!("no line says {words:?}"));
+    outcome.check(
+        outcome.own_lines().iter().any(said),
+        &format!("no line says {words:?}"),
+    );
     outcome.assert_nothing_left();
 }
 
@@ -363,14 +405,19 @@ fn assert_same_files(outcome: &Outcome) {
 fn a_restart_finds_files_as_they_were() {
     let mut first = killed(files().disk(), 3);
     let again = files().disk().env("UNDERSTUDY_RESTART", "1");
-    let mut second = again.killed_as_a_whole(on_disk(8), Scope::Job).run_after(&mut first);
+    let mut second = again
+        .killed_as_a_whole(on_disk(8), Scope::Job)
+        .run_after(&mut first);
     assert_killed(&second);
     // The last epoch is lost, so what happened to files before the last restart is undone, too.
     let last = epochs_on_disk(&second.disk(), WORKERS)
         .pop()
         .expect("there are epochs on disk");
     cut(&file(&second.disk(), last, 1), 9);
-    let mut third = files().disk().env("UNDERSTUDY_RESTART", "1").run_after(&mut second);
+    let mut third = files()
+        .disk()
+        .env("UNDERSTUDY_RESTART", "1")
+        .run_after(&mut second);
     third.assert_success();
     third.stdout = joined(&joined(&first.stdout, &second), &third);
     assert_same_files(&third);
@@ -398,7 +445,9 @@ struct Mount(PathBuf);
 impl Mount {
     /// `None`, with the reason printed, if this user may not mount.
     fn new(options: &str) -> Option<Mount> {
-        let path = tempfile::tempdir().expect("there is room for temporary files").keep();
+        let path = tempfile::tempdir()
+            .expect("there is room for temporary files")
+            .keep();
         let mount = Mount(path);
         if mount.mount(options) {
             return Some(mount);
@@ -409,7 +458,9 @@ impl Mount {
 
     fn mount(&self, options: &str) -> bool {
         let mut command = Command::new("mount");
-        command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&self.0);
+        command
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+            .arg(&self.0);
         command.status().is_ok_and(|status| status.success())
     }
 
@@ -426,7 +477,11 @@ impl Drop for Mount {
 }
 
 pub fn said(outcome: &Outcome, words: &str) -> usize {
-    outcome.own_lines().iter().filter(|line| line.contains(words)).count()
+    outcome
+        .own_lines()
+        .iter()
+        .filter(|line| line.contains(words))
+        .count()
 }
 
 #[test]
@@ -438,16 +493,23 @@ fn a_disk_that_is_full_or_cannot_be_written_is_told_once_and_the_job_goes_on() {
         outcome.assert_success();
         outcome.assert_like(&native(case.job()), case.files);
         outcome.assert_taken_over(&[1]);
-        outcome.check(said(&outcome, "epochs cannot be written") == 1, "it was not told once");
+        outcome.check(
+            said(&outcome, "epochs cannot be written") == 1,
+            "it was not told once",
+        );
         outcome.check(said(&outcome, why) == 1, &format!("no line says `{why}`"));
     };
     check(
         case.job().env("UNDERSTUDY_DISK", "/dev/null/epochs"),
         "make this directory",
     );
-    let Some(full) = Mount::new("size=40k") else { return };
+    let Some(full) = Mount::new("size=40k") else {
+        return;
+    };
     check(full.job(&case), "make room there");
-    let Some(protected) = Mount::new("ro") else { return };
+    let Some(protected) = Mount::new("ro") else {
+        return;
+    };
     check(protected.job(&case), "mount it writable");
 }
 
@@ -457,7 +519,9 @@ fn a_disk_that_has_room_again_is_used_again() {
     const FULL: &str = "epochs cannot be written";
     const ROOM: &str = "epochs are written to";
     const END: &str = "end";
-    let Some(full) = Mount::new("size=40k") else { return };
+    let Some(full) = Mount::new("size=40k") else {
+        return;
+    };
     let path = full.0.clone();
     let mut has_room = false;
     let job = Job::new(place::test_program("until"), &[END])
@@ -482,7 +546,10 @@ fn a_disk_that_has_room_again_is_used_again() {
         "the program's output is another one",
     );
     outcome.check(said(&outcome, FULL) == 1, "it was not told once");
-    outcome.check(said(&outcome, ROOM) == 1, "that it works again was not told once");
+    outcome.check(
+        said(&outcome, ROOM) == 1,
+        "that it works again was not told once",
+    );
 }
 
 /// What writes epochs beside the program has no number, not even for a moment, that the program's next file would have.

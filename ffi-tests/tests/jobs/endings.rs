@@ -29,14 +29,20 @@ fn each<Row: Copy + Sync>(
 fn assert_status(outcome: &Outcome, status: i32) {
     outcome.check(outcome.status.is_some(), "the job hangs");
     let found = outcome.status.and_then(|status| status.code());
-    outcome.check(found == Some(status), &format!("the status is not {status}"));
+    outcome.check(
+        found == Some(status),
+        &format!("the status is not {status}"),
+    );
 }
 
 #[track_caller]
 fn assert_said(outcome: &Outcome, words: &[&str]) {
     let is_said = |word: &&&str| outcome.own_lines().iter().any(|line| line.contains(**word));
     let missing: Vec<&&str> = words.iter().filter(|word| !is_said(word)).collect();
-    outcome.check(missing.is_empty(), &format!("no line of ours says {missing:?}"));
+    outcome.check(
+        missing.is_empty(),
+        &format!("no line of ours says {missing:?}"),
+    );
 }
 
 /// How often a rank has come to its end.
@@ -69,7 +75,9 @@ fn a_crash_that_repeats_is_the_programs() {
         ("abort", "of SIGABRT at libc"),
     ];
     for ((way, words), outcome) in each(few(ways, 3), |(way, _)| job(&[way, "1"])) {
-        verdicts.judge(way, || assert_blamed(&outcome, &[words, "called from", "endings+0x"]));
+        verdicts.judge(way, || {
+            assert_blamed(&outcome, &[words, "called from", "endings+0x"])
+        });
     }
     verdicts.assert_all_good();
 }
@@ -80,7 +88,10 @@ fn a_crash_that_moves_to_another_rank_is_the_programs() {
     for way in few(["dereference", "throw"], 1) {
         let outcome = job(&[way, "next"]).run();
         verdicts.judge(way, || {
-            assert_blamed(&outcome, &["worker 0 died of", "worker 1 died of", "worker 2 died of"])
+            assert_blamed(
+                &outcome,
+                &["worker 0 died of", "worker 1 died of", "worker 2 died of"],
+            )
         });
     }
     verdicts.assert_all_good();
@@ -88,8 +99,13 @@ fn a_crash_that_moves_to_another_rank_is_the_programs() {
 
 /// Whether the kernel tells of what a process has died that could not say so itself (Linux 6.15).
 fn kernel_tells() -> bool {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|number| number.parse::<u32>().ok());
     (numbers.next(), numbers.next()) >= (Some(6), Some(15))
 }
 
@@ -197,7 +213,10 @@ fn a_rank_that_leaves_without_mpi_finalize_ends_the_job() {
 fn mpi_abort_ends_the_job_with_its_code() {
     let outcome = job(&["MPI_Abort", "1"]).run();
     assert_status(&outcome, 6);
-    assert_said(&outcome, &["MPI_Abort was called by worker 1 with error code 6"]);
+    assert_said(
+        &outcome,
+        &["MPI_Abort was called by worker 1 with error code 6"],
+    );
     outcome.check(ends(&outcome) == 1, "the program was started over");
     outcome.assert_nothing_left();
 }

@@ -30,7 +30,10 @@ fn a_dense_solver_writes_the_same_whoever_is_killed_and_whenever() {
         let outcome = argtrig().fault(&format!("kill rank={rank} {place}")).run();
         assert_undisturbed(&outcome, argtrig(), &["x"], rank);
         // It has gone back by five iterations at most.
-        outcome.check(outcome.last_epoch((rank + 1) % 4) >= 7, "there were fewer checkpoints");
+        outcome.check(
+            outcome.last_epoch((rank + 1) % 4) >= 7,
+            "there were fewer checkpoints",
+        );
     }
 }
 
@@ -49,9 +52,14 @@ fn a_skeleton_of_supersteps_writes_the_same_however_work_is_dealt_out_and_whoeve
         (3, 1000, &[]),
     ];
     for (rank, call, way) in few(ways, 2) {
-        let outcome = relax(way).fault(&format!("kill rank={rank} at=call:{call}")).run();
+        let outcome = relax(way)
+            .fault(&format!("kill rank={rank} at=call:{call}"))
+            .run();
         assert_undisturbed(&outcome, relax(&["--by-hand"]), &["field"], rank);
-        outcome.check(outcome.last_epoch((rank + 1) % 4) >= 15, "there were fewer checkpoints");
+        outcome.check(
+            outcome.last_epoch((rank + 1) % 4) >= 15,
+            "there were fewer checkpoints",
+        );
     }
 }
 
@@ -60,10 +68,13 @@ fn a_skeleton_of_supersteps_writes_the_same_however_work_is_dealt_out_and_whoeve
 fn the_array_of_the_last_superstep_is_in_no_checkpoint() {
     let outcome = relax(&[]).run();
     outcome.assert_success();
-    let captured = outcome.events(1).into_iter().filter_map(|record| match record.kind {
-        Kind::Capture { epoch, pages, .. } if epoch.0 > 2 => Some(pages),
-        _ => None,
-    });
+    let captured = outcome
+        .events(1)
+        .into_iter()
+        .filter_map(|record| match record.kind {
+            Kind::Capture { epoch, pages, .. } if epoch.0 > 2 => Some(pages),
+            _ => None,
+        });
     let (most, array) = (captured.max().unwrap_or(u64::MAX), 52 * 200 * 8 / 4096);
     outcome.check(
         (array..2 * array).contains(&most),
@@ -83,8 +94,13 @@ fn a_loop_without_collectives_has_one_checkpoint_unless_it_has_points() {
 fn data_that_go_around_are_where_they_belong_after_a_recovery() {
     let ring = || Job::new(place::example("ring"), &["120", "20", "product"]).interval("7calls");
     for (rank, call) in few([(2, 150), (0, 240), (3, 100)], 1) {
-        let outcome = ring().fault(&format!("kill rank={rank} at=call:{call}")).run();
+        let outcome = ring()
+            .fault(&format!("kill rank={rank} at=call:{call}"))
+            .run();
         assert_undisturbed(&outcome, ring(), &["product"], rank);
-        outcome.check(outcome.last_epoch((rank + 1) % 4) >= 11, "there were fewer checkpoints");
+        outcome.check(
+            outcome.last_epoch((rank + 1) % 4) >= 11,
+            "there were fewer checkpoints",
+        );
     }
 }

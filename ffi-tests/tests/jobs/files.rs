@@ -30,7 +30,8 @@ fn files_are_as_if_nobody_had_been_killed() {
     let mut verdicts = Verdicts::default();
     for worker in few([2, 0, 1, 3], 1) {
         let lines = 1 + random.below(STEPS as u64 * 9 / 10) as usize;
-        let kill = Kill::at(worker, Trigger::Lines(lines)).after(Duration::from_micros(random.below(5000)));
+        let kill = Kill::at(worker, Trigger::Lines(lines))
+            .after(Duration::from_micros(random.below(5000)));
         let outcome = files().kill(kill).run();
         println!("{kill:?}: {:?}", outcome.wall);
         verdicts.judge(&format!("{kill:?}"), || {
@@ -47,7 +48,10 @@ fn files_are_as_if_nobody_had_been_killed() {
 #[ignore = "a variant: make test-all"]
 fn files_are_as_if_nobody_had_been_killed_twice() {
     let undisturbed = native(files());
-    let (first, second) = (Kill::at(1, Trigger::Lines(60)), Kill::at(2, Trigger::Lines(180)));
+    let (first, second) = (
+        Kill::at(1, Trigger::Lines(60)),
+        Kill::at(2, Trigger::Lines(180)),
+    );
     let outcome = files().spares(2).kill(first).kill(second).run();
     outcome.assert_success();
     assert_same_files(&outcome, &undisturbed);
@@ -72,21 +76,29 @@ fn assert_survived(job: impl Fn() -> Job, lines: impl Fn(usize) -> usize) {
 /// Files without a name: those of a dead process are gone, and what a survivor has cut since is, too.
 #[test]
 fn files_without_a_name_come_back() {
-    let scratch = || Job::new(place::test_program("scratch"), &[&STEPS.to_string(), "2000"]).interval("7calls");
+    let scratch = || {
+        Job::new(
+            place::test_program("scratch"),
+            &[&STEPS.to_string(), "2000"],
+        )
+        .interval("7calls")
+    };
     assert_survived(scratch, |worker| 5 + worker * 4);
 }
 
 /// What is in counters, pipes and sets of descriptors goes back in survivors, too.
 #[test]
 fn event_loops_go_on() {
-    let events = || Job::new(place::test_program("events"), &[&STEPS.to_string()]).interval("7calls");
+    let events =
+        || Job::new(place::test_program("events"), &[&STEPS.to_string()]).interval("7calls");
     assert_survived(events, |worker| 40 + 30 * worker);
 }
 
 /// Backups that lie in a directory are not in the way of a program that empties it as it lists it.
 #[test]
 fn directories_are_emptied_as_they_are_listed() {
-    let clearing = || Job::new(place::test_program("clearing"), &["100", "2000"]).interval("7calls");
+    let clearing =
+        || Job::new(place::test_program("clearing"), &["100", "2000"]).interval("7calls");
     assert_survived(clearing, |worker| 30 + 10 * worker);
 }
 
@@ -102,7 +114,12 @@ fn a_file_that_several_hold_open_may_grow_at_once() {
                 "wait rank={rank} at=capture.begin epoch={epoch} delay=300ms; wait rank={rank} at=load.begin delay=300ms"
             )
         };
-        let fault = format!("{}; {}; kill rank=2 at=cut.begin epoch={}", late(1), late(3), epoch + 1);
+        let fault = format!(
+            "{}; {}; kill rank=2 at=cut.begin epoch={}",
+            late(1),
+            late(3),
+            epoch + 1
+        );
         let outcome = job().fault(&fault).run();
         outcome.assert_success();
         outcome.assert_same_lines(&undisturbed);
@@ -119,7 +136,11 @@ fn an_attempt_that_fails_has_undone_no_file_that_the_next_one_needs() {
     let job = || Job::new(place::test_program("snapshots"), &["4", "400000"]).interval("1calls");
     let undisturbed = native(job());
     let fault = "wait rank=1 at=ship.begin epoch=3 delay=50ms; kill rank=0 at=commit.begin epoch=3 delay=150ms; kill rank=2 at=agree.end";
-    let outcome = job().spares(2).env("UNDERSTUDY_BUDDY_OFFSET", "1").fault(fault).run();
+    let outcome = job()
+        .spares(2)
+        .env("UNDERSTUDY_BUDDY_OFFSET", "1")
+        .fault(fault)
+        .run();
     outcome.assert_success();
     assert_same_files(&outcome, &undisturbed);
     outcome.assert_taken_over(&[0, 2]);
@@ -140,7 +161,10 @@ fn what_is_overwritten_comes_back() {
 #[test]
 fn what_is_overwritten_on_several_hosts_comes_back() {
     if Hosts::are_possible() {
-        assert_survived(|| in_place().hosts(&[3, 3]).map_by("node"), |worker| 27 + 17 * worker);
+        assert_survived(
+            || in_place().hosts(&[3, 3]).map_by("node"),
+            |worker| 27 + 17 * worker,
+        );
     }
 }
 
@@ -148,10 +172,15 @@ fn what_is_overwritten_on_several_hosts_comes_back() {
 fn assert_survived_in(job: impl Fn() -> Job, deaths: impl IntoIterator<Item = (u32, u32)>) {
     let undisturbed = native(job());
     for (worker, call) in deaths {
-        let outcome = job().fault(&format!("kill rank={worker} at=call:{call}")).run();
+        let outcome = job()
+            .fault(&format!("kill rank={worker} at=call:{call}"))
+            .run();
         outcome.assert_success();
         outcome.assert_same_lines(&undisturbed);
-        outcome.check(outcome.files() == undisturbed.files(), "there are other files");
+        outcome.check(
+            outcome.files() == undisturbed.files(),
+            "there are other files",
+        );
         for name in undisturbed.files() {
             outcome.check(
                 outcome.file(&name) == undisturbed.file(&name),
@@ -188,7 +217,10 @@ fn descriptors_of_one_pipe_or_counter_stay_so() {
             .workers(2)
             .interval("5calls")
     };
-    assert_survived_in(job, few([(1, 17), (0, 20), (1, 27), (0, 16), (1, 18), (0, 25)], 3));
+    assert_survived_in(
+        job,
+        few([(1, 17), (0, 20), (1, 27), (0, 16), (1, 18), (0, 25)], 3),
+    );
 }
 
 /// A file that is made by one name, linked to another, and has the first one removed.

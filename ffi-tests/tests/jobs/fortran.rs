@@ -29,10 +29,13 @@ fn survives(program: Program, kills: &[(u32, usize)], launched: fn(Job) -> Optio
             return;
         };
         let outcome = job.kill(Kill::at(rank, Trigger::Lines(lines))).run();
-        verdicts.judge(&format!("{program:?}, worker {rank} after {lines} lines"), || {
-            is_like(&outcome, &undisturbed);
-            outcome.assert_taken_over(&[rank]);
-        });
+        verdicts.judge(
+            &format!("{program:?}, worker {rank} after {lines} lines"),
+            || {
+                is_like(&outcome, &undisturbed);
+                outcome.assert_taken_over(&[rank]);
+            },
+        );
     }
     verdicts.assert_all_good();
 }

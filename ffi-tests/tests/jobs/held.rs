@@ -15,7 +15,10 @@ use std::rc::Rc;
 const WORKERS: u32 = 4;
 
 fn job(case: &Case) -> Job {
-    case.job().disk().env("UNDERSTUDY_DISK_HOLD", "1").interval("60calls")
+    case.job()
+        .disk()
+        .env("UNDERSTUDY_DISK_HOLD", "1")
+        .interval("60calls")
 }
 
 fn restarted(case: &Case) -> Job {
@@ -30,7 +33,10 @@ fn killed(job: Job) -> Outcome {
     };
     let outcome = job.killed_as_a_whole(at, Scope::Everything).run();
     let hit = outcome.killed.iter().filter(|killed| killed.hit).count();
-    outcome.check(hit > WORKERS as usize, "the job came to its end before it was killed");
+    outcome.check(
+        hit > WORKERS as usize,
+        "the job came to its end before it was killed",
+    );
     outcome
 }
 
@@ -61,7 +67,10 @@ fn assert_goes_on(case: &Case, last: &Outcome) {
         "the output is not the end of the undisturbed one's",
     );
     for file in case.files {
-        last.check(last.file(file) == undisturbed.file(file), &format!("{file} differs"));
+        last.check(
+            last.file(file) == undisturbed.file(file),
+            &format!("{file} differs"),
+        );
     }
     last.assert_nothing_left();
     last.check(epochs(&last.disk()).is_empty(), "epochs are left on disk");
@@ -102,7 +111,8 @@ fn a_job_goes_on_from_what_is_held_or_from_the_disk() {
     let mut verdicts = Verdicts::default();
     for (name, loss) in few(losses, 1) {
         let daemon = Daemon::start();
-        let with_daemon = |job: Job| job.env("UNDERSTUDY_CKPTD", &daemon.socket().to_string_lossy());
+        let with_daemon =
+            |job: Job| job.env("UNDERSTUDY_CKPTD", &daemon.socket().to_string_lossy());
         let mut first = killed(with_daemon(job(&case)));
         let (held, disk) = (held(&first), first.disk());
         let counts = [&held, &disk].map(|place| epochs(place).len());
@@ -110,8 +120,14 @@ fn a_job_goes_on_from_what_is_held_or_from_the_disk() {
         loss(&held, &disk);
         let second = with_daemon(restarted(&case)).run_after(&mut first);
         verdicts.judge(name, || {
-            first.check(counts.iter().all(|&count| count >= WORKERS as usize), "too few files");
-            first.check(daemon.copies() >= u64::from(WORKERS), "the daemon has not copied");
+            first.check(
+                counts.iter().all(|&count| count >= WORKERS as usize),
+                "too few files",
+            );
+            first.check(
+                daemon.copies() >= u64::from(WORKERS),
+                "the daemon has not copied",
+            );
             assert_goes_on(&case, &second);
         });
     }
@@ -157,7 +173,10 @@ fn what_is_held_may_be_let_go() {
     assert_eq!(epochs(&disk).len(), on_disk);
     fs::remove_dir_all(&disk).expect("it is ours");
     understudy(&["clean"]);
-    assert!(!held.exists(), "epochs of a directory that is gone are left in memory");
+    assert!(
+        !held.exists(),
+        "epochs of a directory that is gone are left in memory"
+    );
 }
 
 #[test]

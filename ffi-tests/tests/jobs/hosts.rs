@@ -39,10 +39,16 @@ fn undisturbed_runs_write_the_same() {
     for case in cases() {
         let undisturbed = native(spread(case.job()));
         let outcome = spread(case.job()).run();
-        println!("{}: {:?} against {:?}", case.name, outcome.wall, undisturbed.wall);
+        println!(
+            "{}: {:?} against {:?}",
+            case.name, outcome.wall, undisturbed.wall
+        );
         verdicts.judge(case.name, || {
             assert_good(&outcome, &undisturbed, &case, &[]);
-            outcome.check(outcome.own_lines().is_empty(), "an undisturbed run is quiet");
+            outcome.check(
+                outcome.own_lines().is_empty(),
+                "an undisturbed run is quiet",
+            );
         });
     }
     verdicts.assert_all_good();
@@ -57,11 +63,19 @@ fn every_worker_may_be_killed() {
     let mut verdicts = Verdicts::default();
     for case in cases() {
         let undisturbed = native(spread(case.job()));
-        let lines = undisturbed.stdout.iter().filter(|&&byte| byte == b'\n').count() - case.tail;
+        let lines = undisturbed
+            .stdout
+            .iter()
+            .filter(|&&byte| byte == b'\n')
+            .count()
+            - case.tail;
         let mut random = Random::announced(case.name);
-        for worker in (0..WORKERS).filter(|worker| case.name.starts_with("heat2d") || worker % 2 == 1) {
+        for worker in
+            (0..WORKERS).filter(|worker| case.name.starts_with("heat2d") || worker % 2 == 1)
+        {
             let after = 1 + random.below(lines as u64 * 8 / 10) as usize;
-            let kill = Kill::at(worker, Trigger::Lines(after)).after(Duration::from_micros(random.below(15_000)));
+            let kill = Kill::at(worker, Trigger::Lines(after))
+                .after(Duration::from_micros(random.below(15_000)));
             let outcome = spread(case.job()).kill(kill).run();
             println!(
                 "{}: {kill:?}: {:?}, recovery in {:?}",
@@ -111,7 +125,9 @@ fn a_worker_may_die_at_any_point_of_a_checkpoint() {
             outcome.wall,
             outcome.slowest_recovery()
         );
-        verdicts.judge(&fault, || assert_good(&outcome, &undisturbed, &case, &[worker]));
+        verdicts.judge(&fault, || {
+            assert_good(&outcome, &undisturbed, &case, &[worker])
+        });
     }
     verdicts.assert_all_good();
 }
@@ -163,7 +179,9 @@ fn a_worker_of_each_host_may_be_killed() {
     }
     let case = programs::short_heat2d();
     let undisturbed = native(spread(case.job()));
-    let job = spread(case.job()).launched_by(Launcher::Ckptd).interval("60calls");
+    let job = spread(case.job())
+        .launched_by(Launcher::Ckptd)
+        .interval("60calls");
     let fault = [1, 2, 4].map(|rank| format!("kill rank={rank} at=cut.end epoch=4 delay=40ms"));
     let outcome = job.fault(&fault.join("; ")).run();
     assert_good(&outcome, &undisturbed, &case, &[1, 2, 4]);
@@ -177,7 +195,9 @@ fn workers_die_under_a_plain_mpirun() {
     }
     let case = programs::short_heat2d();
     let undisturbed = native(spread(case.job()));
-    let job = spread(case.job()).launched_by(Launcher::Mpirun).interval("60calls");
+    let job = spread(case.job())
+        .launched_by(Launcher::Mpirun)
+        .interval("60calls");
     let fault = "kill rank=2 at=cut.end epoch=4; kill rank=0 at=cut.end epoch=6";
     let outcome = job.fault(fault).run();
     assert_good(&outcome, &undisturbed, &case, &[0, 2]);
@@ -212,7 +232,10 @@ fn a_spare_of_another_domain_takes_the_part_of_a_worker_whose_host_is_lost() {
         let outcome = job.lose_host(Trigger::Lines(15), 1).run();
         assert_good(&outcome, &undisturbed, &case, &[2]);
         let told = |line: &&str| line.contains(&format!("rank {spare}"));
-        outcome.check(outcome.own_lines().iter().any(told), "another spare has taken the part");
+        outcome.check(
+            outcome.own_lines().iter().any(told),
+            "another spare has taken the part",
+        );
     }
 }
 
@@ -226,7 +249,9 @@ fn a_launcher_that_is_killed_leaves_nothing_on_any_host() {
     let outcome = job
         .watch(|ranks| {
             let guardian = ranks.get(&0).map(|rank| rank.parent);
-            guardian.and_then(processes::parent).is_some_and(processes::kill)
+            guardian
+                .and_then(processes::parent)
+                .is_some_and(processes::kill)
         })
         .run();
     outcome.check(
@@ -246,7 +271,8 @@ fn copies_are_on_other_hosts_however_ranks_are_placed() {
     let case = programs::short_heat2d();
     let undisturbed = native(spread(case.job()));
     // The spare with rank 7 is beside them.
-    let fault = "kill rank=1 at=cut.end epoch=4 delay=40ms; kill rank=4 at=cut.end epoch=4 delay=40ms";
+    let fault =
+        "kill rank=1 at=cut.end epoch=4 delay=40ms; kill rank=4 at=cut.end epoch=4 delay=40ms";
     let outcome = spread(case.job())
         .spares(3)
         .hosts(&[3, 3, 3])
@@ -281,7 +307,8 @@ fn large_messages_are_right_after_a_failure_in_the_middle_of_them() {
         for _ in 0..times {
             let worker = random.below(u64::from(WORKERS)) as u32;
             let after = 1 + random.below(rounds * 7 / 10) as usize;
-            let kill = Kill::at(worker, Trigger::Lines(after)).after(Duration::from_micros(random.below(60_000)));
+            let kill = Kill::at(worker, Trigger::Lines(after))
+                .after(Duration::from_micros(random.below(60_000)));
             let outcome = job().kill(kill).run();
             println!(
                 "{mebibytes} MiB, {kill:?}: {:?}, recovery in {:?}",
@@ -308,7 +335,10 @@ fn one_command_runs_a_job_on_all_hosts() {
     let heat = place::example("heat2d").to_string_lossy().into_owned();
     let arguments = ["300", "300", "3000", "heat.field"];
     let native = native(Job::new(&heat, &arguments).workers(WORKERS));
-    let (hosts, work) = (Hosts::new(&SLOTS).expect("possible"), daemon::private_directory());
+    let (hosts, work) = (
+        Hosts::new(&SLOTS).expect("possible"),
+        daemon::private_directory(),
+    );
     let options = [
         "-n",
         "6",
@@ -333,12 +363,18 @@ fn one_command_runs_a_job_on_all_hosts() {
     assert!(output.status.success(), "{}: {said}", output.status);
     assert!(output.stdout == native.stdout, "the output differs: {said}");
     let field = std::fs::read(work.path().join("heat.field")).ok();
-    assert!(field == native.file("heat.field"), "the file differs: {said}");
+    assert!(
+        field == native.file("heat.field"),
+        "the file differs: {said}"
+    );
     let choices = spares_chosen(&work.path().join("events"));
     assert_eq!(choices.len(), 2, "{choices:?} {said}");
     // The daemon is asked, too; but who inherits what a dead one has left is nearer than any spare.
     assert!(said.contains("has taken its part"), "{said}");
-    assert!(!work.path().join("events/ckptd.token").exists(), "the token has stayed");
+    assert!(
+        !work.path().join("events/ckptd.token").exists(),
+        "the token has stayed"
+    );
 }
 
 /// With a node for themselves they are replaced there, though the spare is elsewhere.

@@ -10,7 +10,10 @@ fn ordinary_programs_do_not_notice_the_layer() {
     assert_indifferent("ls", &["/nowhere"], &[]);
     assert_indifferent(
         "sh",
-        &["-c", "echo one; (exit 3) || echo $?; printf '%s\\n' two | cat; exit 7"],
+        &[
+            "-c",
+            "echo one; (exit 3) || echo $?; printf '%s\\n' two | cat; exit 7",
+        ],
         &[],
     );
     assert_indifferent("sh", &["-c", "kill -TERM $$"], &[]);
@@ -36,7 +39,10 @@ fn the_environment_of_other_programs_is_not_touched() {
         "UNDERSTUDY_INTERVAL=soon".into(),
     ];
     for line in expected {
-        assert!(text.lines().any(|other| other == line), "{line} is not in\n{text}");
+        assert!(
+            text.lines().any(|other| other == line),
+            "{line} is not in\n{text}"
+        );
     }
     assert!(
         !text.contains("UNDERSTUDY_BOOT") && !text.contains("UNDERSTUDY_PAD"),
@@ -59,7 +65,11 @@ fn understudy_disable_gives_the_program_all_ranks() {
     let job = || Job::new(place::test_program("chatter"), &["30"]).workers(5);
     let undisturbed = native(job());
     // Five ranks in all: one of them would be a spare.
-    let outcome = job().workers(4).spares(1).env("UNDERSTUDY_DISABLE", "1").run();
+    let outcome = job()
+        .workers(4)
+        .spares(1)
+        .env("UNDERSTUDY_DISABLE", "1")
+        .run();
     if place::launcher() == Launcher::Ckptd {
         // Without the layer the processes would be jobs of their own.
         outcome.check(outcome.stdout.is_empty(), "the program has run");

@@ -9,7 +9,9 @@ const ROUNDS: usize = 30;
 const PAUSE: &str = "15";
 
 fn numbers() -> String {
-    (1..=ROUNDS).map(|number| format!("line {number}\n")).collect()
+    (1..=ROUNDS)
+        .map(|number| format!("line {number}\n"))
+        .collect()
 }
 
 /// Reads so many lines of what the launcher gives it: a pipe.
@@ -23,7 +25,10 @@ fn from_pipe(lines: usize) -> Job {
 /// Reads a line of a file in each round.
 fn from_file() -> Job {
     let program = place::test_program("input");
-    let command = format!("exec {} {ROUNDS} {PAUSE} {ROUNDS} < numbers", program.display());
+    let command = format!(
+        "exec {} {ROUNDS} {PAUSE} {ROUNDS} < numbers",
+        program.display()
+    );
     Job::new("/bin/sh", &["-c", &command])
         .input("numbers", &numbers())
         .interval("7calls")
@@ -66,7 +71,10 @@ fn input_that_was_read_before_the_checkpoint_is_not_missed() {
 #[test]
 fn input_that_cannot_be_read_again_ends_the_job() {
     // The only checkpoint is that of MPI_Init.
-    let outcome = from_pipe(ROUNDS).interval("100000calls").kill(kill(2)).run();
+    let outcome = from_pipe(ROUNDS)
+        .interval("100000calls")
+        .kill(kill(2))
+        .run();
     let status = outcome.status.and_then(|status| status.code());
     outcome.check(status == Some(74), "the status is 74");
     let said = outcome

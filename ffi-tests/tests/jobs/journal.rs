@@ -3,7 +3,9 @@
 use ckptd::events::Kind;
 use ffi_tests::programs::{self, prints};
 use ffi_tests::shared::native;
-use ffi_tests::thin::{THIN, WORKERS, assert_lost, everyone_dies, job, like_undisturbed, rebuilt, thinned};
+use ffi_tests::thin::{
+    THIN, WORKERS, assert_lost, everyone_dies, job, like_undisturbed, rebuilt, thinned,
+};
 use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, place};
 use std::path::PathBuf;
 use std::process::Command;
@@ -41,7 +43,11 @@ fn a_damaged_journal_is_never_replayed() {
             times: 2,
         };
         let others: [(&str, Job, Trigger); 2] = [
-            ("two copies", job(&case).env("UNDERSTUDY_COPIES", "2"), both_thin),
+            (
+                "two copies",
+                job(&case).env("UNDERSTUDY_COPIES", "2"),
+                both_thin,
+            ),
             ("a disk", job(&case).disk(), THIN),
         ];
         for (what, job, thin) in others {
@@ -62,7 +68,8 @@ fn a_journal_that_is_damaged_before_its_rehearsal_is_not_relied_on() {
     let case = programs::heat2d();
     let mut verdicts = Verdicts::default();
     for copy in ["journal", "half-journal"] {
-        let fault = format!("corrupt rank=1 at=phase.end copy={copy}; kill rank=1 at=cut.begin epoch=20");
+        let fault =
+            format!("corrupt rank=1 at=phase.end copy={copy}; kill rank=1 at=cut.begin epoch=20");
         let outcome = job(&case).fault(&fault).run();
         verdicts.judge(&fault, || {
             like_undisturbed(&outcome, &case);
@@ -99,7 +106,9 @@ fn two_newcomers_replay_two_parts_at_once() {
 #[ignore = "a variant: make test-all"]
 fn a_setup_that_is_not_the_same_twice_is_kept_as_it_was() {
     everyone_dies(
-        &prints("unlike", || Job::new(place::test_program("unlike"), &["8000"])),
+        &prints("unlike", || {
+            Job::new(place::test_program("unlike"), &["8000"])
+        }),
         20,
     );
 }
@@ -120,7 +129,9 @@ fn calls_that_are_not_the_same_twice_are_noticed() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn mpi_may_call_the_program_back_in_the_phase() {
-    let case = prints("callbacks", || Job::new(place::test_program("callbacks"), &["8000"]));
+    let case = prints("callbacks", || {
+        Job::new(place::test_program("callbacks"), &["8000"])
+    });
     for epoch in [2, 40] {
         let fault = format!("kill rank=1 at=cut.begin epoch={epoch}");
         let outcome = job(&case).fault(&fault).run();
@@ -139,10 +150,20 @@ fn roundabout() -> Job {
         let compile = |name: &str, flags: &[&str]| {
             let mut command = Command::new("mpicc");
             command
-                .args(["-O1", "-g", "-Wall", "-o", &format!("{there}/{name}"), source])
+                .args([
+                    "-O1",
+                    "-g",
+                    "-Wall",
+                    "-o",
+                    &format!("{there}/{name}"),
+                    source,
+                ])
                 .args(flags);
             assert!(
-                command.status().expect("there is an mpicc on the PATH").success(),
+                command
+                    .status()
+                    .expect("there is an mpicc on the PATH")
+                    .success(),
                 "mpicc fails"
             );
         };
@@ -151,14 +172,19 @@ fn roundabout() -> Job {
         let search = format!("-Wl,-rpath,{there}");
         compile(
             "liblate.so",
-            &["-DLATE", "-shared", "-fPIC", &search, "-L", &there, "-ldeep"],
+            &[
+                "-DLATE", "-shared", "-fPIC", &search, "-L", &there, "-ldeep",
+            ],
         );
         let search = format!("-Wl,--no-as-needed,-rpath,{there}");
         compile("roundabout", &[&search, "-L", &there, "-learly"]);
         directory
     });
     let late = directory.join("liblate.so");
-    Job::new(directory.join("roundabout"), &[&late.to_string_lossy(), "8000"])
+    Job::new(
+        directory.join("roundabout"),
+        &[&late.to_string_lossy(), "8000"],
+    )
 }
 
 #[test]
@@ -183,7 +209,9 @@ fn libraries_may_call_mpi_in_constructors_and_through_pointers() {
 fn different(outcome: &Outcome) -> Option<u64> {
     let events = (0..WORKERS).flat_map(|rank| outcome.events(rank));
     let found = events.filter_map(|record| match record.kind {
-        Kind::Rehearsal { different, failure, .. } => Some(different + u64::from(failure.is_some())),
+        Kind::Rehearsal {
+            different, failure, ..
+        } => Some(different + u64::from(failure.is_some())),
         _ => None,
     });
     found.max()
@@ -191,13 +219,21 @@ fn different(outcome: &Outcome) -> Option<u64> {
 
 #[test]
 fn clocks_are_answered_from_the_journal() {
-    let case = prints("clocks", || Job::new(place::test_program("clocks"), &["8000"]));
+    let case = prints("clocks", || {
+        Job::new(place::test_program("clocks"), &["8000"])
+    });
     let outcome = job(&case).kill(Kill::at(1, THIN)).run();
     like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
     println!("pages that differ: {:?}", different(&outcome));
-    outcome.check(different(&outcome) == Some(0), "not everything came out equal");
-    outcome.check(rebuilt(&outcome, WORKERS) > 50, "too few pages were rebuilt");
+    outcome.check(
+        different(&outcome) == Some(0),
+        "not everything came out equal",
+    );
+    outcome.check(
+        rebuilt(&outcome, WORKERS) > 50,
+        "too few pages were rebuilt",
+    );
 }
 
 #[test]
@@ -223,7 +259,9 @@ fn longest_journal(outcome: &Outcome) -> (ckptd::events::Amount, Option<u64>) {
         Kind::JournalCalls(table) => Some((table.journal, table.kept)),
         _ => None,
     });
-    let longest = tables.max_by_key(|(journal, _)| journal.bytes).unwrap_or_default();
+    let longest = tables
+        .max_by_key(|(journal, _)| journal.bytes)
+        .unwrap_or_default();
     println!("the longest journal: {longest:?}");
     longest
 }
@@ -233,9 +271,15 @@ fn journal_is_short(case: &ffi_tests::programs::Case, most: u64) {
     let outcome = job(case).kill(Kill::at(1, THIN)).run();
     like_undisturbed(&outcome, case);
     outcome.assert_taken_over(&[1]);
-    outcome.check(rebuilt(&outcome, WORKERS) > 100, "too few pages were rebuilt");
+    outcome.check(
+        rebuilt(&outcome, WORKERS) > 100,
+        "too few pages were rebuilt",
+    );
     let (journal, kept) = longest_journal(&outcome);
-    outcome.check(kept.is_some() && journal.bytes < most, &format!("{journal:?}"));
+    outcome.check(
+        kept.is_some() && journal.bytes < most,
+        &format!("{journal:?}"),
+    );
 }
 
 #[test]
@@ -249,14 +293,18 @@ fn an_attached_buffer_is_no_output() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn what_is_packed_is_recorded_once() {
-    let case = phase("pack", || Job::new(place::test_program("phase"), &["20000", "pack"]));
+    let case = phase("pack", || {
+        Job::new(place::test_program("phase"), &["20000", "pack"])
+    });
     journal_is_short(&case, 100_000);
 }
 
 #[test]
 #[ignore = "a variant: make test-all"]
 fn tests_in_vain_take_no_room() {
-    let case = phase("tests", || Job::new(place::test_program("phase"), &["20000", "tests"]));
+    let case = phase("tests", || {
+        Job::new(place::test_program("phase"), &["20000", "tests"])
+    });
     journal_is_short(&case, 20_000);
 }
 
@@ -265,7 +313,9 @@ fn tests_in_vain_take_no_room() {
 #[ignore = "a variant: make test-all"]
 fn a_journal_ends_when_it_is_too_long() {
     const LIMIT: u64 = 100_000;
-    let case = phase("clock", || Job::new(place::test_program("phase"), &["2000", "clock"]));
+    let case = phase("clock", || {
+        Job::new(place::test_program("phase"), &["2000", "clock"])
+    });
     let outcome = job(&case)
         .env("UNDERSTUDY_LOG_LIMIT", &LIMIT.to_string())
         .env("UNDERSTUDY_LOG", "warn")

@@ -11,7 +11,12 @@ const WORKERS: u32 = 4;
 fn kill_everyone(case: &Case, times: usize) {
     let mut random = Random::announced(case.name);
     let undisturbed = native(case.job());
-    let lines = undisturbed.stdout.iter().filter(|&&byte| byte == b'\n').count() - case.tail;
+    let lines = undisturbed
+        .stdout
+        .iter()
+        .filter(|&&byte| byte == b'\n')
+        .count()
+        - case.tail;
     let (mut verdicts, mut left_behind, mut late) = (Verdicts::default(), Vec::new(), 0);
     let workers: Vec<u32> = few([0, 2, 1, 3], 2).collect();
     for &worker in &workers {

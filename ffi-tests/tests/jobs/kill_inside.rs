@@ -40,7 +40,10 @@ fn die_at(points: &[&str], epoch: &str, tracking: &str, workers: impl Fn(usize) 
         let case = case_for(point);
         for worker in workers(index) {
             let fault = format!("kill rank={worker} at={point}{epoch}");
-            let job = case.job().fault(&fault).env("UNDERSTUDY_TRACKING", tracking);
+            let job = case
+                .job()
+                .fault(&fault)
+                .env("UNDERSTUDY_TRACKING", tracking);
             judge(
                 &mut verdicts,
                 &case,
@@ -136,7 +139,10 @@ fn two_workers_may_die_one_after_the_other_if_there_are_two_spares() {
     let mut verdicts = Verdicts::default();
     let undisturbed = native(case.job());
     for (first, second) in [(1, 2), (0, 3)] {
-        let kills = [Kill::at(first, Trigger::Lines(8)), Kill::at(second, Trigger::Lines(25))];
+        let kills = [
+            Kill::at(first, Trigger::Lines(8)),
+            Kill::at(second, Trigger::Lines(25)),
+        ];
         let outcome = kills
             .iter()
             .fold(case.job().spares(2), |job, &kill| job.kill(kill))
@@ -208,7 +214,13 @@ fn mappings_may_be_resized() {
     for step in few(0..8, 2) {
         let (worker, call) = (step % WORKERS, 411 + 149 * u64::from(step));
         let fault = format!("kill rank={worker} at=call:{call}");
-        judge(&mut verdicts, &case, case.job().fault(&fault), worker, &fault);
+        judge(
+            &mut verdicts,
+            &case,
+            case.job().fault(&fault),
+            worker,
+            &fault,
+        );
     }
     verdicts.assert_all_good();
 }
@@ -224,9 +236,25 @@ fn a_worker_may_die_in_a_callback_while_others_are_in_theirs() {
         ..programs::heat2d()
     };
     let mut verdicts = Verdicts::default();
-    for (worker, call) in few([(1, 2210), (0, 2311), (3, 3012), (2, 2613), (1, 1814), (0, 3415)], 2) {
+    for (worker, call) in few(
+        [
+            (1, 2210),
+            (0, 2311),
+            (3, 3012),
+            (2, 2613),
+            (1, 1814),
+            (0, 3415),
+        ],
+        2,
+    ) {
         let fault = format!("kill rank={worker} at=call:{call}");
-        judge(&mut verdicts, &case, case.job().fault(&fault), worker, &fault);
+        judge(
+            &mut verdicts,
+            &case,
+            case.job().fault(&fault),
+            worker,
+            &fault,
+        );
     }
     verdicts.assert_all_good();
 }
@@ -293,7 +321,10 @@ fn a_worker_may_die_while_another_is_being_started_again() {
     };
     let mut first = disk::killed(make(), 3);
     let fault = "wait rank=0 at=repost.begin delay=200ms; kill rank=1 at=restart.end";
-    let second = make().env("UNDERSTUDY_RESTART", "1").fault(fault).run_after(&mut first);
+    let second = make()
+        .env("UNDERSTUDY_RESTART", "1")
+        .fault(fault)
+        .run_after(&mut first);
     second.assert_taken_over(&[1]);
     disk::assert_like(&native(make()), &[], &first.stdout, second);
 }

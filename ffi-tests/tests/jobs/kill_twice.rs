@@ -62,7 +62,9 @@ enum Fate {
 }
 
 fn position(point: &str) -> usize {
-    points().position(|known| known == point).expect("a known point")
+    points()
+        .position(|known| known == point)
+        .expect("a known point")
 }
 
 /// Whether copies outlive the process that keeps them; they do not outlive its node.
@@ -84,7 +86,11 @@ fn fate(role: Role, point: &str, copies: Copies) -> Fate {
         _ => return Fate::Survives,
     };
     // The holder's own stage may end a little before that of the understudy; everybody meets in the one after the load.
-    let certain = if role == Role::Holder { "rebuild.half" } else { "resume" };
+    let certain = if role == Role::Holder {
+        "rebuild.half"
+    } else {
+        "resume"
+    };
     if at < position(made) {
         Fate::Lost(dead, holder)
     } else if at < position(certain) {
@@ -137,10 +143,12 @@ fn die(case: &Case, deaths: &impl Display, spares: u32, fate: Fate, verdicts: &m
         match fate {
             Fate::Survives => assert_survived(&outcome, case),
             Fate::Lost(worker, holder) => assert_lost(&outcome, worker, holder),
-            Fate::Either(worker, holder) => match outcome.status.is_some_and(|status| status.success()) {
-                true => assert_survived(&outcome, case),
-                false => assert_lost(&outcome, worker, holder),
-            },
+            Fate::Either(worker, holder) => {
+                match outcome.status.is_some_and(|status| status.success()) {
+                    true => assert_survived(&outcome, case),
+                    false => assert_lost(&outcome, worker, holder),
+                }
+            }
         }
         outcome.assert_nothing_left();
     });
@@ -192,7 +200,9 @@ fn a_second_process_may_die_at_any_stage_of_a_recovery() {
 #[ignore = "long: make sweep"]
 fn any_second_process_may_die_at_any_stage_of_a_recovery() {
     for case in [programs::heat2d(), programs::cg(), programs::large_heat2d()] {
-        sweep(&case, Copies::Outlive, points().enumerate(), |_| ROLES.to_vec());
+        sweep(&case, Copies::Outlive, points().enumerate(), |_| {
+            ROLES.to_vec()
+        });
         sweep(&case, Copies::Die, points().enumerate(), |_| ROLES.to_vec());
     }
 }
@@ -201,12 +211,28 @@ fn any_second_process_may_die_at_any_stage_of_a_recovery() {
 #[ignore = "a variant: make test-all"]
 fn understudies_may_die_one_after_the_other_while_they_take_a_part() {
     let mut verdicts = Verdicts::default();
-    for points in [["agree", "load"], ["fetch", "reprotect"], ["rebuild", "replace"]] {
+    for points in [
+        ["agree", "load"],
+        ["fetch", "reprotect"],
+        ["rebuild", "replace"],
+    ] {
         let deaths = Deaths(vec![(4, points[0]), (5, points[1])]);
-        die(&programs::heat2d(), &deaths, 3, Fate::Survives, &mut verdicts);
+        die(
+            &programs::heat2d(),
+            &deaths,
+            3,
+            Fate::Survives,
+            &mut verdicts,
+        );
     }
     // In the middle of what it receives.
     let deaths = Deaths(vec![(4, "ship.half")]);
-    die(&programs::large_heat2d(), &deaths, 2, Fate::Survives, &mut verdicts);
+    die(
+        &programs::large_heat2d(),
+        &deaths,
+        2,
+        Fate::Survives,
+        &mut verdicts,
+    );
     verdicts.assert_all_good();
 }

@@ -48,8 +48,14 @@ fn kill_everyone(how: &str, job: impl Fn() -> Job, times: usize) {
     let undisturbed = native(large());
     undisturbed.assert_success();
     let text = String::from_utf8_lossy(&undisturbed.stdout);
-    assert!(!text.contains("FAILED"), "`large` does not like MPI itself:\n{text}");
-    let first_lines = text.lines().take_while(|line| !line.starts_with("round 1:")).count();
+    assert!(
+        !text.contains("FAILED"),
+        "`large` does not like MPI itself:\n{text}"
+    );
+    let first_lines = text
+        .lines()
+        .take_while(|line| !line.starts_with("round 1:"))
+        .count();
     let mut verdicts = Verdicts::default();
     verdicts.judge("nobody killed", || {
         let outcome = job().run();
@@ -60,7 +66,9 @@ fn kill_everyone(how: &str, job: impl Fn() -> Job, times: usize) {
         for _ in 0..times {
             let round = first_lines + random.below(u64::from(ROUNDS) - 3) as usize;
             let delay = Duration::from_micros(random.below(100_000));
-            let outcome = job().kill(Kill::at(worker, Trigger::Lines(round)).after(delay)).run();
+            let outcome = job()
+                .kill(Kill::at(worker, Trigger::Lines(round)).after(delay))
+                .run();
             verdicts.judge(
                 &format!("{how}: worker {worker} killed {delay:?} after line {round}"),
                 || {

@@ -12,7 +12,10 @@ fn interpreter() -> PathBuf {
 }
 
 fn python(library: &Path) -> Job {
-    Job::new(interpreter(), &[SCRIPT, &library.to_string_lossy(), "60", "0.01"])
+    Job::new(
+        interpreter(),
+        &[SCRIPT, &library.to_string_lossy(), "60", "0.01"],
+    )
 }
 
 #[test]
@@ -35,7 +38,10 @@ fn an_interpreter_that_opens_libmpi_is_protected() {
 
 /// The same, where a shell has started the interpreter and waits for it.
 fn by_script(interpreter: &str, library: &Path) -> Job {
-    let command = format!("{interpreter} {SCRIPT} {} 60 0.01; exit $?", library.display());
+    let command = format!(
+        "{interpreter} {SCRIPT} {} 60 0.01; exit $?",
+        library.display()
+    );
     Job::new("/bin/sh", &["-c", &command])
 }
 
@@ -48,7 +54,11 @@ fn a_wrapper_gives_its_program_what_it_needs() {
         Job::new("/bin/sh", &["-c", &command])
     };
     let undisturbed = native(wrapped("echo one >&2;"));
-    for prefix in ["echo one >&2;", "ls / > /dev/null; exec", "exec env SOMETHING=1"] {
+    for prefix in [
+        "echo one >&2;",
+        "ls / > /dev/null; exec",
+        "exec env SOMETHING=1",
+    ] {
         let outcome = wrapped(prefix).run();
         outcome.assert_success();
         outcome.assert_same_lines(&undisturbed);
@@ -121,7 +131,10 @@ fn a_script_gets_its_arguments_once() {
     let shell = script("a shell", &format!("#!/bin/sh\n{TELL}"));
     let with_option = script("option", &format!("#!/bin/sh -eu\n{TELL}"));
     let nested = script("nested", &format!("#!{with_option} one two\nnever read\n"));
-    let python = script("python", "#!/usr/bin/env python3\nimport sys\nprint(sys.argv)\n");
+    let python = script(
+        "python",
+        "#!/usr/bin/env python3\nimport sys\nprint(sys.argv)\n",
+    );
     let link = work.path().join("link").to_string_lossy().into_owned();
     std::os::unix::fs::symlink(&shell, &link).unwrap();
     for path in [&shell, &with_option, &nested, &python, &link] {

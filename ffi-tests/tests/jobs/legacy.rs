@@ -20,7 +20,12 @@ fn renewed(case: &Case) -> Job {
 
 /// Kills those that `choose` takes of the living, all at once, `times` times: after so many `lines`, and each time as many more. Who is
 /// started after a kill must have printed something: until then it has no part.
-fn killed(job: Job, times: usize, lines: usize, choose: impl Fn(&BTreeMap<u32, u32>) -> Vec<u32> + 'static) -> Job {
+fn killed(
+    job: Job,
+    times: usize,
+    lines: usize,
+    choose: impl Fn(&BTreeMap<u32, u32>) -> Vec<u32> + 'static,
+) -> Job {
     /// Lines that may be on their way when their process dies.
     const LATE: usize = 2;
     let (mut done, mut least) = (0, 0);
@@ -31,7 +36,10 @@ fn killed(job: Job, times: usize, lines: usize, choose: impl Fn(&BTreeMap<u32, u
         }
         least = printed + LATE;
         let victims = choose(&living);
-        assert!(victims.into_iter().all(processes::kill), "somebody had died before");
+        assert!(
+            victims.into_iter().all(processes::kill),
+            "somebody had died before"
+        );
         done += 1;
         done == times
     })
@@ -40,8 +48,15 @@ fn killed(job: Job, times: usize, lines: usize, choose: impl Fn(&BTreeMap<u32, u
 /// Of the first processes, those with these ranks, if all of them live.
 fn these(ranks: &'static [u32]) -> impl Fn(&BTreeMap<u32, u32>) -> Vec<u32> {
     move |living| {
-        let found: Vec<u32> = ranks.iter().filter_map(|rank| living.get(rank).copied()).collect();
-        if found.len() == ranks.len() { found } else { Vec::new() }
+        let found: Vec<u32> = ranks
+            .iter()
+            .filter_map(|rank| living.get(rank).copied())
+            .collect();
+        if found.len() == ranks.len() {
+            found
+        } else {
+            Vec::new()
+        }
     }
 }
 
@@ -83,17 +98,26 @@ fn a_job_of_one_worker_is_protected() {
 
 #[test]
 fn a_worker_may_die_at_any_moment_of_a_checkpoint_together_with_its_holder() {
-    for point in few(["ship.begin", "commit.begin", "capture.end", "commit.end"], 2) {
-        let fault = format!("kill rank=1 at={point} epoch=3 delay=40ms; kill rank=2 at={point} epoch=3 delay=40ms");
+    for point in few(
+        ["ship.begin", "commit.begin", "capture.end", "commit.end"],
+        2,
+    ) {
+        let fault = format!(
+            "kill rank=1 at={point} epoch=3 delay=40ms; kill rank=2 at={point} epoch=3 delay=40ms"
+        );
         heat2d().assert_undisturbed(job().fault(&fault));
-        let fault = [0, 1, 2, 3].map(|rank| format!("kill rank={rank} at={point} epoch=3 delay=40ms"));
+        let fault =
+            [0, 1, 2, 3].map(|rank| format!("kill rank={rank} at={point} epoch=3 delay=40ms"));
         heat2d().assert_undisturbed(job().spares(0).fault(&fault.join("; ")));
     }
 }
 
 #[test]
 fn an_heir_may_die_before_it_has_its_part() {
-    for stage in few(["agree", "fetch", "load", "replace", "rebuild", "reprotect"], 2) {
+    for stage in few(
+        ["agree", "fetch", "load", "replace", "rebuild", "reprotect"],
+        2,
+    ) {
         // The spare takes the part of worker 1, and a new process that of the spare; so it is with the last copy.
         let fault = format!(
             "kill rank=1 at=commit.end epoch=3 delay=40ms; kill rank=2 at=commit.end epoch=3 delay=40ms; kill rank=4 at={stage}.end"
@@ -107,7 +131,9 @@ fn a_damaged_copy_of_a_dead_process_is_refused_and_its_holders_is_used() {
     let fault = "corrupt rank=1 at=commit.end epoch=3 copy=own; kill rank=1 at=cut.begin epoch=4";
     let outcome = heat2d().assert_undisturbed(job().fault(fault));
     outcome.check(
-        outcome.stderr.contains("the copy of worker 1 at rank 4 is not used"),
+        outcome
+            .stderr
+            .contains("the copy of worker 1 at rank 4 is not used"),
         "it was used",
     );
     outcome.check(outcome.takeovers() == [1], "another part was taken");
@@ -151,7 +177,10 @@ fn nothing_grows_from_death_to_death() {
     let seen_too = Arc::clone(&seen);
     let [deaths, early] = DEATHS;
     // Worker 0 survives; of the others, the oldest dies.
-    let job = renewed(&case).workers(3).spares(0).limit(Duration::from_secs(200));
+    let job = renewed(&case)
+        .workers(3)
+        .spares(0)
+        .limit(Duration::from_secs(200));
     let mut done = 0;
     let job = job.watch(move |first| {
         let (living, printed) = look(first, "heat2d");
@@ -162,7 +191,10 @@ fn nothing_grows_from_death_to_death() {
         let uses = [manager, living[&0]].map(|pid| processes::use_of(pid).unwrap_or_default());
         seen_too.lock().expect("nobody has failed").push(uses);
         let oldest_but_first = living.values().nth(1).copied();
-        assert!(oldest_but_first.is_some_and(processes::kill), "it had died before");
+        assert!(
+            oldest_but_first.is_some_and(processes::kill),
+            "it had died before"
+        );
         done += 1;
         done == deaths
     });
@@ -171,7 +203,10 @@ fn nothing_grows_from_death_to_death() {
     outcome.check(seen.len() == deaths, "there were fewer deaths");
     for (at, who) in ["the manager", "worker 0"].into_iter().enumerate() {
         let (first, last) = (seen[early][at], seen[deaths - 1][at]);
-        println!("{who}: {first:?}, {} deaths later {last:?}", deaths - 1 - early);
+        println!(
+            "{who}: {first:?}, {} deaths later {last:?}",
+            deaths - 1 - early
+        );
         let all: Vec<usize> = seen.iter().map(|uses| uses[at].descriptors).collect();
         println!("{who}: descriptors {all:?}");
         // A sample may be of a moment in which one more is open for a file, or most are closed for a recovery.
@@ -183,6 +218,9 @@ fn nothing_grows_from_death_to_death() {
         let [before, after] = [&all[early..][..SAMPLES], &all[deaths - SAMPLES..]].map(usual);
         assert!(after <= before, "{who}: descriptors");
         assert!(last.memory <= first.memory + LIMITS.0, "{who}: memory");
-        assert!(last.mappings <= first.mappings + LIMITS.1, "{who}: mappings");
+        assert!(
+            last.mappings <= first.mappings + LIMITS.1,
+            "{who}: mappings"
+        );
     }
 }

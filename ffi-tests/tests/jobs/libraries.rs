@@ -17,10 +17,17 @@ fn survives(case: Option<Case>, deaths: Deaths, launched: fn(Job) -> Option<Job>
     };
     let (mut random, mut verdicts) = (Random::announced(case.name), Verdicts::default());
     for (worker, lines) in few(deaths.iter().copied(), 1) {
-        let Some(job) = launched(case.job()) else { return };
+        let Some(job) = launched(case.job()) else {
+            return;
+        };
         let delay = Duration::from_millis(random.below(20));
-        let outcome = job.kill(Kill::at(worker, Trigger::Lines(lines)).after(delay)).run();
-        let what = format!("{}, worker {worker} {delay:?} after line {lines}", case.name);
+        let outcome = job
+            .kill(Kill::at(worker, Trigger::Lines(lines)).after(delay))
+            .run();
+        let what = format!(
+            "{}, worker {worker} {delay:?} after line {lines}",
+            case.name
+        );
         verdicts.judge(&what, || {
             outcome.assert_success();
             outcome.assert_like_after(&undisturbed, case.files, case.canonical);
@@ -33,7 +40,11 @@ fn survives(case: Option<Case>, deaths: Deaths, launched: fn(Job) -> Option<Job>
 
 #[test]
 fn a_worker_of_a_program_of_hdf5_dies() {
-    survives(libraries::hdf5(), &[(2, 15), (0, 30), (1, 2), (3, 22), (0, 9)], older);
+    survives(
+        libraries::hdf5(),
+        &[(2, 15), (0, 30), (1, 2), (3, 22), (0, 9)],
+        older,
+    );
 }
 
 #[test]
@@ -44,7 +55,11 @@ fn a_worker_of_a_program_of_hdf5_dies_with_another_open_mpi() {
 
 #[test]
 fn a_worker_of_a_program_of_netcdf_dies() {
-    survives(libraries::netcdf(), &[(1, 12), (0, 24), (3, 1), (2, 33)], older);
+    survives(
+        libraries::netcdf(),
+        &[(1, 12), (0, 24), (3, 1), (2, 33)],
+        older,
+    );
 }
 
 #[test]
@@ -63,7 +78,9 @@ fn a_worker_of_a_program_of_petsc_with_mumps_dies() {
 
 #[test]
 fn a_worker_of_a_program_of_the_cxx_bindings_dies() {
-    let Some(job) = libraries::bindings(&[]) else { return };
+    let Some(job) = libraries::bindings(&[]) else {
+        return;
+    };
     let undisturbed = native(job);
     let job = libraries::bindings(&[]).expect("it has been there");
     let outcome = job.kill(Kill::at(1, Trigger::Lines(20))).run();

@@ -18,7 +18,10 @@ fn assert_ended(outcome: &Outcome, words: &[&str]) {
     );
     let said = |word: &&str| outcome.own_lines().iter().any(|line| line.contains(*word));
     let missing: Vec<&&str> = words.iter().filter(|word| !said(word)).collect();
-    outcome.check(missing.is_empty(), &format!("no line of ours says {missing:?}"));
+    outcome.check(
+        missing.is_empty(),
+        &format!("no line of ours says {missing:?}"),
+    );
     outcome.assert_nothing_left();
 }
 
@@ -40,7 +43,11 @@ fn job() -> Job {
 fn two_workers_that_die_at_once_are_both_replaced() {
     let (case, lines) = (heat2d(), Trigger::Lines(15));
     // With two spares on one node a copy lies two ranks further, so neighbours may die together.
-    let outcome = job().spares(2).kill(Kill::at(1, lines)).kill(Kill::at(2, lines)).run();
+    let outcome = job()
+        .spares(2)
+        .kill(Kill::at(1, lines))
+        .kill(Kill::at(2, lines))
+        .run();
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
     outcome.assert_replaced(&[1, 2]);
@@ -78,7 +85,16 @@ fn an_understudy_that_dies_is_replaced_in_its_turn() {
     let outcome = job()
         .spares(2)
         .kill(Kill::at(3, Trigger::Lines(8)))
-        .kill(Kill::at(4, Trigger::Resume { rank: 4, recovery: 1 }).after(Duration::from_millis(50)))
+        .kill(
+            Kill::at(
+                4,
+                Trigger::Resume {
+                    rank: 4,
+                    recovery: 1,
+                },
+            )
+            .after(Duration::from_millis(50)),
+        )
         .run();
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
@@ -98,7 +114,10 @@ fn without_a_spare_left_a_new_process_takes_the_part() {
 #[test]
 fn a_worker_that_dies_with_its_copy_ends_the_job() {
     // Offset 1: worker 2 holds the copy of worker 1.
-    let (job, lines) = (job().spares(2).env("UNDERSTUDY_BUDDY_OFFSET", "1"), Trigger::Lines(15));
+    let (job, lines) = (
+        job().spares(2).env("UNDERSTUDY_BUDDY_OFFSET", "1"),
+        Trigger::Lines(15),
+    );
     let job = job.fault("pretend no-memfd");
     let outcome = job.kill(Kill::at(1, lines)).kill(Kill::at(2, lines)).run();
     assert_ended(
@@ -122,12 +141,16 @@ fn when_all_workers_die_without_copies_the_job_ends_and_can_go_on_from_the_disk(
     let lost = kill_all(job().spares(2).interval("80calls"));
     assert_ended(
         &lost,
-        &["the job cannot be recovered: all workers died, and with them all copies; start the job again"],
+        &[
+            "the job cannot be recovered: all workers died, and with them all copies; start the job again",
+        ],
     );
     let on_disk = || job().spares(2).interval("80calls").disk();
     let mut lost = kill_all(on_disk());
     assert_ended(&lost, &["all workers died"]);
-    let saved = on_disk().env("UNDERSTUDY_RESTART", "1").run_after(&mut lost);
+    let saved = on_disk()
+        .env("UNDERSTUDY_RESTART", "1")
+        .run_after(&mut lost);
     saved.assert_success();
     for name in case.files {
         saved.check(
@@ -142,7 +165,9 @@ fn when_all_workers_die_without_copies_the_job_ends_and_can_go_on_from_the_disk(
 fn die_in_init(at: Trigger, delays_ms: &[u64]) {
     let mut verdicts = Verdicts::default();
     for &delay in few(delays_ms, 2) {
-        let outcome = job().kill(Kill::at(2, at).after(Duration::from_millis(delay))).run();
+        let outcome = job()
+            .kill(Kill::at(2, at).after(Duration::from_millis(delay)))
+            .run();
         let status = outcome.status;
         println!(
             "{delay} ms after {at:?}: {status:?} {:?} {:?}",
@@ -151,7 +176,11 @@ fn die_in_init(at: Trigger, delays_ms: &[u64]) {
         );
         verdicts.judge(&format!("{delay} ms after {at:?}"), || {
             // If it died before the first checkpoint, the job has started again.
-            let parts: &[u32] = if outcome.takeovers().is_empty() { &[] } else { &[2] };
+            let parts: &[u32] = if outcome.takeovers().is_empty() {
+                &[]
+            } else {
+                &[2]
+            };
             assert_survived(&outcome, parts);
         });
     }
@@ -190,11 +219,17 @@ fn a_process_may_die_before_mpi_init() {
 #[ignore = "a variant: make test-all"]
 fn checkpoints_may_be_counted_in_calls() {
     let case = heat2d();
-    let outcome = job().interval("80calls").kill(Kill::at(1, Trigger::Lines(20))).run();
+    let outcome = job()
+        .interval("80calls")
+        .kill(Kill::at(1, Trigger::Lines(20)))
+        .run();
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
     outcome.assert_taken_over(&[1]);
-    outcome.check(outcome.last_epoch(0) >= 20, "2400 collectives are 30 checkpoints");
+    outcome.check(
+        outcome.last_epoch(0) >= 20,
+        "2400 collectives are 30 checkpoints",
+    );
 }
 
 #[test]
@@ -230,7 +265,11 @@ fn six_failures_in_one_run_are_survived() {
     let deaths: Vec<String> = (0..6)
         .map(|rank| format!("kill rank={rank} at=cut.begin epoch={}", 2 + 2 * rank))
         .collect();
-    let outcome = job().spares(6).interval("120calls").fault(&deaths.join(";")).run();
+    let outcome = job()
+        .spares(6)
+        .interval("120calls")
+        .fault(&deaths.join(";"))
+        .run();
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), case.files);
     outcome.assert_taken_over(&[0, 1, 2, 3, 0, 1]);
@@ -240,17 +279,32 @@ fn six_failures_in_one_run_are_survived() {
 /// Memory of a process that counts for RLIMIT_DATA, in KiB.
 fn data_of(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmData:"))?;
     line.trim_end_matches("kB").trim().parse().ok()
 }
 
 /// Rank 1 may have as many KiB of data.
 fn with_memory(limit: &str) -> Job {
-    const LIMITED: &str = r#"limit=$1; shift; [ "$OMPI_COMM_WORLD_RANK" != 1 ] || ulimit -d "$limit"; exec "$@""#;
+    const LIMITED: &str =
+        r#"limit=$1; shift; [ "$OMPI_COMM_WORLD_RANK" != 1 ] || ulimit -d "$limit"; exec "$@""#;
     let program = place::example("heat2d");
     let program = program.to_str().expect("a path in UTF-8");
-    let arguments = ["-c", LIMITED, "sh", limit, program, "3000", "3000", "60", "heat.field"];
-    let job = Job::new("/bin/sh", &arguments).interval("20calls").hosts(&[2, 3]);
+    let arguments = [
+        "-c",
+        LIMITED,
+        "sh",
+        limit,
+        program,
+        "3000",
+        "3000",
+        "60",
+        "heat.field",
+    ];
+    let job = Job::new("/bin/sh", &arguments)
+        .interval("20calls")
+        .hosts(&[2, 3]);
     // Copies in a file in memory are not counted as data.
     let job = job.fault("pretend no-memfd");
     job.env("UNDERSTUDY_COPIES", "xor:2")

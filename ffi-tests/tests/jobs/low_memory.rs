@@ -50,7 +50,11 @@ fn disturb(job: Job, then: impl FnMut(Stop, &Ranks, &Path) -> bool + 'static) ->
     disturb_from(THIN, job, then)
 }
 
-fn disturb_from(first: Trigger, job: Job, mut then: impl FnMut(Stop, &Ranks, &Path) -> bool + 'static) -> Outcome {
+fn disturb_from(
+    first: Trigger,
+    job: Job,
+    mut then: impl FnMut(Stop, &Ranks, &Path) -> bool + 'static,
+) -> Outcome {
     let mut stops = vec![
         (Stop::Half, Trigger::Lines(2), "end"),
         (Stop::Changed, Trigger::Lines(1), "go-on"),
@@ -60,11 +64,15 @@ fn disturb_from(first: Trigger, job: Job, mut then: impl FnMut(Stop, &Ranks, &Pa
         let Some((stop, trigger, file)) = stops.last() else {
             return true;
         };
-        let alive = ranks.values().find(|process| processes::parent(process.pid).is_some());
-        let Some(root) = alive.and_then(|process| Some(work_of(process.pid)?.parent()?.to_owned())) else {
+        let alive = ranks
+            .values()
+            .find(|process| processes::parent(process.pid).is_some());
+        let Some(root) = alive.and_then(|process| Some(work_of(process.pid)?.parent()?.to_owned()))
+        else {
             return false;
         };
-        if trigger.has_come(&root.join("stdout"), &root.join("events")) && then(*stop, ranks, &root) {
+        if trigger.has_come(&root.join("stdout"), &root.join("events")) && then(*stop, ranks, &root)
+        {
             std::fs::write(root.join("work").join(file), "").expect("the directory is writable");
             stops.pop();
         }
@@ -88,7 +96,10 @@ fn disturb_by_deaths(job: Job, dead: &'static [u32]) -> Outcome {
 }
 
 fn kill(ranks: &Ranks, rank: u32) {
-    assert!(processes::kill(ranks[&rank].pid), "rank {rank} was gone already");
+    assert!(
+        processes::kill(ranks[&rank].pid),
+        "rank {rank} was gone already"
+    );
 }
 
 /// Kills the process that replays for a rank.
@@ -99,7 +110,11 @@ fn kill_seed(ranks: &Ranks, rank: u32) {
 }
 
 fn sum(outcome: &Outcome, rank: u32, of: impl Fn(&Kind) -> Option<u64>) -> u64 {
-    outcome.events(rank).iter().filter_map(|record| of(&record.kind)).sum()
+    outcome
+        .events(rank)
+        .iter()
+        .filter_map(|record| of(&record.kind))
+        .sum()
 }
 
 fn rebuilt(outcome: &Outcome, rank: u32) -> u64 {
@@ -134,7 +149,11 @@ fn like_undisturbed(outcome: &Outcome, arguments: &[&str]) {
 
 #[test]
 fn a_survivor_gets_back_what_it_has_just_changed() {
-    for (list, changers) in [("1", vec![1]), ("0,1", vec![0, 1]), ("0,1,2,3", vec![0, 1, 3])] {
+    for (list, changers) in [
+        ("1", vec![1]),
+        ("0,1", vec![0, 1]),
+        ("0,1,2,3", vec![0, 1, 3]),
+    ] {
         let outcome = disturb_by_deaths(protected(&[list]), &[2]);
         like_undisturbed(&outcome, &[list]);
         outcome.assert_taken_over(&[2]);
@@ -151,7 +170,10 @@ fn what_was_unmapped_comes_back() {
     like_undisturbed(&outcome, &["0,3", "unmap"]);
     for rank in [0, 3] {
         let pages = rebuilt(&outcome, rank);
-        outcome.check(pages >= UNMAPPED, &format!("rank {rank} has rebuilt {pages} pages"));
+        outcome.check(
+            pages >= UNMAPPED,
+            &format!("rank {rank} has rebuilt {pages} pages"),
+        );
     }
 }
 
@@ -216,7 +238,9 @@ fn a_second_failure_finds_the_copies_in_order() {
 
 #[test]
 fn a_survivor_may_die_while_it_gets_its_pages_back() {
-    let job = protected(&["0,1"]).spares(2).fault("kill rank=1 at=load.half");
+    let job = protected(&["0,1"])
+        .spares(2)
+        .fault("kill rank=1 at=load.half");
     // The copy of 1 is at 2, that of 3 at 0.
     let outcome = disturb_by_deaths(job, &[3]);
     like_undisturbed(&outcome, &["0,1"]);
@@ -267,7 +291,9 @@ fn without_the_process_that_replays_the_job_is_lost_and_says_so() {
         true
     });
     let lines = lost.own_lines();
-    let named = lines.iter().any(|line| line.contains("static data cannot be rebuilt"));
+    let named = lines
+        .iter()
+        .any(|line| line.contains("static data cannot be rebuilt"));
     lost.check(named, "no line says what is wrong");
     lost.check(
         lost.status.and_then(|status| status.code()) == Some(LOST),

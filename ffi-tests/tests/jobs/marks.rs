@@ -13,7 +13,10 @@ fn job(way: &str) -> Job {
 #[track_caller]
 fn assert_undisturbed(outcome: &Outcome, way: &str) {
     outcome.assert_success();
-    outcome.check(outcome.stdout == native(job(way)).stdout, "the output differs");
+    outcome.check(
+        outcome.stdout == native(job(way)).stdout,
+        "the output differs",
+    );
     outcome.assert_nothing_left();
 }
 
@@ -29,7 +32,10 @@ fn answered(outcome: &Outcome, rank: u32, word: &str) -> Option<i64> {
 
 #[test]
 fn a_loop_without_collectives_has_checkpoints_where_it_says_so() {
-    let outcome = job("points").interval("50calls").fault("kill rank=2 at=call:550").run();
+    let outcome = job("points")
+        .interval("50calls")
+        .fault("kill rank=2 at=call:550")
+        .run();
     assert_undisturbed(&outcome, "points");
     outcome.assert_taken_over(&[2]);
     // It has gone back by 50 rounds at most, and not to the start.
@@ -43,7 +49,10 @@ fn a_loop_without_collectives_has_checkpoints_where_it_says_so() {
         told("recoveries") == Some(1) && told("protected") == Some(1),
         "it is told otherwise",
     );
-    outcome.check(answered(&outcome, 1, "substitute") == Some(0), "worker 1 is a survivor");
+    outcome.check(
+        answered(&outcome, 1, "substitute") == Some(0),
+        "worker 1 is a survivor",
+    );
 }
 
 /// While workers agree on a cut at any call, some come to a point where they wait for all others.
@@ -58,7 +67,10 @@ fn checkpoints_are_taken_at_any_call_and_where_they_are_wanted() {
 
 #[test]
 fn a_checkpoint_is_taken_where_it_is_wanted() {
-    let outcome = job("wanted").interval("off").fault("kill rank=1 at=call:550").run();
+    let outcome = job("wanted")
+        .interval("off")
+        .fault("kill rank=1 at=call:550")
+        .run();
     assert_undisturbed(&outcome, "wanted");
     outcome.assert_taken_over(&[1]);
     // The first is that at the end of MPI_Init.
@@ -66,7 +78,10 @@ fn a_checkpoint_is_taken_where_it_is_wanted() {
         outcome.last_epoch(0) == 11,
         &format!("{} checkpoints", outcome.last_epoch(0)),
     );
-    outcome.check(answered(&outcome, 0, "cost") == Some(1), "what one costs is not told");
+    outcome.check(
+        answered(&outcome, 0, "cost") == Some(1),
+        "what one costs is not told",
+    );
 }
 
 #[test]
@@ -139,6 +154,9 @@ fn poison_finds_a_wrong_claim() {
         outcome.assert_success();
         outcome.stdout == undisturbed.stdout
     };
-    assert!(is_same(run("0")), "without a failure a wrong claim does not show");
+    assert!(
+        is_same(run("0")),
+        "without a failure a wrong claim does not show"
+    );
     assert!(!is_same(run("1")), "poison does not show");
 }

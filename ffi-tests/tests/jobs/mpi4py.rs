@@ -23,7 +23,11 @@ fn modules() -> Option<Job> {
     }
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/conformance/modules.py");
     let library = place::libmpi();
-    let directory = library.parent().unwrap_or(&library).to_string_lossy().into_owned();
+    let directory = library
+        .parent()
+        .unwrap_or(&library)
+        .to_string_lossy()
+        .into_owned();
     let tests = tests.to_string_lossy();
     let arguments = [&[script, &*tests][..], &MODULES].concat();
     let job = Job::new(python, &arguments)
@@ -53,7 +57,10 @@ fn a_worker_may_die_in_mpi4py_s_tests() {
         return;
     };
     let undisturbed = native(plain);
-    let outcome = layered.interval("3calls").fault("kill rank=1 at=call:300").run();
+    let outcome = layered
+        .interval("3calls")
+        .fault("kill rank=1 at=call:300")
+        .run();
     outcome.assert_success();
     outcome.assert_same_lines(&undisturbed);
     outcome.assert_taken_over(&[1]);

@@ -18,7 +18,10 @@ fn job(program: &Path) -> Job {
 
 fn assert_same(outcome: &Outcome, undisturbed: &Outcome, workers: u32) {
     let own: Vec<String> = (0..workers).map(|worker| format!("own.{worker}")).collect();
-    let files: Vec<&str> = SHARED.into_iter().chain(own.iter().map(String::as_str)).collect();
+    let files: Vec<&str> = SHARED
+        .into_iter()
+        .chain(own.iter().map(String::as_str))
+        .collect();
     outcome.assert_success();
     outcome.assert_like(undisturbed, &files);
     outcome.assert_nothing_left();
@@ -39,7 +42,10 @@ fn alone(job: Job) -> Arc<Outcome> {
 fn killed(make: impl Fn() -> Job, workers: u32, times: usize, name: &str) {
     let undisturbed = alone(make());
     let text = String::from_utf8_lossy(&undisturbed.stdout);
-    let first_lines = text.lines().take_while(|line| !line.starts_with("round 1:")).count();
+    let first_lines = text
+        .lines()
+        .take_while(|line| !line.starts_with("round 1:"))
+        .count();
     let mut verdicts = Verdicts::default();
     let mut random = Random::announced(name);
     for _ in 0..times {
@@ -48,10 +54,13 @@ fn killed(make: impl Fn() -> Job, workers: u32, times: usize, name: &str) {
         let delay = Duration::from_micros(random.below(30_000));
         let kill = Kill::at(worker, Trigger::Lines(after)).after(delay);
         let outcome = make().kill(kill).run();
-        verdicts.judge(&format!("worker {worker}, {delay:?} after line {after}"), || {
-            assert_same(&outcome, &undisturbed, workers);
-            outcome.assert_taken_over(&[worker]);
-        });
+        verdicts.judge(
+            &format!("worker {worker}, {delay:?} after line {after}"),
+            || {
+                assert_same(&outcome, &undisturbed, workers);
+                outcome.assert_taken_over(&[worker]);
+            },
+        );
     }
     verdicts.assert_all_good();
 }
@@ -65,7 +74,12 @@ fn nothing_changes_under_the_layer() {
 #[test]
 fn a_worker_dies_between_writes() {
     let times = if is_thorough() { 8 } else { 2 };
-    killed(|| job(&place::test_program("mpi_files")), WORKERS, times, "mpi_files");
+    killed(
+        || job(&place::test_program("mpi_files")),
+        WORKERS,
+        times,
+        "mpi_files",
+    );
 }
 
 /// The second death finds the files that the first recovery has opened again.
@@ -93,7 +107,10 @@ fn a_worker_of_mpich_dies() {
 /// Modes, and where offsets count from, are other numbers there than in Open MPI and MPICH.
 #[test]
 fn a_worker_of_the_standard_abi_dies() {
-    two_of_mpich(place::standard_program("mpi_files"), "mpi_files of the standard ABI");
+    two_of_mpich(
+        place::standard_program("mpi_files"),
+        "mpi_files of the standard ABI",
+    );
 }
 
 /// A program whose checks of what it finds are all good.
@@ -110,7 +127,11 @@ fn checked(job: Job) -> Outcome {
 }
 
 /// The same output and the same files, whoever dies at these cuts.
-fn assert_survived(make: impl Fn() -> Job, undisturbed: &Outcome, deaths: impl IntoIterator<Item = (u32, u32)>) {
+fn assert_survived(
+    make: impl Fn() -> Job,
+    undisturbed: &Outcome,
+    deaths: impl IntoIterator<Item = (u32, u32)>,
+) {
     let mut verdicts = Verdicts::default();
     let names = undisturbed.files();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -138,7 +159,11 @@ fn assert_survived(make: impl Fn() -> Job, undisturbed: &Outcome, deaths: impl I
 fn views_that_repeat_bytes_and_errors_of_one_process() {
     let make = || Job::new(place::test_program("mpi_views"), &["4", "2"]).interval("23calls");
     let undisturbed = checked(make());
-    assert_survived(make, &undisturbed, few([(1, 7), (3, 12), (0, 15), (2, 21)], 2));
+    assert_survived(
+        make,
+        &undisturbed,
+        few([(1, 7), (3, 12), (0, 15), (2, 21)], 2),
+    );
 }
 
 /// Written on under the other name, and under none.

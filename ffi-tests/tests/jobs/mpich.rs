@@ -25,7 +25,9 @@ fn killed(program: &Path, lines: usize) -> Outcome {
 
 fn lines_of_the_first_round(outcome: &Outcome) -> usize {
     let text = String::from_utf8_lossy(&outcome.stdout);
-    text.lines().take_while(|line| !line.starts_with("round 1:")).count()
+    text.lines()
+        .take_while(|line| !line.starts_with("round 1:"))
+        .count()
 }
 
 /// What the programs print is what they print with MPICH alone, with a worker killed and, if there is time, undisturbed.
@@ -59,11 +61,18 @@ fn sums_are_added_up_in_the_same_order() {
     let Some(program) = place::mpich_program("orders") else {
         return;
     };
-    let job = || Job::new(&program, &["40"]).workers(8).interval("10calls").of_mpich();
+    let job = || {
+        Job::new(&program, &["40"])
+            .workers(8)
+            .interval("10calls")
+            .of_mpich()
+    };
     let alone = native(job());
     let mut verdicts = Verdicts::default();
     for (worker, call) in few([(3, 25), (0, 61), (7, 94)], 2) {
-        let outcome = job().fault(&format!("kill rank={worker} at=call:{call}")).run();
+        let outcome = job()
+            .fault(&format!("kill rank={worker} at=call:{call}"))
+            .run();
         verdicts.judge(&format!("worker {worker} at call {call}"), || {
             outcome.assert_success();
             outcome.assert_like(&alone, &[]);
@@ -76,7 +85,10 @@ fn sums_are_added_up_in_the_same_order() {
 
 #[test]
 fn messages_requests_and_collectives() {
-    conform(place::mpich_program, &["completion", "collectives", "buffered"]);
+    conform(
+        place::mpich_program,
+        &["completion", "collectives", "buffered"],
+    );
 }
 
 #[test]
@@ -111,10 +123,17 @@ fn messages_of_more_elements_than_an_int_counts() {
     let Some(program) = place::mpich_program("long_messages") else {
         return;
     };
-    let job = || Job::new(&program, &["1", "0"]).workers(2).interval("4calls").of_mpich();
+    let job = || {
+        Job::new(&program, &["1", "0"])
+            .workers(2)
+            .interval("4calls")
+            .of_mpich()
+    };
     let alone = native(job());
     for call in [10, 17] {
-        let outcome = job().fault(&format!("kill rank={} at=call:{call}", call % 2)).run();
+        let outcome = job()
+            .fault(&format!("kill rank={} at=call:{call}", call % 2))
+            .run();
         outcome.assert_success();
         outcome.assert_like(&alone, &[]);
         outcome.assert_taken_over(&[call % 2]);
@@ -163,7 +182,10 @@ fn texts_of_any_length() {
 fn error_handlers_of_errors_without_an_object() {
     conform(place::mpich_program, &["handlers"]);
     conform(place::standard_program, &["handlers"]);
-    conform(|name| place::debian_mpich_program(&format!("{name}.c")), &["handlers"]);
+    conform(
+        |name| place::debian_mpich_program(&format!("{name}.c")),
+        &["handlers"],
+    );
 }
 
 /// Requests that have ended, attached buffers and error codes come back from a cut.
@@ -176,7 +198,9 @@ fn states_of_requests_buffers_and_removed_errors() {
     };
     let alone = native(job(&program));
     for call in [100, 700] {
-        let outcome = job(&program).fault(&format!("kill rank=1 at=call:{call}")).run();
+        let outcome = job(&program)
+            .fault(&format!("kill rank=1 at=call:{call}"))
+            .run();
         outcome.assert_success();
         outcome.assert_like(&alone, &[]);
         outcome.assert_taken_over(&[1]);
@@ -209,7 +233,13 @@ fn operators_and_the_environment() {
 fn a_worker_of_a_program_of_the_standard_abi_dies() {
     conform(
         place::standard_program,
-        &["completion", "intercommunicators", "topologies", "windows", "commons"],
+        &[
+            "completion",
+            "intercommunicators",
+            "topologies",
+            "windows",
+            "commons",
+        ],
     );
 }
 
@@ -227,7 +257,10 @@ fn what_mpich_answers_otherwise() {
         verdicts.judge(name, || {
             layered.assert_success();
             let text = String::from_utf8_lossy(&layered.stdout);
-            layered.check(!text.contains("FAILED"), "the program does not like an answer");
+            layered.check(
+                !text.contains("FAILED"),
+                "the program does not like an answer",
+            );
             outcome.assert_success();
             outcome.assert_like(&layered, &[]);
             outcome.assert_taken_over(&[1]);
@@ -248,7 +281,9 @@ fn a_worker_of_heat2d_dies_in_the_middle() {
     };
     let alone = native(heat2d(&program));
     for (worker, line) in few([(0, 12), (1, 20)], 1) {
-        let outcome = heat2d(&program).kill(Kill::at(worker, Trigger::Lines(line))).run();
+        let outcome = heat2d(&program)
+            .kill(Kill::at(worker, Trigger::Lines(line)))
+            .run();
         outcome.assert_success();
         outcome.assert_like(&alone, &["heat.field", "heat.log"]);
         outcome.assert_taken_over(&[worker]);
@@ -274,7 +309,10 @@ fn a_worker_dies_under_mpichs_own_launcher() {
             command.args(["-env", name, value]);
         }
         command.args(by).arg(&program).args(["300", "300", "3000"]);
-        command.current_dir(directory.path()).output().expect("timeout runs")
+        command
+            .current_dir(directory.path())
+            .output()
+            .expect("timeout runs")
     };
     let alone = ranks("2", &[], &[]);
     let layer = place::layer();
@@ -291,7 +329,10 @@ fn a_worker_dies_under_mpichs_own_launcher() {
             errors.contains("worker 1 died, spare rank 2 has taken its part"),
             "{by:?}: {errors}"
         );
-        assert!(outcome.stdout == alone.stdout, "{by:?}: the output differs: {errors}");
+        assert!(
+            outcome.stdout == alone.stdout,
+            "{by:?}: the output differs: {errors}"
+        );
     }
 }
 
@@ -302,7 +343,9 @@ fn workers_die_on_several_hosts_under_mpichs_own_launcher() {
         return;
     };
     let spread = || {
-        let job = heat2d(&program).hosts(&[1, 2]).launched_by(Launcher::Mpiexec);
+        let job = heat2d(&program)
+            .hosts(&[1, 2])
+            .launched_by(Launcher::Mpiexec);
         job.ucx_by_tcp()
     };
     let fault = "kill rank=1 at=commit.end epoch=3; kill rank=0 at=commit.end epoch=5";
@@ -324,7 +367,10 @@ fn sums_do_not_depend_on_hosts() {
             .workers(8)
             .spares(2)
             .interval("10calls");
-        let job = job.of_mpich().hosts(&[4, 2, 4]).launched_by(Launcher::Ckptd);
+        let job = job
+            .of_mpich()
+            .hosts(&[4, 2, 4])
+            .launched_by(Launcher::Ckptd);
         job.ucx_by_tcp()
     };
     let outcome = spread().lose_host(Trigger::Lines(12), 1).run();
@@ -352,7 +398,10 @@ fn what_is_not_supported_says_so() {
         outcome.check(lines.iter().any(|line| line.contains(part)), part);
     }
     let text = String::from_utf8_lossy(&outcome.stdout);
-    outcome.check(text.contains("MPI_ERR_COUNT"), "a unit that is too large is no error");
+    outcome.check(
+        text.contains("MPI_ERR_COUNT"),
+        "a unit that is too large is no error",
+    );
 }
 
 /// A C program that prints the names and values of rows.
@@ -369,7 +418,10 @@ fn printing(rows: &[(&str, &str)]) -> String {
             "STATUS_ERROR" => "offsetof(MPI_Status, MPI_ERROR)".to_owned(),
             name => name.to_owned(),
         };
-        let _ = writeln!(text, "    printf(\"{name} %lld\\n\", (long long)({expression}));");
+        let _ = writeln!(
+            text,
+            "    printf(\"{name} %lld\\n\", (long long)({expression}));"
+        );
     }
     text + "    return 0;\n}\n"
 }
@@ -382,8 +434,12 @@ fn assert_the_header_agrees(compiler: PathBuf, column: usize) {
     let rows = rows.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
     // Where the bytes are counted is no header's affair; MPI_LB and MPI_UB are gone from most.
     let is_told = |row: &Vec<&str>| {
-        let is_object = column == 2 && ["ompi_", "understudy_"].iter().any(|start| row[2].starts_with(start));
-        let is_of_the_layer = column == 2 && ["MPI_ERR_ABI", "MPI_ERR_ERRHANDLER"].contains(&row[0]);
+        let is_object = column == 2
+            && ["ompi_", "understudy_"]
+                .iter()
+                .any(|start| row[2].starts_with(start));
+        let is_of_the_layer =
+            column == 2 && ["MPI_ERR_ABI", "MPI_ERR_ERRHANDLER"].contains(&row[0]);
         !is_object
             && !is_of_the_layer
             && row[column] != "-"
@@ -394,14 +450,21 @@ fn assert_the_header_agrees(compiler: PathBuf, column: usize) {
     let rows: Vec<Vec<&str>> = rows.filter(is_told).collect();
     let rows: Vec<(&str, &str)> = rows.iter().map(|row| (row[0], row[column])).collect();
     let directory = tempfile::tempdir().expect("there is room for temporary files");
-    let (source, program) = (directory.path().join("values.c"), directory.path().join("values"));
+    let (source, program) = (
+        directory.path().join("values.c"),
+        directory.path().join("values"),
+    );
     std::fs::write(&source, printing(&rows)).expect("written");
     let compiled = Command::new(&compiler)
         .arg("-w")
         .arg("-o")
         .args([&program, &source])
         .status();
-    assert!(compiled.expect("it is a program").success(), "{}", compiler.display());
+    assert!(
+        compiled.expect("it is a program").success(),
+        "{}",
+        compiler.display()
+    );
     let output = Command::new(&program).output().expect("it is a program");
     let told = String::from_utf8(output.stdout).expect("text");
     let number = |text: &str| match text.strip_prefix("0x") {

@@ -46,9 +46,12 @@ fn threads_that_call_mpi_at_the_same_time_are_brought_back() {
     ];
     let mut verdicts = Verdicts::default();
     for (program, arguments, faults) in few(rows, 2) {
-        verdicts.judge(&format!("{} {arguments:?}: {faults}", program.display()), || {
-            assert_survives(|| job(program, arguments), faults);
-        });
+        verdicts.judge(
+            &format!("{} {arguments:?}: {faults}", program.display()),
+            || {
+                assert_survives(|| job(program, arguments), faults);
+            },
+        );
     }
     verdicts.assert_all_good();
 }
@@ -89,7 +92,10 @@ fn threads_make_communicators_and_connect_at_the_same_time() {
 fn a_callback_may_wait_for_a_thread_that_calls_mpi() {
     let program = place::test_program("callbacks");
     for (rank, call) in few([(1, 300), (0, 90), (2, 600), (1, 150)], 2) {
-        assert_survives(|| job(&program, &["20"]), &format!("kill rank={rank} at=call:{call}"));
+        assert_survives(
+            || job(&program, &["20"]),
+            &format!("kill rank={rank} at=call:{call}"),
+        );
     }
     if let Some(program) = place::mpich_program("callbacks") {
         let of_mpich = || job(&program, &["5"]).workers(2).of_mpich();
@@ -125,8 +131,16 @@ fn they_make_communicators_whenever_a_worker_dies() {
     let program = place::test_program("constructors");
     for arguments in [&["10", "ports"][..], &["10"]] {
         for interval in ["5calls", "8ms"] {
-            let mut fault = || format!("kill rank={} at=call:{}", random.below(3), 20 + random.below(400));
-            let faults: Vec<String> = (0..15).map(|_| format!("{}; {}", fault(), fault())).collect();
+            let mut fault = || {
+                format!(
+                    "kill rank={} at=call:{}",
+                    random.below(3),
+                    20 + random.below(400)
+                )
+            };
+            let faults: Vec<String> = (0..15)
+                .map(|_| format!("{}; {}", fault(), fault()))
+                .collect();
             assert_as_undisturbed(|| job(&program, arguments).interval(interval), &faults);
         }
     }
@@ -138,8 +152,18 @@ fn they_are_brought_back_whenever_a_worker_dies() {
     let (mut verdicts, mut random) = (Verdicts::default(), Random::announced("multiple"));
     let program = place::test_program("multiple");
     for round in 0..20 {
-        let arguments: &[&str] = if round % 3 == 0 { &["40", "objects"] } else { &["150"] };
-        let mut fault = || format!("kill rank={} at=call:{}", random.below(3), 50 + random.below(900));
+        let arguments: &[&str] = if round % 3 == 0 {
+            &["40", "objects"]
+        } else {
+            &["150"]
+        };
+        let mut fault = || {
+            format!(
+                "kill rank={} at=call:{}",
+                random.below(3),
+                50 + random.below(900)
+            )
+        };
         let faults = format!("{}; {}", fault(), fault());
         verdicts.judge(&format!("{round}, {arguments:?}: {faults}"), || {
             assert_survives(|| job(&program, arguments), &faults);

@@ -8,11 +8,15 @@ use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, place};
 const FIRST_PAGES: u64 = 195;
 
 fn adapt() -> Case {
-    programs::prints("adapt", || Job::new(place::test_program("adapt"), &["8000"]))
+    programs::prints("adapt", || {
+        Job::new(place::test_program("adapt"), &["8000"])
+    })
 }
 
 fn adapt_twice() -> Case {
-    programs::prints("adapt", || Job::new(place::test_program("adapt"), &["8000", "2"]))
+    programs::prints("adapt", || {
+        Job::new(place::test_program("adapt"), &["8000", "2"])
+    })
 }
 
 fn job(case: &Case) -> Job {
@@ -61,7 +65,12 @@ fn what_is_set_up_anew_is_rebuilt() {
 fn a_worker_may_die_in_a_new_phase() {
     let case = adapt();
     let mut verdicts = Verdicts::default();
-    for place in ["phase.begin", "phase.begin epoch=2", "phase.end", "call:8060"] {
+    for place in [
+        "phase.begin",
+        "phase.begin epoch=2",
+        "phase.end",
+        "call:8060",
+    ] {
         let at = |worker: u32| format!("kill rank={worker} at={place}");
         for worker in [0, 3] {
             let outcome = job(&case).fault(&at(worker)).run();
@@ -83,7 +92,15 @@ fn a_worker_may_die_in_a_new_phase() {
 fn without_it_copies_keep_what_has_changed() {
     let case = adapt();
     let quiet = job(&case).env("UNDERSTUDY_NEW_PHASE", "off");
-    let outcome = quiet.kill(Kill::at(1, Trigger::Commit { rank: 1, epoch: 300 })).run();
+    let outcome = quiet
+        .kill(Kill::at(
+            1,
+            Trigger::Commit {
+                rank: 1,
+                epoch: 300,
+            },
+        ))
+        .run();
     assert_recovered(&outcome, &case, 1);
     outcome.check(
         rebuilt(&outcome, WORKERS) < 2 * FIRST_PAGES,

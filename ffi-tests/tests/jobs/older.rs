@@ -9,7 +9,8 @@ use ffi_tests::{Job, Kill, Trigger};
 /// Workers are killed at these lines, and a program with this version writes what it would have written.
 fn survives(case: &Case, kills: &[(u32, usize)]) {
     let Some(job) = older(case.job()) else { return };
-    let kill = |job: Job, &(rank, lines): &(u32, usize)| job.kill(Kill::at(rank, Trigger::Lines(lines)));
+    let kill =
+        |job: Job, &(rank, lines): &(u32, usize)| job.kill(Kill::at(rank, Trigger::Lines(lines)));
     let outcome = kills.iter().fold(job, kill).run();
     outcome.assert_success();
     let undisturbed = older(case.job()).map(native).expect("it is there");

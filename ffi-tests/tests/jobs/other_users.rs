@@ -8,7 +8,8 @@ use std::process::Output;
 use std::rc::Rc;
 
 fn text(output: &Output) -> String {
-    let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let [out, err] =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     format!("{out}{err}")
 }
 
@@ -17,7 +18,12 @@ fn text(output: &Output) -> String {
 #[track_caller]
 fn assert_lines(output: &Output, lines: &[&str]) {
     let printed = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(printed.lines().collect::<Vec<_>>(), lines, "{}", text(output));
+    assert_eq!(
+        printed.lines().collect::<Vec<_>>(),
+        lines,
+        "{}",
+        text(output)
+    );
 }
 
 /// A FIFO in the place of a lock stops who opens it, and a huge file who reads it; names of jobs can be guessed.
@@ -41,8 +47,13 @@ fn names_that_others_plant_do_not_disturb_a_job() {
         find /dev/shm/understudy-$alice_id -type f
         sh -c '[ $$ -lt 500 ] || echo names of other jobs were planted'
     "#;
-    let Some(output) = users::run(script) else { return };
-    assert_lines(&output, &["native 0", "protected 0", "equal", "1", "kept out"]);
+    let Some(output) = users::run(script) else {
+        return;
+    };
+    assert_lines(
+        &output,
+        &["native 0", "protected 0", "equal", "1", "kept out"],
+    );
 }
 
 /// In a directory for epochs that all may write to, names of newer epochs stop nobody and are loaded by nobody.
@@ -63,7 +74,9 @@ fn epochs_that_others_plant_are_left_alone() {
         grep -e 9999999 errors
         timeout 20 "$layer" inspect disk > found; echo $?; grep -c 'not a regular file' found
     "#;
-    let Some(output) = users::run(script) else { return };
+    let Some(output) = users::run(script) else {
+        return;
+    };
     assert_lines(&output, &["1", "1", "2"]);
 }
 
@@ -86,7 +99,9 @@ fn a_planted_directory_is_refused() {
         $mallory mkdir -m 777 $place;   $alice "$layer" clean; $alice "$layer" doctor --mpirun mpirun | grep -o "$place belongs"
         ls mine
     "#;
-    let Some(output) = users::run(script) else { return };
+    let Some(output) = users::run(script) else {
+        return;
+    };
     let lines = [
         "78 belongs to user 61002 have the administrator the job stops",
         "78 symbolic link have the administrator the job stops",
@@ -114,10 +129,17 @@ fn nobody_else_reads_what_a_job_writes() {
         $mallory cat open/* made/* events/* /dev/shm/understudy-$alice_id/* 2> denied
         stat -c %a made
     "#;
-    let Some(output) = users::run(script) else { return };
+    let Some(output) = users::run(script) else {
+        return;
+    };
     assert_lines(
         &output,
-        &["open 37 has epochs", "made 37 has epochs", "has events", "700"],
+        &[
+            "open 37 has epochs",
+            "made 37 has epochs",
+            "has events",
+            "700",
+        ],
     );
 }
 
@@ -134,7 +156,9 @@ fn cleaning_follows_no_links_of_others() {
         while kill -0 $! 2> /dev/null; do "$layer" clean > cleaned 2>&1 || { echo failed; cat cleaned; }; done
         cat exchanged victim/held/x/file
     "#;
-    let Some(output) = users::run(script) else { return };
+    let Some(output) = users::run(script) else {
+        return;
+    };
     assert_lines(&output, &["exchanged often", "precious"]);
 }
 
@@ -153,7 +177,17 @@ struct Seen {
 fn watched(secret: Option<&str>) -> Seen {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let program = place::example("heat2d").to_string_lossy().into_owned();
-    let line = ["run", "-n", "2", "--no-daemon", "--", &program, "200", "200", "6000"];
+    let line = [
+        "run",
+        "-n",
+        "2",
+        "--no-daemon",
+        "--",
+        &program,
+        "200",
+        "200",
+        "6000",
+    ];
     let run = match secret {
         Some(secret) => Understudy::new(work.path(), &line).env(SECRET, secret),
         None => Understudy::new(work.path(), &line).without(SECRET),
@@ -169,7 +203,9 @@ fn watched(secret: Option<&str>) -> Seen {
             } = &mut *found.borrow_mut();
             for pid in processes::all().filter(|&pid| processes::descends(pid, child.id())) {
                 let [line, environment] = processes::words(pid);
-                let of = |entry: &String| Some(entry.strip_prefix(SECRET)?.strip_prefix('=')?.to_owned());
+                let of = |entry: &String| {
+                    Some(entry.strip_prefix(SECRET)?.strip_prefix('=')?.to_owned())
+                };
                 secrets.extend(environment.iter().filter_map(of));
                 // Before it has a ledger it still has the kernel's.
                 if line.first() == Some(&program)
@@ -192,13 +228,28 @@ fn guards_come_from_a_secret_that_is_on_no_command_line() {
     let runs = [Some("told"), Some("told"), None].map(watched);
     let guards = |run: &Seen| run.guards.values().copied().collect::<BTreeSet<_>>();
     for run in &runs {
-        assert_eq!((run.guards.len(), guards(run).len()), (3, 1), "{:?}", run.guards);
-        let secret = run.secrets.first().expect("the launcher has it in its environment");
+        assert_eq!(
+            (run.guards.len(), guards(run).len()),
+            (3, 1),
+            "{:?}",
+            run.guards
+        );
+        let secret = run
+            .secrets
+            .first()
+            .expect("the launcher has it in its environment");
         assert_eq!(run.secrets.len(), 1);
-        let told = run.command_lines.iter().find(|line| line.contains(secret.as_str()));
+        let told = run
+            .command_lines
+            .iter()
+            .find(|line| line.contains(secret.as_str()));
         assert_eq!(told, None, "everybody may read it");
     }
-    assert_eq!(guards(&runs[0]), guards(&runs[1]), "they come from something else, too");
+    assert_eq!(
+        guards(&runs[0]),
+        guards(&runs[1]),
+        "they come from something else, too"
+    );
     assert_ne!(guards(&runs[0]), guards(&runs[2]));
     assert_eq!(runs[2].secrets.first().map(String::len), Some(32));
 }

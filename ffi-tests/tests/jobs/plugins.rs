@@ -20,9 +20,15 @@ fn build_libraries() -> PathBuf {
     let directory = place::lasting_directory();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/plugins");
     let compile = |source: &str, library: &str, more: &[&str]| {
-        let mut command = Command::new(if source.ends_with("cpp") { "g++" } else { "gcc" });
+        let mut command = Command::new(if source.ends_with("cpp") {
+            "g++"
+        } else {
+            "gcc"
+        });
         command.args(["-shared", "-fPIC", "-O1", "-o"]);
-        command.arg(directory.join(library)).arg(sources.join(source));
+        command
+            .arg(directory.join(library))
+            .arg(sources.join(source));
         command.arg("-L").arg(&directory).args(more);
         assert!(
             command.status().is_ok_and(|status| status.success()),
@@ -69,7 +75,12 @@ fn imports(modules: &str) -> Option<Job> {
 /// A Python program with these arguments.
 fn python(script: &str, arguments: &[&str]) -> Option<Job> {
     let script = format!("{}/programs/{script}", env!("CARGO_MANIFEST_DIR"));
-    in_python(|python| Job::new(python.join("python3"), &[&[&script[..]], arguments].concat()))
+    in_python(|python| {
+        Job::new(
+            python.join("python3"),
+            &[&[&script[..]], arguments].concat(),
+        )
+    })
 }
 
 /// A job that finds mpi4py and numpy, given where the interpreter is.
@@ -80,12 +91,19 @@ fn in_python(make: impl FnOnce(&Path) -> Job) -> Option<Job> {
         return None;
     }
     let library = place::libmpi();
-    let directory = library.parent().unwrap_or(&library).to_string_lossy().into_owned();
+    let directory = library
+        .parent()
+        .unwrap_or(&library)
+        .to_string_lossy()
+        .into_owned();
     let job = make(&python)
         .workers(WORKERS)
         .interval("5calls")
         .env("LD_LIBRARY_PATH", &directory);
-    Some(job.env("OPENBLAS_NUM_THREADS", "1").env("PYTHONDONTWRITEBYTECODE", "1"))
+    Some(
+        job.env("OPENBLAS_NUM_THREADS", "1")
+            .env("PYTHONDONTWRITEBYTECODE", "1"),
+    )
 }
 
 /// Kills a worker so many times, at random moments, in a run each.
@@ -138,7 +156,9 @@ fn an_understudy_goes_back_behind_a_library_that_it_has_opened_itself() {
 /// This library opens its components as libraries, for which ld.so has scopes to free at the next close of the program's.
 #[test]
 fn survivors_of_open_mpi_4_go_back_and_close_a_library_again() {
-    let Some(job) = older(opens_plugins()) else { return };
+    let Some(job) = older(opens_plugins()) else {
+        return;
+    };
     let undisturbed = native(older(opens_plugins()).expect("it is there"));
     // In round 18, with all behind their first close, in round 17, and the last checkpoint before round 15.
     let outcome = job.fault("kill rank=1 at=call:20").run();
@@ -247,18 +267,24 @@ fn solver(is_script: bool) -> Option<Job> {
 #[test]
 fn numpy_computes_with_the_threads_of_its_blas() {
     let mut verdicts = Verdicts::default();
-    for (is_script, worker, line) in few([(true, 1, 4), (false, 0, 6), (false, 1, 9), (true, 0, 12)], 1) {
+    for (is_script, worker, line) in few(
+        [(true, 1, 4), (false, 0, 6), (false, 1, 9), (true, 0, 12)],
+        1,
+    ) {
         let (Some(plain), Some(layered)) = (solver(is_script), solver(is_script)) else {
             return;
         };
         let kill = Kill::at(worker, Trigger::Lines(line)).after(Duration::from_millis(4));
         let outcome = layered.kill(kill).run();
-        verdicts.judge(&format!("a script: {is_script}; worker {worker}, line {line}"), || {
-            outcome.assert_success();
-            outcome.assert_same_lines(&native(plain));
-            outcome.assert_taken_over(&[worker]);
-            outcome.assert_nothing_left();
-        });
+        verdicts.judge(
+            &format!("a script: {is_script}; worker {worker}, line {line}"),
+            || {
+                outcome.assert_success();
+                outcome.assert_same_lines(&native(plain));
+                outcome.assert_taken_over(&[worker]);
+                outcome.assert_nothing_left();
+            },
+        );
     }
     verdicts.assert_all_good();
 }

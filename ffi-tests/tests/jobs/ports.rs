@@ -38,7 +38,16 @@ fn a_worker_dies_whose_program_connects() {
     let make = || job(&place::test_program("ports"));
     let expected = undisturbed(make());
     let mut verdicts = Verdicts::default();
-    let epochs = [(1, 2), (3, 3), (2, 4), (0, 5), (1, 3), (3, 6), (0, 2), (2, 7)];
+    let epochs = [
+        (1, 2),
+        (3, 3),
+        (2, 4),
+        (0, 5),
+        (1, 3),
+        (3, 6),
+        (0, 2),
+        (2, 7),
+    ];
     for (rank, epoch) in few(epochs, 3) {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = make().fault(&fault).run();
@@ -124,7 +133,9 @@ fn a_worker_of_mpich_on_one_of_several_hosts_dies() {
     let spread = || make().hosts(&[1, 2]).ucx_by_tcp();
     let expected = undisturbed(make());
     for rank in [0, 1] {
-        let outcome = spread().fault(&format!("kill rank={rank} at=cut.end epoch=4")).run();
+        let outcome = spread()
+            .fault(&format!("kill rank={rank} at=cut.end epoch=4"))
+            .run();
         assert_same(&outcome, &expected, rank);
     }
 }

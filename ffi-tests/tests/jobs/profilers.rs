@@ -24,9 +24,17 @@ impl Profiled {
         );
         let compile = |output: &Path, arguments: &[&str]| {
             let mut command = Command::new("mpicc");
-            command.arg("-O1").arg("-o").arg(output).arg(source).args(arguments);
+            command
+                .arg("-O1")
+                .arg("-o")
+                .arg(output)
+                .arg(source)
+                .args(arguments);
             let status = command.status();
-            assert!(status.expect("there is an mpicc on the PATH").success(), "mpicc fails");
+            assert!(
+                status.expect("there is an mpicc on the PATH").success(),
+                "mpicc fails"
+            );
         };
         compile(&library, &["-DLIBRARY", "-shared", "-fPIC", "-ldl"]);
         let there = directory.path().to_string_lossy();
@@ -88,11 +96,20 @@ fn a_profiling_library_that_is_preloaded_is_in_the_program_only() {
         let killed = job.kill(Kill::at(2, Trigger::Lines(25))).run();
         has_same_report(&killed, &undisturbed);
         killed.assert_taken_over(&[2]);
-        let names = killed.file("profiled").expect("the library has been loaded");
+        let names = killed
+            .file("profiled")
+            .expect("the library has been loaded");
         let names = String::from_utf8_lossy(&names).into_owned();
-        let is_one = |line: &str| line == "counted 0" || (launcher == Launcher::Ckptd && line == "ckptd 0");
-        killed.check(names.lines().all(is_one), &format!("profiled were: {names}"));
-        let launchers = names.lines().filter(|line| line.starts_with("ckptd")).count();
+        let is_one =
+            |line: &str| line == "counted 0" || (launcher == Launcher::Ckptd && line == "ckptd 0");
+        killed.check(
+            names.lines().all(is_one),
+            &format!("profiled were: {names}"),
+        );
+        let launchers = names
+            .lines()
+            .filter(|line| line.starts_with("ckptd"))
+            .count();
         killed.check(launchers <= 1, &format!("profiled were: {names}"));
     }
 }
@@ -101,11 +118,14 @@ fn a_profiling_library_that_is_preloaded_is_in_the_program_only() {
 fn traced(outcome: &Outcome) -> BTreeMap<String, usize> {
     let mut command = Command::new("otf2-print");
     command.arg(outcome.work().join("counted_trace/eztrace_log.otf2"));
-    let printed = command.output().expect("otf2-print is installed with EZTrace");
+    let printed = command
+        .output()
+        .expect("otf2-print is installed with EZTrace");
     let mut counts = BTreeMap::new();
     for line in String::from_utf8_lossy(&printed.stdout).lines() {
         let words: Vec<&str> = line.split_whitespace().take(2).collect();
-        let is_record = matches!(words[..], [kind, place] if kind.len() > 2 && place.parse::<u64>().is_ok());
+        let is_record =
+            matches!(words[..], [kind, place] if kind.len() > 2 && place.parse::<u64>().is_ok());
         if is_record {
             *counts.entry(words.join(" of ")).or_default() += 1;
         }
@@ -126,7 +146,9 @@ fn eztrace_has_the_trace_of_an_undisturbed_run() {
         let job = profiled.job().env("EZTRACE_TRACE", "openmpi");
         older(job.preload(Path::new(&libraries.join(":"))))
     };
-    let Some(undisturbed) = job().map(native) else { return };
+    let Some(undisturbed) = job().map(native) else {
+        return;
+    };
     let expected = traced(&undisturbed);
     undisturbed.check(expected.len() > 8, &format!("the trace has {expected:?}"));
     for (worker, lines) in [(0, 12), (2, 25), (3, 40)] {

@@ -5,8 +5,16 @@ use std::path::Path;
 /// The last cells of the rows of all tables, without their heads.
 fn tests(page: &str) -> Vec<&str> {
     let rows = page.lines().filter(|line| line.starts_with('|'));
-    let cells = rows.map(|row| row.trim_end_matches('|').rsplit('|').next().unwrap_or("").trim());
-    cells.filter(|cell| *cell != "test" && *cell != "---").collect()
+    let cells = rows.map(|row| {
+        row.trim_end_matches('|')
+            .rsplit('|')
+            .next()
+            .unwrap_or("")
+            .trim()
+    });
+    cells
+        .filter(|cell| *cell != "test" && *cell != "---")
+        .collect()
 }
 
 /// Whether `name` is `file::function`, in backquotes, and there is such a test.
@@ -18,7 +26,8 @@ fn exists(name: &str) -> bool {
     else {
         return false;
     };
-    let sources = ["jobs", "alone"].map(|program| std::fs::read_to_string(tests.join(program).join(file)));
+    let sources =
+        ["jobs", "alone"].map(|program| std::fs::read_to_string(tests.join(program).join(file)));
     let source = sources.into_iter().find_map(Result::ok).unwrap_or_default();
     // `conformance.rs` makes tests of a table.
     if source.contains("macro_rules!") && source.contains(&format!("\n    {function}: \"")) {

@@ -20,7 +20,10 @@ fn run(way: &str, fault: &str) -> Outcome {
 
 #[track_caller]
 fn assert_said(outcome: &Outcome, what: &str) {
-    outcome.check(outcome.stderr.contains(what), &format!("it does not say \"{what}\""));
+    outcome.check(
+        outcome.stderr.contains(what),
+        &format!("it does not say \"{what}\""),
+    );
 }
 
 /// Bytes of the checkpoints of worker 1 behind the first two.
@@ -49,12 +52,18 @@ fn advice_tells_what_marks_have_saved() {
         understudy(&["advise", events.to_str().unwrap(), "--mtbf", "6h"])
     };
     let marked = advise(&run("marked", ""));
-    assert!(marked.contains("What understudy.h was told has left"), "{marked}");
-    let is_row = |line: &&str| line.contains("recompute of 4.0 MiB at main+") && line.contains("(3 regions)");
+    assert!(
+        marked.contains("What understudy.h was told has left"),
+        "{marked}"
+    );
+    let is_row = |line: &&str| {
+        line.contains("recompute of 4.0 MiB at main+") && line.contains("(3 regions)")
+    };
     assert_eq!(marked.lines().filter(is_row).count(), 2, "{marked}");
     let quiet = advise(&run("small", ""));
     assert!(
-        quiet.contains("recompute of 64 B at main+") && quiet.contains("saved nothing: no whole page lies inside"),
+        quiet.contains("recompute of 64 B at main+")
+            && quiet.contains("saved nothing: no whole page lies inside"),
         "{quiet}"
     );
     let kept = advise(&run("kept", ""));
@@ -67,11 +76,17 @@ fn what_is_recomputed_is_there_again() {
     outcome.assert_taken_over(&[1]);
     // Survivors, too.
     for rank in [0, 2] {
-        let made = outcome.events(rank).into_iter().filter_map(|record| match record.kind {
-            Kind::Recomputed { regions, bytes, .. } => Some((regions, bytes)),
-            _ => None,
-        });
-        outcome.check(made.collect::<Vec<_>>() == [(2, 2 * TABLE)], "it has made other memory");
+        let made = outcome
+            .events(rank)
+            .into_iter()
+            .filter_map(|record| match record.kind {
+                Kind::Recomputed { regions, bytes, .. } => Some((regions, bytes)),
+                _ => None,
+            });
+        outcome.check(
+            made.collect::<Vec<_>>() == [(2, 2 * TABLE)],
+            "it has made other memory",
+        );
     }
 }
 
@@ -96,13 +111,19 @@ fn a_job_that_is_started_again_recomputes() {
         let job = Job::new(place::test_program("recompute"), &["marked", "600"]).workers(3);
         job.disk().interval("5calls")
     };
-    let on_disk = Trigger::OnDisk { workers: 3, epoch: 4 };
+    let on_disk = Trigger::OnDisk {
+        workers: 3,
+        epoch: 4,
+    };
     let mut first = job().killed_as_a_whole(on_disk, Scope::Job).run();
     let second = job().env("UNDERSTUDY_RESTART", "1").run_after(&mut first);
     second.assert_success();
     assert_said(&second, "the job goes on from epoch");
     let (all, rest) = (native(job()), &second.stdout);
-    second.check(all.stdout.ends_with(rest) && !rest.is_empty(), "the output differs");
+    second.check(
+        all.stdout.ends_with(rest) && !rest.is_empty(),
+        "the output differs",
+    );
 }
 
 #[test]
@@ -150,11 +171,17 @@ fn poison_finds_memory_that_is_not_what_is_recomputed() {
     let run = |way: &str| {
         let outcome = job(way).env("UNDERSTUDY_POISON", "1").run();
         outcome.assert_success();
-        outcome.check(outcome.stdout == native(job(way)).stdout, "the output differs");
+        outcome.check(
+            outcome.stdout == native(job(way)).stdout,
+            "the output differs",
+        );
         outcome
     };
     let wrong = run("wrong");
-    assert_said(&wrong, "is not what its function makes: byte 17284 is another one");
+    assert_said(
+        &wrong,
+        "is not what its function makes: byte 17284 is another one",
+    );
     let right = run("marked");
     let claims = &right.stderr;
     assert!(!claims.contains("UNDERSTUDY_POISON"), "{claims}");

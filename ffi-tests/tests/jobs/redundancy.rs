@@ -54,7 +54,9 @@ fn assert_refusals(outcome: &Outcome, count: usize) {
 fn a_damaged_copy_is_never_loaded() {
     let mut verdicts = Verdicts::default();
     for (case, copy) in few([(programs::cg(), "state"), (programs::heat2d(), "held")], 1) {
-        let fault = format!("corrupt rank=2 at=commit.end epoch=3 copy={copy}; kill rank=1 at=cut.end epoch=4");
+        let fault = format!(
+            "corrupt rank=2 at=commit.end epoch=3 copy={copy}; kill rank=1 at=cut.end epoch=4"
+        );
         let outcome = job(&case, "1", &fault).run();
         verdicts.judge(&format!("{}: {fault}", case.name), || {
             assert_lost(
@@ -97,7 +99,10 @@ fn the_disk_is_used_when_a_copy_is_damaged() {
     assert_survived(&outcome, &case, &[1]);
     assert_refusals(&outcome, 1);
     let says = |line: &&str| line.contains("wrong checksum") && line.contains("on disk");
-    outcome.check(outcome.own_lines().iter().any(says), "no line tells of the disk");
+    outcome.check(
+        outcome.own_lines().iter().any(says),
+        "no line tells of the disk",
+    );
 }
 
 #[test]
@@ -105,7 +110,9 @@ fn the_disk_is_used_when_a_copy_is_damaged() {
 fn a_survivor_whose_own_copy_is_damaged_gets_it_from_its_holder() {
     let mut verdicts = Verdicts::default();
     for (case, rank) in [(programs::heat2d(), 3), (programs::cg(), 0)] {
-        let fault = format!("corrupt rank={rank} at=commit.end epoch=3 copy=own; kill rank=1 at=cut.end epoch=4");
+        let fault = format!(
+            "corrupt rank={rank} at=commit.end epoch=3 copy=own; kill rank=1 at=cut.end epoch=4"
+        );
         let outcome = job(&case, "1", &fault).run();
         verdicts.judge(&format!("{}: {fault}", case.name), || {
             if rank == 0 {
@@ -174,10 +181,20 @@ fn with_two_copies_a_rank_and_one_of_its_holders_may_die_at_once() {
             0 => (programs::heat2d(), 1 + index as u32 / 2 % 2),
             _ => (programs::cg(), 2 - index as u32 / 2 % 2),
         };
-        two_die(&case, [worker, (worker + further) % 4], point, &mut verdicts);
+        two_die(
+            &case,
+            [worker, (worker + further) % 4],
+            point,
+            &mut verdicts,
+        );
     }
     for workers in few([[1, 2], [0, 2]], 1) {
-        two_die(&programs::large_heat2d(), workers, "ship.half", &mut verdicts);
+        two_die(
+            &programs::large_heat2d(),
+            workers,
+            "ship.half",
+            &mut verdicts,
+        );
     }
     verdicts.assert_all_good();
 }
@@ -212,7 +229,9 @@ fn both_copies_are_made_again_after_a_recovery() {
         let outcome = job(&case, "2", &fault).interval("160calls").run();
         let mut second = [dead, holder];
         second.sort_unstable();
-        verdicts.judge(&fault, || assert_survived(&outcome, &case, &[1, second[0], second[1]]));
+        verdicts.judge(&fault, || {
+            assert_survived(&outcome, &case, &[1, second[0], second[1]])
+        });
     }
     verdicts.assert_all_good();
 }
@@ -220,7 +239,10 @@ fn both_copies_are_made_again_after_a_recovery() {
 /// Memory that comes and goes, otherwise in each rank.
 fn mappings(scheme: &str, fault: &str) -> (Job, Job) {
     let job = || Job::new(place::test_program("mappings"), &["240", "1000"]).interval("20calls");
-    let disturbed = job().spares(3).env("UNDERSTUDY_COPIES", scheme).fault(fault);
+    let disturbed = job()
+        .spares(3)
+        .env("UNDERSTUDY_COPIES", scheme)
+        .fault(fault);
     (disturbed, job())
 }
 
@@ -232,7 +254,9 @@ fn memory_that_comes_and_goes_survives_under_every_scheme() {
     for (index, scheme) in schemes.iter().enumerate() {
         let first = index as u32 % 4;
         let second = (first + 1) % 4;
-        let fault = format!("kill rank={first} at=cut.end epoch=5; kill rank={second} at=commit.end epoch=8");
+        let fault = format!(
+            "kill rank={first} at=cut.end epoch=5; kill rank={second} at=commit.end epoch=8"
+        );
         let (job, undisturbed) = mappings(scheme, &fault);
         let outcome = job.run();
         verdicts.judge(&format!("{scheme}: {fault}"), || {
@@ -264,7 +288,10 @@ fn with_parity_any_worker_may_die_at_any_point_of_a_checkpoint() {
             (_, 0) => programs::heat2d(),
             _ => programs::cg(),
         };
-        for (scheme, worker) in [("xor:4", index as u32 % 4), ("xor:2", (index as u32 + 2) % 4)] {
+        for (scheme, worker) in [
+            ("xor:4", index as u32 % 4),
+            ("xor:2", (index as u32 + 2) % 4),
+        ] {
             let fault = format!("kill rank={worker} at={point} epoch=3");
             let outcome = job(&case, scheme, &fault).run();
             println!("{}, {scheme}, {fault}: {:?}", case.name, outcome.wall);
@@ -324,28 +351,46 @@ fn with_parity_two_of_a_group_are_a_loss_and_so_is_damage_that_is_needed() {
     let damage = "what its parity group makes of it (epoch 3) has a wrong checksum";
     let damaged = "corrupt rank=2 at=commit.end epoch=3; kill rank=1 at=cut.end epoch=4".to_owned();
     // The next in the group has what is not in pages.
-    let description = "corrupt rank=3 at=commit.end epoch=3 copy=state; kill rank=1 at=cut.end epoch=4".to_owned();
+    let description =
+        "corrupt rank=3 at=commit.end epoch=3 copy=state; kill rank=1 at=cut.end epoch=4"
+            .to_owned();
     let losses = [
         (
             "xor:2",
             deaths(&[0, 2], "cut.begin"),
             ["worker 0 (rank 0 on ", "worker 2 (rank 2 on ", group],
         ),
-        ("xor:2", description, ["worker 1 (rank 1 on ", "died", damage]),
+        (
+            "xor:2",
+            description,
+            ["worker 1 (rank 1 on ", "died", damage],
+        ),
         (
             "xor:4",
             deaths(&[1, 2], "cut.begin"),
             ["worker 1 (rank 1 on ", "worker 2 (rank 2 on ", group],
         ),
-        ("xor:4", damaged.clone(), ["worker 1 (rank 1 on ", "died", damage]),
+        (
+            "xor:4",
+            damaged.clone(),
+            ["worker 1 (rank 1 on ", "died", damage],
+        ),
     ];
     for (scheme, fault, words) in few(losses, 2) {
         let outcome = job(&case, scheme, &fault).run();
-        verdicts.judge(&format!("{scheme}: {fault}"), || assert_lost(&outcome, &words));
+        verdicts.judge(&format!("{scheme}: {fault}"), || {
+            assert_lost(&outcome, &words)
+        });
     }
-    let disk = job(&case, "xor:4", &damaged.replace("=3", "=9").replace("=4", "=10"));
+    let disk = job(
+        &case,
+        "xor:4",
+        &damaged.replace("=3", "=9").replace("=4", "=10"),
+    );
     let outcome = disk.interval("160calls").disk().run();
-    verdicts.judge("xor:4 with a disk", || assert_survived(&outcome, &case, &[1]));
+    verdicts.judge("xor:4 with a disk", || {
+        assert_survived(&outcome, &case, &[1])
+    });
     verdicts.assert_all_good();
 }
 

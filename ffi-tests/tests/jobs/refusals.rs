@@ -66,9 +66,9 @@ fn a_variable_that_is_no_setting_is_named_once() {
     let outcome = heat2d().job().env("UNDERSTUDY_SPARE", "2").run();
     outcome.assert_success();
     let lines = outcome.own_lines();
-    let named = lines
-        .iter()
-        .filter(|line| line.contains("UNDERSTUDY_SPARE is no setting; did you mean UNDERSTUDY_SPARES?"));
+    let named = lines.iter().filter(|line| {
+        line.contains("UNDERSTUDY_SPARE is no setting; did you mean UNDERSTUDY_SPARES?")
+    });
     outcome.check(named.count() == 1, "not named once");
 }
 
@@ -98,11 +98,17 @@ fn a_limit_on_open_files_is_named_with_its_remedy() {
     let _turn = place::turn();
     let mut shell = Command::new("sh");
     shell.args(["-c", &run]).current_dir(work.path());
-    shell.envs(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"].map(|name| (name, "1")));
+    shell
+        .envs(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"].map(|name| (name, "1")));
     let output = shell.output().expect("there is a shell");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(REFUSED), "{errors}");
-    for word in ["at most 600 files", "RLIMIT_NOFILE", "ulimit -n", "the job stops"] {
+    for word in [
+        "at most 600 files",
+        "RLIMIT_NOFILE",
+        "ulimit -n",
+        "the job stops",
+    ] {
         assert!(errors.contains(word), "no `{word}`: {errors}");
     }
 }
@@ -122,7 +128,11 @@ fn a_program_of_another_mpi_library_is_not_protected() {
     let compile = |arguments: &[&std::ffi::OsStr], code: &str| {
         let source = place("code.c");
         std::fs::write(&source, code).expect("there is room");
-        let compiler = Command::new("gcc").arg("-o").args(arguments).arg(&source).status();
+        let compiler = Command::new("gcc")
+            .arg("-o")
+            .args(arguments)
+            .arg(&source)
+            .status();
         assert!(compiler.expect("gcc is there").success());
     };
     let library = place("libmpi_cray.so.12");
@@ -165,7 +175,8 @@ fn a_program_of_another_mpi_library_is_not_protected() {
 
 #[test]
 fn ranks_that_share_memory_are_not_protected() {
-    let sharing = |whose: &str| Job::new(place::test_program("sharing"), &[whose]).interval("5calls");
+    let sharing =
+        |whose: &str| Job::new(place::test_program("sharing"), &[whose]).interval("5calls");
     let common = sharing("common").run();
     common.assert_told(&["share memory", "memory.0", "unprotected"]);
     common.assert_success();
@@ -225,7 +236,9 @@ fn what_is_open_and_cannot_be_saved_is_named() {
 /// Flips a bit of the linker's checksum in a library's notes (NT_GNU_BUILD_ID of elf(5)).
 fn rebuilt(library: &[u8]) -> Vec<u8> {
     const BUILD_ID: &[u8] = b"\x14\0\0\0\x03\0\0\0GNU\0";
-    let note = library.windows(BUILD_ID.len()).position(|window| window == BUILD_ID);
+    let note = library
+        .windows(BUILD_ID.len())
+        .position(|window| window == BUILD_ID);
     let mut other = library.to_vec();
     other[note.expect("a build id") + BUILD_ID.len()] ^= 1;
     other
@@ -245,27 +258,34 @@ fn another_build_of_the_layer_takes_no_part_in_a_job() {
         std::fs::copy(place::product(name), place_of(name)).expect("room");
     }
     let [layer, runtime, ..] = NAMES.map(place_of);
-    let job = heat2d().job().spares(0).layer_at(layer).watch(move |first| {
-        let (living, printed) = look(first, "heat2d");
-        if printed < 8 {
-            return false;
-        }
-        // As an installation does: by another file of that name.
-        let new = runtime.with_extension("new");
-        let library = std::fs::read(&runtime).expect("a library");
-        std::fs::write(&new, rebuilt(&library)).expect("room");
-        std::fs::rename(&new, &runtime).expect("the right to do it");
-        assert!(
-            living.values().nth(1).copied().is_some_and(processes::kill),
-            "nobody lived"
-        );
-        true
-    });
+    let job = heat2d()
+        .job()
+        .spares(0)
+        .layer_at(layer)
+        .watch(move |first| {
+            let (living, printed) = look(first, "heat2d");
+            if printed < 8 {
+                return false;
+            }
+            // As an installation does: by another file of that name.
+            let new = runtime.with_extension("new");
+            let library = std::fs::read(&runtime).expect("a library");
+            std::fs::write(&new, rebuilt(&library)).expect("room");
+            std::fs::rename(&new, &runtime).expect("the right to do it");
+            assert!(
+                living.values().nth(1).copied().is_some_and(processes::kill),
+                "nobody lived"
+            );
+            true
+        });
     let outcome = job.run();
     outcome.check(
         outcome.status.is_some_and(|status| !status.success()),
         "the job has not failed",
     );
-    outcome.assert_told(&["cannot take a part", "another build of understudy was installed"]);
+    outcome.assert_told(&[
+        "cannot take a part",
+        "another build of understudy was installed",
+    ]);
     outcome.assert_nothing_left();
 }

@@ -41,7 +41,11 @@ fn rehearsed(outcome: &Outcome) -> Vec<Rehearsed> {
 
 /// Runs a job with rehearsals; its output must be as ever, and each worker must have been rehearsed.
 fn rehearse(case: &Case, interval: &str) -> Vec<Rehearsed> {
-    let outcome = case.job().interval(interval).env("UNDERSTUDY_REHEARSE", "all").run();
+    let outcome = case
+        .job()
+        .interval(interval)
+        .env("UNDERSTUDY_REHEARSE", "all")
+        .run();
     outcome.assert_success();
     outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
     let rehearsed = rehearsed(&outcome);
@@ -111,7 +115,10 @@ fn a_sample_of_the_workers_may_be_rehearsed() {
         let is_sample = !rehearsed.is_empty() && rehearsed.iter().all(|&worker| worker == 0);
         outcome.check(is_sample, &format!("rehearsed: {rehearsed:?}"));
         let is_other = |kind: Kind| matches!(kind, Kind::Thinned { worker, .. } if worker.0 != 0);
-        outcome.check(!all().any(is_other), "a copy was thinned of which nothing is proved");
+        outcome.check(
+            !all().any(is_other),
+            "a copy was thinned of which nothing is proved",
+        );
     }
 }
 
@@ -119,7 +126,8 @@ fn a_sample_of_the_workers_may_be_rehearsed() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn the_end_of_the_phase_may_be_named() {
-    let heat2d = ["auto", "MPI_Allreduce#5", "function:relax"].map(|rule| (programs::longer_heat2d(), rule));
+    let heat2d =
+        ["auto", "MPI_Allreduce#5", "function:relax"].map(|rule| (programs::longer_heat2d(), rule));
     // In C++, in a namespace without a name.
     let cg = (programs::cg(), "function:run");
     for (case, rule) in heat2d.into_iter().chain([cg]) {
@@ -133,7 +141,10 @@ fn the_end_of_the_phase_may_be_named() {
         outcome.assert_like(&native(case.job()), case.files);
         let rehearsed = rehearsed(&outcome);
         println!("{rule}: {rehearsed:?}");
-        outcome.check(rehearsed.len() == WORKERS as usize, "not every worker was rehearsed");
+        outcome.check(
+            rehearsed.len() == WORKERS as usize,
+            "not every worker was rehearsed",
+        );
         let is_equal = |one: &Rehearsed| one.failure.is_none() && one.different == 0;
         outcome.check(rehearsed.iter().all(is_equal), "pages differ");
     }
@@ -142,10 +153,17 @@ fn the_end_of_the_phase_may_be_named() {
 #[test]
 #[ignore = "a variant: make test-all"]
 fn lammps_is_rebuilt_but_for_the_numbers_of_its_files() {
-    let Some(case) = programs::lammps() else { return };
+    let Some(case) = programs::lammps() else {
+        return;
+    };
     for one in rehearse(&case, "6calls") {
         assert_eq!(one.failure, None, "worker {}", one.worker);
-        assert!(one.different <= 8, "{} of {} pages differ", one.different, one.pages);
+        assert!(
+            one.different <= 8,
+            "{} of {} pages differ",
+            one.different,
+            one.pages
+        );
     }
 }
 
@@ -156,7 +174,11 @@ fn a_rehearsal_changes_nothing_outside_and_finds_what_differs() {
     for one in rehearse(&case, "20calls") {
         assert_eq!(one.failure, None, "worker {}", one.worker);
         // The structure takes four pages, three of them random; numbers of files may be on some others.
-        assert!((4..12).contains(&one.different), "{} pages differ", one.different);
+        assert!(
+            (4..12).contains(&one.different),
+            "{} pages differ",
+            one.different
+        );
     }
 }
 
@@ -166,11 +188,17 @@ fn a_rehearsal_changes_nothing_outside_and_finds_what_differs() {
 fn a_rehearsal_makes_no_call_that_it_cannot_judge() {
     let case = Case {
         files: &["made.0", "made.1", "made.2", "made.3"],
-        ..prints("calls", || Job::new(place::test_program("phase"), &["20000", "calls"]))
+        ..prints("calls", || {
+            Job::new(place::test_program("phase"), &["20000", "calls"])
+        })
     };
     for one in rehearse(&case, "20calls") {
         let why = one.failure.unwrap_or_default();
-        assert!(why.contains("system call 437"), "worker {}: {why}", one.worker);
+        assert!(
+            why.contains("system call 437"),
+            "worker {}: {why}",
+            one.worker
+        );
     }
 }
 

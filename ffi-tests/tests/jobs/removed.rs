@@ -168,6 +168,9 @@ fn libraries_lie_at_the_same_places_whatever_the_size_of_the_loaders_cache() {
     }
     let directory = tempfile::tempdir().expect("there is room for temporary files");
     let [small, large] = [0, 100 << 10].map(|more| places_with_cache(directory.path(), more));
-    small.check(small.stdout.starts_with(b"2 opened"), "libraries were not opened");
+    small.check(
+        small.stdout.starts_with(b"2 opened"),
+        "libraries were not opened",
+    );
     large.check(large.stdout == small.stdout, "libraries lie elsewhere");
 }

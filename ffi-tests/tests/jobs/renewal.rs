@@ -16,7 +16,8 @@ fn a_spare_takes_the_part_of_a_dead_worker() {
 
 #[test]
 fn without_a_spare_a_new_process_takes_the_part() {
-    let outcome = heat2d().assert_undisturbed(job().spares(0).kill(Kill::at(1, Trigger::Lines(15))));
+    let outcome =
+        heat2d().assert_undisturbed(job().spares(0).kill(Kill::at(1, Trigger::Lines(15))));
     outcome.check(outcome.takeovers() == [1], "another part was taken");
 }
 

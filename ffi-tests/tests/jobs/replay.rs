@@ -3,7 +3,9 @@
 use ckptd::events::{EventReader, Kind, ProcessNumber, file_name};
 use ffi_tests::programs::{self, Case, prints, setup};
 use ffi_tests::shared::native;
-use ffi_tests::thin::{LOST, THIN, WORKERS, everyone_dies, job, like_undisturbed, rebuilt, thinned};
+use ffi_tests::thin::{
+    LOST, THIN, WORKERS, everyone_dies, job, like_undisturbed, rebuilt, thinned,
+};
 use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, place};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -107,7 +109,10 @@ fn another_process_may_die_while_static_data_are_rebuilt() {
 
 #[test]
 fn what_is_not_the_same_twice_stays_in_the_copies() {
-    everyone_dies(&setup(|| Job::new(place::test_program("setup"), &["20000"])), 100);
+    everyone_dies(
+        &setup(|| Job::new(place::test_program("setup"), &["20000"])),
+        100,
+    );
 }
 
 #[test]
@@ -139,7 +144,8 @@ fn changed_when_thin(job: Job, at: Trigger, change: fn(&Path) -> std::io::Result
 fn files_that_were_looked_at_may_come_change_and_go() {
     let case = prints("files", || {
         let job = Job::new(place::test_program("phase"), &["20000", "files"]);
-        job.input("status", "0.25 is the status\n").input("gone", "some bytes")
+        job.input("status", "0.25 is the status\n")
+            .input("gone", "some bytes")
     });
     let outcome = changed_when_thin(job(&case), THIN, |work| {
         ["STOP", "restart", "parameters"]
@@ -151,7 +157,10 @@ fn files_that_were_looked_at_may_come_change_and_go() {
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), &[]);
     outcome.assert_taken_over(&[1]);
-    outcome.check(rebuilt(&outcome, WORKERS) > 100, "too few pages were rebuilt");
+    outcome.check(
+        rebuilt(&outcome, WORKERS) > 100,
+        "too few pages were rebuilt",
+    );
 }
 
 #[test]
@@ -166,7 +175,10 @@ fn input_may_change_that_was_read() {
     });
     like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
-    outcome.check(rebuilt(&outcome, WORKERS) > 100, "too few pages were rebuilt");
+    outcome.check(
+        rebuilt(&outcome, WORKERS) > 100,
+        "too few pages were rebuilt",
+    );
 }
 
 /// A program whose input is longer than what may be recorded.
@@ -194,25 +206,34 @@ fn committed(events: &Path) -> u64 {
 fn long_input_that_changes_brings_the_data_back_into_the_copies() {
     let case = reader_of_much();
     let (mut is_changed, mut noticed) = (false, None);
-    let job = job(&case).env("UNDERSTUDY_LOG", "warn").watch(move |ranks| {
-        let work = PathBuf::from(format!("/proc/{}/cwd", ranks[&0].pid));
-        let root = work.join("..");
-        let events = root.join("events");
-        if !is_changed && THIN.has_come(&events, &events) {
-            is_changed = fs::write(work.join("large"), "1 2 3").is_ok();
-        }
-        let told = fs::read_to_string(root.join("stderr")).unwrap_or_default();
-        if is_changed && noticed.is_none() && told.matches("has changed").count() >= WORKERS as usize {
-            noticed = Some(committed(&events));
-        }
-        // All workers have committed the checkpoint with which they keep everything again.
-        noticed.is_some_and(|before| committed(&events) > before + 2) && ffi_tests::processes::kill(ranks[&1].pid)
-    });
+    let job = job(&case)
+        .env("UNDERSTUDY_LOG", "warn")
+        .watch(move |ranks| {
+            let work = PathBuf::from(format!("/proc/{}/cwd", ranks[&0].pid));
+            let root = work.join("..");
+            let events = root.join("events");
+            if !is_changed && THIN.has_come(&events, &events) {
+                is_changed = fs::write(work.join("large"), "1 2 3").is_ok();
+            }
+            let told = fs::read_to_string(root.join("stderr")).unwrap_or_default();
+            if is_changed
+                && noticed.is_none()
+                && told.matches("has changed").count() >= WORKERS as usize
+            {
+                noticed = Some(committed(&events));
+            }
+            // All workers have committed the checkpoint with which they keep everything again.
+            noticed.is_some_and(|before| committed(&events) > before + 2)
+                && ffi_tests::processes::kill(ranks[&1].pid)
+        });
     let outcome = job.run();
     outcome.assert_success();
     outcome.assert_like(&native(case.job()), &[]);
     outcome.assert_taken_over(&[1]);
-    outcome.check(rebuilt(&outcome, WORKERS) == 0, "pages were rebuilt that the copy has");
+    outcome.check(
+        rebuilt(&outcome, WORKERS) == 0,
+        "pages were rebuilt that the copy has",
+    );
 }
 
 #[test]
@@ -221,7 +242,9 @@ fn long_input_that_has_just_changed_is_noticed() {
     let change = |job: Job| {
         let job = job.interval("1h").env("UNDERSTUDY_INIT_END", "auto");
         let just_thin = Trigger::JustThinned { workers: WORKERS };
-        changed_when_thin(job, just_thin, |work| fs::write(work.join("large"), "1 2 3"))
+        changed_when_thin(job, just_thin, |work| {
+            fs::write(work.join("large"), "1 2 3")
+        })
     };
     // What the dead worker has left would do without its input.
     let lost = change(job(&case).fault("pretend no-memfd"));
@@ -234,7 +257,9 @@ fn long_input_that_has_just_changed_is_noticed() {
         lost.status.and_then(|status| status.code()) == Some(LOST),
         "another status than that of a loss",
     );
-    let from_disk = changed_when_thin(job(&case).disk(), THIN, |work| fs::write(work.join("large"), "1 2 3"));
+    let from_disk = changed_when_thin(job(&case).disk(), THIN, |work| {
+        fs::write(work.join("large"), "1 2 3")
+    });
     from_disk.assert_success();
     from_disk.assert_like(&native(case.job()), &[]);
 }

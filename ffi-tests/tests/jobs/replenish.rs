@@ -86,7 +86,10 @@ fn a_worker_that_dies_while_a_newcomer_comes_is_replaced_by_it() {
     let outcome = job(&case).fault(fault).run();
     assert_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1, 2]);
-    outcome.check(joined(&outcome).first() == Some(&5), "another spare has joined");
+    outcome.check(
+        joined(&outcome).first() == Some(&5),
+        "another spare has joined",
+    );
     outcome.assert_nothing_left();
 }
 
@@ -107,12 +110,17 @@ fn a_daemon_grants_new_spares() {
         assert_undisturbed(&outcome, &case);
         outcome.assert_taken_over(&[1]);
         outcome.assert_nothing_left();
-        outcome.check(joined(&outcome).len() == granted, "another number of new spares");
-        let refused = outcome
-            .own_lines()
-            .iter()
-            .any(|line| line.contains("the daemon grants 0 new spare(s) instead of 1; the job goes on with 0"));
-        outcome.check(refused == (granted == 0), "the reason is told if there is one");
+        outcome.check(
+            joined(&outcome).len() == granted,
+            "another number of new spares",
+        );
+        let refused = outcome.own_lines().iter().any(|line| {
+            line.contains("the daemon grants 0 new spare(s) instead of 1; the job goes on with 0")
+        });
+        outcome.check(
+            refused == (granted == 0),
+            "the reason is told if there is one",
+        );
     }
 }
 

@@ -43,7 +43,10 @@ fn page(work: &Path, deaths: &[(u32, u64)]) -> (PathBuf, String) {
 }
 
 fn count(text: &str, pattern: &str) -> usize {
-    Regex::new(pattern).expect("a pattern").find_iter(text).count()
+    Regex::new(pattern)
+        .expect("a pattern")
+        .find_iter(text)
+        .count()
 }
 
 /// Whatever happened: one file, nothing from elsewhere, every drawing with words for who cannot see it.
@@ -75,7 +78,10 @@ fn assert_sound(text: &str, failures: usize) {
     }
     assert_eq!(count(text, "<td>SIGKILL</td>"), failures);
     assert_eq!(
-        count(text, "<title>heat2d: finished, [0-9]+ failures?, 2[0-9-]+ [0-9:]+ UTC"),
+        count(
+            text,
+            "<title>heat2d: finished, [0-9]+ failures?, 2[0-9-]+ [0-9:]+ UTC"
+        ),
         1
     );
     assert!(text.contains("Size, of all workers together") && text.contains("(Daly)"));
@@ -83,7 +89,11 @@ fn assert_sound(text: &str, failures: usize) {
 
 #[test]
 fn pages_of_jobs_tell_what_happened() {
-    for deaths in [&[][..], &[(1, 4)], &[(0, 3), (1, 5), (2, 7), (3, 9), (4, 11)]] {
+    for deaths in [
+        &[][..],
+        &[(1, 4)],
+        &[(0, 3), (1, 5), (2, 7), (3, 9), (4, 11)],
+    ] {
         let work = tempfile::tempdir().expect("there is room for temporary files");
         let (path, text) = page(work.path(), deaths);
         assert_sound(&text, deaths.len());
@@ -124,13 +134,19 @@ fn chromium(program: &Path, page: &Path, options: &[&str]) -> String {
 /// How a browser shows it on a phone, on a desk, in the dark and on paper. The pictures stay if FFI_TESTS_PICTURES names a directory.
 fn browse(path: &Path, failures: usize) {
     let Some(program) = place::on_path("chromium") else {
-        return place::skip("there is no chromium (Debian: apt-get install chromium), so nobody looks at the page");
+        return place::skip(
+            "there is no chromium (Debian: apt-get install chromium), so nobody looks at the page",
+        );
     };
     let pictures = std::env::var_os("FFI_TESTS_PICTURES").map(PathBuf::from);
     let text = std::fs::read_to_string(path).expect("it is there");
-    let (inner, outer) = (path.with_file_name("inner.html"), path.with_file_name("outer.html"));
+    let (inner, outer) = (
+        path.with_file_name("inner.html"),
+        path.with_file_name("outer.html"),
+    );
     std::fs::write(&inner, text.replace("</body>", MEASURE)).expect("writable");
-    let said = Regex::new(r"laid out: ([0-9]+) \| ([0-9]+) \| ([^|]*) \| ([0-9]+)<").expect("a pattern");
+    let said =
+        Regex::new(r"laid out: ([0-9]+) \| ([0-9]+) \| ([^|]*) \| ([0-9]+)<").expect("a pattern");
     for (name, width, scheme, colour) in [
         ("phone", 360, 1, LIGHT),
         ("desk", 1280, 1, LIGHT),
@@ -153,7 +169,10 @@ fn browse(path: &Path, failures: usize) {
         );
         // A bar for scrolling downwards takes a little.
         let room: u32 = found[2].parse().expect("a number");
-        assert!((width - 20..=width).contains(&room), "{room} instead of {width}");
+        assert!(
+            (width - 20..=width).contains(&room),
+            "{room} instead of {width}"
+        );
         assert_eq!(&found[3], colour, "{name}");
         assert_eq!(&found[4], "0", "it has loaded something else");
         if let Some(pictures) = &pictures {
@@ -162,7 +181,11 @@ fn browse(path: &Path, failures: usize) {
             chromium(
                 &program,
                 &outer,
-                &[&scheme, &format!("--screenshot={}", picture.display()), &size],
+                &[
+                    &scheme,
+                    &format!("--screenshot={}", picture.display()),
+                    &size,
+                ],
             );
             assert!(
                 picture.metadata().is_ok_and(|file| file.len() > 10_000),
@@ -176,7 +199,10 @@ fn browse(path: &Path, failures: usize) {
     chromium(
         &program,
         path,
-        &["--no-pdf-header-footer", &format!("--print-to-pdf={}", paper.display())],
+        &[
+            "--no-pdf-header-footer",
+            &format!("--print-to-pdf={}", paper.display()),
+        ],
     );
     let printed = std::fs::read(&paper).expect("it is printed");
     let sheets = count(&String::from_utf8_lossy(&printed), "/Type /Page[^s]");
@@ -189,8 +215,7 @@ fn browse(path: &Path, failures: usize) {
 fn a_lost_job_tells_what_was_lost() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let heat = place::example("heat2d").to_string_lossy().into_owned();
-    let fault =
-        "pretend no-memfd; kill rank=0 at=commit.end epoch=4 delay=40ms; kill rank=1 at=commit.end epoch=4 delay=40ms";
+    let fault = "pretend no-memfd; kill rank=0 at=commit.end epoch=4 delay=40ms; kill rank=1 at=commit.end epoch=4 delay=40ms";
     let start = [
         "run",
         "-n",
@@ -220,7 +245,10 @@ fn a_lost_job_tells_what_was_lost() {
     let ran = Understudy::new(work.path(), &["report", "events"]).run();
     ran.assert(0, &[]);
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
-    assert!(text.contains("the job cannot be recovered: worker "), "{text}");
+    assert!(
+        text.contains("the job cannot be recovered: worker "),
+        "{text}"
+    );
     assert!(text.contains("The job was lost (status 75)."));
 }
 

@@ -25,7 +25,10 @@ fn job(way: &str) -> Job {
 fn undone(outcome: &Outcome, rank: u32) -> Vec<(u64, u64, u64)> {
     let of = |record: ckptd::events::Record| match record.kind {
         Kind::Reversed {
-            pages, wrong, steps, ..
+            pages,
+            wrong,
+            steps,
+            ..
         } => Some((pages, wrong, steps)),
         _ => None,
     };
@@ -37,7 +40,9 @@ fn undone(outcome: &Outcome, rank: u32) -> Vec<(u64, u64, u64)> {
 fn assert_undone(outcome: &Outcome, ranks: &[u32], times: usize, changed: u64) {
     for &rank in ranks {
         let undone = undone(outcome, rank);
-        let is_good = |&(pages, wrong, steps): &(u64, u64, u64)| pages >= changed && wrong == 0 && steps <= 10;
+        let is_good = |&(pages, wrong, steps): &(u64, u64, u64)| {
+            pages >= changed && wrong == 0 && steps <= 10
+        };
         let text = format!("rank {rank} has undone {undone:?}");
         outcome.check(undone.len() == times && undone.iter().all(is_good), &text);
     }
@@ -51,7 +56,10 @@ fn assert_fetched(outcome: &Outcome, ranks: &[u32], why: &str) {
         let text = format!("rank {rank} has undone {undone:?}");
         outcome.check(undone.len() == 1 && undone[0].1 > 0, &text);
     }
-    outcome.check(outcome.stderr.contains(why), &format!("it does not say \"{why}\""));
+    outcome.check(
+        outcome.stderr.contains(why),
+        &format!("it does not say \"{why}\""),
+    );
 }
 
 /// In the middle of a step: positions have moved, the ends of the chain are not exchanged.
@@ -68,8 +76,17 @@ fn survivors_undo_their_steps() {
 fn a_region_takes_no_room_in_a_workers_own_copy() {
     let memory = |way| {
         let outcome = survive(|| job(way), "");
-        let of = |line: &str| line.strip_prefix("rank 1: ")?.split(' ').next()?.parse::<u64>().ok();
-        (outcome.stderr.lines().find_map(of).expect("it has told"), outcome)
+        let of = |line: &str| {
+            line.strip_prefix("rank 1: ")?
+                .split(' ')
+                .next()?
+                .parse::<u64>()
+                .ok()
+        };
+        (
+            outcome.stderr.lines().find_map(of).expect("it has told"),
+            outcome,
+        )
     };
     let ((kept, _), (spared, outcome)) = (memory("kept"), memory("undo"));
     let region = PAGES * 4;
@@ -80,7 +97,8 @@ fn a_region_takes_no_room_in_a_workers_own_copy() {
     let events = outcome.event_directory();
     let advice = understudy(&["advise", events.to_str().unwrap(), "--mtbf", "6h"]);
     assert!(
-        advice.contains("reverse of 4.0 MiB at main+") && advice.contains("workers keep up to 4.0 MiB less"),
+        advice.contains("reverse of 4.0 MiB at main+")
+            && advice.contains("workers keep up to 4.0 MiB less"),
         "{advice}"
     );
 }
@@ -91,7 +109,11 @@ fn rounded_steps_are_not_undone_and_the_holders_copy_is_fetched() {
     let outcome = survive(job, "kill rank=1 at=call:213; kill rank=2 at=call:300");
     outcome.assert_taken_over(&[1, 2]);
     // The first time only: then it has copies of its own.
-    assert_fetched(&outcome, &[0, 2], "makes other bytes than those that were there");
+    assert_fetched(
+        &outcome,
+        &[0, 2],
+        "makes other bytes than those that were there",
+    );
 }
 
 /// Who dies before all copies are whole leaves those of the epoch before, which survivors may need.
@@ -132,7 +154,10 @@ fn workers_die_in_turn_in_reversible_steps() {
 fn a_worker_and_its_holder_die_together() {
     for ranks in [&[1, 2][..], &[0, 1, 2]] {
         let kill = |rank: &u32| format!("kill rank={rank} at=call:213");
-        let outcome = survive(|| job("undo"), &ranks.iter().map(kill).collect::<Vec<_>>().join("; "));
+        let outcome = survive(
+            || job("undo"),
+            &ranks.iter().map(kill).collect::<Vec<_>>().join("; "),
+        );
         outcome.assert_replaced(ranks);
     }
 }
@@ -140,7 +165,13 @@ fn a_worker_and_its_holder_die_together() {
 /// Around a checkpoint both epochs lack the region.
 #[test]
 fn workers_die_while_a_checkpoint_is_under_way() {
-    for place in ["capture.end", "ship.half", "whole.begin", "commit.begin", "commit.end"] {
+    for place in [
+        "capture.end",
+        "ship.half",
+        "whole.begin",
+        "commit.begin",
+        "commit.end",
+    ] {
         let outcome = survive(|| job("undo"), &format!("kill rank=1 at={place} epoch=6"));
         outcome.assert_taken_over(&[1]);
         assert_undone(&outcome, &[0, 2], 1, 0);
@@ -198,13 +229,20 @@ fn copies_are_whole_where_they_are_needed() {
 #[test]
 fn poison_finds_steps_that_are_not_undone() {
     let ways = [
-        ("reversible-float", "undo", "other bytes than those that were there"),
+        (
+            "reversible-float",
+            "undo",
+            "other bytes than those that were there",
+        ),
         ("reversible", "crash", "it has caused a fatal signal"),
         ("reversible", "undo", ""),
     ];
     for (program, way, why) in ways {
         let outcome = survive(|| job_of(program, way).env("UNDERSTUDY_POISON", "1"), "");
-        let said = outcome.stderr.lines().find(|line| line.contains("UNDERSTUDY_POISON:"));
+        let said = outcome
+            .stderr
+            .lines()
+            .find(|line| line.contains("UNDERSTUDY_POISON:"));
         let is_right = said.map_or(why.is_empty(), |line| !why.is_empty() && line.contains(why));
         outcome.check(is_right, &format!("it says {said:?}"));
     }

@@ -22,7 +22,10 @@ fn undisturbed(make: impl Fn() -> Job, how: &str, is_mpich: bool) -> Arc<Outcome
     };
     outcome.assert_success();
     let text = String::from_utf8_lossy(&outcome.stdout);
-    assert!(!text.contains("FAILED"), "the program does not like an answer:\n{text}");
+    assert!(
+        !text.contains("FAILED"),
+        "the program does not like an answer:\n{text}"
+    );
     outcome
 }
 
@@ -46,10 +49,15 @@ fn die_between_rounds(program: &Path, is_mpich: bool, hows: &[&str]) {
             let worker = random.below(u64::from(make().worker_count())) as u32;
             let line = 3 + random.below(ROUNDS as u64 - 6) as usize;
             let delay = Duration::from_micros(random.below(30_000));
-            let outcome = make().kill(Kill::at(worker, Trigger::Lines(line)).after(delay)).run();
-            verdicts.judge(&format!("{how}: worker {worker}, {delay:?} after line {line}"), || {
-                judge(&outcome, &undisturbed, &[worker]);
-            });
+            let outcome = make()
+                .kill(Kill::at(worker, Trigger::Lines(line)).after(delay))
+                .run();
+            verdicts.judge(
+                &format!("{how}: worker {worker}, {delay:?} after line {line}"),
+                || {
+                    judge(&outcome, &undisturbed, &[worker]);
+                },
+            );
         }
     }
     verdicts.assert_all_good();
@@ -82,9 +90,12 @@ fn a_worker_dies_in_a_session_after_mpi_finalize() {
         for (lines, delay) in few([(4, 100), (10, 5), (2, 0)], 2) {
             let kill = Kill::at(1, Trigger::Lines(lines)).after(Duration::from_millis(delay));
             let outcome = make().kill(kill).run();
-            verdicts.judge(&format!("{lines} lines, {delay} ms, with MPICH: {is_mpich}"), || {
-                judge(&outcome, &undisturbed, &[1]);
-            });
+            verdicts.judge(
+                &format!("{lines} lines, {delay} ms, with MPICH: {is_mpich}"),
+                || {
+                    judge(&outcome, &undisturbed, &[1]);
+                },
+            );
         }
     }
     verdicts.assert_all_good();
@@ -96,7 +107,8 @@ fn a_session_that_nothing_has_announced_is_refused_after_mpi_finalize() {
     let outcome = Job::new(place::test_program("unnamed"), &[]).run();
     outcome.assert_success();
     outcome.check(outcome.stdout == b"refused: 1\n", "it is not refused");
-    let told = |line: &&str| line.contains("a session cannot be opened: MPI_Finalize was the end of MPI");
+    let told =
+        |line: &&str| line.contains("a session cannot be opened: MPI_Finalize was the end of MPI");
     outcome.check(outcome.own_lines().iter().any(told), "no line says why");
 }
 
@@ -111,7 +123,12 @@ fn a_worker_of_mpich_dies() {
 #[test]
 fn a_worker_dies_at_the_begin_or_the_end() {
     let program = place::test_program("instances");
-    let points = ["init.end", "finalize.begin", "init.begin", "commit.begin epoch=2"];
+    let points = [
+        "init.end",
+        "finalize.begin",
+        "init.begin",
+        "commit.begin epoch=2",
+    ];
     let mut verdicts = Verdicts::default();
     let undisturbed = undisturbed(|| job(&program, "again"), "again", false);
     for (worker, point) in few(points.iter().enumerate(), 2) {

@@ -20,10 +20,13 @@ const PAGE: u64 = 4096;
 fn replicated(arguments: &[&str], shared: &str) -> Job {
     let sizes = [TABLE.to_string(), OWN.to_string()];
     let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
-    Job::new(place::test_program("replicated"), &[&sizes[..], arguments].concat())
-        .interval("5calls")
-        .env("UNDERSTUDY_BUDDY_OFFSET", "1")
-        .env("UNDERSTUDY_SHARED_PAGES", shared)
+    Job::new(
+        place::test_program("replicated"),
+        &[&sizes[..], arguments].concat(),
+    )
+    .interval("5calls")
+    .env("UNDERSTUDY_BUDDY_OFFSET", "1")
+    .env("UNDERSTUDY_SHARED_PAGES", shared)
 }
 
 fn job(shared: &str) -> Job {
@@ -70,7 +73,10 @@ fn what_all_have_is_not_sent() {
     let outcome = job("0").run();
     assert_same(&outcome);
     let epochs = shipped(&outcome, 1);
-    outcome.check(epochs.iter().all(|&(_, alike)| alike == 0), "pages were left out");
+    outcome.check(
+        epochs.iter().all(|&(_, alike)| alike == 0),
+        "pages were left out",
+    );
     outcome.check(epochs[1].0 > (TABLE + OWN) * 1024, "the table was not sent");
 }
 
@@ -79,7 +85,10 @@ fn nothing_is_left_out_where_all_is_different() {
     let outcome = programs::heat2d().assert_undisturbed(programs::heat2d().job());
     // What libraries and the program have written while they began is nearly all that workers have alike.
     for rank in 0..4 {
-        let alike: Vec<u64> = shipped(&outcome, rank).into_iter().map(|(_, alike)| alike).collect();
+        let alike: Vec<u64> = shipped(&outcome, rank)
+            .into_iter()
+            .map(|(_, alike)| alike)
+            .collect();
         outcome.check(
             alike.len() > 20 && alike[3..].iter().all(|&pages| pages == 0),
             &format!("{alike:?}"),
@@ -91,7 +100,9 @@ fn nothing_is_left_out_where_all_is_different() {
 fn memory(shared: &str, fault: &str) -> (u64, Outcome) {
     let seen = Rc::new(Cell::new(0));
     let told = Rc::clone(&seen);
-    let job = replicated(&["20", "40"], shared).spares(0).launched_by(Launcher::Ckptd);
+    let job = replicated(&["20", "40"], shared)
+        .spares(0)
+        .launched_by(Launcher::Ckptd);
     let job = job.fault(fault).watch(move |first| {
         let (living, printed) = look(first, "replicated");
         if printed < 3 || living.len() < 4 {
@@ -174,9 +185,12 @@ fn workers_and_holders_may_die() {
 
 #[test]
 fn with_two_copies_both_refer_to_what_is_there() {
-    let fault =
-        "kill rank=1 at=cut.end epoch=4 delay=40ms; kill rank=2 at=cut.end epoch=4 delay=40ms; pretend no-memfd";
-    let outcome = job("1").env("UNDERSTUDY_COPIES", "2").spares(2).fault(fault).run();
+    let fault = "kill rank=1 at=cut.end epoch=4 delay=40ms; kill rank=2 at=cut.end epoch=4 delay=40ms; pretend no-memfd";
+    let outcome = job("1")
+        .env("UNDERSTUDY_COPIES", "2")
+        .spares(2)
+        .fault(fault)
+        .run();
     assert_same(&outcome);
     outcome.assert_replaced(&[1, 2]);
 }
@@ -190,12 +204,17 @@ fn a_copy_that_refers_to_damaged_pages_is_refused() {
     let fault = format!("{DAMAGE}; kill rank=1 at=cut.end epoch=4");
     let outcome = job("1").fault(&fault).run();
     outcome.check(
-        outcome.status.and_then(|status| status.code()) == Some(75) && outcome.stderr.contains(refused),
+        outcome.status.and_then(|status| status.code()) == Some(75)
+            && outcome.stderr.contains(refused),
         "the loss is not told",
     );
     outcome.assert_nothing_left();
     // Worker 3 has another one.
-    let outcome = job("1").env("UNDERSTUDY_COPIES", "2").spares(2).fault(&fault).run();
+    let outcome = job("1")
+        .env("UNDERSTUDY_COPIES", "2")
+        .spares(2)
+        .fault(&fault)
+        .run();
     assert_same(&outcome);
     outcome.check(outcome.stderr.contains(refused), "the copy was used");
 }
@@ -203,7 +222,8 @@ fn a_copy_that_refers_to_damaged_pages_is_refused() {
 #[test]
 fn a_copy_that_refers_to_damaged_pages_is_made_again_with_them() {
     // Worker 2 goes back, finds its pages damaged and gets them from worker 3; then its copy of worker 1 is needed.
-    let fault = format!("{DAMAGE}; kill rank=0 at=cut.end epoch=4; kill rank=1 at=commit.end epoch=4");
+    let fault =
+        format!("{DAMAGE}; kill rank=0 at=cut.end epoch=4; kill rank=1 at=commit.end epoch=4");
     let outcome = job("1").spares(2).fault(&fault).run();
     assert_same(&outcome);
     outcome.assert_taken_over(&[0, 1]);
@@ -214,13 +234,25 @@ fn a_node_may_be_lost() {
     if !Hosts::are_possible() {
         return;
     }
-    let job = || replicated(&["30", "20"], "1").workers(6).spares(2).hosts(&[2, 2, 4]);
-    let job = || job().env("UNDERSTUDY_BUDDY_OFFSET", "2").launched_by(Launcher::Ckptd);
+    let job = || {
+        replicated(&["30", "20"], "1")
+            .workers(6)
+            .spares(2)
+            .hosts(&[2, 2, 4])
+    };
+    let job = || {
+        job()
+            .env("UNDERSTUDY_BUDDY_OFFSET", "2")
+            .launched_by(Launcher::Ckptd)
+    };
     let outcome = job().lose_host(Trigger::Lines(3), 1).run();
     outcome.assert_success();
     outcome.assert_like(&native(job()), &[]);
     outcome.assert_replaced(&[2, 3]);
     outcome.assert_nothing_left();
-    let left_out: u64 = shipped(&outcome, 0).into_iter().map(|(_, alike)| alike).sum();
+    let left_out: u64 = shipped(&outcome, 0)
+        .into_iter()
+        .map(|(_, alike)| alike)
+        .sum();
     outcome.check(left_out > TABLE * 1024 / PAGE, "the table was sent");
 }

@@ -12,7 +12,9 @@ const VICTIM: u32 = 1;
 const BETWEEN: Duration = Duration::from_millis(300);
 
 fn job_of(program: impl AsRef<Path>, arguments: &[&str]) -> Job {
-    Job::new(program, arguments).workers(WORKERS).interval("off")
+    Job::new(program, arguments)
+        .workers(WORKERS)
+        .interval("off")
 }
 
 fn job(arguments: &[&str]) -> Job {
@@ -34,7 +36,10 @@ fn warn(ranks: &Ranks) {
 fn assert_all_told(job: Job) {
     let outcome = job.run();
     outcome.assert_success();
-    outcome.check(outcome.stdout == b"ready\nall were told\n", "somebody was not told");
+    outcome.check(
+        outcome.stdout == b"ready\nall were told\n",
+        "somebody was not told",
+    );
     outcome.assert_replaced(&[VICTIM]);
     outcome.assert_nothing_left();
 }
@@ -84,6 +89,9 @@ fn all_are_told_whose_handlers_came_after_mpi_init() {
     });
     let outcome = outcome.run();
     outcome.assert_success();
-    outcome.check(outcome.stdout == b"ready\nall were told\n", "somebody was not told");
+    outcome.check(
+        outcome.stdout == b"ready\nall were told\n",
+        "somebody was not told",
+    );
     outcome.assert_nothing_left();
 }

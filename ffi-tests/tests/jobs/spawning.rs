@@ -29,7 +29,11 @@ fn with_each(test: impl Fn(&dyn Fn(&str, Option<&str>) -> Job)) {
 
 /// The same, of a program with windows of workers and spawned processes.
 fn with_windows_of_each(test: impl Fn(&dyn Fn() -> Job)) {
-    let job = |program: &Path| Job::new(program, &["2", "1"]).workers(3).interval("10calls");
+    let job = |program: &Path| {
+        Job::new(program, &["2", "1"])
+            .workers(3)
+            .interval("10calls")
+    };
     test(&|| job(&place::test_program("reaching")).tcp());
     if let Some(program) = place::mpich_program("reaching") {
         test(&|| job(&program).of_mpich());
@@ -113,7 +117,11 @@ fn workers_of_mpich_on_several_hosts_die() {
     let Some(program) = place::mpich_program("spawning").filter(|_| Hosts::are_possible()) else {
         return;
     };
-    for time in ["rank=0 at=call:40", "rank=1 at=call:700", "rank=2 at=call:52"] {
+    for time in [
+        "rank=0 at=call:40",
+        "rank=1 at=call:700",
+        "rank=2 at=call:52",
+    ] {
         // Without the layer, what UCX says of requests that are left is on standard output.
         let make = || {
             let job = job(&program, "200", None).of_mpich().hosts(&[1, 4]);
@@ -129,11 +137,19 @@ fn workers_of_mpich_on_several_hosts_die() {
 
 /// Rank 0 on the first of two hosts, the others on the second. Without the layer, Open MPI's launcher does not bear that; what is printed is
 /// that of one host.
-fn assert_like_one_host(way: Option<&str>, steps: &str, disturb: impl FnOnce(Job) -> Job, recoveries: usize) {
+fn assert_like_one_host(
+    way: Option<&str>,
+    steps: &str,
+    disturb: impl FnOnce(Job) -> Job,
+    recoveries: usize,
+) {
     let make = || job(&place::test_program("spawning"), steps, way).tcp();
     let outcome = disturb(make().hosts(&[1, 4])).run();
     outcome.assert_success();
-    outcome.check(outcome.recoveries() == recoveries, "not as many recoveries as deaths");
+    outcome.check(
+        outcome.recoveries() == recoveries,
+        "not as many recoveries as deaths",
+    );
     outcome.assert_same_lines(&native(make()));
     outcome.assert_nothing_left();
 }
@@ -166,7 +182,9 @@ fn a_spawned_process_on_one_of_several_hosts_dies() {
     }
     for root in [0, 1] {
         let kill = move |ranks: &BTreeMap<u32, Process>| {
-            guardian_of(root, ranks).and_then(spawned).is_some_and(processes::kill)
+            guardian_of(root, ranks)
+                .and_then(spawned)
+                .is_some_and(processes::kill)
         };
         assert_like_one_host(None, "600", |job| job.watch(kill), 1);
     }
@@ -214,7 +232,10 @@ fn workers_die_while_spawned_processes_are_connected() {
 
 /// In the first case nobody spawns them again, though the worker that would have said so has died, on several hosts with all that its host
 /// has had of the program; in the other one they are.
-const BEHIND_A_CUT: [&str; 2] = ["rank=0 at=commit.end epoch=2", "rank=0 at=capture.end epoch=2"];
+const BEHIND_A_CUT: [&str; 2] = [
+    "rank=0 at=commit.end epoch=2",
+    "rank=0 at=capture.end epoch=2",
+];
 
 fn assert_all_part(make: impl Fn() -> Job, disturb: impl Fn(Job) -> Job) {
     for time in BEHIND_A_CUT {
@@ -249,7 +270,9 @@ fn workers_die_of_which_a_thread_has_spawned_processes() {
     with_each(|job| {
         let alone = native(job("200", Some("thread")));
         for time in few(["rank=0 at=call:615", "rank=2 at=call:40"], 1) {
-            let outcome = job("200", Some("thread")).fault(&format!("kill {time}")).run();
+            let outcome = job("200", Some("thread"))
+                .fault(&format!("kill {time}"))
+                .run();
             outcome.assert_success();
             outcome.check(outcome.recoveries() == 1, "nobody has died");
             outcome.assert_same_lines(&alone);
@@ -277,7 +300,11 @@ fn a_spawned_process_dies() {
     with_each(|job| {
         for way in WAYS {
             let outcome = job("4000", way)
-                .watch(|ranks| guardian(ranks).and_then(spawned).is_some_and(processes::kill))
+                .watch(|ranks| {
+                    guardian(ranks)
+                        .and_then(spawned)
+                        .is_some_and(processes::kill)
+                })
                 .run();
             outcome.assert_success();
             outcome.check(outcome.recoveries() == 1, "nothing was recovered");
@@ -340,7 +367,12 @@ fn a_spawned_process_on_one_of_several_hosts_may_end_the_job() {
         return;
     }
     for of_rounds in ["3", "2"] {
-        let job = rounds(of_rounds, &place::test_program("spawning"), "200", Some("aborts"));
+        let job = rounds(
+            of_rounds,
+            &place::test_program("spawning"),
+            "200",
+            Some("aborts"),
+        );
         assert_ends_the_job(job.hosts(&[1, 4]));
     }
 }
@@ -365,9 +397,12 @@ fn assert_a_death_at_the_end_ends(job: Job, root: u32, victim: Victim) {
                 ))
             };
             seen = seen.take().or_else(look);
-            let Some((guardian, events)) = &seen else { return false };
+            let Some((guardian, events)) = &seen else {
+                return false;
+            };
             let is_end = |record: Record| matches!(record.kind, Kind::End { .. });
-            let is_at_end = EventReader::open(events).is_ok_and(|reader| reader.flatten().any(is_end));
+            let is_at_end =
+                EventReader::open(events).is_ok_and(|reader| reader.flatten().any(is_end));
             let spawned = spawned(*guardian).filter(|_| is_at_end);
             spawned.is_some_and(|spawned| match victim {
                 Victim::Spawned => processes::kill(spawned),
@@ -404,7 +439,12 @@ fn a_spawned_process_on_one_of_several_hosts_that_dies_at_the_end_ends_the_job()
         return;
     }
     for (of_rounds, root) in [("3", 0), ("2", 1)] {
-        let job = rounds(of_rounds, &place::test_program("spawning"), "20", Some("lingers"));
+        let job = rounds(
+            of_rounds,
+            &place::test_program("spawning"),
+            "20",
+            Some("lingers"),
+        );
         assert_a_death_at_the_end_ends(job.hosts(&[1, 4]), root, Victim::Spawned);
     }
 }

@@ -26,9 +26,18 @@ fn nothing_on_disk(outcome: &Outcome) {
 fn static_data_on_disk_are_recovered_from() {
     let mut verdicts = Verdicts::default();
     let [heat2d, cg, sem] = [programs::heat2d(), programs::cg(), programs::sem()];
-    let deaths = [(&sem, 0), (&heat2d, 2), (&cg, 0), (&heat2d, 0), (&cg, 2), (&sem, 2)];
+    let deaths = [
+        (&sem, 0),
+        (&heat2d, 2),
+        (&cg, 0),
+        (&heat2d, 0),
+        (&cg, 2),
+        (&sem, 2),
+    ];
     for (case, worker) in few(deaths, 2) {
-        let outcome = without_epochs(on_disk(case)).kill(Kill::at(worker, THIN)).run();
+        let outcome = without_epochs(on_disk(case))
+            .kill(Kill::at(worker, THIN))
+            .run();
         let (gone, left) = thinned(&outcome, worker);
         let pages = rebuilt(&outcome, WORKERS);
         println!(
@@ -78,7 +87,10 @@ fn epochs_on_disk_are_complete() {
     second.assert_success();
     let undisturbed = native(case.job());
     for file in case.files {
-        second.check(second.file(file) == undisturbed.file(file), &format!("{file} differs"));
+        second.check(
+            second.file(file) == undisturbed.file(file),
+            &format!("{file} differs"),
+        );
     }
     nothing_on_disk(&second);
 }
@@ -86,12 +98,20 @@ fn epochs_on_disk_are_complete() {
 /// Changes a byte of every page in a worker's file of static data.
 fn damage(directory: &Path, worker: u32) {
     let ending = format!("-w{worker:05}.static");
-    let names = fs::read_dir(directory).expect("the directory is there").flatten();
+    let names = fs::read_dir(directory)
+        .expect("the directory is there")
+        .flatten();
     let path: Vec<PathBuf> = names.map(|entry| entry.path()).collect();
-    let path = path.iter().find(|path| path.to_string_lossy().ends_with(&ending));
+    let path = path
+        .iter()
+        .find(|path| path.to_string_lossy().ends_with(&ending));
     let path = path.expect("the worker has a file");
     let mut bytes = fs::read(path).expect("the file can be read");
-    bytes.iter_mut().skip(8192).step_by(4096).for_each(|byte| *byte ^= 1);
+    bytes
+        .iter_mut()
+        .skip(8192)
+        .step_by(4096)
+        .for_each(|byte| *byte ^= 1);
     fs::write(path, bytes).expect("the file can be written");
 }
 
@@ -140,8 +160,16 @@ fn auto_takes_the_way_that_works() {
     let runs = [
         (&heat2d, auto(&heat2d).kill(Kill::at(1, THIN)), "replay"),
         (&impossible, late(auto(&impossible)), "image"),
-        (&heat2d, later(auto(&heat2d).env("UNDERSTUDY_COPIES", "xor:4")), "image"),
-        (&heat2d, later(auto(&heat2d).env("UNDERSTUDY_LOG_LIMIT", "10")), "image"),
+        (
+            &heat2d,
+            later(auto(&heat2d).env("UNDERSTUDY_COPIES", "xor:4")),
+            "image",
+        ),
+        (
+            &heat2d,
+            later(auto(&heat2d).env("UNDERSTUDY_LOG_LIMIT", "10")),
+            "image",
+        ),
     ];
     for (case, job, way) in few(runs, 2) {
         let outcome = job.run();
@@ -151,7 +179,11 @@ fn auto_takes_the_way_that_works() {
         let all = decisions.len() == WORKERS as usize && decisions.iter().all(|taken| taken == way);
         outcome.check(all, &format!("{decisions:?} instead of {way}"));
         let line = format!("UNDERSTUDY_STATIC=auto: {way}");
-        let lines = outcome.own_lines().iter().filter(|told| told.contains(&line)).count();
+        let lines = outcome
+            .own_lines()
+            .iter()
+            .filter(|told| told.contains(&line))
+            .count();
         outcome.check(lines == 1, &format!("{lines} lines say {way}"));
     }
 }
@@ -163,7 +195,10 @@ fn without_a_spare_data_are_rebuilt_as_well() {
     let outcome = thin::job(&case).spares(0).kill(Kill::at(1, THIN)).run();
     like_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
-    outcome.check(rebuilt(&outcome, WORKERS) > 30, "too few pages were rebuilt");
+    outcome.check(
+        rebuilt(&outcome, WORKERS) > 30,
+        "too few pages were rebuilt",
+    );
 }
 
 /// What was being rehearsed when a worker died is rehearsed again.

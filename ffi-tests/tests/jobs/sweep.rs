@@ -81,7 +81,10 @@ struct Swept {
 /// In runs whose static data are rebuilt: spares rehearse while the workers wait at cuts before this epoch. What they have found
 /// is looked at once in an epoch, and goes from the worker to the holders of its copies.
 const THIN_EPOCH: u64 = 9;
-const WAITING: [&str; 2] = ["at=cut.begin epoch=4 delay=200ms", "at=cut.begin epoch=5 delay=200ms"];
+const WAITING: [&str; 2] = [
+    "at=cut.begin epoch=4 delay=200ms",
+    "at=cut.begin epoch=5 delay=200ms",
+];
 
 impl Swept {
     fn plain(case: Case, make: fn() -> Job) -> Swept {
@@ -115,7 +118,8 @@ impl Swept {
         if !self.replays {
             return job.fault(fault);
         }
-        let waits = (0..WORKERS).flat_map(|rank| WAITING.map(|place| format!("wait rank={rank} {place}")));
+        let waits =
+            (0..WORKERS).flat_map(|rank| WAITING.map(|place| format!("wait rank={rank} {place}")));
         let faults: Vec<String> = waits.chain([fault.to_owned()]).collect();
         job.env("UNDERSTUDY_STATIC", "replay")
             .env("UNDERSTUDY_BUDDY_OFFSET", "1")
@@ -127,10 +131,13 @@ impl Swept {
         let outcome = self.job("count").run();
         outcome.assert_success();
         let counted = |rank: u32| {
-            let passed = outcome.events(rank).into_iter().find_map(|record| match record.kind {
-                Kind::Passed { calls, points } => Some((calls, points)),
-                _ => None,
-            });
+            let passed = outcome
+                .events(rank)
+                .into_iter()
+                .find_map(|record| match record.kind {
+                    Kind::Passed { calls, points } => Some((calls, points)),
+                    _ => None,
+                });
             passed.unwrap_or_default()
         };
         (0..self.workers).map(counted).collect()
@@ -207,7 +214,9 @@ fn faults_of_replays() -> Vec<Fault> {
         found.push(fault(place, 0, format!("kill spare=0 at={place}")));
         // The spare sleeps in the middle of it, and a worker dies meanwhile.
         for worker in 0..WORKERS {
-            let text = format!("wait spare=0 at={place} delay=60ms; kill rank={worker} at=cut.begin epoch=4");
+            let text = format!(
+                "wait spare=0 at={place} delay=60ms; kill rank={worker} at=cut.begin epoch=4"
+            );
             found.push(fault(&format!("{place}, a worker"), worker, text));
         }
     }
@@ -216,8 +225,9 @@ fn faults_of_replays() -> Vec<Fault> {
             let dies = format!("kill rank={worker} at=cut.begin epoch={THIN_EPOCH}");
             let understudy = format!("{dies}; kill spare=0 at={place}");
             found.push(fault(&format!("{place}, understudy"), worker, understudy));
-            let late =
-                format!("{dies}; wait spare=0 at={place} delay=40ms; kill rank={bystander} at=fetch.begin delay=20ms");
+            let late = format!(
+                "{dies}; wait spare=0 at={place} delay=40ms; kill rank={bystander} at=fetch.begin delay=20ms"
+            );
             found.push(fault(&format!("{place}, a worker"), worker, late));
         }
     }
@@ -238,16 +248,24 @@ fn chosen(swept: &Swept, in_full: bool) -> Vec<Fault> {
     }
     if swept.replays {
         // What the other sweep has.
-        let is_known = |place: &str| !place.contains(',') && !place.contains("phase.") && !place.contains("thin.");
-        faults.retain(|fault| fault.place == "calls" || fault.place.starts_with("re") || !is_known(&fault.place));
+        let is_known = |place: &str| {
+            !place.contains(',') && !place.contains("phase.") && !place.contains("thin.")
+        };
+        faults.retain(|fault| {
+            fault.place == "calls" || fault.place.starts_with("re") || !is_known(&fault.place)
+        });
     }
     // Each point for one of the workers, another one each time.
     let mut places: Vec<String> = faults.iter().map(|fault| fault.place.clone()).collect();
     places.sort();
     places.dedup();
-    let turn = |place: &str| places.iter().position(|known| known == place).unwrap_or(0) as u32 % swept.workers;
+    let turn = |place: &str| {
+        places.iter().position(|known| known == place).unwrap_or(0) as u32 % swept.workers
+    };
     faults.retain(|fault| {
-        fault.place == "calls" || fault.place.starts_with("rehearse") || fault.worker == turn(&fault.place)
+        fault.place == "calls"
+            || fault.place.starts_with("rehearse")
+            || fault.worker == turn(&fault.place)
     });
     faults
 }
@@ -287,7 +305,10 @@ fn sweep(swept: &Swept) {
             .or_default() += 1;
     }
     print_table(swept, &table);
-    let missed = table.values().filter_map(|row| row.get(&Fate::NotMet)).sum::<u32>();
+    let missed = table
+        .values()
+        .filter_map(|row| row.get(&Fate::NotMet))
+        .sum::<u32>();
     assert!(
         wrong.is_empty(),
         "{} of {} runs are wrong:\n{}",
@@ -300,11 +321,17 @@ fn sweep(swept: &Swept) {
         "{missed} of {} faults were not met",
         faults.len()
     );
-    assert!(pages > 0 || !swept.replays, "nothing was rebuilt in any run");
+    assert!(
+        pages > 0 || !swept.replays,
+        "nothing was rebuilt in any run"
+    );
 }
 
 fn print_table(swept: &Swept, table: &BTreeMap<(String, u32), BTreeMap<Fate, u32>>) {
-    println!("{}: survived / named loss / fault not met / wrong", swept.case.name);
+    println!(
+        "{}: survived / named loss / fault not met / wrong",
+        swept.case.name
+    );
     let mut places: Vec<&String> = table.keys().map(|(place, _)| place).collect();
     places.dedup();
     for place in places {
@@ -384,7 +411,12 @@ fn heat2d_of_mpich_survives_a_death_at_any_call() {
 #[ignore = "long: make sweep"]
 fn cg_of_mpich_survives_a_death_at_any_call() {
     let make = || cg_of(place::mpich_example("cg").expect("it is compiled")).of_mpich();
-    of_mpich("cg of MPICH", place::mpich_example("cg"), programs::cg(), make);
+    of_mpich(
+        "cg of MPICH",
+        place::mpich_example("cg"),
+        programs::cg(),
+        make,
+    );
 }
 
 #[test]

@@ -144,15 +144,28 @@ fn expected() -> BTreeMap<String, Option<usize>> {
         }
         names.extend(procedure.older_names().into_iter().map(|name| (name, None)));
     }
-    names.extend(table.functions.iter().map(|function| (function.name.clone(), None)));
-    names.extend(table.data.iter().map(|data| (data.name.clone(), Some(data.size))));
+    names.extend(
+        table
+            .functions
+            .iter()
+            .map(|function| (function.name.clone(), None)),
+    );
+    names.extend(
+        table
+            .data
+            .iter()
+            .map(|data| (data.name.clone(), Some(data.size))),
+    );
     names
 }
 
 #[test]
 fn the_layer_exports_exactly_the_call_table() {
     let (found, expected) = (exported(&place::layer()), expected());
-    let missing: Vec<&String> = expected.keys().filter(|name| !found.contains_key(*name)).collect();
+    let missing: Vec<&String> = expected
+        .keys()
+        .filter(|name| !found.contains_key(*name))
+        .collect();
     let surplus: Vec<&String> = found
         .keys()
         .filter(|name| !expected.contains_key(*name) && !EXTRA.contains(&name.as_str()))
@@ -166,7 +179,10 @@ fn the_layer_exports_exactly_the_call_table() {
 #[test]
 fn exported_objects_have_the_sizes_of_the_call_table() {
     let found = exported(&place::layer());
-    for (name, size) in expected().into_iter().filter_map(|(name, size)| Some((name, size?))) {
+    for (name, size) in expected()
+        .into_iter()
+        .filter_map(|(name, size)| Some((name, size?)))
+    {
         let (kind, actual) = found[&name];
         assert!(
             "DBRV".contains(kind.to_ascii_uppercase()),
@@ -191,12 +207,18 @@ fn the_faces_of_mpich_have_all_of_mpi_that_it_exports() {
         ("libmpi.so.12", "libunderstudy_mpich.so"),
         ("libmpi_abi.so.1", "libunderstudy_standard.so"),
     ] {
-        let (theirs, ours) = (exported(&library.join(theirs)), exported(&place::product(face)));
+        let (theirs, ours) = (
+            exported(&library.join(theirs)),
+            exported(&place::product(face)),
+        );
         let missing: Vec<&String> = theirs
             .keys()
             .filter(is_of_mpi)
             .filter(|name| !ours.contains_key(*name))
             .collect();
-        assert!(theirs.len() > 1000 && missing.is_empty(), "{face} lacks {missing:?}");
+        assert!(
+            theirs.len() > 1000 && missing.is_empty(),
+            "{face} lacks {missing:?}"
+        );
     }
 }

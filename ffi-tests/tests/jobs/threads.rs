@@ -2,7 +2,9 @@
 
 use ffi_tests::job::Scope;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, REFUSED, Random, Trigger, Verdicts, few, is_thorough, place, programs};
+use ffi_tests::{
+    Job, Kill, Outcome, REFUSED, Random, Trigger, Verdicts, few, is_thorough, place, programs,
+};
 use std::time::Duration;
 
 const PROGRAMS: [(&str, &[&str]); 5] = [
@@ -105,8 +107,14 @@ fn timers_that_start_or_signal_threads_go_on() {
             "seldom",
             "kill rank=1 at=commit.end epoch=4; kill rank=1 at=commit.end epoch=9",
         ),
-        ("often", "kill rank=2 at=cut.begin epoch=2; kill rank=1 at=load.end"),
-        ("often", "pretend no-memfd; kill rank=0 at=capture.end epoch=9"),
+        (
+            "often",
+            "kill rank=2 at=cut.begin epoch=2; kill rank=1 at=load.end",
+        ),
+        (
+            "often",
+            "pretend no-memfd; kill rank=0 at=capture.end epoch=9",
+        ),
         (
             "seldom",
             "pretend no-memfd; kill rank=0 at=cut.begin epoch=7; kill rank=3 at=load.end",
@@ -158,7 +166,9 @@ fn a_thread_ends_the_job_while_another_one_is_in_mpi() {
             outcome.status.is_some_and(|status| !status.success()),
             "the job did not fail",
         );
-        let told = |line: &&str| line.contains(status) && (line.contains("ended with") || line.contains("MPI_Abort"));
+        let told = |line: &&str| {
+            line.contains(status) && (line.contains("ended with") || line.contains("MPI_Abort"))
+        };
         outcome.check(outcome.own_lines().iter().any(told), "no line says how");
         outcome.assert_nothing_left();
     }
@@ -181,7 +191,10 @@ fn threads_are_brought_back_whenever_a_worker_dies() {
         for (program, arguments) in PROGRAMS.into_iter().chain(CALLERS) {
             let mut fault = || {
                 let (rank, epoch) = (random.below(3), 2 + random.below(15));
-                format!("kill rank={rank} at={} epoch={epoch}", points[random.below(6) as usize])
+                format!(
+                    "kill rank={rank} at={} epoch={epoch}",
+                    points[random.below(6) as usize]
+                )
             };
             let faults = format!("{}; {}", fault(), fault());
             verdicts.judge(&format!("{program}, {round}: {faults}"), || {
@@ -219,9 +232,14 @@ fn threads_are_brought_back_from_copies_of_holders_and_by_comparing_pages() {
 fn a_job_with_threads_that_was_killed_goes_on_from_the_disk() {
     for (program, arguments) in [PROGRAMS[0], CALLERS[1]] {
         let on_disk = || job(program, arguments).disk();
-        let at = Trigger::OnDisk { workers: 3, epoch: 6 };
+        let at = Trigger::OnDisk {
+            workers: 3,
+            epoch: 6,
+        };
         let mut ended = on_disk().killed_as_a_whole(at, Scope::Everything).run();
-        let outcome = on_disk().env("UNDERSTUDY_RESTART", "1").run_after(&mut ended);
+        let outcome = on_disk()
+            .env("UNDERSTUDY_RESTART", "1")
+            .run_after(&mut ended);
         outcome.assert_success();
         let last = |outcome: &Outcome| {
             String::from_utf8_lossy(&outcome.stdout)
@@ -241,7 +259,8 @@ fn copies_of_a_program_with_threads_hold_everything() {
     let replayed = || job("teams", &["300", "4"]).env("UNDERSTUDY_STATIC", "replay");
     let outcome = replayed().fault("kill rank=1 at=commit.end epoch=4").run();
     assert_survived(&outcome, &native(replayed()), &[1]);
-    let says_so = |line: &&str| line.contains("has threads of its own: copies hold static data, too");
+    let says_so =
+        |line: &&str| line.contains("has threads of its own: copies hold static data, too");
     outcome.check(outcome.own_lines().iter().any(says_so), "no line says so");
 }
 
@@ -254,12 +273,16 @@ fn threads_that_call_mpi_unasked_are_refused_or_taken_in_turns() {
         refused.status.and_then(|status| status.code()) == Some(REFUSED),
         "another status than that of a refusal",
     );
-    let told =
-        |line: &&str| line.contains("MPI_Allreduce was called by a thread") && line.contains("THREADS=serialized");
+    let told = |line: &&str| {
+        line.contains("MPI_Allreduce was called by a thread") && line.contains("THREADS=serialized")
+    };
     refused.check(refused.own_lines().iter().any(told), "no line says so");
     refused.assert_nothing_left();
     let kill = Kill::at(1, Trigger::Lines(60));
-    let survived = unasked().env("UNDERSTUDY_THREADS", "serialized").kill(kill).run();
+    let survived = unasked()
+        .env("UNDERSTUDY_THREADS", "serialized")
+        .kill(kill)
+        .run();
     assert_survived(&survived, &native(unasked()), &[1]);
 }
 
@@ -271,7 +294,9 @@ fn threads_are_refused_if_that_is_wanted() {
     outcome.assert_same_lines(&native(pool("")));
     let lines = outcome.own_lines();
     outcome.check(
-        lines.len() == 1 && lines[0].contains("thread(s) of its own") && lines[0].contains("unprotected"),
+        lines.len() == 1
+            && lines[0].contains("thread(s) of its own")
+            && lines[0].contains("unprotected"),
         "it is not told",
     );
 }
@@ -280,12 +305,19 @@ fn threads_are_refused_if_that_is_wanted() {
 #[test]
 fn what_threads_do_to_files_is_undone_or_the_job_ends() {
     let undisturbed = native(pool("files"));
-    let survived = pool("files").fault("kill rank=1 at=cut.begin epoch=9").run();
+    let survived = pool("files")
+        .fault("kill rank=1 at=cut.begin epoch=9")
+        .run();
     survived.assert_success();
-    survived.assert_like(&undisturbed, &["of-threads.0", "of-threads.1", "of-threads.2"]);
+    survived.assert_like(
+        &undisturbed,
+        &["of-threads.0", "of-threads.1", "of-threads.2"],
+    );
     survived.assert_taken_over(&[1]);
     survived.assert_nothing_left();
-    let ended = pool("files").fault("kill rank=1 at=cut.begin epoch=2").run();
+    let ended = pool("files")
+        .fault("kill rank=1 at=cut.begin epoch=2")
+        .run();
     ended.check(
         !ended.status.is_some_and(|status| status.success()),
         "the job did not fail",
@@ -303,7 +335,9 @@ fn a_thread_that_blocks_all_signals_puts_cuts_off() {
     let outcome = deaf().run();
     outcome.assert_success();
     outcome.assert_same_lines(&native(deaf()));
-    let told = |line: &&str| line.contains("no checkpoint is possible, as the program's threads cannot be stopped");
+    let told = |line: &&str| {
+        line.contains("no checkpoint is possible, as the program's threads cannot be stopped")
+    };
     outcome.check(
         outcome.own_lines().iter().any(told) || !is_thorough(),
         "no line says so",

@@ -2,7 +2,9 @@
 
 use ckptd::launch::local::World;
 use ckptd::launch::program::{Kind, Mpi};
-use ckptd::launch::{Alone, Event, Manager, Name, Namespace, Peers, Placement, Rank, Settings, What};
+use ckptd::launch::{
+    Alone, Event, Manager, Name, Namespace, Peers, Placement, Rank, Settings, What,
+};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -47,7 +49,13 @@ impl Bench {
     }
 
     /// For ranks on hosts, of which this is one.
-    pub fn of_several(program: &Path, job: String, here: usize, of_rank: Vec<usize>, peers: Arc<dyn Peers>) -> Bench {
+    pub fn of_several(
+        program: &Path,
+        job: String,
+        here: usize,
+        of_rank: Vec<usize>,
+        peers: Arc<dyn Peers>,
+    ) -> Bench {
         let mpi = Mpi::of(program).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let memory = tempfile::tempdir_in(ckptd::private::MEMORY).unwrap();
@@ -58,7 +66,8 @@ impl Bench {
             host: format!("{HOST}{here}"),
             peers,
         };
-        let (manager, events) = Manager::start(&settings).unwrap_or_else(|error| panic!("{error}: {}", error.remedy()));
+        let (manager, events) =
+            Manager::start(&settings).unwrap_or_else(|error| panic!("{error}: {}", error.remedy()));
         let variables = match mpi.kind {
             // Shared memory and TCP, and ranks that give up the processor while they wait.
             Kind::OpenMpi => vec![
@@ -100,7 +109,8 @@ impl Bench {
 
     /// The next generation, begun.
     pub fn begin(&mut self) -> Namespace {
-        let hosts = (0..=self.of_rank.iter().max().copied().unwrap_or(0)).map(|host| format!("{HOST}{host}"));
+        let hosts = (0..=self.of_rank.iter().max().copied().unwrap_or(0))
+            .map(|host| format!("{HOST}{host}"));
         let generation = Namespace {
             name: Name::new(&self.job, self.number).unwrap(),
             placement: Placement::new(hosts.collect(), self.of_rank.clone()).unwrap(),
@@ -115,7 +125,13 @@ impl Bench {
 
     /// The command of a rank, with its output in a file.
     pub fn command(&self, output: &Path, arguments: &[&str]) -> Command {
-        let stream = || File::options().create(true).append(true).open(output).unwrap();
+        let stream = || {
+            File::options()
+                .create(true)
+                .append(true)
+                .open(output)
+                .unwrap()
+        };
         let mut command = Command::new(&self.program);
         command.args(arguments).stdout(stream()).stderr(stream());
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
@@ -123,14 +139,19 @@ impl Bench {
     }
 
     pub fn output(&self, generation: &Namespace) -> PathBuf {
-        self.directory.path().join(format!("output-{}", generation.name))
+        self.directory
+            .path()
+            .join(format!("output-{}", generation.name))
     }
 
     /// Begins the next generation and starts its processes.
     pub fn run(&mut self, arguments: &[&str]) -> Run {
         let generation = self.begin();
         let output = self.output(&generation);
-        let world = World::start(&self.manager, &generation, |_| self.command(&output, arguments)).unwrap();
+        let world = World::start(&self.manager, &generation, |_| {
+            self.command(&output, arguments)
+        })
+        .unwrap();
         Run {
             generation,
             world,
@@ -152,7 +173,10 @@ impl Bench {
         let until = Instant::now() + LIMIT;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let event = self.events.recv_timeout(left).expect("it happens before long");
+            let event = self
+                .events
+                .recv_timeout(left)
+                .expect("it happens before long");
             if event.generation == generation.name && is_wanted(&event.what) {
                 return event.rank.0;
             }
@@ -214,7 +238,13 @@ impl Run {
     /// Waits until all ranks of this node have printed their line.
     pub fn wait_for_lines(&self, count: usize) {
         let until = Instant::now() + LIMIT;
-        while self.printed().lines().filter(|line| line.starts_with("rank ")).count() < count {
+        while self
+            .printed()
+            .lines()
+            .filter(|line| line.starts_with("rank "))
+            .count()
+            < count
+        {
             assert!(Instant::now() < until, "{}", self.printed());
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -248,5 +278,7 @@ fn expected(rank: u32, size: u32, names: i32) -> String {
     // In its half a rank's new place is the number of greater ranks of the same parity.
     let place = |of: u32| (of + 1..size).filter(|other| other % 2 == of % 2).count() as u32;
     let places: u32 = (0..size).map(|of| place(of) * (of + 1)).sum();
-    format!("rank {rank} of {size}: sum {sum}, blocks {blocks:016x}, places {places}, names {names}, universe {size}")
+    format!(
+        "rank {rank} of {size}: sum {sum}, blocks {blocks:016x}, places {places}, names {names}, universe {size}"
+    )
 }

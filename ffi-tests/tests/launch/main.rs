@@ -65,15 +65,22 @@ fn open_mpis_ranks_start_die_and_start_again() {
 fn mpichs_ranks_start_die_and_start_again() {
     // Of other jobs of this machine there may be more or fewer meanwhile.
     let of_mpich = || {
-        let names = place::shared_memory().into_iter().map(|entry| entry.file_name());
-        let is_its = |name: &OsString| name.as_bytes().starts_with(b"mpich_") || name.as_bytes().starts_with(b"ucx_");
+        let names = place::shared_memory()
+            .into_iter()
+            .map(|entry| entry.file_name());
+        let is_its = |name: &OsString| {
+            name.as_bytes().starts_with(b"mpich_") || name.as_bytes().starts_with(b"ucx_")
+        };
         names.filter(is_its).collect::<BTreeSet<_>>()
     };
     with_mpich(|program| {
         let before = of_mpich();
         all_scenarios(&mut Bench::start(program, 2));
         let after = of_mpich();
-        assert_eq!(after.difference(&before).collect::<Vec<_>>(), Vec::<&OsString>::new());
+        assert_eq!(
+            after.difference(&before).collect::<Vec<_>>(),
+            Vec::<&OsString>::new()
+        );
     });
 }
 
@@ -115,17 +122,28 @@ fn open_mpis_ranks_of_another_version_start_and_die() {
     let _alone = alone();
     let program = place::test_program("world");
     let own = Mpi::of(&program).unwrap().library.canonicalize().unwrap();
-    let others = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64/openmpi/lib", "/usr/lib64"]
-        .map(|place| Path::new(place).join("libmpi.so.40"));
+    let others = [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib64/openmpi/lib",
+        "/usr/lib64",
+    ]
+    .map(|place| Path::new(place).join("libmpi.so.40"));
     let other = others
         .iter()
         .find(|other| other.canonicalize().is_ok_and(|other| other != own));
     let Some(other) = other else {
-        return place::skip("the distribution's Open MPI is not installed, or is the one of the other tests");
+        return place::skip(
+            "the distribution's Open MPI is not installed, or is the one of the other tests",
+        );
     };
     let _turn = place::turn();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "as_one_with_another_version", "--ignored", "--nocapture"]);
+    command.args([
+        "--exact",
+        "as_one_with_another_version",
+        "--ignored",
+        "--nocapture",
+    ]);
     command
         .env(ANOTHER, &program)
         .env("LD_LIBRARY_PATH", other.parent().unwrap());
@@ -142,7 +160,9 @@ fn as_one_with_another_version() {
     };
     let mut bench = Bench::start(Path::new(&program), 3);
     // Before 5.0 shared memory was "vader".
-    bench.variables.push(("OMPI_MCA_btl", "self,vader,tcp".to_owned()));
+    bench
+        .variables
+        .push(("OMPI_MCA_btl", "self,vader,tcp".to_owned()));
     bench.undisturbed();
     a_rank_is_killed_in_its_work(&mut bench);
     a_rank_is_killed_before_mpi_init(&mut bench);
@@ -186,7 +206,8 @@ fn ranks_are_killed_at_random_moments(bench: &mut Bench) {
     for _ in 0..15 {
         let mut run = bench.run(&["stay"]);
         std::thread::sleep(Duration::from_millis(random.below(150)));
-        run.world.kill(Rank(random.below(u64::from(bench.size())) as u32));
+        run.world
+            .kill(Rank(random.below(u64::from(bench.size())) as u32));
         assert!(!run.world.wait(LIMIT));
         bench.end(run);
     }
@@ -230,11 +251,19 @@ fn the_survivors_begin_anew(bench: &mut Bench) {
     let output = bench.output(&old.generation);
     let mut command = bench.command(&output, &[]);
     let mut newcomer = bench.command(&output, &[]);
-    ckptd::launch::local::adopt(&mut newcomer, bench.manager.identity(&new.name, Rank(1)).unwrap());
+    ckptd::launch::local::adopt(
+        &mut newcomer,
+        bench.manager.identity(&new.name, Rank(1)).unwrap(),
+    );
     let mut newcomer = newcomer.spawn().unwrap();
     for rank in (0..bench.size()).filter(|&rank| rank != 1) {
-        ckptd::launch::local::adopt(&mut command, bench.manager.identity(&new.name, Rank(rank)).unwrap());
-        let own = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        ckptd::launch::local::adopt(
+            &mut command,
+            bench.manager.identity(&new.name, Rank(rank)).unwrap(),
+        );
+        let own = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?)));
         let home = std::env::var_os("HOME").unwrap();
         let own = own.chain([(OsStr::new("HOME"), home.as_os_str())]);
         let own = own.map(|(name, value)| [name.as_bytes(), value.as_bytes()].join(&b'='));
@@ -269,9 +298,15 @@ fn the_survivors_begin_anew(bench: &mut Bench) {
 /// Open descriptors, and resident memory in KiB (proc_pid_status(5)), of this process.
 fn used() -> (usize, u64) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
     let kibibytes = line.split_whitespace().next().unwrap().parse().unwrap();
-    (std::fs::read_dir("/proc/self/fd").unwrap().count(), kibibytes)
+    (
+        std::fs::read_dir("/proc/self/fd").unwrap().count(),
+        kibibytes,
+    )
 }
 
 fn nothing_grows(bench: &mut Bench) {

@@ -32,7 +32,10 @@ pub fn two(program: &Path, of_rank: &[usize]) {
     };
     let mut nodes = [node(0), node(1)];
     let until = Instant::now() + 3 * LIMIT;
-    while nodes.iter_mut().any(|node| node.try_wait().unwrap().is_none()) {
+    while nodes
+        .iter_mut()
+        .any(|node| node.try_wait().unwrap().is_none())
+    {
         if Instant::now() > until {
             nodes.iter_mut().for_each(|node| drop(node.kill()));
             panic!("the nodes wait for each other");
@@ -49,7 +52,10 @@ pub fn one() {
     };
     let variable = |name: &str| std::env::var(name).unwrap();
     let here: usize = variable(NODE).parse().unwrap();
-    let of_rank = variable(OF_RANK).split(',').map(|host| host.parse().unwrap()).collect();
+    let of_rank = variable(OF_RANK)
+        .split(',')
+        .map(|host| host.parse().unwrap())
+        .collect();
     let job = format!("nodes-{}", std::os::unix::process::parent_id());
     let (other, stream) = Other::meet(here, Path::new(&variable(SOCKET)));
     let mut bench = Bench::of_several(Path::new(&program), job, here, of_rank, other.clone());
@@ -59,7 +65,9 @@ pub fn one() {
     }
     if bench.kind() == Kind::OpenMpi {
         // Then fences bring nothing, and ranks ask for what they need when they need it.
-        bench.variables.push(("OMPI_MCA_pmix_base_async_modex", "1".to_owned()));
+        bench
+            .variables
+            .push(("OMPI_MCA_pmix_base_async_modex", "1".to_owned()));
         bench
             .variables
             .push(("OMPI_MCA_pmix_base_collect_data", "0".to_owned()));
@@ -73,7 +81,10 @@ pub fn one() {
     }
     let mut run = bench.run(&["apart"]);
     assert!(!run.world.wait(LIMIT));
-    assert!(!run.world.poll().is_empty(), "they wait for a node that is lost");
+    assert!(
+        !run.world.poll().is_empty(),
+        "they wait for a node that is lost"
+    );
     bench.end(run);
     bench.of_rank.fill(0);
     bench.undisturbed();
@@ -146,7 +157,10 @@ impl Other {
             let mut state = other.state.lock().unwrap();
             state.is_lost = true;
             // Answers that are dropped say that nothing will come.
-            let lost = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.questions));
+            let lost = (
+                std::mem::take(&mut state.waiting),
+                std::mem::take(&mut state.questions),
+            );
             drop(state);
             drop(lost);
         });
@@ -176,7 +190,8 @@ impl Other {
                 let generation = Name::new(job, number.parse().unwrap()).unwrap();
                 let rank = Rank(parts.next().unwrap().parse().unwrap());
                 let (other, key) = (self.clone(), key.clone());
-                let reply = move |bytes: Option<Vec<u8>>| other.send(Message::Reply, &key, &bytes.unwrap());
+                let reply =
+                    move |bytes: Option<Vec<u8>>| other.send(Message::Reply, &key, &bytes.unwrap());
                 self.manager.get().unwrap().modex(&generation, rank, reply);
             }
         }

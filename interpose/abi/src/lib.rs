@@ -185,8 +185,11 @@ pub struct BootInfo {
     /// Registers a function to be called when the program ends by exit(3), on the runtime's stack, and one for when it ends
     /// by _exit(2), in which nothing may be done but what is safe in a signal handler; and one that says whether exit(3) is to make a call
     /// of the slot [`source::LEAVE`] first.
-    pub call_at_exit:
-        unsafe extern "C" fn(unsafe extern "C" fn(c_int), unsafe extern "C" fn(c_int), unsafe extern "C" fn() -> bool),
+    pub call_at_exit: unsafe extern "C" fn(
+        unsafe extern "C" fn(c_int),
+        unsafe extern "C" fn(c_int),
+        unsafe extern "C" fn() -> bool,
+    ),
     /// Number of threads that the user side has created so far (updated by the face).
     pub user_threads: *const u32,
     /// Number of its timers that start threads, each of which counts as a thread, too.
@@ -326,7 +329,9 @@ pub mod effect {
 }
 
 const _: () = assert!(ZONE_START == 0x2000_0000_0000 && ZONE_END == 0x2800_0000_0000);
-const _: () = assert!(RUNTIME_LD_HEAP + LD_HEAP_SIZE <= ZONE_START && USER_LD_HEAP + LD_HEAP_SIZE <= RUNTIME_LD_HEAP);
+const _: () = assert!(
+    RUNTIME_LD_HEAP + LD_HEAP_SIZE <= ZONE_START && USER_LD_HEAP + LD_HEAP_SIZE <= RUNTIME_LD_HEAP
+);
 const _: () = assert!(RUNTIME_STACK + RUNTIME_STACK_SIZE < ZONE_END);
 
 /// For a library without std. The precompiled `core` refers to the unwinder's personality routine, which such a library has to name itself;

@@ -24,7 +24,11 @@ pub struct Source {
 }
 
 const fn source(name: &'static str, widths: &'static [u8], outputs: &'static [Output]) -> Source {
-    Source { name, widths, outputs }
+    Source {
+        name,
+        widths,
+        outputs,
+    }
 }
 
 /// How many there are.
@@ -44,7 +48,11 @@ pub const SLOTS: usize = COUNT + 4;
 /// All of them, in the order of their slots.
 pub const SOURCES: [Source; COUNT] = [
     source("clock_gettime", &[4, 8], &[Output::Fixed(1, 16)]),
-    source("gettimeofday", &[8, 8], &[Output::Fixed(0, 16), Output::Fixed(1, 8)]),
+    source(
+        "gettimeofday",
+        &[8, 8],
+        &[Output::Fixed(0, 16), Output::Fixed(1, 8)],
+    ),
     source("time", &[8], &[Output::Fixed(0, 8)]),
     source("timespec_get", &[8, 4], &[Output::Fixed(0, 16)]),
     source("clock", &[], &[]),

@@ -57,7 +57,11 @@ impl Written {
         if self.is_told.load(Ordering::Relaxed) == 0 {
             return Known::Untold;
         }
-        match self.known.get(fd as usize).map(|known| known.load(Ordering::Relaxed)) {
+        match self
+            .known
+            .get(fd as usize)
+            .map(|known| known.load(Ordering::Relaxed))
+        {
             None | Some(UNTOLD) => Known::Untold,
             Some(UNKNOWN) => Known::Unknown,
             Some(file) => Known::File((file - FILE) as i64),

@@ -110,7 +110,9 @@ impl Program {
             }
         };
         let error = environment.map_or(12, |environment| self.execute(environment));
-        say(format_args!("the program could not be executed again (errno {error})"));
+        say(format_args!(
+            "the program could not be executed again (errno {error})"
+        ));
         sys::exit(126)
     }
 
@@ -131,7 +133,11 @@ impl Program {
 ///
 /// # Safety
 /// `argv` must be a null-terminated array of strings.
-unsafe fn of_script(argv: *const *const c_char, name: &[u8], keeps_argv0: bool) -> Option<*const *const c_char> {
+unsafe fn of_script(
+    argv: *const *const c_char,
+    name: &[u8],
+    keeps_argv0: bool,
+) -> Option<*const *const c_char> {
     // SAFETY: handed on to the caller.
     let at = unsafe { environ::strings(argv) }
         .skip(1)
@@ -150,7 +156,8 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
             !environ::has_launcher(environment),
             environ::is_on(environment, b"UNDERSTUDY_REQUIRE="),
             environ::is_on(environment, b"UNDERSTUDY_RESTART="),
-            launched::launcher(environment).and_then(|launcher| environ::variable(environment, launcher.local_rank)),
+            launched::launcher(environment)
+                .and_then(|launcher| environ::variable(environment, launcher.local_rank)),
         )
     };
     let required = managed || require || restart;
@@ -213,7 +220,10 @@ unsafe fn note_aside(list: *const *const c_char) {
         let Some(manager) = environ::value(list, MANAGER) else {
             return;
         };
-        let directory = manager.splitn(3, |&byte| byte == b',').nth(2).unwrap_or_default();
+        let directory = manager
+            .splitn(3, |&byte| byte == b',')
+            .nth(2)
+            .unwrap_or_default();
         let mut path = Path::new();
         path.push(directory).push(ASIDE);
         let file = sys!(nr::OPENAT, -100isize, path.as_ptr(), O_CREAT, 0o600);

@@ -51,12 +51,15 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
         }
         let auxv = Auxv::after(list);
         if let Some(fd) = variable(BOOT_VARIABLE) {
-            let fd = fd.iter().fold(0, |number, digit| number * 10 + i32::from(digit - b'0'));
+            let fd = fd
+                .iter()
+                .fold(0, |number, digit| number * 10 + i32::from(digit - b'0'));
             return second(argc, argv, envp, &auxv, fd);
         }
         let base = link::own_base();
         let uses_other_mpi = link::objects().any(|object| object.is_mpi() && object.l_addr != base);
-        let uses_our_mpi = link::objects().any(|object| object.l_addr != base && object.needs(OUR_SONAME));
+        let uses_our_mpi =
+            link::objects().any(|object| object.l_addr != base && object.needs(OUR_SONAME));
         let program = Program::new(argv, list, &auxv, !uses_our_mpi && !uses_other_mpi);
         if !uses_other_mpi && !uses_our_mpi {
             if late::is_expected(list) {
@@ -121,7 +124,8 @@ fn first(program: &Program) -> ! {
                 .any(|words| words == PRETEND_REFUSED)
         });
         let is_off = before >= 0 && before as usize & ADDR_NO_RANDOMIZE != 0;
-        let switch_off = || before >= 0 && sys!(nr::PERSONALITY, before as usize | ADDR_NO_RANDOMIZE) >= 0;
+        let switch_off =
+            || before >= 0 && sys!(nr::PERSONALITY, before as usize | ADDR_NO_RANDOMIZE) >= 0;
         if pretend_refused || !(is_off || switch_off()) {
             program.refuse(None, format_args!("address randomisation cannot be switched off here (personality is refused); allow personality(ADDR_NO_RANDOMIZE) in the container's seccomp profile, or start the program with `setarch -R`"));
         }
@@ -136,7 +140,9 @@ fn first(program: &Program) -> ! {
         let error = fixed.map_or(12, |environment| program.execute(environment));
         program.refuse(
             Some(before as usize),
-            format_args!("the program cannot be executed again without address randomisation (errno {error})"),
+            format_args!(
+                "the program cannot be executed again without address randomisation (errno {error})"
+            ),
         )
     }
 }
@@ -145,7 +151,13 @@ fn first(program: &Program) -> ! {
 ///
 /// # Safety
 /// As [`start`].
-unsafe fn second(argc: c_int, argv: *const *const c_char, envp: *mut *const c_char, auxv: &Auxv, fd: c_int) {
+unsafe fn second(
+    argc: c_int,
+    argv: *const *const c_char,
+    envp: *mut *const c_char,
+    auxv: &Auxv,
+    fd: c_int,
+) {
     let Some(saved) = environ::restore(fd, ENVIRONMENT_PLACE) else {
         crate::msg::say(format_args!(
             "the environment that was set aside is gone; nothing was started"
@@ -155,9 +167,11 @@ unsafe fn second(argc: c_int, argv: *const *const c_char, envp: *mut *const c_ch
     // SAFETY: the kernel's arrays; nothing has read the environment yet but ld.so.
     unsafe {
         environ::unpad(envp);
-        let is_late = !link::objects().any(|object| object.l_addr != link::own_base() && object.needs(OUR_SONAME));
+        let is_late = !link::objects()
+            .any(|object| object.l_addr != link::own_base() && object.needs(OUR_SONAME));
         let program = Program::new(argv, saved.list, auxv, is_late);
-        let has_disk = environ::value(saved.list, b"UNDERSTUDY_DISK=").is_some_and(|directory| !directory.is_empty());
+        let has_disk = environ::value(saved.list, b"UNDERSTUDY_DISK=")
+            .is_some_and(|directory| !directory.is_empty());
         let secret = environ::value(saved.list, SECRET).filter(|secret| !secret.is_empty());
         let key = match has_disk {
             true => program.path.as_bytes(),
@@ -198,10 +212,15 @@ unsafe fn second(argc: c_int, argv: *const *const c_char, envp: *mut *const c_ch
 unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) {
     let mix = |seed: u64| {
         key.iter().fold(seed, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3).rotate_left(23)
+            (hash ^ u64::from(byte))
+                .wrapping_mul(0x100_0000_01b3)
+                .rotate_left(23)
         })
     };
-    let (canary, guard) = (mix(0xcbf2_9ce4_8422_2325) & !0xff, mix(0x9e37_79b9_7f4a_7c15));
+    let (canary, guard) = (
+        mix(0xcbf2_9ce4_8422_2325) & !0xff,
+        mix(0x9e37_79b9_7f4a_7c15),
+    );
     // SAFETY: glibc's thread control block on x86-64 has the canary at fs:0x28 and the pointer guard at fs:0x30; the
     // random bytes are the kernel's 16 on the stack (AT_RANDOM).
     unsafe {
@@ -219,18 +238,26 @@ unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
     match load::load(second) {
         Ok(()) => {}
         Err(Failure::Text(what)) => second.refuse(format_args!("{what}")),
-        Err(Failure::Patch(library, call, PatchError::Found(count))) => second.refuse(format_args!(
-            "this {library} has {count} {call} instructions of the known form instead of one; \
+        Err(Failure::Patch(library, call, PatchError::Found(count))) => {
+            second.refuse(format_args!(
+                "this {library} has {count} {call} instructions of the known form instead of one; \
              an unsupported version of glibc"
-        )),
-        Err(Failure::Patch(library, call, PatchError::Protect(error))) => second.refuse(format_args!(
-            "the {call} instruction of {library} cannot be changed (mprotect, errno {error}); \
+            ))
+        }
+        Err(Failure::Patch(library, call, PatchError::Protect(error))) => {
+            second.refuse(format_args!(
+                "the {call} instruction of {library} cannot be changed (mprotect, errno {error}); \
              allow changing code pages (SELinux: execmod)"
-        )),
+            ))
+        }
         Err(Failure::Loader(what)) => {
             // SAFETY: dlerror(3) returns a string or null.
             let reason = unsafe { dlerror() };
-            let reason = if reason.is_null() { b"" } else { unsafe_text(reason) };
+            let reason = if reason.is_null() {
+                b""
+            } else {
+                unsafe_text(reason)
+            };
             second.refuse(format_args!("{what}: {}", Text(reason)))
         }
         Err(Failure::Runtime) => second.program.run_without_us(Some(second.personality)),

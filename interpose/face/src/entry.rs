@@ -20,7 +20,8 @@ const _: () = assert!(STACK_WORDS.len() == ENTRIES);
 
 /// The thunks' targets, by the words of stack arguments that they take along (`STACK_WORDS`): called with the slot's
 /// number in `eax`, everything else as the program left it.
-pub static ENTRY: [AtomicPtr<c_void>; ENTRIES] = [const { AtomicPtr::new(pass_through as *mut c_void) }; ENTRIES];
+pub static ENTRY: [AtomicPtr<c_void>; ENTRIES] =
+    [const { AtomicPtr::new(pass_through as *mut c_void) }; ENTRIES];
 
 /// Addresses of the real procedures while passing through; 0: not looked up yet.
 static REAL: [AtomicUsize; SLOT_NAMES.len()] = [const { AtomicUsize::new(0) }; SLOT_NAMES.len()];

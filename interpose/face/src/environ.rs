@@ -65,7 +65,8 @@ pub unsafe fn value(list: *const *const c_char, name: &[u8]) -> Option<&'static 
 /// As [`strings`].
 pub unsafe fn variable(list: *const *const c_char, name: &str) -> Option<&'static [u8]> {
     // SAFETY: handed on to the caller.
-    unsafe { strings(list) }.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    unsafe { strings(list) }
+        .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
 /// Whether the switch `name` (given with its `=`) is on.
@@ -108,7 +109,9 @@ fn is_hidden(entry: &[u8]) -> bool {
 /// As [`strings`].
 unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
     // SAFETY: handed on to the caller.
-    unsafe { strings(list) }.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.len() + 1))
+    unsafe { strings(list) }.fold((0, 0), |(count, bytes), entry| {
+        (count + 1, bytes + entry.len() + 1)
+    })
 }
 
 /// The environment for the second execution: `list` with `boot_fd` announced, padded. With a number of `workers` the
@@ -136,7 +139,8 @@ pub unsafe fn fixed(
     libpath::add(&mut builder, unsafe { strings(list) }.find_map(libpath::of));
     let named = [0, 1].map(|i| in_front[i].as_ref().map_or(&b""[..], Path::as_bytes));
     let colons = named.map(|path| if path.is_empty() { &b""[..] } else { b":" });
-    let is_kept = |entry: &&[u8]| libpath::of(entry).is_none() && (workers.is_none() || !is_hidden(entry));
+    let is_kept =
+        |entry: &&[u8]| libpath::of(entry).is_none() && (workers.is_none() || !is_hidden(entry));
     // SAFETY: handed on to the caller.
     for entry in unsafe { strings(list) }.filter(is_kept) {
         let mut size = Line::new();
@@ -154,7 +158,9 @@ pub unsafe fn fixed(
             _ => match entry.strip_prefix(PRELOAD) {
                 Some(preload) => {
                     let (others, rest) = preload.split_at(own_place(preload));
-                    let preload = [PRELOAD, named[0], colons[0], others, named[1], colons[1], rest];
+                    let preload = [
+                        PRELOAD, named[0], colons[0], others, named[1], colons[1], rest,
+                    ];
                     builder.add_all(preload.into_iter().chain(libraries.clone()));
                 }
                 None => builder.add(&[entry]),
@@ -171,7 +177,9 @@ pub unsafe fn fixed(
 /// As [`strings`].
 pub unsafe fn has_launcher(list: *const *const c_char) -> bool {
     // SAFETY: handed on to the caller.
-    unsafe { value(list, MANAGER).is_none() || strings(list).any(|entry| entry.starts_with(LAUNCHERS)) }
+    unsafe {
+        value(list, MANAGER).is_none() || strings(list).any(|entry| entry.starts_with(LAUNCHERS))
+    }
 }
 
 /// Whether a guardian has changed this variable, or made it.
@@ -179,7 +187,10 @@ pub unsafe fn has_launcher(list: *const *const c_char) -> bool {
 /// # Safety
 /// As [`strings`].
 unsafe fn is_of_guardian(list: *const *const c_char, entry: &[u8]) -> bool {
-    let name = entry.split_inclusive(|&byte| byte == b'=').next().unwrap_or(entry);
+    let name = entry
+        .split_inclusive(|&byte| byte == b'=')
+        .next()
+        .unwrap_or(entry);
     // SAFETY: handed on to the caller.
     let mut before = unsafe { strings(list) }.filter_map(|entry| entry.strip_prefix(LAUNCHERS));
     name == MANAGER || before.any(|was| was.starts_with(name))
@@ -223,8 +234,16 @@ fn add_preload(builder: &mut Builder, preload: &[u8], own_path: &[u8], instead: 
     // Bindings are those of the program that this one has started with.
     let is_kept = |item: &&[u8]| !item.is_empty() && !item.ends_with(fortran::LIBRARY);
     for item in items.filter(is_kept) {
-        if let Some(item) = if is_ours(item, own_path) { instead } else { Some(item) } {
-            let separator: &[u8] = if kept.as_bytes().is_empty() { b"" } else { b":" };
+        if let Some(item) = if is_ours(item, own_path) {
+            instead
+        } else {
+            Some(item)
+        } {
+            let separator: &[u8] = if kept.as_bytes().is_empty() {
+                b""
+            } else {
+                b":"
+            };
             kept.push(separator).push(item);
         }
     }
@@ -237,7 +256,11 @@ fn add_preload(builder: &mut Builder, preload: &[u8], own_path: &[u8], instead: 
 ///
 /// # Safety
 /// As [`strings`].
-pub unsafe fn with_face(list: *const *const c_char, own_path: &[u8], face: &[u8]) -> Option<*const *const c_char> {
+pub unsafe fn with_face(
+    list: *const *const c_char,
+    own_path: &[u8],
+    face: &[u8],
+) -> Option<*const *const c_char> {
     // SAFETY: handed on to the caller.
     let (count, bytes) = unsafe { measure(list) };
     let mut builder = Builder::new(count, bytes + face.len())?;
@@ -255,7 +278,10 @@ pub unsafe fn with_face(list: *const *const c_char, own_path: &[u8], face: &[u8]
 ///
 /// # Safety
 /// As [`strings`].
-pub unsafe fn without_preload(list: *const *const c_char, own_path: &[u8]) -> Option<*const *const c_char> {
+pub unsafe fn without_preload(
+    list: *const *const c_char,
+    own_path: &[u8],
+) -> Option<*const *const c_char> {
     // SAFETY: handed on to the caller.
     let (count, bytes) = unsafe { measure(list) };
     let mut builder = Builder::new(count, bytes)?;
@@ -381,13 +407,20 @@ pub fn restore(fd: i32, address: usize) -> Option<Saved> {
     let mut header = [0u64; 4];
     // SAFETY: reads into buffers of the lengths given; the strings are checked to lie within the blob.
     unsafe {
-        let got = sys!(nr::PREAD64, fd, header.as_mut_ptr(), size_of_val(&header), 0);
+        let got = sys!(
+            nr::PREAD64,
+            fd,
+            header.as_mut_ptr(),
+            size_of_val(&header),
+            0
+        );
         let [magic, personality, count, bytes] = header;
         if got as usize != size_of_val(&header) || magic != BLOB_MAGIC {
             return None;
         }
         let (count, bytes) = (count as usize, bytes as usize);
-        let pointers = sys::map_anonymous(address, (count + 1) * 8 + bytes, 0).ok()? as *mut *const c_char;
+        let pointers =
+            sys::map_anonymous(address, (count + 1) * 8 + bytes, 0).ok()? as *mut *const c_char;
         let text = pointers.add(count + 1).cast::<u8>();
         if sys!(nr::PREAD64, fd, text, bytes, size_of_val(&header)) as usize != bytes {
             return None;

@@ -119,7 +119,13 @@ unsafe extern "C" fn on_fatal(signal: c_int, info: *const c_void, context: *mut 
             0
         );
         // Blocked now, and delivered when this handler returns.
-        sys!(nr::RT_TGSIGQUEUEINFO, process, sys!(nr::GETTID), signal, info);
+        sys!(
+            nr::RT_TGSIGQUEUEINFO,
+            process,
+            sys!(nr::GETTID),
+            signal,
+            info
+        );
     }
 }
 
@@ -162,12 +168,16 @@ unsafe fn hidden_sigaction(signal: c_int, new: *const Action, old: *mut Action) 
             return real_sigaction(signal, new, old);
         }
         let wanted = (!new.is_null()).then(|| match *new {
-            action @ Action { handler: SIG_DFL, .. } => action.armed(),
+            action @ Action {
+                handler: SIG_DFL, ..
+            } => action.armed(),
             action => action,
         });
         let result = real_sigaction(
             signal,
-            wanted.as_ref().map_or(core::ptr::null(), core::ptr::from_ref),
+            wanted
+                .as_ref()
+                .map_or(core::ptr::null(), core::ptr::from_ref),
             old,
         );
         if result == 0 && !old.is_null() && (*old).is_ours() {

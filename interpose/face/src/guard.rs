@@ -38,7 +38,8 @@ pub unsafe fn find_a_face(program: &Program, list: *const *const c_char) {
             program.refuse(None, format_args!("the layer's file for the program's MPI library is missing beside libunderstudy.so; keep the layer's files together"));
         }
         // SAFETY: a valid environment.
-        if let Some(environment) = unsafe { environ::with_face(list, own_path(), face.as_bytes()) } {
+        if let Some(environment) = unsafe { environ::with_face(list, own_path(), face.as_bytes()) }
+        {
             program.execute(environment);
         }
     }
@@ -53,7 +54,9 @@ pub fn become_guardian(program: &Program) -> ! {
         let arguments = [&b"ckptd"[..], b"guardian", b"--", program.path.as_bytes()];
         let arguments = environ::prepend(&arguments, program.arguments());
         match (arguments, environ::for_guardian(program.environment)) {
-            (Some(arguments), Some(environment)) => sys!(nr::EXECVE, ckptd.as_ptr(), arguments, environment),
+            (Some(arguments), Some(environment)) => {
+                sys!(nr::EXECVE, ckptd.as_ptr(), arguments, environment)
+            }
             _ => -12,
         }
     };

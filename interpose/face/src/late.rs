@@ -34,7 +34,8 @@ pub unsafe fn is_expected(list: *const *const c_char) -> bool {
                 Some(_) => environ::is_on(list, LATE_VARIABLE),
                 None => {
                     let mark = mark(list);
-                    let may_be_rank = || !is_launched(sys!(nr::GETPPID), mark) || is_first_interpreter(mark);
+                    let may_be_rank =
+                        || !is_launched(sys!(nr::GETPPID), mark) || is_first_interpreter(mark);
                     launched::protection(list) != Protection::None && may_be_rank()
                 }
             }
@@ -51,7 +52,9 @@ fn is_interpreter(process: isize) -> bool {
     path.read_link(CStr::from_bytes_until_nul(link.as_bytes()).unwrap_or_default());
     let path = path.as_c_str().to_bytes_with_nul();
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-    INTERPRETERS.iter().any(|beginning| name.starts_with(beginning))
+    INTERPRETERS
+        .iter()
+        .any(|beginning| name.starts_with(beginning))
 }
 
 /// What processes of this job have in their environment. Guardians are launchers.
@@ -60,7 +63,12 @@ fn is_interpreter(process: isize) -> bool {
 /// `list` must be a valid environment.
 unsafe fn mark(list: *const *const c_char) -> &'static [u8] {
     // SAFETY: handed on to the caller.
-    let (is_guarded, launcher) = unsafe { (environ::value(list, MANAGER).is_some(), launched::launcher(list)) };
+    let (is_guarded, launcher) = unsafe {
+        (
+            environ::value(list, MANAGER).is_some(),
+            launched::launcher(list),
+        )
+    };
     match launcher {
         _ if is_guarded => MANAGER,
         Some(launcher) => launcher.rank.as_bytes(),
@@ -109,7 +117,9 @@ fn parent_of(process: isize) -> isize {
         match byte {
             b')' => (spaces, parent) = (0, 0),
             b' ' => spaces += 1,
-            digit if spaces == 2 && digit.is_ascii_digit() => parent = parent * 10 + isize::from(digit - b'0'),
+            digit if spaces == 2 && digit.is_ascii_digit() => {
+                parent = parent * 10 + isize::from(digit - b'0')
+            }
             _ => {}
         }
         true
@@ -124,7 +134,13 @@ fn read(process: isize, file: &str, mut take: impl FnMut(u8) -> bool) {
     let mut buffer = [0u8; 4096];
     // SAFETY: system calls on a descriptor of our own and on buffers of the lengths given.
     unsafe {
-        let fd = sys!(nr::OPENAT, -100isize, path.as_bytes().as_ptr(), 0o2000000, 0);
+        let fd = sys!(
+            nr::OPENAT,
+            -100isize,
+            path.as_bytes().as_ptr(),
+            0o2000000,
+            0
+        );
         if fd < 0 {
             return;
         }
@@ -139,7 +155,8 @@ fn read(process: isize, file: &str, mut take: impl FnMut(u8) -> bool) {
 }
 
 /// Where the thunks jump from the first call on. The last entry serves all of them.
-static ENTER: [AtomicPtr<c_void>; ENTRIES] = [const { AtomicPtr::new(core::ptr::null_mut()) }; ENTRIES];
+static ENTER: [AtomicPtr<c_void>; ENTRIES] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; ENTRIES];
 static mut STREAMS: Option<Streams> = None;
 
 /// The thunks come here once, and to `enter` from then on.
@@ -189,7 +206,11 @@ extern "C" fn begin() {
     }));
     // SAFETY: nothing else is on the runtime's stack before the first call.
     unsafe {
-        on_stack(core::ptr::null_mut(), start_streams, RUNTIME_STACK + RUNTIME_STACK_SIZE);
+        on_stack(
+            core::ptr::null_mut(),
+            start_streams,
+            RUNTIME_STACK + RUNTIME_STACK_SIZE,
+        );
     }
     relay::line_buffer_terminal();
 }

@@ -64,8 +64,11 @@ unsafe fn can_meet(list: *const *const c_char) -> bool {
     // SAFETY: handed on to the caller.
     unsafe {
         launcher(list).is_some_and(|launcher| {
-            launcher.meeting(|name| environ::variable(list, name)).is_some()
-                || environ::variable(list, launcher.size) == environ::variable(list, launcher.local_size)
+            launcher
+                .meeting(|name| environ::variable(list, name))
+                .is_some()
+                || environ::variable(list, launcher.size)
+                    == environ::variable(list, launcher.local_size)
         })
     }
 }

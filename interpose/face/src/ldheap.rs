@@ -14,8 +14,8 @@ use crate::{passive, sys, threads};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use understudy_abi::{
-    LD_HEAP_CLASSES as CLASSES, LD_HEAP_HEADER as HEADER, LD_HEAP_REGIONS, LD_HEAP_SIZE, LIBRARY_PLACES, LoaderHeap,
-    RUNTIME_LD_HEAP, USER_LD_HEAP, ZONE_SHIFT, ZONE_TAG,
+    LD_HEAP_CLASSES as CLASSES, LD_HEAP_HEADER as HEADER, LD_HEAP_REGIONS, LD_HEAP_SIZE,
+    LIBRARY_PLACES, LoaderHeap, RUNTIME_LD_HEAP, USER_LD_HEAP, ZONE_SHIFT, ZONE_TAG,
 };
 
 /// Every class has a region of its own: where a link map comes to lie (which is what dlopen returns) then depends on
@@ -194,11 +194,19 @@ fn link_map(size: usize) -> *mut c_void {
         let block = if wanted == 0 || size > room(wanted) {
             ld_malloc(size)
         } else {
-            core::ptr::copy(list.cast::<usize>().add(1), list.cast::<usize>(), LIBRARY_PLACES - 1);
+            core::ptr::copy(
+                list.cast::<usize>().add(1),
+                list.cast::<usize>(),
+                LIBRARY_PLACES - 1,
+            );
             wanted as *mut c_void
         };
         if owner(block) == Some(0) {
-            block.byte_sub(HEADER).cast::<usize>().add(1).write(LINK_MAP);
+            block
+                .byte_sub(HEADER)
+                .cast::<usize>()
+                .add(1)
+                .write(LINK_MAP);
         }
         block
     }
@@ -209,7 +217,11 @@ extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {
         return core::ptr::null_mut();
     };
     let is_link_map = size == 1 && count >= LEAST_LINK_MAP && side() == 0;
-    let block = if is_link_map { link_map(total) } else { ld_malloc(total) };
+    let block = if is_link_map {
+        link_map(total)
+    } else {
+        ld_malloc(total)
+    };
     if !block.is_null() {
         // SAFETY: a block of at least that size.
         unsafe { core::ptr::write_bytes(block.cast::<u8>(), 0, total) };
@@ -227,7 +239,8 @@ unsafe extern "C" fn ld_free(block: *mut c_void) {
         None => {
             // SAFETY: the pointer is ld.so's former free(), and the block was allocated by its companion.
             unsafe {
-                let free: unsafe extern "C" fn(*mut c_void) = core::mem::transmute(BEFORE[2].load(Ordering::Relaxed));
+                let free: unsafe extern "C" fn(*mut c_void) =
+                    core::mem::transmute(BEFORE[2].load(Ordering::Relaxed));
                 free(block);
             }
         }
@@ -285,7 +298,8 @@ pub fn told() -> LoaderHeap {
 /// Gives ld.so the two heaps. Returns the name of the function whose pointer was not found exactly once.
 pub fn install(loader: &Extent) -> Result<(), &'static str> {
     for heap in [USER_LD_HEAP, RUNTIME_LD_HEAP] {
-        sys::map_anonymous(heap, LD_HEAP_SIZE, sys::MAP_NORESERVE).map_err(|_| "the place of its heap")?;
+        sys::map_anonymous(heap, LD_HEAP_SIZE, sys::MAP_NORESERVE)
+            .map_err(|_| "the place of its heap")?;
     }
     unsafe extern "C" {
         fn dlsym(handle: *mut c_void, name: *const core::ffi::c_char) -> *mut c_void;

@@ -78,7 +78,8 @@ use core::ffi::{c_char, c_int};
 #[used]
 #[unsafe(link_section = ".init_array")]
 #[allow(unsafe_code)]
-static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *mut *const c_char) = construct;
+static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *mut *const c_char) =
+    construct;
 
 /// ld.so calls constructors with main()'s arguments (System V ABI, "Initialization and Termination Functions").
 #[allow(unsafe_code)]

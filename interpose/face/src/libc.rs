@@ -22,7 +22,10 @@ pub fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     // SAFETY: dlsym(3).
     let found = core::hint::black_box(unsafe { dlsym(RTLD_NEXT, name.as_ptr()) });
     if found.is_null() {
-        say(format_args!("the C library has no {}", Text(name.to_bytes())));
+        say(format_args!(
+            "the C library has no {}",
+            Text(name.to_bytes())
+        ));
         sys::exit(127);
     }
     real.store(found, Ordering::Relaxed);

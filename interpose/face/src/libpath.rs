@@ -43,7 +43,14 @@ pub fn add(builder: &mut Builder, path: Option<&[u8]>) {
     }
     let filled = &filled[..fillers * FILLER.len()];
     let colon: &[u8] = if given.is_some() { b":" } else { b"" };
-    builder.add(&[VARIABLE, &FIRST, given.unwrap_or(b""), colon, filled, &LAST[..LENGTH]]);
+    builder.add(&[
+        VARIABLE,
+        &FIRST,
+        given.unwrap_or(b""),
+        colon,
+        filled,
+        &LAST[..LENGTH],
+    ]);
     if let Some(path) = path {
         builder.add(&[WAS, VARIABLE, path]);
     }

@@ -39,7 +39,12 @@ const FACES: [(&[u8], &[u8]); 4] = [
 ];
 
 /// What the names of MPI libraries begin with; no face stands in for Cray's.
-const LIBRARIES: [&[u8]; 4] = [b"libmpi.so", b"libmpi_abi.so", b"libmpich.so", b"libmpi_cray.so"];
+const LIBRARIES: [&[u8]; 4] = [
+    b"libmpi.so",
+    b"libmpi_abi.so",
+    b"libmpich.so",
+    b"libmpi_cray.so",
+];
 
 /// The public head of glibc's `struct link_map`.
 #[repr(C)]
@@ -94,7 +99,11 @@ pub fn objects() -> impl Iterator<Item = &'static LinkMap> + Clone {
 
 /// The files of all libraries that are loaded, in ld.so's order; none if one has a name that LD_PRELOAD cannot have (ld.so(8)).
 pub fn libraries() -> impl Iterator<Item = &'static [u8]> + Clone {
-    let names = || objects().map(LinkMap::name).filter(|name| name.contains(&b'/'));
+    let names = || {
+        objects()
+            .map(LinkMap::name)
+            .filter(|name| name.contains(&b'/'))
+    };
     let is_possible = !names().flatten().any(|byte| b": ".contains(byte));
     names().take_while(move |_| is_possible)
 }
@@ -169,7 +178,8 @@ impl LinkMap {
 
     /// The file beside this library that can stand in for this MPI library, if there is one.
     pub fn face(&self) -> Option<&'static [u8]> {
-        let is_for = |(_, soname): &&(_, &[u8])| self.strings(DT_SONAME).any(|name| name == *soname);
+        let is_for =
+            |(_, soname): &&(_, &[u8])| self.strings(DT_SONAME).any(|name| name == *soname);
         FACES.iter().find(is_for).map(|&(file, _)| file)
     }
 }
@@ -259,7 +269,9 @@ impl Path {
 /// Finds the file that ld.so would have loaded for the program's need of `soname`: the needing object's RPATH,
 /// `library_path` (LD_LIBRARY_PATH), its RUNPATH, the cache, the default directories (ld.so(8)).
 pub fn find_library(soname: &[u8], library_path: &[u8], found: &mut Path) -> bool {
-    let needer = objects().find(|object| object.needs(soname)).or(objects().next());
+    let needer = objects()
+        .find(|object| object.needs(soname))
+        .or(objects().next());
     let runpath = needer.and_then(|object| object.strings(DT_RUNPATH).next());
     let rpath = if runpath.is_none() {
         needer.and_then(|object| object.strings(DT_RPATH).next())
@@ -469,5 +481,7 @@ pub fn ask_for(file: Path) {
 #[allow(static_mut_refs)]
 pub fn asked() -> Option<&'static Path> {
     // SAFETY: written once, before the mark was set.
-    IS_ASKED.load(Ordering::Acquire).then_some(unsafe { &ASKED })
+    IS_ASKED
+        .load(Ordering::Acquire)
+        .then_some(unsafe { &ASKED })
 }

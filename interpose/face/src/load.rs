@@ -9,10 +9,14 @@ use crate::auxv::Auxv;
 use crate::link::{self, Extent, OUR_SONAME, Path};
 use crate::relay::{self, Streams};
 use crate::zone::{self, Half, Library, PatchError, Patched};
-use crate::{at_exit, entry, environ, late, ldheap, passive, services, sharing, sources, stop, threads, turns};
+use crate::{
+    at_exit, entry, environ, late, ldheap, passive, services, sharing, sources, stop, threads,
+    turns,
+};
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use understudy_abi::{
-    ABI_VERSION, BootInfo, EntryPoints, MPI_FD_BASE, MPI_FIRST_KEY, RUNTIME_FD_BASE, RUNTIME_FIRST_KEY, ShimStart,
+    ABI_VERSION, BootInfo, EntryPoints, MPI_FD_BASE, MPI_FIRST_KEY, RUNTIME_FD_BASE,
+    RUNTIME_FIRST_KEY, ShimStart,
 };
 
 unsafe extern "C" {
@@ -50,7 +54,12 @@ pub enum Failure {
 /// Loads them; on the zone's stack, so all that ld.so does from here on lies in the zone.
 pub fn load(second: &Second<'_>) -> Result<(), Failure> {
     // SAFETY: mapped objects: ld.so, where the kernel says it is, and this library.
-    let (loader, face) = unsafe { (link::extent(second.auxv.loader), link::extent(link::own_base())) };
+    let (loader, face) = unsafe {
+        (
+            link::extent(second.auxv.loader),
+            link::extent(link::own_base()),
+        )
+    };
     zone::make_stubs().map_err(|_| Failure::Text("the stub page's address (0x20000) is taken"))?;
     patch(Library::Loader, Patched::Mmap, &loader, "ld.so", "mmap")?;
     threads::remember_main();
@@ -64,11 +73,13 @@ pub fn load(second: &Second<'_>) -> Result<(), Failure> {
     let (shim, namespace) = open_namespace(directory, Half::Mpi, second)?;
     let mut mpi = Path::new();
     // SAFETY: the saved environment.
-    let library_path = unsafe { environ::value(second.program.environment, b"LD_LIBRARY_PATH=") }.unwrap_or(b"");
+    let library_path =
+        unsafe { environ::value(second.program.environment, b"LD_LIBRARY_PATH=") }.unwrap_or(b"");
     if !link::find_library(OUR_SONAME, library_path, &mut mpi) {
         return Err(Failure::Text(link::NOT_FOUND));
     }
-    let mpi = open(namespace, &mpi).map_err(|_| Failure::Loader("the MPI library cannot be loaded"))?;
+    let mpi =
+        open(namespace, &mpi).map_err(|_| Failure::Loader("the MPI library cannot be loaded"))?;
     // SAFETY: the shim exports its function with this type; the handle is that of libmpi.
     unsafe {
         let function = shim_function(shim, c"understudy_shim_find_real")?;
@@ -97,7 +108,11 @@ fn patch(
 }
 
 /// Opens a new namespace with the shim, and a libc that it prepares, in it. The handle is the shim's.
-fn open_namespace(directory: &[u8], half: Half, second: &Second<'_>) -> Result<(*mut c_void, c_long), Failure> {
+fn open_namespace(
+    directory: &[u8],
+    half: Half,
+    second: &Second<'_>,
+) -> Result<(*mut c_void, c_long), Failure> {
     let shim = open_sibling(directory, b"/libunderstudy_shim.so", LM_ID_NEWLM)?;
     let mut namespace: c_long = 0;
     // SAFETY: RTLD_DI_LMID writes a c_long.
@@ -119,14 +134,17 @@ fn open(namespace: c_long, path: &Path) -> Result<*mut c_void, Failure> {
 fn open_sibling(directory: &[u8], name: &[u8], namespace: c_long) -> Result<*mut c_void, Failure> {
     let mut path = Path::new();
     path.push(directory).push(name);
-    open(namespace, &path).map_err(|_| Failure::Loader("a library that belongs to libunderstudy.so cannot be loaded"))
+    open(namespace, &path)
+        .map_err(|_| Failure::Loader("a library that belongs to libunderstudy.so cannot be loaded"))
 }
 
 fn shim_function(shim: *mut c_void, name: &CStr) -> Result<*mut c_void, Failure> {
     // SAFETY: dlsym(3) with the shim's handle.
     let function = unsafe { dlsym(shim, name.as_ptr()) };
     if function.is_null() {
-        return Err(Failure::Loader("libunderstudy_shim.so is of another version"));
+        return Err(Failure::Loader(
+            "libunderstudy_shim.so is of another version",
+        ));
     }
     Ok(function)
 }
@@ -152,9 +170,12 @@ fn start_shim(shim: *mut c_void, half: Half, second: &Second<'_>) -> Result<(), 
         for (call, name) in Patched::ALL {
             patch(Library::Libc(half), call, &libc, "libc", name)?;
         }
-        let function: StartShim = core::mem::transmute(shim_function(shim, c"understudy_shim_start")?);
+        let function: StartShim =
+            core::mem::transmute(shim_function(shim, c"understudy_shim_start")?);
         if function(&start) != 0 {
-            return Err(Failure::Text("a libc of the layer's own could not be prepared"));
+            return Err(Failure::Text(
+                "a libc of the layer's own could not be prepared",
+            ));
         }
     }
     Ok(())
@@ -228,7 +249,9 @@ fn start_runtime(
     let status = unsafe {
         let function = dlsym(runtime, c"understudy_runtime_start".as_ptr());
         if function.is_null() {
-            return Err(Failure::Loader("libunderstudy_runtime.so is of another version"));
+            return Err(Failure::Loader(
+                "libunderstudy_runtime.so is of another version",
+            ));
         }
         let function: RuntimeStart = core::mem::transmute(function);
         function(&info, &mut points)
@@ -236,8 +259,9 @@ fn start_runtime(
     match status {
         0 if points.version == ABI_VERSION && points.slot_count as usize == entry::slot_count() => {
             // SAFETY: the runtime exports this function with this type.
-            let streams = unsafe { Streams::of(runtime) }
-                .ok_or(Failure::Loader("libunderstudy_runtime.so is of another version"))?;
+            let streams = unsafe { Streams::of(runtime) }.ok_or(Failure::Loader(
+                "libunderstudy_runtime.so is of another version",
+            ))?;
             crate::told::tell_runtime(points.file_effect);
             crate::overwrites::tell_runtime(points.written);
             crate::fatal::listen(points.fatal_signal);

@@ -51,7 +51,8 @@ fn announce(turn: &Turn) -> bool {
     turn.waited_for.store(1, Ordering::SeqCst);
     // SAFETY: membarrier(2), which is refused before the process has registered, or by a kernel that does not have it.
     let barrier = |command: usize| unsafe { sys!(nr::MEMBARRIER, command) == 0 };
-    barrier(MEMBARRIER_PRIVATE_EXPEDITED) || barrier(MEMBARRIER_REGISTER) && barrier(MEMBARRIER_PRIVATE_EXPEDITED)
+    barrier(MEMBARRIER_PRIVATE_EXPEDITED)
+        || barrier(MEMBARRIER_REGISTER) && barrier(MEMBARRIER_PRIVATE_EXPEDITED)
 }
 
 /// Waits for the lock, for so many times 10 ms, or, if that is 0, for ever. Whether it was got.
@@ -111,5 +112,15 @@ pub fn release(turn: &Turn) {
 fn wake(turn: &Turn) {
     turn.waited_for.store(0, Ordering::SeqCst);
     // SAFETY: futex(2) on a word that lives.
-    unsafe { sys!(nr::FUTEX, turn.waited_for.as_ptr(), FUTEX_WAKE_PRIVATE, 1, 0, 0, 0) };
+    unsafe {
+        sys!(
+            nr::FUTEX,
+            turn.waited_for.as_ptr(),
+            FUTEX_WAKE_PRIVATE,
+            1,
+            0,
+            0,
+            0
+        )
+    };
 }

@@ -79,7 +79,12 @@ fn look(fd: c_int) -> Known {
     const S_IFREG: u32 = 0o100_000;
     let mut about = [0u64; 18];
     // SAFETY: fstat(2) fills a structure of this size; fcntl(2).
-    let (result, flags) = unsafe { (sys!(nr::FSTAT, fd, about.as_mut_ptr()), sys!(nr::FCNTL, fd, F_GETFL)) };
+    let (result, flags) = unsafe {
+        (
+            sys!(nr::FSTAT, fd, about.as_mut_ptr()),
+            sys!(nr::FCNTL, fd, F_GETFL),
+        )
+    };
     let is_for_writing = flags >= 0 && flags & O_ACCMODE != 0 && flags & (O_APPEND | O_PATH) == 0;
     // Of the structure's words, these are the number of names, the mode, and the size.
     let (names, mode, size) = (about[2], about[3] as u32, about[6] as i64);
@@ -102,7 +107,9 @@ fn position(fd: c_int) -> i64 {
 #[inline]
 fn before(fd: c_int, offset: i64, length: usize) -> bool {
     match written() {
-        Some(written) if written.of(fd) != Known::Untold => before_file(written, fd, offset, length),
+        Some(written) if written.of(fd) != Known::Untold => {
+            before_file(written, fd, offset, length)
+        }
         _ => false,
     }
 }
@@ -145,7 +152,10 @@ pub fn before_map(flags: c_int, fd: c_int) -> bool {
     const MAP_SHARED: c_int = 1;
     const MAP_ANONYMOUS: c_int = 0x20;
     let is_of_file = flags & MAP_SHARED != 0 && flags & MAP_ANONYMOUS == 0 && fd >= 0;
-    is_of_file && written().is_some() && look(fd) != Known::Untold && tell_part(effect::MAP, fd, 0, TO_END)
+    is_of_file
+        && written().is_some()
+        && look(fd) != Known::Untold
+        && tell_part(effect::MAP, fd, 0, TO_END)
 }
 
 /// fallocate(2) in one of the modes that change what is there.
@@ -159,7 +169,8 @@ fn before_fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> bool {
     } else if mode & (COLLAPSE_RANGE | INSERT_RANGE) != 0 {
         tell_part(effect::OVERWRITE, fd, offset, TO_END)
     } else {
-        mode & (PUNCH_HOLE | ZERO_RANGE) != 0 && tell_part(effect::OVERWRITE, fd, offset, length.max(0) as usize)
+        mode & (PUNCH_HOLE | ZERO_RANGE) != 0
+            && tell_part(effect::OVERWRITE, fd, offset, length.max(0) as usize)
     }
 }
 
@@ -167,7 +178,13 @@ fn before_fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> bool {
 ///
 /// # Safety
 /// The parts must be valid.
-unsafe fn before_parts(fd: c_int, parts: *const Buffer, count: c_int, offset: i64, flags: c_int) -> bool {
+unsafe fn before_parts(
+    fd: c_int,
+    parts: *const Buffer,
+    count: c_int,
+    offset: i64,
+    flags: c_int,
+) -> bool {
     const RWF_APPEND: c_int = 0x10;
     const RWF_NOAPPEND: c_int = 0x20;
     // SAFETY: handed on to the caller.
@@ -194,7 +211,9 @@ unsafe fn total(parts: *const Buffer, count: c_int) -> usize {
     let count = usize::try_from(count).unwrap_or(0);
     // SAFETY: as the caller promises.
     let parts = unsafe { core::slice::from_raw_parts(parts, count) };
-    parts.iter().fold(0usize, |sum, part| sum.saturating_add(part.length))
+    parts
+        .iter()
+        .fold(0usize, |sum, part| sum.saturating_add(part.length))
 }
 
 /// A place that is given by address, or that of the descriptor.
@@ -212,7 +231,8 @@ unsafe fn place(offset: *const i64) -> i64 {
 /// It must be a control block.
 unsafe fn before_aio(block: *const AioBlock) -> bool {
     // SAFETY: as the caller promises.
-    unsafe { block.as_ref() }.is_some_and(|block| before(block.fd, block.offset.max(0), block.length))
+    unsafe { block.as_ref() }
+        .is_some_and(|block| before(block.fd, block.offset.max(0), block.length))
 }
 
 /// `struct aiocb` of glibc on x86-64.
@@ -285,7 +305,11 @@ told! {
 }
 
 /// What streams write by, in place of libc's `_IO_file_write`.
-unsafe extern "C" fn stream_write(stream: *mut c_void, bytes: *const c_void, length: isize) -> isize {
+unsafe extern "C" fn stream_write(
+    stream: *mut c_void,
+    bytes: *const c_void,
+    length: isize,
+) -> isize {
     // SAFETY: libc's function of this type, with its arguments.
     unsafe {
         let is_held = before(fileno(stream), HERE, length.max(0) as usize);

@@ -42,7 +42,10 @@ pub fn allocates() {
 
 fn hide_constructors(object: &LinkMap) {
     object.set(DT_INIT_ARRAYSZ, 0);
-    object.set(DT_INIT, (nothing as *const () as usize).wrapping_sub(object.l_addr));
+    object.set(
+        DT_INIT,
+        (nothing as *const () as usize).wrapping_sub(object.l_addr),
+    );
 }
 
 /// The destructors of this library are not run when it is closed.
@@ -53,5 +56,8 @@ pub unsafe extern "C" fn hide_destructors(object: *const c_void) {
     // SAFETY: handed on to the caller.
     let object = unsafe { &*object.cast::<LinkMap>() };
     object.set(DT_FINI_ARRAYSZ, 0);
-    object.set(DT_FINI, (nothing as *const () as usize).wrapping_sub(object.l_addr));
+    object.set(
+        DT_FINI,
+        (nothing as *const () as usize).wrapping_sub(object.l_addr),
+    );
 }

@@ -52,7 +52,8 @@ impl core::ops::Deref for Fortran {
 /// The file of the first library after this one that defines a procedure of MPI.
 pub fn find() -> Option<Path> {
     const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
-    let is_library = |object: &link::LinkMap| !object.name().is_empty() && object.l_addr != link::own_base();
+    let is_library =
+        |object: &link::LinkMap| !object.name().is_empty() && object.l_addr != link::own_base();
     if !link::objects().any(|object| is_library(object) && object.needs(OUR_SONAME)) {
         return None;
     }

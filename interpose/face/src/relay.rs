@@ -69,7 +69,11 @@ fn spawn(relay: &Path, ledger: *const c_char) -> Result<(), c_int> {
     let mut pipes = [[-1i32; 2]; 2];
     // SAFETY: descriptors of our own making; the child only makes system calls until it executes another program.
     unsafe {
-        for (pipe, _) in pipes.iter_mut().zip(streams).filter(|(_, is_stream)| *is_stream) {
+        for (pipe, _) in pipes
+            .iter_mut()
+            .zip(streams)
+            .filter(|(_, is_stream)| *is_stream)
+        {
             check(sys!(nr::PIPE2, pipe.as_mut_ptr(), 0))?;
             for end in pipe.iter_mut() {
                 let high = check(sys!(nr::FCNTL, *end, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE))?;

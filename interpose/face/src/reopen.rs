@@ -63,7 +63,8 @@ fn name_of(path: *const c_char) -> *const c_char {
     let has_directory = text.len() > file.len();
     let mut real = Path::new();
     real.push(Path::directory(text)).push(b"/").push(OUR_SONAME);
-    let is_ours = file.starts_with(OUR_SONAME) || file == b"libmpi.so" && (!has_directory || real.is_file());
+    let is_ours =
+        file.starts_with(OUR_SONAME) || file == b"libmpi.so" && (!has_directory || real.is_file());
     if !is_ours {
         return path;
     }

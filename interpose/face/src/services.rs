@@ -21,7 +21,8 @@ mod real {
 pub unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
     // SAFETY: dlopen(3), called from this library, searches the program's namespace.
     let handle = unsafe {
-        let open: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void = core::mem::transmute(libc::real_open());
+        let open: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void =
+            core::mem::transmute(libc::real_open());
         open(path, flags)
     };
     core::hint::black_box(handle)

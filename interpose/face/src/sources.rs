@@ -183,7 +183,9 @@ pub fn pass() {
 pub unsafe extern "C" fn watch(on: bool) {
     let owner: usize;
     // SAFETY: glibc's thread control block points to itself at fs:0x10.
-    unsafe { core::arch::asm!("mov {}, fs:[0x10]", out(reg) owner, options(nostack, readonly, preserves_flags)) };
+    unsafe {
+        core::arch::asm!("mov {}, fs:[0x10]", out(reg) owner, options(nostack, readonly, preserves_flags))
+    };
     OWNER.store(owner, Ordering::Relaxed);
     IS_WATCHED.store(on, Ordering::Relaxed);
     for (index, entering) in entering().into_iter().enumerate() {

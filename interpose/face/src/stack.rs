@@ -9,7 +9,11 @@ use core::ffi::c_void;
 /// # Safety
 /// There must be nothing on that stack that is still needed; the rest as for the function.
 #[unsafe(naked)]
-pub unsafe extern "C" fn on_stack(argument: *mut c_void, function: unsafe extern "C" fn(*mut c_void), top: usize) {
+pub unsafe extern "C" fn on_stack(
+    argument: *mut c_void,
+    function: unsafe extern "C" fn(*mut c_void),
+    top: usize,
+) {
     naked_asm!(
         ".cfi_startproc",
         "push rbp",

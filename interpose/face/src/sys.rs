@@ -48,7 +48,15 @@ pub mod nr {
 ///
 /// # Safety
 /// As the system call itself demands.
-pub unsafe fn call(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+pub unsafe fn call(
+    number: usize,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> isize {
     let result: isize;
     // SAFETY: the x86-64 system call convention; rcx and r11 are clobbered by the instruction.
     unsafe {

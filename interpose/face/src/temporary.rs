@@ -31,7 +31,11 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// The template must be a writable string.
-unsafe fn under_new_name(template: *mut c_char, suffix: c_int, make: impl Fn(*const c_char) -> c_int) -> c_int {
+unsafe fn under_new_name(
+    template: *mut c_char,
+    suffix: c_int,
+    make: impl Fn(*const c_char) -> c_int,
+) -> c_int {
     // SAFETY: the template's bytes in front of its end; errno of this thread.
     unsafe {
         let end = usize::try_from(suffix)
@@ -100,5 +104,9 @@ temporary_files! {
 pub unsafe extern "C" fn mkdtemp(template: *mut c_char) -> *mut c_char {
     // SAFETY: handed on to the caller.
     let made = unsafe { under_new_name(template, 0, |path| mkdir(path, 0o700)) };
-    if made < 0 { core::ptr::null_mut() } else { template }
+    if made < 0 {
+        core::ptr::null_mut()
+    } else {
+        template
+    }
 }

@@ -22,7 +22,9 @@ static MAIN_CREATES: AtomicBool = AtomicBool::new(false);
 pub fn control_block() -> usize {
     let own: usize;
     // SAFETY: a word of glibc's thread control block on x86-64.
-    unsafe { core::arch::asm!("mov {}, fs:[0x10]", out(reg) own, options(nostack, readonly, preserves_flags)) };
+    unsafe {
+        core::arch::asm!("mov {}, fs:[0x10]", out(reg) own, options(nostack, readonly, preserves_flags))
+    };
     own
 }
 
@@ -85,7 +87,8 @@ type Create = unsafe extern "C" fn(*mut usize, *const c_void, *const c_void, *mu
 
 unsafe extern "C" {
     fn pthread_attr_init(attributes: *mut Attributes) -> c_int;
-    fn pthread_attr_setstack(attributes: *mut Attributes, stack: *mut c_void, size: usize) -> c_int;
+    fn pthread_attr_setstack(attributes: *mut Attributes, stack: *mut c_void, size: usize)
+    -> c_int;
 }
 
 /// glibc's `pthread_attr_t` on x86-64: 56 bytes.
@@ -221,7 +224,11 @@ pub struct Event {
 /// # Safety
 /// As timer_create(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn timer_create(clock: c_int, event: *const Event, timer: *mut *mut c_void) -> c_int {
+pub unsafe extern "C" fn timer_create(
+    clock: c_int,
+    event: *const Event,
+    timer: *mut *mut c_void,
+) -> c_int {
     const SIGEV_THREAD: c_int = 2;
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     type Create = unsafe extern "C" fn(c_int, *const Event, *mut *mut c_void) -> c_int;

@@ -205,7 +205,17 @@ fn set_thread(block: usize) {
 fn set_mask(mask: u64) -> u64 {
     let mut before = 0u64;
     // SAFETY: rt_sigprocmask(2) of sets of this frame.
-    unsafe { sys!(nr::RT_SIGPROCMASK, SET, &raw const mask, &raw mut before, 8, 0, 0) };
+    unsafe {
+        sys!(
+            nr::RT_SIGPROCMASK,
+            SET,
+            &raw const mask,
+            &raw mut before,
+            8,
+            0,
+            0
+        )
+    };
     before
 }
 
@@ -311,7 +321,9 @@ fn may_begin(kept: &Kept, own: usize) -> bool {
 fn is_local(slot: u32) -> bool {
     let locals = TURN.locals.load(Ordering::Relaxed);
     // SAFETY: null, or one for each slot of the call table; those behind it are none.
-    !locals.is_null() && slot < TURN.slots.load(Ordering::Relaxed) && unsafe { *locals.add(slot as usize) }
+    !locals.is_null()
+        && slot < TURN.slots.load(Ordering::Relaxed)
+        && unsafe { *locals.add(slot as usize) }
 }
 
 /// Waits for the lock until this is so with it.

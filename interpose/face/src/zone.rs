@@ -37,13 +37,16 @@ static NEXT: [AtomicUsize; 2] = [AtomicUsize::new(FIRST[0]), AtomicUsize::new(FI
 
 /// Addresses for the next libraries that ld.so maps for the user side; 0 ends the list. An understudy opens the
 /// libraries that the dead rank had opened, at the same addresses.
-pub static mut LIBRARY_PLACES: [usize; understudy_abi::LIBRARY_PLACES] = [0; understudy_abi::LIBRARY_PLACES];
+pub static mut LIBRARY_PLACES: [usize; understudy_abi::LIBRARY_PLACES] =
+    [0; understudy_abi::LIBRARY_PLACES];
 
 /// Mappings from this size on are aligned to it halved, so that they can have huge pages.
 const LARGE: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 
-const _: () = assert!(ZONE_TAG == 4 && LARGE == 2 * HUGE_PAGE && MPI_ZONE_START == (2 * ZONE_TAG + 1) << HALF_SHIFT);
+const _: () = assert!(
+    ZONE_TAG == 4 && LARGE == 2 * HUGE_PAGE && MPI_ZONE_START == (2 * ZONE_TAG + 1) << HALF_SHIFT
+);
 
 /// Replaces `mov $9,%eax; syscall` (mmap): arguments in rdi, rsi, rdx, r10, r8, r9 as of the system call.
 #[unsafe(naked)]
@@ -354,9 +357,13 @@ fn places<'a>(text: &'a [u8], pattern: &'a [u8; 7]) -> impl Iterator<Item = usiz
     let end = move |start: usize| (start + BLOCK).min(text.len() - 1);
     let has_call = move |&start: &usize| {
         let pairs = text[start..end(start)].iter().zip(&text[start + 1..]);
-        pairs.fold(false, |has, (&one, &other)| has | (one == first) & (other == second))
+        pairs.fold(false, |has, (&one, &other)| {
+            has | (one == first) & (other == second)
+        })
     };
-    let blocks = (0..text.len().saturating_sub(1)).step_by(BLOCK).filter(has_call);
+    let blocks = (0..text.len().saturating_sub(1))
+        .step_by(BLOCK)
+        .filter(has_call);
     blocks
         .flat_map(move |start| start.max(BEFORE) - BEFORE..end(start).max(BEFORE) - BEFORE)
         .filter(|&at| text[at..].starts_with(pattern))
@@ -366,7 +373,12 @@ fn places<'a>(text: &'a [u8], pattern: &'a [u8; 7]) -> impl Iterator<Item = usiz
 ///
 /// # Safety
 /// The range must be the mapped code of a library, and no other thread may run in it.
-pub unsafe fn patch(library: Library, call: Patched, code: usize, length: usize) -> Result<(), PatchError> {
+pub unsafe fn patch(
+    library: Library,
+    call: Patched,
+    code: usize,
+    length: usize,
+) -> Result<(), PatchError> {
     let pattern = [0xb8, call.number(), 0, 0, 0, 0x0f, 0x05];
     // SAFETY: mapped code, as the caller promises.
     let text = unsafe { core::slice::from_raw_parts(code as *const u8, length) };
@@ -381,7 +393,11 @@ pub unsafe fn patch(library: Library, call: Patched, code: usize, length: usize)
     // SAFETY: the pages hold code of the library; nobody else runs in it, as the caller promises.
     unsafe {
         sys::protect(first_page, pages, 7).map_err(PatchError::Protect)?;
-        core::ptr::copy_nonoverlapping(code_bytes.as_ptr(), (code + at) as *mut u8, code_bytes.len());
+        core::ptr::copy_nonoverlapping(
+            code_bytes.as_ptr(),
+            (code + at) as *mut u8,
+            code_bytes.len(),
+        );
         sys::protect(first_page, pages, 5).map_err(PatchError::Protect)
     }
 }

@@ -6,7 +6,14 @@ use alloc::boxed::Box;
 use core::ffi::{c_int, c_void};
 use understudy_abi::fortran;
 
-type Copy = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void, *mut *mut c_void, *mut c_int) -> c_int;
+type Copy = unsafe extern "C" fn(
+    Handle,
+    c_int,
+    *mut c_void,
+    *mut c_void,
+    *mut *mut c_void,
+    *mut c_int,
+) -> c_int;
 type Delete = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void) -> c_int;
 
 unsafe extern "C" {
@@ -16,7 +23,12 @@ unsafe extern "C" {
         keyval: *mut c_int,
         extra_state: *mut c_void,
     ) -> c_int;
-    fn PMPI_Comm_get_attr(comm: Handle, keyval: c_int, value: *mut *mut c_void, flag: *mut c_int) -> c_int;
+    fn PMPI_Comm_get_attr(
+        comm: Handle,
+        keyval: c_int,
+        value: *mut *mut c_void,
+        flag: *mut c_int,
+    ) -> c_int;
     fn PMPI_Comm_set_attr(comm: Handle, keyval: c_int, value: *mut c_void) -> c_int;
     fn PMPI_Type_create_keyval(
         copy: *const c_void,
@@ -24,7 +36,12 @@ unsafe extern "C" {
         keyval: *mut c_int,
         extra_state: *mut c_void,
     ) -> c_int;
-    fn PMPI_Type_get_attr(datatype: Handle, keyval: c_int, value: *mut *mut c_void, flag: *mut c_int) -> c_int;
+    fn PMPI_Type_get_attr(
+        datatype: Handle,
+        keyval: c_int,
+        value: *mut *mut c_void,
+        flag: *mut c_int,
+    ) -> c_int;
     fn PMPI_Type_set_attr(datatype: Handle, keyval: c_int, value: *mut c_void) -> c_int;
     fn PMPI_Win_create_keyval(
         copy: *const c_void,
@@ -32,7 +49,12 @@ unsafe extern "C" {
         keyval: *mut c_int,
         extra_state: *mut c_void,
     ) -> c_int;
-    fn PMPI_Win_get_attr(win: Handle, keyval: c_int, value: *mut *mut c_void, flag: *mut c_int) -> c_int;
+    fn PMPI_Win_get_attr(
+        win: Handle,
+        keyval: c_int,
+        value: *mut *mut c_void,
+        flag: *mut c_int,
+    ) -> c_int;
     fn PMPI_Win_set_attr(win: Handle, keyval: c_int, value: *mut c_void) -> c_int;
 }
 
@@ -60,7 +82,8 @@ impl Integer for c_int {
     }
 }
 
-type FortranCopy<T> = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut T, *mut c_int, *mut c_int);
+type FortranCopy<T> =
+    unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut T, *mut c_int, *mut c_int);
 type FortranDelete<T> = unsafe extern "C" fn(*mut c_int, *mut c_int, *mut T, *mut T, *mut c_int);
 
 /// The callbacks of a key with their context: what the C callbacks get as theirs.
@@ -147,7 +170,13 @@ unsafe extern "C" fn delete<T: Integer, O: Object>(
         let key = &*key.cast::<Key<T>>();
         let (mut number, mut extra_state) = (O::NUMBER(object), T::of(key.extra_state));
         let (mut value, mut rc) = (T::of(value as isize), SUCCESS);
-        (key.delete)(&mut number, &mut keyval, &mut value, &mut extra_state, &mut rc);
+        (key.delete)(
+            &mut number,
+            &mut keyval,
+            &mut value,
+            &mut extra_state,
+            &mut rc,
+        );
         rc
     }
 }
@@ -169,7 +198,8 @@ unsafe fn create_key<T: Integer, O: Object>(
             extra_state: extra_state.read().value(),
         };
         let key = Box::into_raw(Box::new(key)).cast();
-        let copy = (copy::<T, O> as Copy as *const c_void).map_addr(|address| address | fortran::FUNCTION);
+        let copy =
+            (copy::<T, O> as Copy as *const c_void).map_addr(|address| address | fortran::FUNCTION);
         put(ierr, O::CREATE_KEY(copy, delete::<T, O>, keyval, key));
     }
 }
@@ -212,7 +242,11 @@ const FIRST_OF_WINDOWS: c_int = 7;
 
 /// The key for C procedures of an attribute that is an integer here; what is predefined is an address there.
 fn of_integer(key: c_int) -> c_int {
-    if key > WIN_MODEL { key + fortran::KEY } else { key }
+    if key > WIN_MODEL {
+        key + fortran::KEY
+    } else {
+        key
+    }
 }
 
 /// Hands out an attribute that `ask` finds.
@@ -244,7 +278,12 @@ unsafe fn answer<T: Integer>(
 
 /// # Safety
 /// Arguments of the program, as the standard says.
-unsafe fn of_comm<T: Integer>(comm: *const c_int, keyval: *const c_int, value: *mut T, places: [*mut c_int; 2]) {
+unsafe fn of_comm<T: Integer>(
+    comm: *const c_int,
+    keyval: *const c_int,
+    value: *mut T,
+    places: [*mut c_int; 2],
+) {
     // SAFETY: the caller's promise.
     unsafe {
         let (comm, keyval) = (PMPI_Comm_f2c(*comm), *keyval);
@@ -307,11 +346,20 @@ pub unsafe extern "C" fn comm_set_attr(
 ) {
     // SAFETY: arguments of the program, as the standard says.
     put(ierr, unsafe {
-        PMPI_Comm_set_attr(PMPI_Comm_f2c(*comm), of_integer(*keyval), *value as *mut c_void)
+        PMPI_Comm_set_attr(
+            PMPI_Comm_f2c(*comm),
+            of_integer(*keyval),
+            *value as *mut c_void,
+        )
     });
 }
 
-pub unsafe extern "C" fn attr_put(comm: *const c_int, keyval: *const c_int, value: *const c_int, ierr: *mut c_int) {
+pub unsafe extern "C" fn attr_put(
+    comm: *const c_int,
+    keyval: *const c_int,
+    value: *const c_int,
+    ierr: *mut c_int,
+) {
     // SAFETY: arguments of the program, as the standard says.
     put(ierr, unsafe {
         PMPI_Comm_set_attr(
@@ -330,7 +378,11 @@ pub unsafe extern "C" fn type_set_attr(
 ) {
     // SAFETY: arguments of the program, as the standard says.
     put(ierr, unsafe {
-        PMPI_Type_set_attr(PMPI_Type_f2c(*datatype), of_integer(*keyval), *value as *mut c_void)
+        PMPI_Type_set_attr(
+            PMPI_Type_f2c(*datatype),
+            of_integer(*keyval),
+            *value as *mut c_void,
+        )
     });
 }
 
@@ -373,9 +425,18 @@ pub unsafe extern "C" fn win_get_attr(
     }
 }
 
-pub unsafe extern "C" fn win_set_attr(win: *const c_int, keyval: *const c_int, value: *const isize, ierr: *mut c_int) {
+pub unsafe extern "C" fn win_set_attr(
+    win: *const c_int,
+    keyval: *const c_int,
+    value: *const isize,
+    ierr: *mut c_int,
+) {
     // SAFETY: arguments of the program, as the standard says.
     put(ierr, unsafe {
-        PMPI_Win_set_attr(PMPI_Win_f2c(*win), of_integer(*keyval), *value as *mut c_void)
+        PMPI_Win_set_attr(
+            PMPI_Win_f2c(*win),
+            of_integer(*keyval),
+            *value as *mut c_void,
+        )
     });
 }

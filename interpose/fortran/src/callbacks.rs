@@ -55,7 +55,12 @@ unsafe extern "C" fn reduce(
     }
 }
 
-pub unsafe extern "C" fn op_create(function: Reduce, commute: *const c_int, op: *mut c_int, ierr: *mut c_int) {
+pub unsafe extern "C" fn op_create(
+    function: Reduce,
+    commute: *const c_int,
+    op: *mut c_int,
+    ierr: *mut c_int,
+) {
     let mut made = NONE;
     // SAFETY: arguments of the program, as the standard says.
     unsafe {
@@ -77,21 +82,39 @@ type ErrorCode<N> = unsafe extern "C" fn(*const Handle, *mut c_int, u64, u64, *c
 
 /// # Safety
 /// To be called for a closure.
-unsafe extern "C" fn on_comm(comm: *const Handle, code: *mut c_int, _: u64, _: u64, closure: *const Closure<OnError>) {
+unsafe extern "C" fn on_comm(
+    comm: *const Handle,
+    code: *mut c_int,
+    _: u64,
+    _: u64,
+    closure: *const Closure<OnError>,
+) {
     // SAFETY: arguments of an error handler; the program's takes the number of the communicator.
     unsafe { ((*closure).function)(&mut PMPI_Comm_c2f(*comm), code) }
 }
 
 /// # Safety
 /// As [`on_comm`].
-unsafe extern "C" fn on_file(file: *const Handle, code: *mut c_int, _: u64, _: u64, closure: *const Closure<OnError>) {
+unsafe extern "C" fn on_file(
+    file: *const Handle,
+    code: *mut c_int,
+    _: u64,
+    _: u64,
+    closure: *const Closure<OnError>,
+) {
     // SAFETY: arguments of an error handler; the program's takes the number of the file.
     unsafe { ((*closure).function)(&mut PMPI_File_c2f(*file), code) }
 }
 
 /// # Safety
 /// As [`on_comm`].
-unsafe extern "C" fn on_win(win: *const Handle, code: *mut c_int, _: u64, _: u64, closure: *const Closure<OnError>) {
+unsafe extern "C" fn on_win(
+    win: *const Handle,
+    code: *mut c_int,
+    _: u64,
+    _: u64,
+    closure: *const Closure<OnError>,
+) {
     // SAFETY: arguments of an error handler; the program's takes the number of the window.
     unsafe { ((*closure).function)(&mut PMPI_Win_c2f(*win), code) }
 }
@@ -118,24 +141,72 @@ unsafe fn create(
     }
 }
 
-pub unsafe extern "C" fn comm_create_errhandler(function: OnError, errhandler: *mut c_int, ierr: *mut c_int) {
+pub unsafe extern "C" fn comm_create_errhandler(
+    function: OnError,
+    errhandler: *mut c_int,
+    ierr: *mut c_int,
+) {
     // SAFETY: the caller's promise.
-    unsafe { create(PMPI_Comm_create_errhandler, on_comm, function, errhandler, ierr) }
+    unsafe {
+        create(
+            PMPI_Comm_create_errhandler,
+            on_comm,
+            function,
+            errhandler,
+            ierr,
+        )
+    }
 }
 
-pub unsafe extern "C" fn errhandler_create(function: OnError, errhandler: *mut c_int, ierr: *mut c_int) {
+pub unsafe extern "C" fn errhandler_create(
+    function: OnError,
+    errhandler: *mut c_int,
+    ierr: *mut c_int,
+) {
     // SAFETY: the caller's promise.
-    unsafe { create(PMPI_Comm_create_errhandler, on_comm, function, errhandler, ierr) }
+    unsafe {
+        create(
+            PMPI_Comm_create_errhandler,
+            on_comm,
+            function,
+            errhandler,
+            ierr,
+        )
+    }
 }
 
-pub unsafe extern "C" fn file_create_errhandler(function: OnError, errhandler: *mut c_int, ierr: *mut c_int) {
+pub unsafe extern "C" fn file_create_errhandler(
+    function: OnError,
+    errhandler: *mut c_int,
+    ierr: *mut c_int,
+) {
     // SAFETY: the caller's promise.
-    unsafe { create(PMPI_File_create_errhandler, on_file, function, errhandler, ierr) }
+    unsafe {
+        create(
+            PMPI_File_create_errhandler,
+            on_file,
+            function,
+            errhandler,
+            ierr,
+        )
+    }
 }
 
-pub unsafe extern "C" fn win_create_errhandler(function: OnError, errhandler: *mut c_int, ierr: *mut c_int) {
+pub unsafe extern "C" fn win_create_errhandler(
+    function: OnError,
+    errhandler: *mut c_int,
+    ierr: *mut c_int,
+) {
     // SAFETY: the caller's promise.
-    unsafe { create(PMPI_Win_create_errhandler, on_win, function, errhandler, ierr) }
+    unsafe {
+        create(
+            PMPI_Win_create_errhandler,
+            on_win,
+            function,
+            errhandler,
+            ierr,
+        )
+    }
 }
 
 /// Subroutines of a generalized request with their context: the program's variable, not what is in it (as in Open MPI and MPICH).
@@ -189,7 +260,13 @@ pub unsafe extern "C" fn grequest_start(
             extra_state,
         };
         let mut made = NONE;
-        let rc = PMPI_Grequest_start(query, free, cancel, Box::into_raw(Box::new(general)).cast(), &mut made);
+        let rc = PMPI_Grequest_start(
+            query,
+            free,
+            cancel,
+            Box::into_raw(Box::new(general)).cast(),
+            &mut made,
+        );
         if rc == SUCCESS {
             *request = PMPI_Request_c2f(made);
         }

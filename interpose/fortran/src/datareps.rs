@@ -1,5 +1,10 @@
 //! Data representations of the program (MPI 4.1, 14.5.3): subroutines that get numbers, and everything by its address.
-#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
+#![allow(
+    unsafe_code,
+    non_snake_case,
+    clippy::missing_safety_doc,
+    clippy::too_many_arguments
+)]
 
 use crate::mpi::*;
 use crate::strings::string;
@@ -7,10 +12,19 @@ use alloc::boxed::Box;
 use core::ffi::{c_char, c_int, c_void};
 
 /// Buffer, datatype, number of elements, buffer of the file, position, extra state, error code.
-type Convert = unsafe extern "C" fn(*mut c_void, *mut c_int, *mut c_int, *mut c_void, *mut i64, *mut isize, *mut c_int);
+type Convert = unsafe extern "C" fn(
+    *mut c_void,
+    *mut c_int,
+    *mut c_int,
+    *mut c_void,
+    *mut i64,
+    *mut isize,
+    *mut c_int,
+);
 /// Datatype, extent, extra state, error code.
 type Extent = unsafe extern "C" fn(*mut c_int, *mut isize, *mut isize, *mut c_int);
-type ConvertInC = unsafe extern "C" fn(*mut c_void, Handle, c_int, *mut c_void, i64, *mut Subroutines) -> c_int;
+type ConvertInC =
+    unsafe extern "C" fn(*mut c_void, Handle, c_int, *mut c_void, i64, *mut Subroutines) -> c_int;
 type ExtentInC = unsafe extern "C" fn(Handle, *mut isize, *mut Subroutines) -> c_int;
 
 unsafe extern "C" {
@@ -105,7 +119,10 @@ pub unsafe extern "C" fn register_datarep(
     // SAFETY: arguments of the program, as the standard says; the lengths of strings come last.
     let rc = unsafe {
         let name = string(datarep, datarep_length);
-        let (read, write) = (in_c(read_fn, convert::<true>), in_c(write_fn, convert::<false>));
+        let (read, write) = (
+            in_c(read_fn, convert::<true>),
+            in_c(write_fn, convert::<false>),
+        );
         PMPI_Register_datarep(name.as_ptr().cast(), read, write, extent, all)
     };
     put(ierr, rc);

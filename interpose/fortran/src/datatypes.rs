@@ -43,7 +43,9 @@ pub unsafe extern "C" fn type_match_size(
 ) {
     // SAFETY: arguments of the program, as the standard says.
     let wanted = unsafe { (*class, *size) };
-    let found = TYPES.iter().find(|&&(class, size, _)| (class, size) == wanted);
+    let found = TYPES
+        .iter()
+        .find(|&&(class, size, _)| (class, size) == wanted);
     match found.filter(|&&(_, _, number)| is_there(number)) {
         Some(&(_, _, number)) => {
             put(datatype, number);

@@ -161,12 +161,18 @@ fn ask_for_true() -> c_int {
 ///
 /// # Safety
 /// As many numbers are at `list`.
-pub unsafe fn types(list: *const c_int, buffer: *mut c_void, count: impl FnOnce() -> usize) -> Vec<Handle> {
+pub unsafe fn types(
+    list: *const c_int,
+    buffer: *mut c_void,
+    count: impl FnOnce() -> usize,
+) -> Vec<Handle> {
     if buffer == IN_PLACE {
         return Vec::new();
     }
     // SAFETY: the caller's promise.
-    (0..count()).map(|i| unsafe { PMPI_Type_f2c(*list.add(i)) }).collect()
+    (0..count())
+        .map(|i| unsafe { PMPI_Type_f2c(*list.add(i)) })
+        .collect()
 }
 
 /// An integer that a procedure answers; 0 if it fails, as the call that it is asked for will.
@@ -206,7 +212,9 @@ fn neighbours(comm: Handle) -> (c_int, c_int) {
             }
             DIST_GRAPH => {
                 let (mut to, mut weighted) = (0, 0);
-                let from = answer(|from| PMPI_Dist_graph_neighbors_count(comm, from, &mut to, &mut weighted));
+                let from = answer(|from| {
+                    PMPI_Dist_graph_neighbors_count(comm, from, &mut to, &mut weighted)
+                });
                 (from, to)
             }
             _ => (0, 0),

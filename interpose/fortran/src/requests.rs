@@ -9,7 +9,12 @@ use core::ffi::c_int;
 unsafe extern "C" {
     fn PMPI_Wait(request: *mut Handle, status: *mut Status) -> c_int;
     fn PMPI_Waitall(count: c_int, requests: *mut Handle, statuses: *mut Status) -> c_int;
-    fn PMPI_Waitany(count: c_int, requests: *mut Handle, index: *mut c_int, status: *mut Status) -> c_int;
+    fn PMPI_Waitany(
+        count: c_int,
+        requests: *mut Handle,
+        index: *mut c_int,
+        status: *mut Status,
+    ) -> c_int;
     fn PMPI_Waitsome(
         incount: c_int,
         requests: *mut Handle,
@@ -18,7 +23,12 @@ unsafe extern "C" {
         statuses: *mut Status,
     ) -> c_int;
     fn PMPI_Test(request: *mut Handle, flag: *mut c_int, status: *mut Status) -> c_int;
-    fn PMPI_Testall(count: c_int, requests: *mut Handle, flag: *mut c_int, statuses: *mut Status) -> c_int;
+    fn PMPI_Testall(
+        count: c_int,
+        requests: *mut Handle,
+        flag: *mut c_int,
+        statuses: *mut Status,
+    ) -> c_int;
     fn PMPI_Testany(
         count: c_int,
         requests: *mut Handle,
@@ -83,7 +93,12 @@ pub unsafe extern "C" fn wait(request: *mut c_int, status: *mut c_int, ierr: *mu
     }
 }
 
-pub unsafe extern "C" fn test(request: *mut c_int, flag: *mut c_int, status: *mut c_int, ierr: *mut c_int) {
+pub unsafe extern "C" fn test(
+    request: *mut c_int,
+    flag: *mut c_int,
+    status: *mut c_int,
+    ierr: *mut c_int,
+) {
     // SAFETY: arguments of the program, as the standard says.
     unsafe {
         let (mut handle, mut done, mut got) = (PMPI_Request_f2c(*request), 0, Status::default());
@@ -97,7 +112,12 @@ pub unsafe extern "C" fn test(request: *mut c_int, flag: *mut c_int, status: *mu
     }
 }
 
-pub unsafe extern "C" fn waitall(count: *const c_int, requests: *mut c_int, statuses: *mut c_int, ierr: *mut c_int) {
+pub unsafe extern "C" fn waitall(
+    count: *const c_int,
+    requests: *mut c_int,
+    statuses: *mut c_int,
+    ierr: *mut c_int,
+) {
     // SAFETY: arguments of the program, as the standard says.
     unsafe {
         let mut all = Requests::at(requests, *count);
@@ -120,7 +140,12 @@ pub unsafe extern "C" fn testall(
     // SAFETY: arguments of the program, as the standard says.
     unsafe {
         let (mut all, mut done) = (Requests::at(requests, *count), 0);
-        let rc = PMPI_Testall(*count, all.handles.as_mut_ptr(), &mut done, all.statuses.as_mut_ptr());
+        let rc = PMPI_Testall(
+            *count,
+            all.handles.as_mut_ptr(),
+            &mut done,
+            all.statuses.as_mut_ptr(),
+        );
         put(flag, logical(done != 0));
         if rc == ERR_IN_STATUS || rc == SUCCESS && done != 0 {
             all.put_all();
@@ -150,7 +175,8 @@ pub unsafe extern "C" fn waitany(
 ) {
     // SAFETY: arguments of the program, as the standard says.
     unsafe {
-        let (mut all, mut found, mut got) = (Requests::at(requests, *count), UNDEFINED, Status::default());
+        let (mut all, mut found, mut got) =
+            (Requests::at(requests, *count), UNDEFINED, Status::default());
         let rc = PMPI_Waitany(*count, all.handles.as_mut_ptr(), &mut found, &mut got);
         if rc == SUCCESS {
             put_one(&all, found, index);
@@ -170,8 +196,19 @@ pub unsafe extern "C" fn testany(
 ) {
     // SAFETY: arguments of the program, as the standard says.
     unsafe {
-        let (mut all, mut found, mut done, mut got) = (Requests::at(requests, *count), UNDEFINED, 0, Status::default());
-        let rc = PMPI_Testany(*count, all.handles.as_mut_ptr(), &mut found, &mut done, &mut got);
+        let (mut all, mut found, mut done, mut got) = (
+            Requests::at(requests, *count),
+            UNDEFINED,
+            0,
+            Status::default(),
+        );
+        let rc = PMPI_Testany(
+            *count,
+            all.handles.as_mut_ptr(),
+            &mut found,
+            &mut done,
+            &mut got,
+        );
         put(flag, logical(done != 0));
         if rc == SUCCESS {
             put_one(&all, if done != 0 { found } else { UNDEFINED }, index);
@@ -181,7 +218,8 @@ pub unsafe extern "C" fn testany(
     }
 }
 
-type OfSome = unsafe extern "C" fn(c_int, *mut Handle, *mut c_int, *mut c_int, *mut Status) -> c_int;
+type OfSome =
+    unsafe extern "C" fn(c_int, *mut Handle, *mut c_int, *mut c_int, *mut Status) -> c_int;
 
 /// `MPI_WAITSOME` and `MPI_TESTSOME`
 ///
@@ -225,7 +263,14 @@ pub unsafe extern "C" fn waitsome(
     ierr: *mut c_int,
 ) {
     // SAFETY: the caller's promise.
-    unsafe { some(PMPI_Waitsome, incount, requests, [outcount, indices, statuses, ierr]) }
+    unsafe {
+        some(
+            PMPI_Waitsome,
+            incount,
+            requests,
+            [outcount, indices, statuses, ierr],
+        )
+    }
 }
 
 pub unsafe extern "C" fn testsome(
@@ -237,7 +282,14 @@ pub unsafe extern "C" fn testsome(
     ierr: *mut c_int,
 ) {
     // SAFETY: the caller's promise.
-    unsafe { some(PMPI_Testsome, incount, requests, [outcount, indices, statuses, ierr]) }
+    unsafe {
+        some(
+            PMPI_Testsome,
+            incount,
+            requests,
+            [outcount, indices, statuses, ierr],
+        )
+    }
 }
 
 pub unsafe extern "C" fn request_free(request: *mut c_int, ierr: *mut c_int) {
@@ -252,7 +304,12 @@ pub unsafe extern "C" fn request_free(request: *mut c_int, ierr: *mut c_int) {
     }
 }
 
-pub unsafe extern "C" fn parrived(request: *const c_int, partition: *const c_int, flag: *mut c_int, ierr: *mut c_int) {
+pub unsafe extern "C" fn parrived(
+    request: *const c_int,
+    partition: *const c_int,
+    flag: *mut c_int,
+    ierr: *mut c_int,
+) {
     // SAFETY: arguments of the program, as the standard says.
     unsafe {
         let mut arrived = 0;

@@ -7,8 +7,19 @@ use alloc::vec::Vec;
 use core::ffi::{c_char, c_int};
 
 unsafe extern "C" {
-    fn PMPI_Info_get(info: Handle, key: *const c_char, valuelen: c_int, value: *mut c_char, flag: *mut c_int) -> c_int;
-    fn PMPI_Info_get_valuelen(info: Handle, key: *const c_char, valuelen: *mut c_int, flag: *mut c_int) -> c_int;
+    fn PMPI_Info_get(
+        info: Handle,
+        key: *const c_char,
+        valuelen: c_int,
+        value: *mut c_char,
+        flag: *mut c_int,
+    ) -> c_int;
+    fn PMPI_Info_get_valuelen(
+        info: Handle,
+        key: *const c_char,
+        valuelen: *mut c_int,
+        flag: *mut c_int,
+    ) -> c_int;
 }
 
 /// A string without the blanks around it, for C.
@@ -20,7 +31,10 @@ pub unsafe fn string(text: *const u8, length: c_int) -> Vec<u8> {
     let text = unsafe { core::slice::from_raw_parts(text, length.max(0) as usize) };
     let is_text = |byte: &u8| *byte != b' ';
     let first = text.iter().position(is_text).unwrap_or(text.len());
-    let end = text.iter().rposition(is_text).map_or(first, |last| last + 1);
+    let end = text
+        .iter()
+        .rposition(is_text)
+        .map_or(first, |last| last + 1);
     text[first..end].iter().copied().chain([0]).collect()
 }
 
@@ -41,7 +55,11 @@ unsafe fn fill(place: *mut u8, length: c_int, text: &[u8]) {
 /// # Safety
 /// A string of this length, and a place for the address.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ompi_fortran_string_f2c(text: *const u8, length: c_int, made: *mut *mut u8) -> c_int {
+pub unsafe extern "C" fn ompi_fortran_string_f2c(
+    text: *const u8,
+    length: c_int,
+    made: *mut *mut u8,
+) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { *made = string(text, length).leak().as_mut_ptr() };
     SUCCESS
@@ -52,7 +70,11 @@ pub unsafe extern "C" fn ompi_fortran_string_f2c(text: *const u8, length: c_int,
 /// # Safety
 /// A string of C, and one of this length.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ompi_fortran_string_c2f(text: *const c_char, place: *mut u8, length: c_int) -> c_int {
+pub unsafe extern "C" fn ompi_fortran_string_c2f(
+    text: *const c_char,
+    place: *mut u8,
+    length: c_int,
+) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { fill(place, length, core::ffi::CStr::from_ptr(text).to_bytes()) };
     SUCCESS
@@ -62,7 +84,12 @@ pub unsafe extern "C" fn ompi_fortran_string_c2f(text: *const c_char, place: *mu
 ///
 /// # Safety
 /// Strings of this length, so many bytes apart, of which one is blank if `count` is none.
-unsafe fn list(mut text: *const u8, count: Option<usize>, length: c_int, apart: c_int) -> *mut *mut u8 {
+unsafe fn list(
+    mut text: *const u8,
+    count: Option<usize>,
+    length: c_int,
+    apart: c_int,
+) -> *mut *mut u8 {
     let mut all = Vec::new();
     while count.is_none_or(|count| all.len() < count) {
         // SAFETY: the caller's promise.
@@ -157,7 +184,12 @@ unsafe fn value_of(info: *const c_int, key: &[u8]) -> Result<Option<Vec<u8>>, c_
 }
 
 /// Hands out what was found: `show` puts the text where it belongs.
-fn answer(found: Result<Option<Vec<u8>>, c_int>, flag: *mut c_int, ierr: *mut c_int, show: impl FnOnce(&[u8])) {
+fn answer(
+    found: Result<Option<Vec<u8>>, c_int>,
+    flag: *mut c_int,
+    ierr: *mut c_int,
+    show: impl FnOnce(&[u8]),
+) {
     match found {
         Ok(found) => {
             put(flag, logical(found.is_some()));
@@ -205,7 +237,11 @@ pub unsafe extern "C" fn info_get_string(
         let found = value_of(info, &string(key, key_length));
         answer(found, flag, ierr, |text| {
             if *buflen > 0 {
-                fill(value, value_length, &text[..text.len().min(*buflen as usize)]);
+                fill(
+                    value,
+                    value_length,
+                    &text[..text.len().min(*buflen as usize)],
+                );
             }
             *buflen = text.len() as c_int;
         });

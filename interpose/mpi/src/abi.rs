@@ -34,7 +34,9 @@ pub use generated::{Domain, MPICH, Pointer, STANDARD};
 
 /// Generated from the call table: a function for each procedure.
 mod edges {
-    use super::arguments::{Handles, Integers, Statuses, Way, displacement, number, pointer, sum_of, value};
+    use super::arguments::{
+        Handles, Integers, Statuses, Way, displacement, number, pointer, sum_of, value,
+    };
     use super::special::{contents, copy_status};
     use super::{Domain, Edge, Pointer};
     use crate::real_types::HandleKind;
@@ -109,7 +111,11 @@ static VARIABLES: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 impl Abi {
     /// Bytes of a handle: files are pointers everywhere.
     pub fn width(&self, kind: HandleKind) -> usize {
-        if kind == HandleKind::File { HANDLE } else { self.handle }
+        if kind == HandleKind::File {
+            HANDLE
+        } else {
+            self.handle
+        }
     }
 
     /// The integer here of Open MPI's.
@@ -129,7 +135,9 @@ impl Abi {
 
     /// Whether a value here is one of the constants.
     pub fn has(&self, domain: Domain, value: c_int) -> bool {
-        self.values[domain as usize].iter().any(|pair| pair.1 == value)
+        self.values[domain as usize]
+            .iter()
+            .any(|pair| pair.1 == value)
     }
 
     /// Open MPI's integer of that here.
@@ -172,7 +180,10 @@ impl Abi {
         let layout = &self.status;
         let bytes = status.bytes as u64;
         let words = [
-            (layout.source, self.foreign(Domain::Rank, status.source) as u32),
+            (
+                layout.source,
+                self.foreign(Domain::Rank, status.source) as u32,
+            ),
             (layout.tag, self.foreign(Domain::Tag, status.tag) as u32),
             (layout.error, status.error as u32),
             (layout.bytes, bytes as u32),
@@ -255,13 +266,24 @@ pub trait Edge: 'static {
 
 /// The value of a variable of the library; looked up once.
 fn variable(name: &'static CStr) -> isize {
-    const NAMES: [&CStr; 3] = [c"MPI_UNWEIGHTED", c"MPI_WEIGHTS_EMPTY", c"MPI_T_PVAR_ALL_HANDLES"];
-    let index = NAMES.iter().position(|known| *known == name).expect("a variable");
+    const NAMES: [&CStr; 3] = [
+        c"MPI_UNWEIGHTED",
+        c"MPI_WEIGHTS_EMPTY",
+        c"MPI_T_PVAR_ALL_HANDLES",
+    ];
+    let index = NAMES
+        .iter()
+        .position(|known| *known == name)
+        .expect("a variable");
     match VARIABLES[index].load(Relaxed) {
         0 => {
             let at = crate::library::symbol(name).cast::<usize>();
             // SAFETY: a variable of the library, a pointer.
-            let value = if at.is_null() { 0 } else { unsafe { at.read() } };
+            let value = if at.is_null() {
+                0
+            } else {
+                unsafe { at.read() }
+            };
             VARIABLES[index].store(value, Relaxed);
             value as isize
         }
@@ -309,7 +331,12 @@ mod tests {
             assert!([-1, -2, -4, 0, 5].iter().all(|&value| rank(value) == value));
             for code in [0, 1, 13, 52, 92, 93, 200] {
                 let theirs = abi.foreign(Domain::ErrorCode, code);
-                assert_eq!(abi.canonical(Domain::ErrorCode, theirs), code, "{}", abi.name);
+                assert_eq!(
+                    abi.canonical(Domain::ErrorCode, theirs),
+                    code,
+                    "{}",
+                    abi.name
+                );
             }
             let assert = |bits| abi.canonical(Domain::Assert, abi.foreign(Domain::Assert, bits));
             assert!((0..32).all(|bits| assert(bits) == bits), "{}", abi.name);
@@ -318,7 +345,10 @@ mod tests {
             let whence = |value| abi.canonical(Domain::Whence, abi.foreign(Domain::Whence, value));
             assert!([600, 602, 604].iter().all(|&value| whence(value) == value));
             let keys = [1000, 1001, 5000].map(|key| abi.foreign(Domain::Keyval, key));
-            assert_eq!(keys.map(|key| abi.canonical(Domain::Keyval, key)), [1000, 1001, 5000]);
+            assert_eq!(
+                keys.map(|key| abi.canonical(Domain::Keyval, key)),
+                [1000, 1001, 5000]
+            );
         }
         // The program's own codes are behind all of the library's (MPI 4.1, 9.5).
         assert!(MPICH.foreign(Domain::ErrorCode, 93) > MPICH.foreign(Domain::ErrorCode, 92));

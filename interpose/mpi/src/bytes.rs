@@ -36,7 +36,11 @@ impl Bytes {
         let ends = [0, (length - length % BLOCK) as isize];
         // SAFETY: places of ours; lengths, displacements and types of two parts.
         unsafe {
-            check(real::PMPI_Type_contiguous(BLOCK as c_int, byte(), &mut block))?;
+            check(real::PMPI_Type_contiguous(
+                BLOCK as c_int,
+                byte(),
+                &mut block,
+            ))?;
             check(real::PMPI_Type_contiguous(blocks, block, &mut most))?;
             let (lengths, types) = ([1, rest], [most, byte()]);
             check(real::PMPI_Type_create_struct(

@@ -210,8 +210,18 @@ const REG_RIP: usize = libc::REG_RIP as usize;
 /// Whether this is the thread of that number, 1 for the main one.
 pub fn is_thread(number: u32) -> bool {
     // SAFETY: gettid(2), getpid(2).
-    let (thread, process) = unsafe { (libc::syscall(libc::SYS_gettid), libc::syscall(libc::SYS_getpid)) };
-    thread == if number == MAIN_THREAD { process } else { number.into() }
+    let (thread, process) = unsafe {
+        (
+            libc::syscall(libc::SYS_gettid),
+            libc::syscall(libc::SYS_getpid),
+        )
+    };
+    thread
+        == if number == MAIN_THREAD {
+            process
+        } else {
+            number.into()
+        }
 }
 
 /// Whether this is the thread that calls the library: a late signal may come to another one.

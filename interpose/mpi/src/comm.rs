@@ -129,12 +129,15 @@ impl RealComm {
     /// # Errors
     /// The library's.
     pub fn sleeping_barrier(self) -> Result<()> {
-        let (began, mut request, mut has_ended) = (Instant::now(), RealRequest(std::ptr::null_mut()), 0);
+        let (began, mut request, mut has_ended) =
+            (Instant::now(), RealRequest(std::ptr::null_mut()), 0);
         // SAFETY: a collective without memory.
         check(unsafe { real::PMPI_Ibarrier(self, &mut request) })?;
         loop {
             // SAFETY: a request of this function's own; the status is ignored.
-            check(unsafe { real::PMPI_Testall(1, &mut request, &mut has_ended, std::ptr::null_mut()) })?;
+            check(unsafe {
+                real::PMPI_Testall(1, &mut request, &mut has_ended, std::ptr::null_mut())
+            })?;
             match began.elapsed() {
                 _ if has_ended != 0 => return Ok(()),
                 waited if waited < POLLING => std::thread::yield_now(),
@@ -162,7 +165,15 @@ impl RealComm {
         // SAFETY: one number on either side, which stay where they are as the caller says.
         check(unsafe {
             let own = numbers.cast::<u64>();
-            real::PMPI_Iallreduce(own.cast(), own.add(1).cast(), 1, number, op, self, &mut request)
+            real::PMPI_Iallreduce(
+                own.cast(),
+                own.add(1).cast(),
+                1,
+                number,
+                op,
+                self,
+                &mut request,
+            )
         })?;
         Ok(request)
     }
@@ -206,7 +217,18 @@ impl RealComm {
         let (from, to) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
         let (counts, offsets) = (lengths.as_ptr(), places.as_ptr());
         // SAFETY: room for what each process sends.
-        check(unsafe { real::PMPI_Allgatherv(from, own.len() as c_int, byte(), to, counts, offsets, byte(), self) })?;
+        check(unsafe {
+            real::PMPI_Allgatherv(
+                from,
+                own.len() as c_int,
+                byte(),
+                to,
+                counts,
+                offsets,
+                byte(),
+                self,
+            )
+        })?;
         let parts = places.iter().zip(&lengths);
         Ok(parts
             .map(|(&at, &length)| all[at as usize..(at + length) as usize].to_vec())
@@ -221,7 +243,11 @@ impl RealComm {
     /// # Panics
     /// If there are not as many values as processes.
     pub fn exchange<T: Plain>(self, own: &[T]) -> Result<Vec<T>> {
-        assert_eq!(own.len(), self.size()? as usize, "one value for each process");
+        assert_eq!(
+            own.len(),
+            self.size()? as usize,
+            "one value for each process"
+        );
         let (mut theirs, length) = (own.to_vec(), size_of::<T>() as c_int);
         let (from, to) = (own.as_ptr().cast(), theirs.as_mut_ptr().cast());
         // SAFETY: one value for each, both ways.

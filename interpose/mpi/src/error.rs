@@ -39,7 +39,11 @@ impl Error {
     /// Of two, the one that says more: that a process has failed explains every other.
     #[must_use]
     pub fn worse(self, other: Error) -> Error {
-        if other == Error::ABANDONED { other } else { self }
+        if other == Error::ABANDONED {
+            other
+        } else {
+            self
+        }
     }
 }
 
@@ -60,7 +64,11 @@ impl From<Error> for c_int {
 /// A return code as a result.
 #[inline]
 pub fn check(rc: c_int) -> Result<()> {
-    if rc == SUCCESS { Ok(()) } else { Err(Error(rc)) }
+    if rc == SUCCESS {
+        Ok(())
+    } else {
+        Err(Error(rc))
+    }
 }
 
 /// Both have succeeded; or the worse error of the two.
@@ -89,7 +97,12 @@ mod tests {
     #[test]
     fn the_failure_of_a_process_is_worse_than_any_other_error() {
         let (failed, wrong) = (Err(Error::ABANDONED), Err(Error::OTHER));
-        for (one, other) in [(failed, wrong), (wrong, failed), (failed, Ok(())), (Ok(()), failed)] {
+        for (one, other) in [
+            (failed, wrong),
+            (wrong, failed),
+            (failed, Ok(())),
+            (Ok(()), failed),
+        ] {
             assert_eq!(both(one, other), failed);
         }
         assert_eq!(both(wrong, Err(Error::INTERN)), wrong);

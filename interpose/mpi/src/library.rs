@@ -64,7 +64,8 @@ fn other_name(name: &CStr) -> Option<CString> {
     } else {
         format!(
             "PMPIX_{}",
-            name.strip_prefix("PMPI_").filter(|rest| rest.ends_with("_init"))?
+            name.strip_prefix("PMPI_")
+                .filter(|rest| rest.ends_with("_init"))?
         )
     };
     CString::new(other).ok()
@@ -79,7 +80,9 @@ extern "C" fn missing() -> ! {
 pub(crate) fn look_up(library: *mut c_void, shim: *mut c_void) {
     LIBRARY.store(library, Relaxed);
     SHIM.store(shim, Relaxed);
-    crate::generated::PROCEDURES.iter().for_each(Procedure::find);
+    crate::generated::PROCEDURES
+        .iter()
+        .for_each(Procedure::find);
 }
 
 /// A symbol of the library or of what it needs; null if there is none.
@@ -110,7 +113,9 @@ pub fn file() -> String {
         if procedure.is_null() || libc::dladdr(procedure, &mut about) == 0 {
             return String::new();
         }
-        CStr::from_ptr(about.dli_fname).to_string_lossy().into_owned()
+        CStr::from_ptr(about.dli_fname)
+            .to_string_lossy()
+            .into_owned()
     }
 }
 
@@ -145,17 +150,25 @@ fn ask_version() -> (String, c_int) {
     let mut length = 0;
     // SAFETY: MPI_Get_library_version may be called before MPI_Init; it writes at most as many bytes.
     unsafe {
-        let function: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int = std::mem::transmute(function);
+        let function: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int =
+            std::mem::transmute(function);
         function(text.as_mut_ptr(), &mut length);
-        (CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned(), length)
+        (
+            CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned(),
+            length,
+        )
     }
 }
 
 /// Opens libraries in the library's namespace, by their paths; those that are there already stay as they are. How many are new.
 pub fn open_ahead<'a>(paths: impl Iterator<Item = &'a str>) -> usize {
     let known = modules();
-    let is_new = |path: &&str| path.starts_with('/') && known.iter().all(|module| module.name != **path);
-    paths.filter(is_new).filter(|path| !open(path).is_null()).count()
+    let is_new =
+        |path: &&str| path.starts_with('/') && known.iter().all(|module| module.name != **path);
+    paths
+        .filter(is_new)
+        .filter(|path| !open(path).is_null())
+        .count()
 }
 
 /// Has the library's libc look at a stack once (backtrace(3)), for which it opens libgcc's unwinder.
@@ -172,7 +185,9 @@ pub fn backtrace() {
 
 /// A symbol of a library of that namespace, of which a part of the name is given; null if there is none.
 pub fn symbol_of(part: &str, name: &CStr) -> *mut c_void {
-    let found = modules().into_iter().find(|module| module.name.contains(part));
+    let found = modules()
+        .into_iter()
+        .find(|module| module.name.contains(part));
     let handle = found.map_or(std::ptr::null_mut(), |module| open(&module.name));
     find(&AtomicPtr::new(handle), name)
 }
@@ -182,7 +197,9 @@ fn open(path: &str) -> *mut c_void {
     let mut namespace: libc::Lmid_t = 0;
     let handle = LIBRARY.load(Relaxed);
     // SAFETY: dlinfo(3) with an open handle writes the namespace's number.
-    if handle.is_null() || unsafe { libc::dlinfo(handle, libc::RTLD_DI_LMID, (&raw mut namespace).cast()) } != 0 {
+    if handle.is_null()
+        || unsafe { libc::dlinfo(handle, libc::RTLD_DI_LMID, (&raw mut namespace).cast()) } != 0
+    {
         return std::ptr::null_mut();
     }
     let Ok(path) = std::ffi::CString::new(path) else {
@@ -248,14 +265,20 @@ pub unsafe fn iterate(callback: Callback, data: *mut c_void) {
     }
 }
 
-unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, modules: *mut c_void) -> c_int {
+unsafe extern "C" fn collect(
+    info: *mut libc::dl_phdr_info,
+    _: usize,
+    modules: *mut c_void,
+) -> c_int {
     // SAFETY: dl_iterate_phdr(3) passes a valid structure and the argument of `modules`.
     unsafe {
         let (info, modules) = (&*info, &mut *modules.cast::<Vec<Module>>());
         let headers = std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
         let thread_local = headers.iter().find(|header| header.p_type == libc::PT_TLS);
         modules.push(Module {
-            name: CStr::from_ptr(info.dlpi_name).to_string_lossy().into_owned(),
+            name: CStr::from_ptr(info.dlpi_name)
+                .to_string_lossy()
+                .into_owned(),
             base: info.dlpi_addr as usize,
             thread_local_number: info.dlpi_tls_modid,
             thread_local: thread_local.map_or(0, |header| header.p_memsz as usize),

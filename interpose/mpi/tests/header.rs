@@ -1,7 +1,9 @@
 //! What the layer knows of Open MPI's ABI is what its mpi.h says.
 
 use std::mem::{offset_of, size_of};
-use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, PROC_NULL, RealComm, RealRequest, Status, UNDEFINED};
+use understudy_mpi::real_types::{
+    ANY_SOURCE, ANY_TAG, PROC_NULL, RealComm, RealRequest, Status, UNDEFINED,
+};
 
 #[test]
 fn the_status_has_the_headers_layout() {
@@ -10,7 +12,10 @@ fn the_status_has_the_headers_layout() {
     assert_eq!(offset_of!(Status, source), offset_of!(Theirs, MPI_SOURCE));
     assert_eq!(offset_of!(Status, tag), offset_of!(Theirs, MPI_TAG));
     assert_eq!(offset_of!(Status, error), offset_of!(Theirs, MPI_ERROR));
-    assert_eq!(offset_of!(Status, cancelled), offset_of!(Theirs, _cancelled));
+    assert_eq!(
+        offset_of!(Status, cancelled),
+        offset_of!(Theirs, _cancelled)
+    );
     assert_eq!(offset_of!(Status, bytes), offset_of!(Theirs, _ucount));
 }
 

@@ -102,7 +102,9 @@ pub fn inward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
 #[inline(never)]
 fn look_up(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
     let known = rt.known.borrow();
-    let Some(known) = known.as_ref() else { return 0 };
+    let Some(known) = known.as_ref() else {
+        return 0;
+    };
     let predefined = known.inward[kind as usize].get(&handle).copied();
     let found = match predefined {
         Some(address) => address,
@@ -119,11 +121,15 @@ fn look_up(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
 /// The program's handle of a virtual handle.
 pub fn outward(rt: &Runtime, abi: &Abi, kind: HandleKind, handle: u64) -> u64 {
     let known = rt.known.borrow();
-    let Some(known) = known.as_ref() else { return 0 };
+    let Some(known) = known.as_ref() else {
+        return 0;
+    };
     match named(handle as *mut c_void) {
         Named::Predefined(index) => known.outward[index],
         Named::Created(_) if abi.width(kind) == 8 => handle,
-        Named::Created(index) => u64::from(CREATED | known.null[kind as usize] as u32 | (index & INDEX)),
+        Named::Created(index) => {
+            u64::from(CREATED | known.null[kind as usize] as u32 | (index & INDEX))
+        }
         Named::Nothing => 0,
     }
 }

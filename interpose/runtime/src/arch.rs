@@ -11,13 +11,14 @@ pub use guard::{escape_from, guarded, interrupted_at};
 pub use risk::{Stopped, at_risk, is_at_risk, refuse, stop, stop_if_due};
 use std::ffi::c_void;
 pub(crate) use x86_64::{
-    AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, GREQUEST_FORTRAN, KEYVAL_PROXY, LEAVE, OFFSET_OF_RBP,
-    OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, RECOVER, TOP, WAIT, divert_to,
+    AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, GREQUEST_FORTRAN, KEYVAL_PROXY,
+    LEAVE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, RECOVER, TOP, WAIT, divert_to,
 };
 pub use x86_64::{
-    Answer, Frame, Rewound, addresses_of_last_call, answer_all, call_program, call_user, depart_by, departs, divert,
-    end_wait, innermost_slot, is_recording, is_rewound, leave_callbacks, leave_user, on_stack_of, rewind, run_user,
-    set_handler, set_recording, stay, top_frame, undivert, wait_mark, will_block, will_return, without_mpi,
+    Answer, Frame, Rewound, addresses_of_last_call, answer_all, call_program, call_user, depart_by,
+    departs, divert, end_wait, innermost_slot, is_recording, is_rewound, leave_callbacks,
+    leave_user, on_stack_of, rewind, run_user, set_handler, set_recording, stay, top_frame,
+    undivert, wait_mark, will_block, will_return, without_mpi,
 };
 
 /// A function of the program that is called by a function of the runtime, on the program's stack.
@@ -26,7 +27,12 @@ pub use x86_64::{
 /// As [`call_program`]; `call` must do what a callback of the program may.
 pub unsafe fn call_program_by<T>(call: extern "C" fn(&mut T) -> u64, arguments: &mut T) -> u64 {
     // SAFETY: the caller's promise; the argument is valid until the call returns.
-    unsafe { call_program(call as *const c_void, [&raw mut *arguments as u64, 0, 0, 0, 0]) }
+    unsafe {
+        call_program(
+            call as *const c_void,
+            [&raw mut *arguments as u64, 0, 0, 0, 0],
+        )
+    }
 }
 
 type OfSix = extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64;
@@ -51,7 +57,13 @@ pub unsafe fn call_program_with_six(function: *const c_void, arguments: [u64; 6]
     // SAFETY: the caller's promise.
     unsafe {
         let function = std::mem::transmute::<*const c_void, OfSix>(function);
-        call_program_by(call_six, &mut Six { function, arguments })
+        call_program_by(
+            call_six,
+            &mut Six {
+                function,
+                arguments,
+            },
+        )
     }
 }
 

@@ -6,7 +6,10 @@ use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
 use crate::objects::op;
 use crate::recovery::Runtime;
 use crate::told::{config, info, launcher_size, number, process, variable};
-use crate::{abi, arch, cell, entry, events, fatal, fault, handles, journal, recovery, renewal, shim, sys, told, user};
+use crate::{
+    abi, arch, cell, entry, events, fatal, fault, handles, journal, recovery, renewal, shim, sys,
+    told, user,
+};
 use ckptd::settings::{Config, Static, Threads, refusal, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
@@ -23,14 +26,20 @@ const OLDEST_RENEWED: (u32, u32, u32) = (4, 1, 0);
 /// # Safety
 /// `info` and `points` must be valid; what `info` points to must live as long as the process.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn understudy_runtime_start(info: *const BootInfo, points: *mut EntryPoints) -> c_int {
+pub unsafe extern "C" fn understudy_runtime_start(
+    info: *const BootInfo,
+    points: *mut EntryPoints,
+) -> c_int {
     cell::set_owner();
     let rt = runtime();
     hand_down(rt);
     // SAFETY: as the caller promises.
     unsafe {
         told::hear(info.read());
-        match start(rt).map_err(Refusal::from).and_then(|()| check_memory()) {
+        match start(rt)
+            .map_err(Refusal::from)
+            .and_then(|()| check_memory())
+        {
             Ok(()) => {
                 points.write(EntryPoints {
                     version: ABI_VERSION,
@@ -73,7 +82,9 @@ pub extern "C" fn understudy_runtime_ledger() -> *const c_char {
 pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
     let rt = runtime();
     // SAFETY: as the caller promises.
-    let path = unsafe { CStr::from_ptr(ledger) }.to_string_lossy().into_owned();
+    let path = unsafe { CStr::from_ptr(ledger) }
+        .to_string_lossy()
+        .into_owned();
     // What is printed before a spare has a part, or before a job that is restarted is where it was, was printed before.
     let is_silent = process().0 + config().spares >= launcher_size() || config().restart;
     crate::user::attach_output(rt, path.into(), is_silent);
@@ -118,7 +129,11 @@ fn refuse(refused: &Refusal) -> c_int {
     }
     let strict = refused.stops();
     if variable("OMPI_COMM_WORLD_LOCAL_RANK").as_deref() == Some("0") {
-        crate::sys::say(format_args!("{}; {}", refused.reason, refusal::outcome(strict)));
+        crate::sys::say(format_args!(
+            "{}; {}",
+            refused.reason,
+            refusal::outcome(strict)
+        ));
     } else if strict.is_some() {
         // A rank that ends with an error ends the job: the one that speaks is given time.
         std::thread::sleep(std::time::Duration::from_secs(1));
@@ -128,7 +143,9 @@ fn refuse(refused: &Refusal) -> c_int {
 
 fn start(rt: &Runtime) -> Result<(), String> {
     if info().version != ABI_VERSION {
-        return Err("libunderstudy.so and libunderstudy_runtime.so are of different versions".into());
+        return Err(
+            "libunderstudy.so and libunderstudy_runtime.so are of different versions".into(),
+        );
     }
     start_log();
     sys::tell_panics();
@@ -145,7 +162,8 @@ fn start(rt: &Runtime) -> Result<(), String> {
     config.check_procedures(|name| Proc::from_name(name).is_some())?;
     if !config.faults.is_empty() {
         let workers = size - config.spares;
-        fault::set(config.faults.clone(), process(), workers).map_err(|why| format!("UNDERSTUDY_FAULT: {why}"))?;
+        fault::set(config.faults.clone(), process(), workers)
+            .map_err(|why| format!("UNDERSTUDY_FAULT: {why}"))?;
     }
     fault::point("boot.begin", Epoch::NONE);
     match abi::is_foreign() {
@@ -153,9 +171,12 @@ fn start(rt: &Runtime) -> Result<(), String> {
         false => prefer_simple_mpi(),
     }
     // SAFETY: the face's array of that length.
-    let symbols = unsafe { std::slice::from_raw_parts(info().data_symbols, info().data_symbol_count) };
+    let symbols =
+        unsafe { std::slice::from_raw_parts(info().data_symbols, info().data_symbol_count) };
     if symbols.len() != crate::generated::DATA_COUNT {
-        return Err("libunderstudy.so and libunderstudy_runtime.so are of different versions".into());
+        return Err(
+            "libunderstudy.so and libunderstudy_runtime.so are of different versions".into(),
+        );
     }
     handles::connect(rt, symbols, understudy_mpi::abi::object);
     abi::connect(rt);
@@ -173,7 +194,10 @@ fn start(rt: &Runtime) -> Result<(), String> {
         events::open(directory, process());
     }
     arch::turn::connect(info().turns, told::user_symbol);
-    arch::turn::without_turn(crate::calls::from_another_thread, crate::user::effect_of_others);
+    arch::turn::without_turn(
+        crate::calls::from_another_thread,
+        crate::user::effect_of_others,
+    );
     crate::user::remember_start(rt);
     if config.threads != Threads::Refused {
         crate::user::allow_threads(rt);
@@ -196,7 +220,9 @@ fn without_recording(config: &mut Config) -> Result<(), String> {
     };
     config.static_data = Static::Image;
     asked.map_or(Ok(()), |setting| {
-        Err(format!("{setting} is for programs of Open MPI only; leave it out"))
+        Err(format!(
+            "{setting} is for programs of Open MPI only; leave it out"
+        ))
     })
 }
 

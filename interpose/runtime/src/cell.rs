@@ -18,7 +18,9 @@ pub(crate) static OWNER: AtomicUsize = AtomicUsize::new(0);
 fn this_thread() -> usize {
     let block: usize;
     // SAFETY: glibc's thread control block points to itself at fs:0x10.
-    unsafe { std::arch::asm!("mov {}, fs:[0x10]", out(reg) block, options(nostack, readonly, pure, preserves_flags)) };
+    unsafe {
+        std::arch::asm!("mov {}, fs:[0x10]", out(reg) block, options(nostack, readonly, pure, preserves_flags))
+    };
     block
 }
 
@@ -84,7 +86,10 @@ impl<T> Entered<T> {
     #[inline]
     #[track_caller]
     pub fn get(&self) -> &T {
-        assert!(is_owner(), "the runtime is used by a thread that is not the main one");
+        assert!(
+            is_owner(),
+            "the runtime is used by a thread that is not the main one"
+        );
         &self.0
     }
 }
@@ -101,7 +106,8 @@ impl<T> Door<T> {
 
     /// Hands the runtime down, at the start.
     pub fn open(&self, runtime: &'static T) {
-        self.0.store(std::ptr::from_ref(runtime).cast_mut(), Ordering::Relaxed);
+        self.0
+            .store(std::ptr::from_ref(runtime).cast_mut(), Ordering::Relaxed);
     }
 
     /// The runtime.
@@ -120,7 +126,11 @@ impl<T> Door<T> {
     pub fn try_get(&self) -> Option<&'static T> {
         let runtime = self.0.load(Ordering::Relaxed);
         // SAFETY: `open` has stored a reference that is valid for ever; only the main thread gets it.
-        if is_owner() { unsafe { runtime.as_ref() } } else { None }
+        if is_owner() {
+            unsafe { runtime.as_ref() }
+        } else {
+            None
+        }
     }
 }
 
@@ -260,7 +270,8 @@ mod tests {
         static RUNTIME: Entered<u32> = Entered::new(1);
         static CLOSED: Door<u32> = Door::new();
         static DOOR: Door<u32> = Door::new();
-        let is_refused = || catch_unwind(|| *RUNTIME.get()).is_err() && catch_unwind(|| *DOOR.get()).is_err();
+        let is_refused =
+            || catch_unwind(|| *RUNTIME.get()).is_err() && catch_unwind(|| *DOOR.get()).is_err();
         DOOR.open(&2);
         assert!(is_refused(), "there is no main thread yet");
         set_owner();

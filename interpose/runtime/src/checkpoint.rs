@@ -15,7 +15,10 @@ use crate::fault::Victim;
 use crate::image::capture::{Captured, capture};
 use crate::objects::dynamic;
 use crate::recovery::Runtime;
-use crate::{events, fault, marks, recompute, recovery, rehearsal, renewal, schedule, step_back, sys, user, world};
+use crate::{
+    events, fault, marks, recompute, recovery, rehearsal, renewal, schedule, step_back, sys, user,
+    world,
+};
 use ckptd::events::Kind;
 use std::time::Instant;
 use understudy_numbers::Epoch;
@@ -42,7 +45,10 @@ pub fn damage(rt: &Runtime, victim: Victim) {
         }
         Victim::State => keep.partners.iter_mut().for_each(Copy::damage_state),
         Victim::Journal(harm) => {
-            let scripts = keep.partners.iter_mut().filter_map(|copy| copy.script.as_mut());
+            let scripts = keep
+                .partners
+                .iter_mut()
+                .filter_map(|copy| copy.script.as_mut());
             rehearsal::damage_journals(rt, scripts, harm);
         }
     }
@@ -52,14 +58,20 @@ pub fn damage(rt: &Runtime, victim: Victim) {
 pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     let began = Instant::now();
     let epoch = copies::next_epoch(rt);
-    let Some(frame) = arch::top_frame() else { return Ok(()) };
+    let Some(frame) = arch::top_frame() else {
+        return Ok(());
+    };
     rehearsal::cut(rt, epoch);
     fault::point("capture.begin", epoch);
     // A partner may be faster.
     let mut transfers = Vec::new();
     recovery::check_own(rt, copies::expect(rt, &mut transfers), LOST)?;
     // Most of what a program allocates for a while, it does while it begins. Later less and less often is often enough.
-    if epoch > Epoch(1) && epoch.0.is_power_of_two() && !rehearsal::compares() && !user::has_threads(rt) {
+    if epoch > Epoch(1)
+        && epoch.0.is_power_of_two()
+        && !rehearsal::compares()
+        && !user::has_threads(rt)
+    {
         user::heap::give_back_freed();
     }
     let state = match user::capture(rt) {
@@ -79,7 +91,15 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
     let Captured { delta, left_out } = {
         let keep = &mut *copies::keep(rt);
         let (tracker, store, own) = (&mut keep.tracker, &mut keep.store, &keep.own.image);
-        capture(tracker, &state.layout, &[live], [&left_out, &spared], epoch, store, own)
+        capture(
+            tracker,
+            &state.layout,
+            &[live],
+            [&left_out, &spared],
+            epoch,
+            store,
+            own,
+        )
     }
     .unwrap_or_else(|error| fail(rt, "the program's memory cannot be saved", &error));
     copies::expose_only_windows(rt);
@@ -125,7 +145,11 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
 /// Helps a checkpoint along that is under way. Called at MPI calls.
 #[inline]
 pub fn poll(rt: &Runtime) -> Result<(), Rewound> {
-    if copies::is_pending() { advance(rt) } else { Ok(()) }
+    if copies::is_pending() {
+        advance(rt)
+    } else {
+        Ok(())
+    }
 }
 
 /// Waits until no checkpoint is under way.

@@ -31,15 +31,19 @@ pub struct Reading {
 }
 
 fn seconds(clock: clockid_t) -> f64 {
-    let mut time = timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: clock_gettime(2) of a clock that every kernel has.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
 /// What tells this start of the node from all others (random(4)); read once, since every checkpoint needs it.
-static BOOT: LazyLock<u64> =
-    LazyLock::new(|| xxh3_64(&std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()));
+static BOOT: LazyLock<u64> = LazyLock::new(|| {
+    xxh3_64(&std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default())
+});
 
 /// The program counts from here on: `wtime` is what the library says.
 pub fn start(wtime: f64) {

@@ -11,8 +11,8 @@ use crate::handles::{VirtComm, VirtRequest};
 use crate::own_messages::tag;
 use crate::recovery::Runtime;
 use crate::requests::{
-    self, EMPTY, Kind, Outcome, State, add, done, get, index, is_active, null_handle, release_real, remove, set_state,
-    with_real,
+    self, EMPTY, Kind, Outcome, State, add, done, get, index, is_active, null_handle, release_real,
+    remove, set_state, with_real,
 };
 use crate::{attention, checkpoint, copies, journal, own_messages, recovery, world};
 use std::ffi::c_int;
@@ -196,7 +196,9 @@ pub fn poll(rt: &Runtime, handle: &mut VirtRequest) -> Result<Option<Outcome>, R
     };
     let (mut status, mut flag) = (EMPTY, 0);
     // SAFETY: a real request that is active.
-    let rc = recovery::check(rt, unsafe { real::PMPI_Test(&mut request, &mut flag, &mut status) })?;
+    let rc = recovery::check(rt, unsafe {
+        real::PMPI_Test(&mut request, &mut flag, &mut status)
+    })?;
     if flag == 0 && rc == SUCCESS {
         checkpoint::poll(rt)?;
         return Ok(None);
@@ -220,7 +222,11 @@ fn end(
         tell_end(rt, index, &status);
     }
     requests::end(rt, handle, &status);
-    Outcome { status, rc, comm: None }
+    Outcome {
+        status,
+        rc,
+        comm: None,
+    }
 }
 
 #[cold]
@@ -322,9 +328,11 @@ pub unsafe fn end_together(
     }
     if arch::is_recording() {
         let indices = handles.iter().map(|&handle| index(rt, handle));
-        indices
-            .zip(statuses)
-            .for_each(|(index, status)| index.into_iter().for_each(|index| tell_end(rt, index, status)));
+        indices.zip(statuses).for_each(|(index, status)| {
+            index
+                .into_iter()
+                .for_each(|index| tell_end(rt, index, status))
+        });
     }
     requests::end_all(rt, handles, statuses);
     Ok(Together::Ended)
@@ -333,7 +341,12 @@ pub unsafe fn end_together(
 /// Some have failed, and others may be under way still: notes what has become of each.
 #[cold]
 #[inline(never)]
-fn note_ends(rt: &Runtime, handles: &[VirtRequest], reals: &[RealRequest], statuses: &[Status]) -> Result<(), Rewound> {
+fn note_ends(
+    rt: &Runtime,
+    handles: &[VirtRequest],
+    reals: &[RealRequest],
+    statuses: &[Status],
+) -> Result<(), Rewound> {
     for ((&handle, &real), &status) in handles.iter().zip(reals).zip(statuses) {
         // The library may have codes of its own there.
         let rc = if status.error < SUCCESS {
@@ -341,7 +354,9 @@ fn note_ends(rt: &Runtime, handles: &[VirtRequest], reals: &[RealRequest], statu
         } else {
             status.error
         };
-        if let Some(index) = index(rt, handle).filter(|&index| is_active(rt, index) && rc != ERR_PENDING) {
+        if let Some(index) =
+            index(rt, handle).filter(|&index| is_active(rt, index) && rc != ERR_PENDING)
+        {
             recovery::check(rt, rc)?;
             requests::set_real(rt, index, real);
             has_ended(rt, index, status, rc);

@@ -113,14 +113,16 @@ impl Keep {
 #[track_caller]
 pub fn keep(rt: &Runtime) -> RefMut<'_, Keep> {
     let make = || {
-        let (store, legacy) = legacy::new_store().unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
-        let selected = Tracker::select_where(told::config().tracking, pretended_lack()).unwrap_or_else(|error| {
-            fail(
-                rt,
-                "UNDERSTUDY_TRACKING: changed pages cannot be found this way",
-                &error,
-            )
-        });
+        let (store, legacy) =
+            legacy::new_store().unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
+        let selected = Tracker::select_where(told::config().tracking, pretended_lack())
+            .unwrap_or_else(|error| {
+                fail(
+                    rt,
+                    "UNDERSTUDY_TRACKING: changed pages cannot be found this way",
+                    &error,
+                )
+            });
         if let Some(why) = selected.fallback {
             log::info!(
                 "pages are compared with their copies, since the kernel's tracking cannot be used: {}",
@@ -134,7 +136,8 @@ pub fn keep(rt: &Runtime) -> RefMut<'_, Keep> {
             own: Copy::default(),
             partners: (0..layers).map(|_| Copy::default()).collect(),
             habits: vec![Habit::default(); layers],
-            helper: Helper::new().unwrap_or_else(|error| fail(rt, "no thread for checksums", &error)),
+            helper: Helper::new()
+                .unwrap_or_else(|error| fail(rt, "no thread for checksums", &error)),
             legacy,
             orphans: Vec::new(),
             frugal: 0,
@@ -174,7 +177,9 @@ fn pretended_lack() -> Option<TrackError> {
     if fault::pretends(Lack::PagemapScan) {
         Some(TrackError::NoScan)
     } else if fault::pretends(Lack::Userfaultfd) {
-        Some(TrackError::OpenUffd(std::io::Error::from_raw_os_error(libc::EPERM)))
+        Some(TrackError::OpenUffd(std::io::Error::from_raw_os_error(
+            libc::EPERM,
+        )))
     } else {
         None
     }
@@ -317,7 +322,12 @@ fn commit_pending(rt: &Runtime, keep: &mut Keep) -> Option<(Epoch, Instant)> {
     let remains = pending.end(&mut keep.store, &keep.helper);
     // The changes for others and from others, and the parity after them.
     let used = 3 * remains.delta.page_count();
-    if keep.own.image.apply(remains.delta, &mut keep.store).is_err() {
+    if keep
+        .own
+        .image
+        .apply(remains.delta, &mut keep.store)
+        .is_err()
+    {
         fail(
             rt,
             "the epochs of this rank do not follow each other",
@@ -333,7 +343,10 @@ fn commit_pending(rt: &Runtime, keep: &mut Keep) -> Option<(Epoch, Instant)> {
     events::set_epoch(epoch);
     // If this rank dies now, the others may not have committed it.
     let before = Epoch(epoch.0.saturating_sub(1));
-    user::forget_before(rt, disk::oldest(rt).map_or(before, |oldest| oldest.min(before)));
+    user::forget_before(
+        rt,
+        disk::oldest(rt).map_or(before, |oldest| oldest.min(before)),
+    );
     disk::committed(
         rt,
         &mut keep.store,
@@ -354,7 +367,9 @@ pub fn interrupt(rt: &Runtime) -> Option<Epoch> {
         pending,
         ..
     } = keep.as_mut()?;
-    orphans.drain(..).for_each(|transfer| transfer.give_up(store));
+    orphans
+        .drain(..)
+        .for_each(|transfer| transfer.give_up(store));
     let pending = pending.as_ref()?;
     pending.is_whole().then_some(pending.epoch)
 }
@@ -362,13 +377,21 @@ pub fn interrupt(rt: &Runtime) -> Option<Epoch> {
 /// What it costs, in nanoseconds, to go back to the committed epoch instead of the pending one, and to have a whole copy sent.
 pub fn costs(rt: &Runtime) -> (u64, u64) {
     let keep = rt.keep.borrow();
-    let Some(keep) = keep.as_ref() else { return (0, 0) };
+    let Some(keep) = keep.as_ref() else {
+        return (0, 0);
+    };
     let pending = keep
         .pending
         .as_ref()
         .map(|pending| pending.began.duration_since(keep.since));
     let bytes = keep.own.image.page_count() * PAGE_SIZE as u64;
-    let sent = || if keep.rate > 0.0 { bytes as f64 / keep.rate } else { 0.0 };
+    let sent = || {
+        if keep.rate > 0.0 {
+            bytes as f64 / keep.rate
+        } else {
+            0.0
+        }
+    };
     (
         pending.map_or(0, |time| time.as_nanos() as u64),
         sys::quietly(|| sent() as u64),
@@ -380,7 +403,8 @@ pub fn is_thin(rt: &Runtime) -> bool {
     let undoable = marks::lasting(rt).reversible_pages();
     let lacks = |keep: &Keep| {
         let spares = |pending: &Pending| !pending.spared.is_empty();
-        !absent::among(keep.own.image.absent(), &undoable).is_empty() || keep.pending.as_ref().is_some_and(spares)
+        !absent::among(keep.own.image.absent(), &undoable).is_empty()
+            || keep.pending.as_ref().is_some_and(spares)
     };
     rt.keep.borrow().as_ref().is_some_and(lacks)
 }
@@ -400,8 +424,12 @@ pub fn resolve(rt: &Runtime, agreed: Epoch) {
 
 /// Gives up what is pending.
 pub fn give_up_pending(rt: &Runtime) {
-    let Some(keep) = &mut *rt.keep.borrow_mut() else { return };
-    let Some(pending) = keep.pending.take() else { return };
+    let Some(keep) = &mut *rt.keep.borrow_mut() else {
+        return;
+    };
+    let Some(pending) = keep.pending.take() else {
+        return;
+    };
     if let Some(legacy) = &mut keep.legacy {
         legacy.withdraw(&mut keep.store);
     }
@@ -414,7 +442,9 @@ pub fn give_up_pending(rt: &Runtime) {
 
 /// All go back to an epoch on disk: what is recorded of later ones counts no more.
 pub fn forget_legacy(rt: &Runtime) {
-    let Some(keep) = &mut *rt.keep.borrow_mut() else { return };
+    let Some(keep) = &mut *rt.keep.borrow_mut() else {
+        return;
+    };
     Legacy::resolve(keep, Epoch::NONE);
     if let Some(legacy) = &mut keep.legacy {
         legacy.forget(&mut keep.store);

@@ -20,8 +20,8 @@ use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
 use crate::schedule::Schedule;
 use crate::{
-    checkpoint, completion, copies, drain, ending, errors, fault, journal, marks, overdue, protection, recovery,
-    rehearsal, schedule, told, user, world,
+    checkpoint, completion, copies, drain, ending, errors, fault, journal, marks, overdue,
+    protection, recovery, rehearsal, schedule, told, user, world,
 };
 pub use anywhere::{here, hold, leave_by_call, meanwhile, part};
 pub use assemble::assemble;
@@ -140,7 +140,9 @@ fn candidate(rt: &Runtime) -> Result<(), Rewound> {
 /// A candidate at which something is to be done.
 #[cold]
 fn awake(rt: &Runtime) -> Result<(), Rewound> {
-    let Schedule { candidates, next, .. } = schedule::schedule(rt);
+    let Schedule {
+        candidates, next, ..
+    } = schedule::schedule(rt);
     if candidates >= next {
         decide(rt)?;
     } else {
@@ -199,16 +201,26 @@ fn vote(rt: &Runtime) -> Result<(), Rewound> {
     let state = &mut *guard;
     let interval = state.pace.interval();
     let now = Instant::now();
-    let is_over = state.last.is_some_and(|last| now.duration_since(last) >= interval);
-    let is_due = is_over || state.pace.is_warned(state.last) || journal::asks_for_cut(rt) || again::asks_for_cut(rt);
+    let is_over = state
+        .last
+        .is_some_and(|last| now.duration_since(last) >= interval);
+    let is_due = is_over
+        || state.pace.is_warned(state.last)
+        || journal::asks_for_cut(rt)
+        || again::asks_for_cut(rt);
     let says = [
         (state.held > 0, HOLDS),
         (is_due, IS_DUE),
         (journal::is_recording(rt), RECORDS),
     ];
-    let says: i64 = says.iter().map(|&(says, what)| i64::from(says) * what).sum();
+    let says: i64 = says
+        .iter()
+        .map(|&(says, what)| i64::from(says) * what)
+        .sum();
     let before = state.decided.replace((now, state.schedule.candidates));
-    let since = |(then, at): (Instant, u64)| now.duration_since(then) / (state.schedule.candidates - at).max(1) as u32;
+    let since = |(then, at): (Instant, u64)| {
+        now.duration_since(then) / (state.schedule.candidates - at).max(1) as u32
+    };
     let per_candidate = before.map_or(interval, since).as_nanos() as i64;
     let [cost, rate] = state.pace.terms();
     let (world, numbers) = (world::get(rt), [says, per_candidate, cost, rate]);
@@ -245,7 +257,11 @@ fn tally(rt: &Runtime) -> Result<bool, Rewound> {
     // A vote every fiftieth of the interval is precise enough, and rare enough.
     let apart = state.pace.agree([cost, rate]).as_nanos() as i64 / 50;
     let wanted = (apart / per_candidate.max(1)).max(1) as u64;
-    let most = if said & RECORDS != 0 { PHASE_STRIDE } else { MAX_STRIDE };
+    let most = if said & RECORDS != 0 {
+        PHASE_STRIDE
+    } else {
+        MAX_STRIDE
+    };
     state.schedule.stride = wanted.min(2 * state.schedule.stride).min(most);
     Ok(said & IS_DUE != 0 && said & HOLDS == 0)
 }
@@ -344,8 +360,12 @@ fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Re
     )?;
     let is_held = schedule::state(rt).held > 0;
     let is_callback = arch::top_frame().is_none();
-    let is_open = !collectives.is_empty() || requests::is_any_unready(rt) || !are_even || !file::have_names(rt);
-    let is_able = !is_open && !user::is_loading() && !is_held && !is_callback && !comm::is_any_connected(rt);
+    let is_open = !collectives.is_empty()
+        || requests::is_any_unready(rt)
+        || !are_even
+        || !file::have_names(rt);
+    let is_able =
+        !is_open && !user::is_loading() && !is_held && !is_callback && !comm::is_any_connected(rt);
     let is_saved = match is_able.then(|| user::save_devices(rt)) {
         None => false,
         Some(Ok(is_saved)) => is_saved,

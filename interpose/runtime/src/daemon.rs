@@ -53,7 +53,12 @@ fn connect(limit: Duration) -> Result<Client, ClientError> {
         Some(path) => auth::read_tokens(path)?,
         None => Vec::new(),
     };
-    Client::connect(address, tokens.first().map(Vec::as_slice), limit, RUNTIME_FD_BASE)
+    Client::connect(
+        address,
+        tokens.first().map(Vec::as_slice),
+        limit,
+        RUNTIME_FD_BASE,
+    )
 }
 
 /// An idle spare says that it is there, if it is time to. When it is time again, if ever.
@@ -62,7 +67,10 @@ pub fn poll_spare(rt: &Runtime) -> Option<Duration> {
         return None;
     }
     let link = &mut *rt.link.borrow_mut();
-    if let Some(left) = link.due.and_then(|due| due.checked_duration_since(Instant::now())) {
+    if let Some(left) = link
+        .due
+        .and_then(|due| due.checked_duration_since(Instant::now()))
+    {
         return Some(left);
     }
     let outcome = match &mut link.client {

@@ -176,7 +176,9 @@ pub fn told(rt: &Runtime) -> Option<Told> {
 
 /// This process has joined the job, which has a disk level.
 pub fn join(rt: &Runtime, told: Told, workers: u32) {
-    let Some(directory) = &told::config().disk else { return };
+    let Some(directory) = &told::config().disk else {
+        return;
+    };
     let mut level = rt.disk.borrow_mut();
     let disk = level.insert(Disk::new(rt, directory, told.lineage, workers));
     (disk.start, disk.base) = (told.start, told.base);
@@ -185,7 +187,12 @@ pub fn join(rt: &Runtime, told: Told, workers: u32) {
 
 /// Finds the newest epoch of which all workers have whole files, and loads that of the worker that this process plays or will play:
 /// a collective over all.
-pub fn choose(rt: &Runtime, comm: RealComm, worker: Worker, store: &mut PageStore) -> mpi::Result<Option<Key>> {
+pub fn choose(
+    rt: &Runtime,
+    comm: RealComm,
+    worker: Worker,
+    store: &mut PageStore,
+) -> mpi::Result<Option<Key>> {
     let Some(disk) = &mut *rt.disk.borrow_mut() else {
         return Ok(None);
     };
@@ -227,7 +234,9 @@ pub fn take_chosen(rt: &Runtime) -> Option<Loaded> {
 
 /// All have gone back to this epoch. If it is the chosen one, by this attempt or one before, there is nothing newer any more.
 pub fn go_on_from(rt: &Runtime, worker: Worker, epoch: Epoch) {
-    let Some(disk) = &mut *rt.disk.borrow_mut() else { return };
+    let Some(disk) = &mut *rt.disk.borrow_mut() else {
+        return;
+    };
     let is_it = |(key, loaded): &mut (Key, Option<Loaded>)| key.epoch == epoch && loaded.is_none();
     let Some((key, _)) = disk.chosen.take_if(is_it) else {
         return;
@@ -252,7 +261,14 @@ pub fn due(rt: &Runtime) -> Option<Key> {
 
 /// This process has taken a part at an epoch that was to be written with this key, if it was. If its predecessor has died before that, it
 /// is written now: else nobody could go on from this epoch, which may be the first.
-pub fn take_over(rt: &Runtime, worker: Worker, key: Option<Key>, store: &mut PageStore, image: &Image, state: &[u8]) {
+pub fn take_over(
+    rt: &Runtime,
+    worker: Worker,
+    key: Option<Key>,
+    store: &mut PageStore,
+    image: &Image,
+    state: &[u8],
+) {
     let mut level = rt.disk.borrow_mut();
     let Some(disk) = &mut *level else { return };
     let files = disk.places.keys(worker).into_iter();
@@ -265,7 +281,9 @@ pub fn take_over(rt: &Runtime, worker: Worker, key: Option<Key>, store: &mut Pag
 
 /// This worker is at its end: it writes nothing any more, so that after the workers' last agreement no file appears.
 pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
-    let Some(disk) = &mut *rt.disk.borrow_mut() else { return };
+    let Some(disk) = &mut *rt.disk.borrow_mut() else {
+        return;
+    };
     if let Some(outcome) = disk.writer.as_mut().and_then(Writer::stop) {
         disk.note(outcome, store);
     }
@@ -275,7 +293,9 @@ pub fn stop_writing(rt: &Runtime, store: &mut PageStore) {
 /// them, since some may be killed before they do. Epochs go first: a job that went on from one without the undo log would leave files
 /// with what the program has written since.
 pub fn end(rt: &Runtime) {
-    let Some(mut disk) = rt.disk.take() else { return };
+    let Some(mut disk) = rt.disk.take() else {
+        return;
+    };
     if let Some(writer) = &mut disk.writer {
         writer.stop();
     }
@@ -292,7 +312,12 @@ pub fn static_path(rt: &Runtime, worker: Worker) -> Option<PathBuf> {
 }
 
 /// Starts to write an image there, beside the program.
-pub fn write_static(rt: &Runtime, worker: Worker, image: &Image, store: &PageStore) -> io::Result<Writing> {
+pub fn write_static(
+    rt: &Runtime,
+    worker: Worker,
+    image: &Image,
+    store: &PageStore,
+) -> io::Result<Writing> {
     let path = static_path(rt, worker).ok_or(ErrorKind::NotFound)?;
     static_file::write(path, image, store)
 }
@@ -326,7 +351,9 @@ pub fn report(rt: &Runtime, store: &mut PageStore, epoch: Epoch) -> Report {
 
 /// What all workers have told, by worker. If all can write, this cut's epoch will be written.
 pub fn agreed(rt: &Runtime, reports: &[Report], worker: Worker, epoch: Epoch, recoveries: u32) {
-    let Some(disk) = &mut *rt.disk.borrow_mut() else { return };
+    let Some(disk) = &mut *rt.disk.borrow_mut() else {
+        return;
+    };
     let generation = disk.base + u64::from(recoveries);
     let lineage = disk.lineage;
     let key = Key {
@@ -334,7 +361,10 @@ pub fn agreed(rt: &Runtime, reports: &[Report], worker: Worker, epoch: Epoch, re
         generation,
         epoch,
     };
-    disk.due = reports.iter().all(|report| report.ready != 0).then_some(key);
+    disk.due = reports
+        .iter()
+        .all(|report| report.ready != 0)
+        .then_some(key);
     disk.tell(reports, worker);
     let written = disk.written.filter(|&key| {
         let sum = checksum(key);
@@ -350,7 +380,9 @@ pub fn agreed(rt: &Runtime, reports: &[Report], worker: Worker, epoch: Epoch, re
 
 /// The epoch is committed: writes it if that is due.
 pub fn committed(rt: &Runtime, store: &mut PageStore, image: &Image, state: &[u8], worker: Worker) {
-    let Some(disk) = &mut *rt.disk.borrow_mut() else { return };
+    let Some(disk) = &mut *rt.disk.borrow_mut() else {
+        return;
+    };
     let Some(key) = disk.due.take().filter(|key| key.epoch == image.epoch()) else {
         return;
     };
@@ -454,7 +486,9 @@ impl Disk {
 
     fn note(&mut self, outcome: copy::Outcome, store: &mut PageStore) {
         store.unpin();
-        let Some(key) = self.writing.take() else { return };
+        let Some(key) = self.writing.take() else {
+            return;
+        };
         match outcome {
             Ok(length) => {
                 log::debug!("epoch {} is written: {length} bytes", key.epoch);
@@ -472,10 +506,12 @@ impl Disk {
     fn tell(&mut self, reports: &[Report], worker: Worker) {
         let first = reports.iter().position(|report| report.trouble != 0);
         match (first, &self.trouble) {
-            (Some(first), Some(why)) if first == worker.index() && !self.told => sys::say(format_args!(
-                "epochs cannot be written to {}: {why}; the job goes on, protected in memory, and tries again",
-                self.places.directory.display()
-            )),
+            (Some(first), Some(why)) if first == worker.index() && !self.told => {
+                sys::say(format_args!(
+                    "epochs cannot be written to {}: {why}; the job goes on, protected in memory, and tries again",
+                    self.places.directory.display()
+                ))
+            }
             (None, _) if self.told && worker == Worker(0) => sys::say(format_args!(
                 "epochs are written to {} again",
                 self.places.directory.display()

@@ -35,7 +35,8 @@ unsafe impl Plain for Place {}
 impl Place {
     /// The name of the host.
     pub fn host_name(&self) -> String {
-        String::from_utf8_lossy(self.host.split(|byte| *byte == 0).next().unwrap_or(&[])).into_owned()
+        String::from_utf8_lossy(self.host.split(|byte| *byte == 0).next().unwrap_or(&[]))
+            .into_owned()
     }
 }
 
@@ -53,7 +54,11 @@ impl Places {
     /// Processes on the node that has most of them.
     pub fn most_per_node(&self) -> u32 {
         let on = |node: u64| self.all.iter().filter(|place| place.node == node).count() as u32;
-        self.all.iter().map(|place| on(place.node)).max().unwrap_or(1)
+        self.all
+            .iter()
+            .map(|place| on(place.node))
+            .max()
+            .unwrap_or(1)
     }
 
     /// Whether there is more than one node.
@@ -120,7 +125,10 @@ pub fn own_place() -> Place {
 /// The domain of a host by the file of domains; a host that is not listed is a domain of its own.
 fn domain_of(file: &Path, host: &str) -> Option<String> {
     match of_host(file, host) {
-        Ok(domain) => Some(domain.map_or_else(|| format!("host {host}"), |domain| format!("domain {domain}"))),
+        Ok(domain) => Some(domain.map_or_else(
+            || format!("host {host}"),
+            |domain| format!("domain {domain}"),
+        )),
         Err(why) => {
             log::warn!("UNDERSTUDY_DOMAIN: {}: {why}", file.display());
             None

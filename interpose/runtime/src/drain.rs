@@ -18,7 +18,9 @@ use crate::objects::objects;
 use crate::recovery::Runtime;
 use crate::rehearsal::again;
 use crate::requests::{self, EMPTY, Kind};
-use crate::{completion, copies, early, exposure, journal, own_messages, recovery, rendezvous, user, world};
+use crate::{
+    completion, copies, early, exposure, journal, own_messages, recovery, rendezvous, user, world,
+};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use understudy_mpi::bytes::Bytes;
@@ -92,12 +94,17 @@ const MAY_END: u64 = 1;
 const MAY_BEGIN: u64 = 2;
 
 /// Exchanges the bookmarks over all workers. `is_regular`: see [`journal::may_end`]; no phase ends or begins outside of candidates.
-pub fn exchange(rt: &Runtime, ability: Ability, is_regular: Option<bool>) -> Result<Exchange, Rewound> {
+pub fn exchange(
+    rt: &Runtime,
+    ability: Ability,
+    is_regular: Option<bool>,
+) -> Result<Exchange, Rewound> {
     let mappings = user::shared_mappings(rt);
     let epoch = copies::next_epoch(rt);
     let disk = disk::report(rt, &mut copies::keep(rt).store, epoch);
     let phase = is_regular.map_or(0, |is_regular| {
-        u64::from(journal::may_end(rt, is_regular)) * MAY_END + u64::from(again::may_begin(rt)) * MAY_BEGIN
+        u64::from(journal::may_end(rt, is_regular)) * MAY_END
+            + u64::from(again::may_begin(rt)) * MAY_BEGIN
     });
     let started = requests::started(rt);
     let (freed_ones, share) = freed::within(rt, None, |it| early::is_used(rt, it));
@@ -143,7 +150,13 @@ pub fn exchange(rt: &Runtime, ability: Ability, is_regular: Option<bool>) -> Res
                 freed::forget(rt, &freed_ones);
             }
             let reports: Vec<Report> = theirs.iter().map(|bookmark| bookmark.disk).collect();
-            disk::agreed(rt, &reports, world::worker(rt), epoch, world::get(rt).recoveries);
+            disk::agreed(
+                rt,
+                &reports,
+                world::worker(rt),
+                epoch,
+                world::get(rt).recoveries,
+            );
             let all = |bit: u64| theirs.iter().all(|bookmark| bookmark.phase & bit != 0);
             journal::agree(rt, all(MAY_END));
             again::agree(rt, all(MAY_BEGIN));
@@ -169,9 +182,17 @@ fn tell_slow(rt: &Runtime, goal: &[u64]) {
     let missing = goal.iter().zip(&table.received).enumerate();
     let missing: Vec<String> = missing
         .filter(|(_, (goal, received))| goal != received)
-        .map(|(worker, (goal, received))| format!("{} from worker {worker}", goal.wrapping_sub(*received) as i64))
+        .map(|(worker, (goal, received))| {
+            format!(
+                "{} from worker {worker}",
+                goal.wrapping_sub(*received) as i64
+            )
+        })
         .collect();
-    let receives = requests::active(rt, |kind| matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_))).len();
+    let receives = requests::active(rt, |kind| {
+        matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_))
+    })
+    .len();
     log::warn!(
         "at a checkpoint, messages that were sent have not arrived for {SLOW:?}: {}; {receives} receives are posted",
         missing.join(", ")
@@ -195,7 +216,9 @@ pub fn drain(rt: &Runtime, sent: &[Sent]) -> Result<(), Rewound> {
             slow = None;
             tell_slow(rt, &goal);
         }
-        let receives = requests::active(rt, |kind| matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_)));
+        let receives = requests::active(rt, |kind| {
+            matches!(kind, Kind::Receive(_) | Kind::PersistentReceive(_))
+        });
         completion::test_all(rt, receives)?;
         recovery::check_own(rt, exposure::hear_all(rt), NO_BOOKMARKS)?;
         recovery::check_own(rt, rendezvous::hear(rt), NO_BOOKMARKS)?;
@@ -219,7 +242,10 @@ fn program_comms(rt: &Runtime) -> Vec<(VirtComm, RealComm)> {
     let handle = |index: u32| match index {
         0 => crate::objects::comm::world_handle(rt),
         1 => crate::objects::comm::self_handle(rt),
-        index => VirtComm(handles::virtual_handle(crate::generated::HandleKind::Comm, index)),
+        index => VirtComm(handles::virtual_handle(
+            crate::generated::HandleKind::Comm,
+            index,
+        )),
     };
     all.comms
         .iter()
@@ -236,7 +262,14 @@ fn take_unexpected(rt: &Runtime, (comm, real): (VirtComm, RealComm)) -> Result<(
     unsafe {
         recovery::check(
             rt,
-            real::PMPI_Improbe(ANY_SOURCE, ANY_TAG, real, &mut flag, &mut message, &mut status),
+            real::PMPI_Improbe(
+                ANY_SOURCE,
+                ANY_TAG,
+                real,
+                &mut flag,
+                &mut message,
+                &mut status,
+            ),
         )?;
         if flag == 0 {
             return Ok(());
@@ -271,7 +304,11 @@ fn receive_matched(rt: &Runtime) -> Result<(), Rewound> {
 }
 
 /// Receives a message that has been matched, as bytes.
-fn receive(rt: &Runtime, message: &mut RealMessage, status: &mut Status) -> Result<Vec<u8>, Rewound> {
+fn receive(
+    rt: &Runtime,
+    message: &mut RealMessage,
+    status: &mut Status,
+) -> Result<Vec<u8>, Rewound> {
     let mut data = vec![0u8; status.bytes];
     let bytes = recovery::check_own(rt, Bytes::new(data.len()), NOT_RECEIVED)?;
     // SAFETY: a matched message, and a buffer of its size.

@@ -12,8 +12,8 @@ use crate::own_messages::{Peer, Told, tag};
 use crate::requests::{EMPTY, Envelope, Outcome};
 use crate::{requests, world};
 pub use matched::{
-    Found, Matched, claim, enter as enter_matched, exists as matched_exists, forget as forget_matched, is_received,
-    matched, places, take as take_matched,
+    Found, Matched, claim, enter as enter_matched, exists as matched_exists,
+    forget as forget_matched, is_received, matched, places, take as take_matched,
 };
 use std::cell::Ref;
 use std::ffi::{c_int, c_void};
@@ -104,9 +104,15 @@ pub fn owe(
     followers: u64,
     (worker, number): (Worker, u64),
 ) -> bool {
-    let is_like = |early: &&mut Early| (early.comm, early.source, early.tag) == (comm.0 as u64, source, tag);
+    let is_like =
+        |early: &&mut Early| (early.comm, early.source, early.tag) == (comm.0 as u64, source, tag);
     let mut list = rt.early.borrow_mut();
-    match list.iter_mut().filter(is_like).rev().nth(followers as usize) {
+    match list
+        .iter_mut()
+        .filter(is_like)
+        .rev()
+        .nth(followers as usize)
+    {
         Some(early) => {
             early.owed = Some((worker.0, number));
             true
@@ -125,13 +131,21 @@ fn tell(rt: &Runtime, early: &Early) {
         };
         let mut told = rt.told.borrow_mut();
         // A failure is met by whatever is called next.
-        let _ = told.sweep().and_then(|()| told.send(number.to_ne_bytes(), [to]));
+        let _ = told
+            .sweep()
+            .and_then(|()| told.send(number.to_ne_bytes(), [to]));
     }
 }
 
 /// Whether the program has requests on a communicator, or messages that have been matched there.
 pub fn is_used(rt: &Runtime, comm: VirtComm) -> bool {
-    requests::are_on(rt, comm) || rt.matched.borrow().iter().flatten().any(|matched| matched.comm == comm)
+    requests::are_on(rt, comm)
+        || rt
+            .matched
+            .borrow()
+            .iter()
+            .flatten()
+            .any(|matched| matched.comm == comm)
 }
 
 /// Nothing that has come on a communicator is received any more, whatever gets its handle: the program has freed it.
@@ -151,7 +165,8 @@ pub fn has_any() -> bool {
 
 /// The place of the first of these messages that matches.
 pub fn first(list: &[Early], comm: VirtComm, source: c_int, tag: c_int) -> Option<usize> {
-    list.iter().position(|early| early.matches(comm, source, tag))
+    list.iter()
+        .position(|early| early.matches(comm, source, tag))
 }
 
 /// The status of the first early message that matches.
@@ -181,7 +196,10 @@ pub fn deliver(rt: &Runtime, early: &Early, envelope: &Envelope) -> Outcome {
     tell(rt, early);
     let own = world::own_comm(rt);
     let (mut status, mut request) = (EMPTY, RealRequest(std::ptr::null_mut()));
-    let (to, datatype) = (envelope.buffer as *mut c_void, real_datatype(rt, envelope.datatype()));
+    let (to, datatype) = (
+        envelope.buffer as *mut c_void,
+        real_datatype(rt, envelope.datatype()),
+    );
     let from = early.data.as_ptr().cast();
     // SAFETY: a message from this process to itself, on a communicator of our own; the program's buffer.
     let sent = Bytes::new(early.data.len()).and_then(|bytes| unsafe {
@@ -231,7 +249,11 @@ mod tests {
             claimed: None,
             owed: None,
         };
-        assert!(early.matches(comm, 3, 7) && early.matches(comm, ANY_SOURCE, 7) && early.matches(comm, 3, ANY_TAG));
+        assert!(
+            early.matches(comm, 3, 7)
+                && early.matches(comm, ANY_SOURCE, 7)
+                && early.matches(comm, 3, ANY_TAG)
+        );
         assert!(!early.matches(comm, 2, 7) && !early.matches(comm, 3, 8));
         assert!(!early.matches(VirtComm(80 as *mut c_void), ANY_SOURCE, ANY_TAG));
         assert_eq!(early.status().bytes, 2);

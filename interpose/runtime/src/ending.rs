@@ -28,7 +28,11 @@ pub fn fail(rt: &Runtime, what: &str, error: &dyn std::error::Error) -> ! {
 /// Ends the job if files are not what they were at the checkpoint.
 pub fn undone(rt: &Runtime, result: Result<(), UserError>) {
     if let Err(error) = result {
-        fail(rt, "the effects on files since the checkpoint cannot be undone", &error);
+        fail(
+            rt,
+            "the effects on files since the checkpoint cannot be undone",
+            &error,
+        );
     }
 }
 

@@ -13,7 +13,8 @@ static EPOCH: AtomicU64 = AtomicU64::new(0);
 
 /// Opens the event file of the process with this rank in the launcher's world.
 pub fn open(directory: &Path, rank: ProcessNumber) {
-    *WRITER.lock().unwrap_or_else(PoisonError::into_inner) = Some(EventWriter::create(directory, rank));
+    *WRITER.lock().unwrap_or_else(PoisonError::into_inner) =
+        Some(EventWriter::create(directory, rank));
 }
 
 /// Whether there is an event file.

@@ -62,7 +62,9 @@ fn note(rt: &Runtime, win: VirtWin, from: c_int, word: Word) {
 /// # Errors
 /// That of a real procedure.
 pub fn tell(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> mpi::Result<()> {
-    let Some((comm, own)) = way(rt, win) else { return Ok(()) };
+    let Some((comm, own)) = way(rt, win) else {
+        return Ok(());
+    };
     // What the program has stored is there before the word.
     fence(Ordering::SeqCst);
     for &member in members {
@@ -74,7 +76,15 @@ pub fn tell(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> mpi::Res
         // SAFETY: a message without bytes.
         unsafe {
             let (tag, to) = (word as c_int, real_comm(rt, comm));
-            check(real::PMPI_Isend(ptr::null(), 0, byte(), member, tag, to, &mut request))?;
+            check(real::PMPI_Isend(
+                ptr::null(),
+                0,
+                byte(),
+                member,
+                tag,
+                to,
+                &mut request,
+            ))?;
         }
         requests::table_mut(rt).count_sent(comm::worker_of(rt, comm, member));
         // SAFETY: a request of ours.
@@ -97,7 +107,15 @@ pub fn hear(rt: &Runtime, win: VirtWin) -> mpi::Result<bool> {
     };
     let (mut flag, mut status) = (0, EMPTY);
     // SAFETY: a local question.
-    check(unsafe { real::PMPI_Iprobe(ANY_SOURCE, ANY_TAG, real_comm(rt, comm), &mut flag, &mut status) })?;
+    check(unsafe {
+        real::PMPI_Iprobe(
+            ANY_SOURCE,
+            ANY_TAG,
+            real_comm(rt, comm),
+            &mut flag,
+            &mut status,
+        )
+    })?;
     if flag != 0 {
         wait(rt, win)?;
     }
@@ -109,12 +127,24 @@ pub fn hear(rt: &Runtime, win: VirtWin) -> mpi::Result<bool> {
 /// # Errors
 /// That of a real procedure.
 pub fn wait(rt: &Runtime, win: VirtWin) -> mpi::Result<()> {
-    let Some((comm, _)) = way(rt, win) else { return Ok(()) };
+    let Some((comm, _)) = way(rt, win) else {
+        return Ok(());
+    };
     let mut status: Status = EMPTY;
     let real = real_comm(rt, comm);
     arch::will_block();
     // SAFETY: a message without bytes; nothing else is sent on this communicator.
-    check(unsafe { real::PMPI_Recv(ptr::null_mut(), 0, byte(), ANY_SOURCE, ANY_TAG, real, &mut status) })?;
+    check(unsafe {
+        real::PMPI_Recv(
+            ptr::null_mut(),
+            0,
+            byte(),
+            ANY_SOURCE,
+            ANY_TAG,
+            real,
+            &mut status,
+        )
+    })?;
     requests::count_received(rt, comm, &status);
     note(rt, win, status.source, Word::of_tag(status.tag));
     Ok(())
@@ -137,9 +167,15 @@ pub fn have_told(rt: &Runtime, win: VirtWin, members: &[i32], word: Word) -> boo
 pub fn hear_all(rt: &Runtime) -> mpi::Result<()> {
     let windows: Vec<VirtWin> = {
         let all = objects(rt);
-        all.windows.iter().map(|(index, _)| window::handle(index)).collect()
+        all.windows
+            .iter()
+            .map(|(index, _)| window::handle(index))
+            .collect()
     };
-    for win in windows.into_iter().filter(|&win| !window::has_spawned(rt, win)) {
+    for win in windows
+        .into_iter()
+        .filter(|&win| !window::has_spawned(rt, win))
+    {
         while hear(rt, win)? {}
     }
     Ok(())

@@ -35,7 +35,11 @@ struct Walk {
 ///
 /// # Safety
 /// To be called in a handler with the kernel's arguments.
-pub unsafe extern "C" fn on_signal(signal: c_int, info: *const c_void, context: *mut c_void) -> bool {
+pub unsafe extern "C" fn on_signal(
+    signal: c_int,
+    info: *const c_void,
+    context: *mut c_void,
+) -> bool {
     // SAFETY: the kernel's structures.
     let (info, context) = unsafe {
         (
@@ -107,7 +111,8 @@ fn note_places(note: &NoteCell, from: u64) {
 fn with_faults_allowed(walk: impl FnOnce()) {
     // SAFETY: sigprocmask(2) with sets of this frame.
     unsafe {
-        let (mut faults, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
+        let (mut faults, mut before): (libc::sigset_t, libc::sigset_t) =
+            (std::mem::zeroed(), std::mem::zeroed());
         libc::sigemptyset(&mut faults);
         for fault in FAULTS {
             libc::sigaddset(&mut faults, fault);
@@ -125,7 +130,12 @@ unsafe extern "C" fn walk_stack(walk: *mut c_void) {
 
 unsafe extern "C" fn add_caller(context: *mut c_void, walk: *mut c_void) -> c_int {
     // SAFETY: `note_places` passes its own structure, the unwinder a valid context.
-    let (walk, address) = unsafe { (&mut *walk.cast::<Walk>(), unwinder::_Unwind_GetIP(context) as u64) };
+    let (walk, address) = unsafe {
+        (
+            &mut *walk.cast::<Walk>(),
+            unwinder::_Unwind_GetIP(context) as u64,
+        )
+    };
     if !walk.is_past_handler {
         walk.is_past_handler = address == walk.from;
         return unwinder::NO_REASON;

@@ -63,7 +63,8 @@ pub fn set(mut faults: Vec<Fault>, process: ProcessNumber, workers: u32) -> Resu
     let passed = faults.contains(&Fault::Count).then(counts);
     for fault in &faults {
         if let Fault::Strike {
-            at: Where::Time(time), ..
+            at: Where::Time(time),
+            ..
         } = fault
         {
             kill_after(*time)?;
@@ -122,7 +123,10 @@ pub fn stage_ended(stage: RecoveryStage, epoch: Epoch) {
         return;
     }
     reached(&format!("{}.end", stage.name()), epoch);
-    let next = RecoveryStage::ALL.iter().skip_while(|&&known| known != stage).nth(1);
+    let next = RecoveryStage::ALL
+        .iter()
+        .skip_while(|&&known| known != stage)
+        .nth(1);
     if let Some(next) = next {
         reached(&format!("{}.begin", next.name()), epoch);
     }
@@ -156,7 +160,9 @@ fn strike(delay: Duration, action: Action) {
     std::thread::sleep(delay);
     match (action, DAMAGES.get()) {
         (Action::Kill, _) => {
-            crate::events::emit(Kind::Kill { signal: libc::SIGKILL });
+            crate::events::emit(Kind::Kill {
+                signal: libc::SIGKILL,
+            });
             crate::sys::kill_self();
         }
         (Action::Renew, _) => {
@@ -166,7 +172,10 @@ fn strike(delay: Duration, action: Action) {
         }
         (Action::KillManager, _) => {
             static IS_DONE: AtomicBool = AtomicBool::new(false);
-            if let Some(kill_manager) = KILL_MANAGER.get().filter(|_| !IS_DONE.swap(true, Ordering::Relaxed)) {
+            if let Some(kill_manager) = KILL_MANAGER
+                .get()
+                .filter(|_| !IS_DONE.swap(true, Ordering::Relaxed))
+            {
                 kill_manager();
             }
         }
@@ -178,7 +187,8 @@ fn strike(delay: Duration, action: Action) {
 
 /// Whether MPI calls are to be counted: thunks then enter by way of the counting entry.
 pub fn counts_calls() -> bool {
-    STATE.get().is_some_and(|state| state.passed.is_some()) || DUE.load(Ordering::Relaxed) != u64::MAX
+    STATE.get().is_some_and(|state| state.passed.is_some())
+        || DUE.load(Ordering::Relaxed) != u64::MAX
 }
 
 /// The call of which a fault speaks. Called on the program's stack, before the call is entered.
@@ -203,7 +213,8 @@ pub extern "C" fn call_is_due() {
 fn set_due(now: u64) {
     let calls = faults().iter().filter_map(|fault| match fault {
         Fault::Strike {
-            at: Where::Call(call), ..
+            at: Where::Call(call),
+            ..
         } if *call > now => Some(*call),
         _ => None,
     });

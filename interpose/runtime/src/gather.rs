@@ -18,7 +18,9 @@ where
     let decoded = all
         .iter()
         .map(|part| bincode::decode_from_slice(part, standard()).map(|(value, _)| value));
-    decoded.collect::<Result<_, _>>().map_err(|_| mpi::Error::INTERN)
+    decoded
+        .collect::<Result<_, _>>()
+        .map_err(|_| mpi::Error::INTERN)
 }
 
 /// Whether all processes of `comm` say so. A collective.

@@ -82,7 +82,11 @@ const NOTHING_RECENT: Recent = Recent {
 #[inline]
 pub fn note(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> c_int {
     let recent = rt.recent[kind as usize].get();
-    if recent.handle == handle { recent.note } else { 0 }
+    if recent.handle == handle {
+        recent.note
+    } else {
+        0
+    }
 }
 
 /// Notes a number, if the handle is the one that was translated last.
@@ -95,7 +99,9 @@ pub fn set_note(rt: &Runtime, kind: HandleKind, handle: *mut c_void, note: c_int
 
 /// What was translated last may have changed.
 fn forget_recent(rt: &Runtime) {
-    rt.recent.iter().for_each(|recent| recent.set(NOTHING_RECENT));
+    rt.recent
+        .iter()
+        .for_each(|recent| recent.set(NOTHING_RECENT));
 }
 
 /// The index of a created object of this kind; it need not exist.
@@ -147,7 +153,9 @@ pub fn named(handle: *mut c_void) -> Named {
 #[inline]
 fn real(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut c_void {
     let Recent {
-        handle: known, real, ..
+        handle: known,
+        real,
+        ..
     } = rt.recent[kind as usize].get();
     if known == handle {
         real
@@ -168,7 +176,11 @@ fn look_up(rt: &Runtime, kind: HandleKind, handle: *mut c_void) -> *mut c_void {
         Named::Nothing => std::ptr::null_mut(),
     };
     if !real.is_null() {
-        rt.recent[kind as usize].set(Recent { handle, real, note: 0 });
+        rt.recent[kind as usize].set(Recent {
+            handle,
+            real,
+            note: 0,
+        });
     }
     real
 }
@@ -202,7 +214,10 @@ pub fn set_real(rt: &Runtime, kind: HandleKind, index: u32, handle: *mut c_void)
     rt.recent[kind as usize].set(NOTHING_RECENT);
     let list = &mut rt.reals.borrow_mut().created[kind as usize];
     if list.len() <= index as usize {
-        list.resize((index as usize + 1).next_power_of_two(), std::ptr::null_mut());
+        list.resize(
+            (index as usize + 1).next_power_of_two(),
+            std::ptr::null_mut(),
+        );
     }
     list[index as usize] = handle;
 }
@@ -265,7 +280,10 @@ pub fn mark(rt: &Runtime) {
 }
 
 fn write_tags(reals: &Reals) {
-    for &(_, index) in PREDEFINED.iter().filter(|(_, index)| reals.symbols[*index] != 0) {
+    for &(_, index) in PREDEFINED
+        .iter()
+        .filter(|(_, index)| reals.symbols[*index] != 0)
+    {
         // SAFETY: the symbol's storage on the user side, at least a pointer in size, which only this library writes.
         unsafe { (reals.symbols[index] as *mut u64).write_unaligned(TAG | index as u64) };
     }

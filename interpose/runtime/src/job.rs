@@ -11,8 +11,8 @@ use crate::recovery::Runtime;
 use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World, get, is_first_worker, is_protected, worker, workers_of};
 use crate::{
-    arch, checkpoint, copies, cut, disk, ending, events, fault, journal, objects, protection, recovery, rehearsal,
-    rendezvous, renewal, requests, spare, sys, told, traffic, user,
+    arch, checkpoint, copies, cut, disk, ending, events, fault, journal, objects, protection,
+    recovery, rehearsal, rendezvous, renewal, requests, spare, sys, told, traffic, user,
 };
 use ckptd::events::{EndHow, Kind};
 use ckptd::settings::{Config, Scheme};
@@ -36,14 +36,19 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     let all = RealComm::world();
     all.return_errors();
     let size_and_rank = all.size().and_then(|size| Ok((size, all.rank()?)));
-    let (worker_count, Rank(worker)) = size_and_rank.unwrap_or_else(|error| ending::failed_in_init(rt, error));
+    let (worker_count, Rank(worker)) =
+        size_and_rank.unwrap_or_else(|error| ending::failed_in_init(rt, error));
     let worker = Worker(worker);
-    let mismatch = user::compare_layout(rt, all).unwrap_or_else(|error| ending::failed_in_init(rt, error));
+    let mismatch =
+        user::compare_layout(rt, all).unwrap_or_else(|error| ending::failed_in_init(rt, error));
     let places = domains::meet(all).unwrap_or_else(|error| ending::failed_in_init(rt, error));
-    let players = everybodys(all, &told::process()).unwrap_or_else(|error| ending::failed_in_init(rt, error));
+    let players =
+        everybodys(all, &told::process()).unwrap_or_else(|error| ending::failed_in_init(rt, error));
     let mut nodes = Vec::new();
     recovery::learn_places(&mut nodes, players.iter().copied().zip(places.all()));
-    let wish = config.buddy_offset.unwrap_or_else(|| places.most_per_node());
+    let wish = config
+        .buddy_offset
+        .unwrap_or_else(|| places.most_per_node());
     // What a single worker leaves, its process manager keeps.
     let is_single = worker_count == 1;
     let too_few = config.check_workers(worker_count).err();
@@ -59,7 +64,10 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
     let redundancy = Redundancy::place(&places.domains(worker_count), wish, scheme);
     let made = workers_of(all, worker);
     let [workers, private] = made.unwrap_or_else(|error| ending::failed_in_init(rt, error));
-    let own = real_comm(rt, VirtComm(handles::predefined_handle(rt, "ompi_mpi_comm_self")));
+    let own = real_comm(
+        rt,
+        VirtComm(handles::predefined_handle(rt, "ompi_mpi_comm_self")),
+    );
     let own = own
         .duplicate()
         .unwrap_or_else(|error| ending::failed_in_init(rt, error));
@@ -86,7 +94,8 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
         protection::refuse(rt, &why);
     }
     let is_restart = open_disk(rt);
-    objects::comm::init(rt, workers, worker_count, worker).unwrap_or_else(|error| ending::failed_in_init(rt, error));
+    objects::comm::init(rt, workers, worker_count, worker)
+        .unwrap_or_else(|error| ending::failed_in_init(rt, error));
     rendezvous::show_again(rt, worker).unwrap_or_else(|error| ending::failed_in_init(rt, error));
     requests::init(rt, worker_count);
     traffic::init(rt, worker_count);
@@ -144,7 +153,10 @@ fn no_domain(places: &Places) -> Option<String> {
 fn tell_copies_at_home(rt: &Runtime, places: &Places) -> String {
     let world = get(rt);
     let (at_home, workers) = (
-        world.redundancy.together(&places.domains(world.worker_count)).len(),
+        world
+            .redundancy
+            .together(&places.domains(world.worker_count))
+            .len(),
         world.worker_count,
     );
     if at_home > 0 && world.protected && world.process == ProcessNumber(0) {
@@ -169,7 +181,10 @@ fn tell_copies_at_home(rt: &Runtime, places: &Places) -> String {
 
 fn emit_config(copies_at_home: &str) {
     let mut settings = Config::listing(|name| std::env::var(name).ok());
-    settings.push(("copies in their own domain".into(), copies_at_home.to_owned()));
+    settings.push((
+        "copies in their own domain".into(),
+        copies_at_home.to_owned(),
+    ));
     events::emit(Kind::Config { settings });
 }
 
@@ -288,7 +303,9 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     fault::point("finalize.end", copies::epoch(rt));
     fault::report();
     traffic::tell(rt);
-    events::emit(Kind::End { how: EndHow::Finalized });
+    events::emit(Kind::End {
+        how: EndHow::Finalized,
+    });
     user::release_output(rt);
     user::remove_closed_ledgers(rt, 0..told::process_count());
     renewal::finalise(rt);

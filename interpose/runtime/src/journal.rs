@@ -104,7 +104,9 @@ impl Recording {
 /// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program: from here outcomes are recorded, until
 /// the rule says that it is enough, or the journal is longer than `limit` says.
 pub fn start(rt: &Runtime, rule: &Rule, records: bool, base: Option<Epoch>, limit: fn() -> usize) {
-    let Some(frame) = arch::top_frame() else { return };
+    let Some(frame) = arch::top_frame() else {
+        return;
+    };
     rt.recording.set(Recording::On(Box::new(Phase {
         recorder: Recorder::new(events::are_kept()),
         // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
@@ -137,7 +139,11 @@ fn stop(rt: &Runtime) -> Recording {
 
 /// The epoch with which the phase began that is being recorded, if it began with one.
 pub fn base(rt: &Runtime) -> Option<Epoch> {
-    rt.recording.borrow().on().filter(|phase| phase.records)?.base
+    rt.recording
+        .borrow()
+        .on()
+        .filter(|phase| phase.records)?
+        .base
 }
 
 /// Whether a phase is under way, or has ended and has not been taken.
@@ -189,9 +195,16 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
     };
     let place = arch::turn::call_site(frame);
     if sources::row_of(frame.slot as usize).is_none() {
-        phase.watch.call(frame, place, phase.recorder.journal().size());
+        phase
+            .watch
+            .call(frame, place, phase.recorder.journal().size());
     }
-    if phase.records && phase.recorder.call(rt, frame, place, integer, double).is_err() {
+    if phase.records
+        && phase
+            .recorder
+            .call(rt, frame, place, integer, double)
+            .is_err()
+    {
         log::info!(
             "a call that cannot be recorded (slot {}) ends the recording",
             frame.slot
@@ -264,7 +277,9 @@ pub fn asks_for_cut(rt: &Runtime) -> bool {
 /// anyway.
 pub fn may_end(rt: &Runtime, is_regular: bool) -> bool {
     let mut guard = rt.recording.borrow_mut();
-    let Some(phase) = guard.on_mut() else { return true };
+    let Some(phase) = guard.on_mut() else {
+        return true;
+    };
     phase.watch.is_over() || (is_regular && phase.watch.is_over_by_default())
 }
 
@@ -291,7 +306,12 @@ pub fn agree(rt: &Runtime, is_over: bool) {
 
 /// A cut is being taken for this epoch; it may be the end of the phase.
 pub fn cut(rt: &Runtime, epoch: Epoch) {
-    if !rt.recording.borrow().on().is_some_and(|phase| phase.is_agreed) {
+    if !rt
+        .recording
+        .borrow()
+        .on()
+        .is_some_and(|phase| phase.is_agreed)
+    {
         return;
     }
     if let Recording::On(mut phase) = stop(rt) {

@@ -95,7 +95,12 @@ impl Lasting {
 
     /// The pages of that (sorted).
     pub fn reversible_pages(&self) -> Vec<PageRun> {
-        runs::normalise(self.reversible.iter().flat_map(|it| inside(it.memory)).collect())
+        runs::normalise(
+            self.reversible
+                .iter()
+                .flat_map(|it| inside(it.memory))
+                .collect(),
+        )
     }
 
     pub fn steps(&self) -> Steps {
@@ -140,7 +145,10 @@ impl Marks {
 
     fn left_out(&self) -> Vec<PageRun> {
         let discarded = self.discarded.iter().flat_map(|mark| inside(mark.memory));
-        runs::union(&self.lasting.left_out(), &runs::normalise(discarded.collect()))
+        runs::union(
+            &self.lasting.left_out(),
+            &runs::normalise(discarded.collect()),
+        )
     }
 
     /// Those that count at a cut, and at points those that only count there; then those that were forgotten before it.
@@ -155,9 +163,14 @@ impl Marks {
         };
         let recomputed = self.lasting.recomputed.iter().map(mark(Way::Recompute));
         let reversible = self.lasting.reversible.iter().map(mark(Way::Reverse));
-        let lasting = recomputed.chain(reversible).chain(self.lasting.exclusions.iter());
+        let lasting = recomputed
+            .chain(reversible)
+            .chain(self.lasting.exclusions.iter());
         if at_point {
-            (lasting.chain(self.discarded.iter().copied()).collect(), forgotten)
+            (
+                lasting.chain(self.discarded.iter().copied()).collect(),
+                forgotten,
+            )
         } else {
             (lasting.collect(), forgotten)
         }
@@ -180,13 +193,19 @@ pub fn inside(range: AddrRange) -> Vec<PageRun> {
 /// The content is not needed behind the next point, and not written before.
 pub fn discard(rt: &Runtime, memory: AddrRange, place: u64) {
     let way = Way::Discard;
-    rt.marks.borrow_mut().discarded.push(Mark { way, memory, place });
+    rt.marks
+        .borrow_mut()
+        .discarded
+        .push(Mark { way, memory, place });
 }
 
 /// The content is never needed in another process, nor after a recovery.
 pub fn exclude(rt: &Runtime, memory: AddrRange, place: u64) {
     let way = Way::Exclude;
-    rt.marks.borrow_mut().lasting.exclude(Mark { way, memory, place });
+    rt.marks
+        .borrow_mut()
+        .lasting
+        .exclude(Mark { way, memory, place });
 }
 
 /// The content is needed again.
@@ -242,7 +261,11 @@ pub fn at_cut(rt: &Runtime, at_point: bool) -> (Vec<Mark>, Vec<Mark>) {
 
 /// The name of a place, which `find` finds the first time.
 pub fn name(rt: &Runtime, place: u64, find: impl FnOnce() -> String) -> String {
-    rt.names.borrow_mut().entry(place).or_insert_with(find).clone()
+    rt.names
+        .borrow_mut()
+        .entry(place)
+        .or_insert_with(find)
+        .clone()
 }
 
 /// A point has been passed: what was not needed there is needed as soon as it has been written.
@@ -261,11 +284,14 @@ fn forget(forgotten: &mut Told, discarded: &[Mark]) {
         discarded.iter().for_each(|&mark| forgotten.add(mark));
     }
     if crate::told::config().poison {
-        discarded.iter().flat_map(|mark| inside(mark.memory)).for_each(|run| {
-            let range = run.range();
-            // SAFETY: the program's own memory, whose content it has given up.
-            unsafe { (range.start as *mut u8).write_bytes(POISON, range.len() as usize) };
-        });
+        discarded
+            .iter()
+            .flat_map(|mark| inside(mark.memory))
+            .for_each(|run| {
+                let range = run.range();
+                // SAFETY: the program's own memory, whose content it has given up.
+                unsafe { (range.start as *mut u8).write_bytes(POISON, range.len() as usize) };
+            });
     }
 }
 
@@ -276,7 +302,10 @@ pub fn lasting(rt: &Runtime) -> Lasting {
 
 /// Goes on from what was saved.
 pub fn restore(rt: &Runtime, lasting: Lasting) {
-    rt.marks.set(Marks { lasting, ..Marks::NONE });
+    rt.marks.set(Marks {
+        lasting,
+        ..Marks::NONE
+    });
 }
 
 #[cfg(test)]
@@ -285,7 +314,11 @@ mod tests {
 
     fn mark(way: Way, start: u64, end: u64) -> Mark {
         let memory = AddrRange::new(start, end);
-        Mark { way, memory, place: 1 }
+        Mark {
+            way,
+            memory,
+            place: 1,
+        }
     }
 
     #[test]
@@ -294,7 +327,12 @@ mod tests {
         assert_eq!(inside(0x1000, 0x3000), [PageRun::between(1, 3)]);
         assert_eq!(inside(0x1001, 0x3000), [PageRun::between(2, 3)]);
         assert_eq!(inside(0x1000, 0x2fff), [PageRun::between(1, 2)]);
-        for (start, end) in [(0x1001, 0x2000), (0x1000, 0x1fff), (0x1008, 0x1010), (0x1fff, 0x2001)] {
+        for (start, end) in [
+            (0x1001, 0x2000),
+            (0x1000, 0x1fff),
+            (0x1008, 0x1010),
+            (0x1fff, 0x2001),
+        ] {
             assert_eq!(inside(start, end), []);
         }
     }
@@ -304,10 +342,16 @@ mod tests {
         let mut marks = Marks::NONE;
         marks.lasting.exclude(mark(Way::Exclude, 0x1000, 0x9000));
         marks.lasting.include(AddrRange::new(0x3fff, 0x4001));
-        assert_eq!(marks.left_out(), [PageRun::between(1, 3), PageRun::between(5, 9)]);
+        assert_eq!(
+            marks.left_out(),
+            [PageRun::between(1, 3), PageRun::between(5, 9)]
+        );
         marks.discarded.push(mark(Way::Discard, 0xa000, 0xb000));
         marks.discarded.push(mark(Way::Discard, 0x8000, 0xa000));
-        assert_eq!(marks.left_out(), [PageRun::between(1, 3), PageRun::between(5, 11)]);
+        assert_eq!(
+            marks.left_out(),
+            [PageRun::between(1, 3), PageRun::between(5, 11)]
+        );
     }
 
     #[test]
@@ -321,10 +365,19 @@ mod tests {
         let mut marks = Marks::NONE;
         put(&mut marks.lasting.recomputed, region(0x5800, 0x9000, 7));
         put(&mut marks.lasting.recomputed, region(0x1000, 0x3000, 8));
-        assert_eq!(marks.left_out(), [PageRun::between(1, 3), PageRun::between(6, 9)]);
-        assert_eq!(marks.lasting.recomputed[0].function, 7, "the order is the program's");
+        assert_eq!(
+            marks.left_out(),
+            [PageRun::between(1, 3), PageRun::between(6, 9)]
+        );
+        assert_eq!(
+            marks.lasting.recomputed[0].function, 7,
+            "the order is the program's"
+        );
         put(&mut marks.lasting.recomputed, region(0x1000, 0x2000, 9));
-        assert_eq!(marks.left_out(), [PageRun::between(1, 2), PageRun::between(6, 9)]);
+        assert_eq!(
+            marks.left_out(),
+            [PageRun::between(1, 2), PageRun::between(6, 9)]
+        );
         put(&mut marks.lasting.recomputed, region(0x1000, 0x2000, 0));
         put(&mut marks.lasting.recomputed, region(0x5800, 0x5800, 7));
         assert_eq!(marks.lasting, Lasting::NONE);
@@ -333,7 +386,10 @@ mod tests {
     #[test]
     fn marks_are_told_with_what_they_did() {
         let mut marks = Marks::NONE;
-        let [discard, exclude] = [mark(Way::Discard, 0x1000, 0x2000), mark(Way::Exclude, 0x4000, 0x6000)];
+        let [discard, exclude] = [
+            mark(Way::Discard, 0x1000, 0x2000),
+            mark(Way::Exclude, 0x4000, 0x6000),
+        ];
         marks.discarded.push(discard);
         marks.lasting.exclude(exclude);
         assert_eq!(marks.at_cut(true), (vec![exclude, discard], vec![]));

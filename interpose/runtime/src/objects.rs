@@ -143,7 +143,10 @@ pub fn release_local(rt: &Runtime) {
 /// Tells of an object that could not be made again. If a further failure is why, all are made again in the next attempt.
 fn not_made_again(what: &str, rc: c_int) {
     if rc != call::ABANDONED && !call::is_over() {
-        log::error!("{what} could not be made again: {}", understudy_mpi::error::text(rc));
+        log::error!(
+            "{what} could not be made again: {}",
+            understudy_mpi::error::text(rc)
+        );
     }
 }
 

@@ -72,7 +72,10 @@ pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber)
         began: Instant::now(),
         epoch,
         interval,
-        who: format!("worker {worker} (rank {process} on {})", peers::host(process)),
+        who: format!(
+            "worker {worker} (rank {process} on {})",
+            peers::host(process)
+        ),
         put_off: 0,
         is_connected: false,
         failures: 0,
@@ -125,7 +128,10 @@ fn watch() {
         };
         std::thread::sleep((phase.interval / 2).clamp(LOOK_EVERY.0, LOOK_EVERY.1));
         ask();
-        if told.as_ref().is_some_and(|(began, _)| *began == phase.began) {
+        if told
+            .as_ref()
+            .is_some_and(|(began, _)| *began == phase.began)
+        {
             continue;
         }
         told = None;
@@ -165,7 +171,12 @@ fn ask() {
 impl Phase {
     /// Whether it lasts so many times as long as it may.
     fn lasts(&self, times: u32) -> bool {
-        self.began.elapsed() >= self.interval.saturating_mul(INTERVALS).max(LEAST).saturating_mul(times)
+        self.began.elapsed()
+            >= self
+                .interval
+                .saturating_mul(INTERVALS)
+                .max(LEAST)
+                .saturating_mul(times)
     }
 }
 
@@ -181,12 +192,20 @@ fn say(phase: &Phase, place: Place, is_away: bool) {
     let Phase { epoch, who, .. } = phase;
     let is_anywhere = told::config().anywhere;
     let why = match phase.put_off {
-        _ if phase.is_connected => format!("processes that the program has spawned are connected to {who}; {place}"),
-        0 if is_away => {
-            format!("one needs a call about messages by every worker, and {who} has made none for long; {place}")
+        _ if phase.is_connected => {
+            format!("processes that the program has spawned are connected to {who}; {place}")
         }
-        0 if is_anywhere => format!("the workers have not agreed on a call of MPI to take one at; {who}: {place}"),
-        0 => format!("one needs a collective over all workers, and {who} has come to none; {place}"),
+        0 if is_away => {
+            format!(
+                "one needs a call about messages by every worker, and {who} has made none for long; {place}"
+            )
+        }
+        0 if is_anywhere => {
+            format!("the workers have not agreed on a call of MPI to take one at; {who}: {place}")
+        }
+        0 => {
+            format!("one needs a collective over all workers, and {who} has come to none; {place}")
+        }
         times => format!(
             "it was put off {times} times because of a non-blocking collective that was under way, of a library that was being opened, or of \
              spawned processes that were connected; {who}: {place}"

@@ -79,7 +79,12 @@ pub struct Peer {
 ///
 /// # Safety
 /// The bytes must stay in place, unchanged, until the request has ended.
-pub unsafe fn send(data: *const c_void, length: usize, to: Peer, requests: &mut Vec<RealRequest>) -> mpi::Result<()> {
+pub unsafe fn send(
+    data: *const c_void,
+    length: usize,
+    to: Peer,
+    requests: &mut Vec<RealRequest>,
+) -> mpi::Result<()> {
     let mut request = NULL;
     let (bytes, rank) = (Bytes::new(length)?, to.rank.0 as c_int);
     let (count, datatype) = (bytes.count(), bytes.datatype());
@@ -103,7 +108,17 @@ pub unsafe fn receive(
     let (bytes, rank) = (Bytes::new(length)?, from.rank.0 as c_int);
     let (count, datatype) = (bytes.count(), bytes.datatype());
     // SAFETY: handed on to the caller.
-    check(unsafe { real::PMPI_Irecv(data, count, datatype, rank, from.tag, from.comm, &mut request) })?;
+    check(unsafe {
+        real::PMPI_Irecv(
+            data,
+            count,
+            datatype,
+            rank,
+            from.tag,
+            from.comm,
+            &mut request,
+        )
+    })?;
     requests.push(request);
     Ok(())
 }
@@ -123,6 +138,13 @@ pub fn cancel(requests: &mut [RealRequest]) {
 pub fn test(requests: &mut [RealRequest]) -> mpi::Result<bool> {
     let (count, mut flag): (_, c_int) = (requests.len() as c_int, 0);
     // SAFETY: requests of our own; statuses are ignored.
-    check(unsafe { real::PMPI_Testall(count, requests.as_mut_ptr(), &mut flag, std::ptr::null_mut()) })?;
+    check(unsafe {
+        real::PMPI_Testall(
+            count,
+            requests.as_mut_ptr(),
+            &mut flag,
+            std::ptr::null_mut(),
+        )
+    })?;
     Ok(flag != 0)
 }

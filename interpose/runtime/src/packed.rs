@@ -37,7 +37,9 @@ mod tests {
 
     #[test]
     fn bytes_come_back_and_parts_do_not() {
-        let bytes: Vec<u8> = (0..10_000_u32).flat_map(|number| (number / 7).to_le_bytes()).collect();
+        let bytes: Vec<u8> = (0..10_000_u32)
+            .flat_map(|number| (number / 7).to_le_bytes())
+            .collect();
         let packed = pack(&bytes);
         assert!(packed.len() * 3 < bytes.len());
         assert_eq!(unpack(&packed).expect("whole"), bytes);

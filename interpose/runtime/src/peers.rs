@@ -36,9 +36,10 @@ fn peers() -> MutexGuard<'static, Peers> {
 /// Learns where a process of this number is; `own`: where this one is.
 pub fn add(place: &Place, number: ProcessNumber, own: &Place) {
     let peers = &mut *peers();
-    peers
-        .hosts
-        .resize(peers.hosts.len().max(number.index() + 1), "an unknown host".into());
+    peers.hosts.resize(
+        peers.hosts.len().max(number.index() + 1),
+        "an unknown host".into(),
+    );
     peers.hosts[number.index()] = place.host_name();
     peers.domains.resize(peers.hosts.len(), 0);
     peers.domains[number.index()] = place.domain;
@@ -46,7 +47,8 @@ pub fn add(place: &Place, number: ProcessNumber, own: &Place) {
         return;
     }
     // SAFETY: pidfd_open(2).
-    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, place.pid as libc::pid_t, 0) } as c_int;
+    let descriptor =
+        unsafe { libc::syscall(libc::SYS_pidfd_open, place.pid as libc::pid_t, 0) } as c_int;
     if descriptor >= 0 {
         peers.local.push(sys::lift(descriptor));
         peers.ranks.push(number);

@@ -23,7 +23,9 @@ impl Holders {
         } else {
             offset
         };
-        let at = |worker: Worker| Worker(((u64::from(worker.0) + u64::from(offset)) % u64::from(workers)) as u32);
+        let at = |worker: Worker| {
+            Worker(((u64::from(worker.0) + u64::from(offset)) % u64::from(workers)) as u32)
+        };
         Holders::new(Worker::all(workers).map(at).collect())
     }
 
@@ -58,15 +60,25 @@ impl Holders {
             let domain = domains[holder.index()];
             let is_at_home = domain == domains[worker];
             let is_with_first = domain == domains[first.holder[worker].index()];
-            1_000_000 * u64::from(is_taken) + 1000 * u64::from(is_at_home) + u64::from(is_with_first)
+            1_000_000 * u64::from(is_taken)
+                + 1000 * u64::from(is_at_home)
+                + u64::from(is_with_first)
         };
         let rotations = [offset.saturating_mul(2), offset.saturating_add(1), 1, 2];
         let rotations = rotations.map(|offset| Holders::rotation(workers as u32, offset).holder);
-        let total = |holder: &Vec<Worker>| -> u64 { (0..workers).map(|worker| cost(worker, holder[worker])).sum() };
+        let total = |holder: &Vec<Worker>| -> u64 {
+            (0..workers)
+                .map(|worker| cost(worker, holder[worker]))
+                .sum()
+        };
         let [a, b, c, d] = rotations;
-        let mut holder = [b, c, d]
-            .into_iter()
-            .fold(a, |best, other| if total(&other) < total(&best) { other } else { best });
+        let mut holder = [b, c, d].into_iter().fold(a, |best, other| {
+            if total(&other) < total(&best) {
+                other
+            } else {
+                best
+            }
+        });
         // Exchanges, as long as one makes it better: each takes at least 1 away, so this ends.
         let mut is_better = true;
         while is_better {
@@ -77,7 +89,9 @@ impl Holders {
                     let before = own + cost(other, holder[other]);
                     before > cost(worker, holder[other]) + cost(other, holder[worker])
                 };
-                let next = (1..workers).map(|distance| (worker + distance) % workers).find(gain);
+                let next = (1..workers)
+                    .map(|distance| (worker + distance) % workers)
+                    .find(gain);
                 if let Some(other) = next.filter(|_| own > 0) {
                     holder.swap(worker, other);
                     is_better = true;
@@ -129,7 +143,8 @@ mod tests {
     }
 
     #[test]
-    fn random_placements_are_permutations_without_fixed_points_and_with_the_fewest_copies_at_home() {
+    fn random_placements_are_permutations_without_fixed_points_and_with_the_fewest_copies_at_home()
+    {
         let mut random = Random(7);
         for _ in 0..3000 {
             let workers = 2 + random.below(30);
@@ -137,7 +152,9 @@ mod tests {
             let domains: Vec<u32> = (0..workers).map(|_| random.below(kinds)).collect();
             let offset = random.below(2 * workers);
             let holders = Holders::place(&domains, offset);
-            let mut seen: Vec<Worker> = Worker::all(workers).map(|worker| holders.holder_of(worker)).collect();
+            let mut seen: Vec<Worker> = Worker::all(workers)
+                .map(|worker| holders.holder_of(worker))
+                .collect();
             for worker in Worker::all(workers) {
                 assert_ne!(holders.holder_of(worker), worker, "{domains:?} {offset}");
                 assert_eq!(holders.partner_of(holders.holder_of(worker)), worker);
@@ -177,7 +194,8 @@ mod tests {
         let first = Holders::place(&domains, 2);
         let second = Holders::place_second(&domains, 2, &first);
         for worker in Worker::all(6) {
-            let mut all = [worker, first.holder_of(worker), second.holder_of(worker)].map(|it| domains[it.index()]);
+            let mut all = [worker, first.holder_of(worker), second.holder_of(worker)]
+                .map(|it| domains[it.index()]);
             all.sort_unstable();
             assert_eq!(all, [0, 1, 2], "worker {worker}");
         }
@@ -199,7 +217,9 @@ mod tests {
     fn only_what_must_change_is_changed() {
         // Workers 0, 1 and 2 on one node, 3 and 4 on others: worker 0 would have its copy on its own node.
         let holders = Holders::place(&[0, 0, 0, 1, 2, 3], 2);
-        let all: Vec<u32> = Worker::all(6).map(|worker| holders.holder_of(worker).0).collect();
+        let all: Vec<u32> = Worker::all(6)
+            .map(|worker| holders.holder_of(worker).0)
+            .collect();
         assert_eq!(all, [5, 3, 4, 2, 0, 1]);
     }
 

@@ -11,7 +11,9 @@ use crate::early::Runtime;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::real;
 use crate::handles::{real_comm, real_datatype};
-use crate::requests::{self, Envelope, Kind, Mode, State, count_sent, done, get, set_state, with_real};
+use crate::requests::{
+    self, Envelope, Kind, Mode, State, count_sent, done, get, set_state, with_real,
+};
 pub use recorded::make;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
@@ -45,7 +47,10 @@ pub fn persistent(rt: &Runtime, kind: &Kind) -> (RealRequest, c_int) {
         return (request, SUCCESS);
     };
     let buffer = envelope.buffer as *mut c_void;
-    let (datatype, comm) = (real_datatype(rt, envelope.datatype()), real_comm(rt, envelope.comm()));
+    let (datatype, comm) = (
+        real_datatype(rt, envelope.datatype()),
+        real_comm(rt, envelope.comm()),
+    );
     let (count, peer, tag) = (envelope.count, envelope.peer, envelope.tag);
     // SAFETY: the program's buffer, count and type.
     let rc = unsafe {
@@ -95,7 +100,10 @@ pub fn start_again(rt: &Runtime, index: u32) -> c_int {
         set_state(rt, index, State::Active);
         match kind {
             Kind::PersistentSend(_, envelope) => {
-                let (to, data) = ((envelope.peer, envelope.tag), (envelope.count, envelope.datatype()));
+                let (to, data) = (
+                    (envelope.peer, envelope.tag),
+                    (envelope.count, envelope.datatype()),
+                );
                 count_sent(rt, envelope.comm(), to, data);
                 requests::synchronous::started(rt, index, &envelope);
             }

@@ -12,7 +12,9 @@ pub fn refuse(rt: &Runtime, why: &str) {
     if get(rt).process == ProcessNumber(0) {
         tell_refused(why, told::config().strict());
     } else {
-        events::emit(Kind::Refused { reason: why.to_owned() });
+        events::emit(Kind::Refused {
+            reason: why.to_owned(),
+        });
     }
     if told::config().strict().is_some() {
         recovery::end_together(rt, world::is_first_worker(rt), exit::REFUSED);
@@ -21,7 +23,10 @@ pub fn refuse(rt: &Runtime, why: &str) {
 
 /// Tells the user why the job is not protected (any more), and what follows.
 pub fn say_refused(why: &str) {
-    tell_refused(why, told::config().require.then_some("UNDERSTUDY_REQUIRE=1"));
+    tell_refused(
+        why,
+        told::config().require.then_some("UNDERSTUDY_REQUIRE=1"),
+    );
 }
 
 fn tell_refused(why: &str, strict: Option<&str>) {
@@ -30,7 +35,9 @@ fn tell_refused(why: &str, strict: Option<&str>) {
         |setting| format!("the job stops ({setting})"),
     );
     sys::say(format_args!("{why}; {outcome}"));
-    events::emit(Kind::Refused { reason: why.to_owned() });
+    events::emit(Kind::Refused {
+        reason: why.to_owned(),
+    });
 }
 
 /// No checkpoints any more, and no recovery; some rank has said why. All workers do this at the same cut.

@@ -46,8 +46,11 @@ pub fn finish_win(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin) -> c_i
 #[cold]
 pub fn raise(rt: &Runtime, procedure: Proc, rc: c_int, comm: Option<VirtComm>) -> c_int {
     // MPI_COMM_NULL has no error handler.
-    let has_own = |comm| comm::index(rt, comm).is_some_and(|_| is_asked(comm::errhandler(rt, comm)));
-    let comm = comm.filter(|&comm| has_own(comm)).unwrap_or_else(|| without_object(rt));
+    let has_own =
+        |comm| comm::index(rt, comm).is_some_and(|_| is_asked(comm::errhandler(rt, comm)));
+    let comm = comm
+        .filter(|&comm| has_own(comm))
+        .unwrap_or_else(|| without_object(rt));
     raise_on(rt, procedure, rc, Object::Comm(comm))
 }
 
@@ -75,9 +78,13 @@ fn without_object(rt: &Runtime) -> VirtComm {
 fn is_settled_by_handlers() -> bool {
     static IS: OnceLock<bool> = OnceLock::new();
     *IS.get_or_init(|| {
-        let number = library::version().0.strip_prefix("MPICH Version:").map(str::trim_start);
+        let number = library::version()
+            .0
+            .strip_prefix("MPICH Version:")
+            .map(str::trim_start);
         let mut parts = number.unwrap_or("").split(|c: char| !c.is_ascii_digit());
-        let [major, minor] = [0; 2].map(|_| parts.next().and_then(|part| part.parse().ok()).unwrap_or(0));
+        let [major, minor] =
+            [0; 2].map(|_| parts.next().and_then(|part| part.parse().ok()).unwrap_or(0));
         (major, minor) >= (4, 3)
     })
 }
@@ -99,8 +106,18 @@ pub fn raise_on(rt: &Runtime, procedure: Proc, rc: c_int, object: Object) -> c_i
                 return SUCCESS;
             }
         }
-        Action::Fatal | Action::Abort => fatal(rt, procedure, rc, "the error handler is MPI_ERRORS_ARE_FATAL"),
-        Action::Throw => fatal(rt, procedure, rc, "exceptions of the C++ bindings are not supported"),
+        Action::Fatal | Action::Abort => fatal(
+            rt,
+            procedure,
+            rc,
+            "the error handler is MPI_ERRORS_ARE_FATAL",
+        ),
+        Action::Throw => fatal(
+            rt,
+            procedure,
+            rc,
+            "exceptions of the C++ bindings are not supported",
+        ),
     }
     rc
 }

@@ -72,7 +72,13 @@ pub fn check(rt: &Runtime, layout: &Layout) {
 
 fn take_back(rt: &Runtime, region: &Region) {
     let function = 0;
-    marks::recompute(rt, Region { function, ..*region });
+    marks::recompute(
+        rt,
+        Region {
+            function,
+            ..*region
+        },
+    );
 }
 
 fn describe(region: &Region) -> String {
@@ -94,14 +100,19 @@ pub fn is_mapped(layout: &Layout, memory: AddrRange) -> bool {
 /// Memory may have been made read-only since.
 fn open(rt: &Runtime, layout: &Layout, regions: &[Region]) -> Opened {
     let pages = regions.iter().map(|region| region.memory.pages());
-    Opened::open(layout, &runs::normalise(pages.collect()), Need::Write)
-        .unwrap_or_else(|error| ending::fail(rt, "memory that is to be made again cannot be written", &error))
+    Opened::open(layout, &runs::normalise(pages.collect()), Need::Write).unwrap_or_else(|error| {
+        ending::fail(
+            rt,
+            "memory that is to be made again cannot be written",
+            &error,
+        )
+    })
 }
 
 fn close(rt: &Runtime, opened: Opened) {
-    opened
-        .close()
-        .unwrap_or_else(|error| ending::fail(rt, "memory that was made again cannot be protected", &error));
+    opened.close().unwrap_or_else(|error| {
+        ending::fail(rt, "memory that was made again cannot be protected", &error)
+    });
 }
 
 fn call(region: &Region) {
@@ -113,7 +124,14 @@ fn call(region: &Region) {
     } = *region;
     // SAFETY: the program has given this function for these arguments.
     arch::without_mpi(refuse, || unsafe {
-        arch::call_user(function as *const _, memory.start, memory.len(), argument, 0, 0);
+        arch::call_user(
+            function as *const _,
+            memory.start,
+            memory.len(),
+            argument,
+            0,
+            0,
+        );
     });
 }
 
@@ -138,7 +156,10 @@ fn compare(region: &Region) -> Option<usize> {
     call(region);
     // SAFETY: as above.
     let made = unsafe { std::slice::from_raw_parts(start, length) };
-    let different = before.iter().zip(made).position(|(before, made)| before != made);
+    let different = before
+        .iter()
+        .zip(made)
+        .position(|(before, made)| before != made);
     // SAFETY: as above.
     unsafe { start.copy_from_nonoverlapping(before.as_ptr(), length) };
     different

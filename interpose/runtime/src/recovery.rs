@@ -90,7 +90,11 @@ pub fn resumed_in_init(rt: &Runtime) -> bool {
 /// Looks at the return code of a real procedure; recovers if it means that a process has failed.
 #[inline]
 pub fn check(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
-    if rc == SUCCESS { Ok(rc) } else { classify(rt, rc) }
+    if rc == SUCCESS {
+        Ok(rc)
+    } else {
+        classify(rt, rc)
+    }
 }
 
 /// Looks at what a message of the runtime's own has come to: a failure leads to recovery, any other error to the end of the job.
@@ -106,7 +110,9 @@ pub fn check_own<T>(rt: &Runtime, outcome: mpi::Result<T>, what: &str) -> Result
 
 #[cold]
 fn classify(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
-    let Some(class) = failure(rc) else { return Ok(rc) };
+    let Some(class) = failure(rc) else {
+        return Ok(rc);
+    };
     if rt.is_under_way.get() {
         // What the program's libraries do while they are opened again.
         ending::fail(
@@ -168,7 +174,12 @@ fn recover(rt: &Runtime, class: c_int) {
     renewal::went_back(world::worker(rt), dynamic::went_back(rt));
     resume(rt, &outcome, began, &report);
     replenish::replenish(rt);
-    overdue::begin(rt, copies::epoch(rt), world::worker(rt), world::get(rt).process);
+    overdue::begin(
+        rt,
+        copies::epoch(rt),
+        world::worker(rt),
+        world::get(rt).process,
+    );
     rt.is_under_way.set(false);
     sys::raise_exceptions(outcome.exceptions);
 }
@@ -192,7 +203,11 @@ pub fn devices_go_on(rt: &Runtime) {
 
 /// Ends the job: what a device held does not come back.
 pub fn lose_devices(rt: &Runtime, why: &dyn std::error::Error) -> ! {
-    ending::fail(rt, "the memory of the program's accelerator cannot be put back", why)
+    ending::fail(
+        rt,
+        "the memory of the program's accelerator cannot be put back",
+        why,
+    )
 }
 
 /// In a process that is to take a part: what it has on devices itself is let go of. Why that cannot be.

@@ -99,7 +99,9 @@ impl Redundancy {
     pub fn together(&self, domains: &[u32]) -> Vec<Worker> {
         let domain = |worker: Worker| domains[worker.index()];
         let is_lost = |worker: &Worker| {
-            let mut is_with = self.holders_of(*worker).map(|holder| domain(holder) == domain(*worker));
+            let mut is_with = self
+                .holders_of(*worker)
+                .map(|holder| domain(holder) == domain(*worker));
             match self.layers {
                 Layers::Copies(_) => is_with.all(|is_with| is_with),
                 Layers::Parity(_) => is_with.any(|is_with| is_with),

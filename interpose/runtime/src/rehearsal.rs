@@ -132,7 +132,10 @@ fn room() -> usize {
 /// Bytes of anonymous memory that this process has (proc(5), statm: resident less shared); 0 if nobody says.
 fn anonymous_memory() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let mut pages = pages.split(' ').skip(1).map_while(|text| text.parse::<usize>().ok());
+    let mut pages = pages
+        .split(' ')
+        .skip(1)
+        .map_while(|text| text.parse::<usize>().ok());
     let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
     resident.saturating_sub(shared) * crate::image::PAGE_SIZE
 }

@@ -69,7 +69,13 @@ pub fn tell(rt: &Runtime, to: Worker, word: Word) -> mpi::Result<()> {
     if flag == 0 {
         Box::leak(bytes);
         if tested.is_ok() {
-            let mut sent = requests::add(rt, comm::world_handle(rt), Kind::Send, State::Active, request);
+            let mut sent = requests::add(
+                rt,
+                comm::world_handle(rt),
+                Kind::Send,
+                State::Active,
+                request,
+            );
             requests::free(rt, &mut sent);
         }
     }
@@ -81,12 +87,20 @@ pub fn tell(rt: &Runtime, to: Worker, word: Word) -> mpi::Result<()> {
 /// # Errors
 /// That of a real procedure.
 pub fn hear(rt: &Runtime) -> mpi::Result<()> {
-    let Some(bridge) = comm::bridge(rt) else { return Ok(()) };
+    let Some(bridge) = comm::bridge(rt) else {
+        return Ok(());
+    };
     loop {
         let (mut flag, mut status, mut bytes) = (0, EMPTY, [0u8; ROOM]);
         // SAFETY: a message that has come, if there is one, into room for it.
         unsafe {
-            check(real::PMPI_Iprobe(ANY_SOURCE, TAG, bridge, &mut flag, &mut status))?;
+            check(real::PMPI_Iprobe(
+                ANY_SOURCE,
+                TAG,
+                bridge,
+                &mut flag,
+                &mut status,
+            ))?;
             if flag == 0 {
                 return Ok(());
             }
@@ -103,7 +117,8 @@ pub fn hear(rt: &Runtime) -> mpi::Result<()> {
         }
         let from = Worker(status.source as u32);
         requests::table_mut(rt).count_received(Some(from));
-        let (word, _) = bincode::decode_from_slice(&bytes, standard()).map_err(|_| mpi::Error::INTERN)?;
+        let (word, _) =
+            bincode::decode_from_slice(&bytes, standard()).map_err(|_| mpi::Error::INTERN)?;
         dynamic::get_mut(rt).hear(from, word);
     }
 }
@@ -177,7 +192,10 @@ pub fn look(rt: &Runtime, worker: Worker) -> io::Result<Option<Board>> {
 ///
 /// # Errors
 /// As above.
-pub fn look_at(rt: &Runtime, workers: impl IntoIterator<Item = Worker>) -> io::Result<Option<Vec<(Worker, Board)>>> {
+pub fn look_at(
+    rt: &Runtime,
+    workers: impl IntoIterator<Item = Worker>,
+) -> io::Result<Option<Vec<(Worker, Board)>>> {
     let world = world::get(rt);
     let mut shown = Vec::new();
     let mut apart: BTreeMap<Option<&u64>, (ProcessNumber, Vec<Worker>)> = BTreeMap::new();

@@ -11,8 +11,9 @@ mod components;
 mod talk;
 
 pub use talk::{
-    Inheritance, abort, boards, captured, choose_by, directory, hand_over, is_running, keep_nothing, neighbours,
-    passed_signals, replenish, settle, spare_deaths, spawns, take_inheritance, went_back,
+    Inheritance, abort, boards, captured, choose_by, directory, hand_over, is_running,
+    keep_nothing, neighbours, passed_signals, replenish, settle, spare_deaths, spawns,
+    take_inheritance, went_back,
 };
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
@@ -176,7 +177,9 @@ fn await_first(rt: &Runtime, spare: &Spare) -> Begin {
             }
             Some((ToProcess::Again, _)) => tell_ready(),
             heard => {
-                let Some(begin) = begin_of(heard) else { continue };
+                let Some(begin) = begin_of(heard) else {
+                    continue;
+                };
                 // That one may be over, and another wanted.
                 return await_inheritance(rt, begin).unwrap_or_else(|| await_generation(rt));
             }
@@ -226,7 +229,10 @@ fn await_generation(rt: &Runtime) -> Begin {
         let wanted = call::wanted();
         if told != Some(wanted) {
             // Before: another manager may be the one that hears it.
-            lines().page.ready.store(wanted.0.wrapping_add(1), Ordering::Release);
+            lines()
+                .page
+                .ready
+                .store(wanted.0.wrapping_add(1), Ordering::Release);
             tell_ready();
             told = Some(wanted);
         }
@@ -245,7 +251,10 @@ fn await_generation(rt: &Runtime) -> Begin {
 /// Waits until what comes before this generation begins has come; nothing if another one is wanted.
 fn await_inheritance(rt: &Runtime, begin: Begin) -> Option<Begin> {
     while begin.generation == call::wanted() {
-        if begin.heir_of.is_none_or(|it| talk::has_inherited_from(rt, it)) {
+        if begin
+            .heir_of
+            .is_none_or(|it| talk::has_inherited_from(rt, it))
+        {
             return Some(begin);
         }
         if hear(rt, LOOK) == Some(ToProcess::End) {
@@ -288,8 +297,19 @@ fn enter(rt: &Runtime, begin: Begin) -> Option<c_int> {
         (state.level, 0)
     };
     // SAFETY: the real library gets no arguments of the program's.
-    let rc = unsafe { real::PMPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), level, &mut provided) };
-    log::debug!("MPI_Init of generation {} took {:?}", begin.generation, began.elapsed());
+    let rc = unsafe {
+        real::PMPI_Init_thread(
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            level,
+            &mut provided,
+        )
+    };
+    log::debug!(
+        "MPI_Init of generation {} took {:?}",
+        begin.generation,
+        began.elapsed()
+    );
     let world = RealComm::world();
     // Open MPI takes a process for the only one of its job if the server cannot be reached.
     if rc == SUCCESS && (world.size(), world.rank()) == (Ok(begin.place.0), Ok(begin.place.1)) {

@@ -24,7 +24,9 @@ use crate::objects::comm::create::Begun;
 use crate::objects::lookup::Predefined;
 use crate::objects::{comm, datatype};
 use crate::traffic;
-pub use buffer::{Attached, Owner, attached, buffers, buffers_mut, detach, flushed_by, taken, with_room};
+pub use buffer::{
+    Attached, Owner, attached, buffers, buffers_mut, detach, flushed_by, taken, with_room,
+};
 pub use ends::{alone, each_alone, end, end_all};
 pub use order::Requests;
 pub use partitions::{are_ready, is_any_unready, open_partitions};
@@ -131,7 +133,13 @@ impl Table {
 
 /// Adds a request and returns the program's handle. The datatype of one that may be posted again is kept until then.
 #[inline(always)]
-pub fn add(rt: &Runtime, comm: VirtComm, kind: Kind, state: State, real: RealRequest) -> VirtRequest {
+pub fn add(
+    rt: &Runtime,
+    comm: VirtComm,
+    kind: Kind,
+    state: State,
+    real: RealRequest,
+) -> VirtRequest {
     if let Some(datatype) = kind.datatype() {
         datatype::retain(rt, datatype);
     }
@@ -162,12 +170,22 @@ pub fn add_send(
 
 /// Adds a receive.
 #[inline(always)]
-pub fn add_receive(rt: &Runtime, envelope: Envelope, state: State, real: RealRequest) -> VirtRequest {
+pub fn add_receive(
+    rt: &Runtime,
+    envelope: Envelope,
+    state: State,
+    real: RealRequest,
+) -> VirtRequest {
     add(rt, envelope.comm(), Kind::Receive(envelope), state, real)
 }
 
 /// Adds a non-blocking collective that is under way; a reduction's datatype may be freed meanwhile.
-pub fn add_collective(rt: &Runtime, comm: VirtComm, reduces: Option<VirtDatatype>, real: RealRequest) -> VirtRequest {
+pub fn add_collective(
+    rt: &Runtime,
+    comm: VirtComm,
+    reduces: Option<VirtDatatype>,
+    real: RealRequest,
+) -> VirtRequest {
     count_started(rt, share(rt, comm, 0));
     let kind = Kind::Collective(reduces.map(|datatype| datatype.0 as u64));
     add(rt, comm, kind, State::Active, real)
@@ -196,18 +214,31 @@ pub fn add_duplicate(
 
 /// Enters the communicator of this index in the table, if nothing is under way any more that makes it.
 pub fn finish_duplicate(rt: &Runtime, index: u32) {
-    if !active(rt, |kind| matches!(kind, Kind::Duplicate(of) if *of == index)).is_empty() {
+    if !active(
+        rt,
+        |kind| matches!(kind, Kind::Duplicate(of) if *of == index),
+    )
+    .is_empty()
+    {
         return;
     }
     let table = rt.table.borrow();
-    let mut begun = table.kept.iter().filter_map(|(_, kept)| kept.downcast_ref::<Begun>());
+    let mut begun = table
+        .kept
+        .iter()
+        .filter_map(|(_, kept)| kept.downcast_ref::<Begun>());
     if let Some(begun) = begun.find(|begun| begun.index == index) {
         begun.finish(rt);
     }
 }
 
 /// Adds a request that has a recipe and is not started, with what the library looks at until it is freed.
-pub fn add_recorded(rt: &Runtime, recipe: Recipe, real: RealRequest, kept: Box<dyn Any + Send>) -> VirtRequest {
+pub fn add_recorded(
+    rt: &Runtime,
+    recipe: Recipe,
+    real: RealRequest,
+    kept: Box<dyn Any + Send>,
+) -> VirtRequest {
     recipe.retain(rt);
     let comm = recipe.comm();
     let number = {
@@ -236,7 +267,9 @@ pub fn count_started(rt: &Runtime, share: u64) {
 pub fn started(rt: &Runtime) -> u64 {
     table(rt)
         .started
-        .wrapping_add(comm::collectives(rt, |uid, ends| recipe::share_of(ends, uid, 0)))
+        .wrapping_add(comm::collectives(rt, |uid, ends| {
+            recipe::share_of(ends, uid, 0)
+        }))
 }
 
 /// The blocking call of this thread that is under way has started these requests: the call, made again after it has given way or the
@@ -281,16 +314,30 @@ pub fn next_partitioned(rt: &Runtime, pair: u64, is_send: bool) -> u64 {
 
 /// Whether the program has requests on a communicator.
 pub fn are_on(rt: &Runtime, comm: VirtComm) -> bool {
-    table(rt).iter().any(|(_, request)| request.comm == comm.0 as u64)
+    table(rt)
+        .iter()
+        .any(|(_, request)| request.comm == comm.0 as u64)
 }
 
 /// Adds a request that has ended already.
-pub fn add_done(rt: &Runtime, comm: VirtComm, kind: Kind, status: Status, rc: c_int) -> VirtRequest {
+pub fn add_done(
+    rt: &Runtime,
+    comm: VirtComm,
+    kind: Kind,
+    status: Status,
+    rc: c_int,
+) -> VirtRequest {
     add(rt, comm, kind, done(status, rc), NULL)
 }
 
 /// Adds a buffered send, which nobody asks for: it takes so many bytes of a buffer until it has ended.
-pub fn add_buffered(rt: &Runtime, comm: VirtComm, real: RealRequest, takes: (Owner, u64), copy: Box<dyn Any + Send>) {
+pub fn add_buffered(
+    rt: &Runtime,
+    comm: VirtComm,
+    real: RealRequest,
+    takes: (Owner, u64),
+    copy: Box<dyn Any + Send>,
+) {
     let mut handle = add(rt, comm, Kind::Send, State::Active, real);
     keep(rt, handle, copy);
     if let Some(mut request) = index(rt, handle).and_then(|it| get_mut(rt, it)) {
@@ -386,7 +433,12 @@ pub fn set_state(rt: &Runtime, index: u32, state: State) {
 
 /// The real request.
 pub fn real_of(rt: &Runtime, index: u32) -> RealRequest {
-    rt.table.borrow().reals.get(index as usize).copied().unwrap_or(NULL)
+    rt.table
+        .borrow()
+        .reals
+        .get(index as usize)
+        .copied()
+        .unwrap_or(NULL)
 }
 
 /// Sets the real request of one that exists.
@@ -446,7 +498,9 @@ pub fn count_received(rt: &Runtime, comm: VirtComm, status: &Status) {
 
 /// Whether a request is under way.
 pub fn is_active(rt: &Runtime, index: u32) -> bool {
-    get(rt, index).is_some_and(|request| request.is_under_way() || request.other.is_some_and(|it| is_active(rt, it)))
+    get(rt, index).is_some_and(|request| {
+        request.is_under_way() || request.other.is_some_and(|it| is_active(rt, it))
+    })
 }
 
 /// Whether it is a persistent request that is not started.
@@ -465,7 +519,9 @@ pub fn general(rt: &Runtime, index: u32) -> Option<General> {
 /// Frees a request (MPI_Request_free): an active one is kept until it has ended, and a generalized one until the program
 /// has been told.
 pub fn free(rt: &Runtime, handle: &mut VirtRequest) {
-    let Some(index) = index(rt, *handle) else { return };
+    let Some(index) = index(rt, *handle) else {
+        return;
+    };
     if is_active(rt, index) || general(rt, index).is_some() {
         if let Some(mut request) = get_mut(rt, index) {
             request.orphan = true;
@@ -486,7 +542,9 @@ pub fn until_reaped(rt: &Runtime) -> &Cell<u32> {
 pub fn release_real(rt: &Runtime, index: u32) {
     if real_of(rt, index) != NULL && get(rt, index).is_some_and(|request| request.is_persistent()) {
         // SAFETY: an inactive persistent request.
-        with_real(rt, index, |request| unsafe { real::PMPI_Request_free(request) });
+        with_real(rt, index, |request| unsafe {
+            real::PMPI_Request_free(request)
+        });
     }
 }
 

@@ -56,7 +56,9 @@ fn distances(round: u32, workers: u32) -> impl Iterator<Item = u32> {
 pub fn peers_of(me: Worker, workers: u32) -> impl Iterator<Item = Worker> {
     let rounds = (0..).take_while(move |&round| distances(round, workers).next().is_some());
     let all = rounds.flat_map(move |round| distances(round, workers));
-    all.map(move |distance| Worker(((u64::from(me.0) + u64::from(distance)) % u64::from(workers)) as u32))
+    all.map(move |distance| {
+        Worker(((u64::from(me.0) + u64::from(distance)) % u64::from(workers)) as u32)
+    })
 }
 
 impl Default for Memory {
@@ -70,7 +72,12 @@ impl Default for Memory {
 
 impl Rounds {
     /// With this worker's numbers; nothing is said yet.
-    pub fn new(comm: RealComm, tag: c_int, (me, workers): (Worker, u32), numbers: Numbers) -> Rounds {
+    pub fn new(
+        comm: RealComm,
+        tag: c_int,
+        (me, workers): (Worker, u32),
+        numbers: Numbers,
+    ) -> Rounds {
         Rounds {
             memory: Lent::new(Box::default()),
             comm,
@@ -199,6 +206,8 @@ mod tests {
                 "{counts:?}"
             );
         }
-        assert!((0..=MAX_ROUNDS as u32).any(|round| distances(round, i32::MAX as u32).next().is_none()));
+        assert!(
+            (0..=MAX_ROUNDS as u32).any(|round| distances(round, i32::MAX as u32).next().is_none())
+        );
     }
 }

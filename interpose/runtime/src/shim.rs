@@ -60,9 +60,9 @@ fn mpi() -> Option<&'static Mpi> {
                 mark_waits: transmute::<*mut c_void, unsafe extern "C" fn(*const AtomicU8)>(find(
                     c"understudy_shim_mark_waits",
                 )?),
-                hold_ends: transmute::<*mut c_void, unsafe extern "C" fn(extern "C" fn() -> bool)>(find(
-                    c"understudy_shim_hold_ends",
-                )?),
+                hold_ends: transmute::<*mut c_void, unsafe extern "C" fn(extern "C" fn() -> bool)>(
+                    find(c"understudy_shim_hold_ends")?,
+                ),
             })
         }
     })

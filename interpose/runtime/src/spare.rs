@@ -66,7 +66,9 @@ fn idle(rt: &Runtime) -> Option<Duration> {
 /// The job has ended without needing this process.
 fn leave(rt: &Runtime) -> ! {
     daemon::leave(rt);
-    events::emit(Kind::End { how: EndHow::Released });
+    events::emit(Kind::End {
+        how: EndHow::Released,
+    });
     user::release_output(rt);
     sys::exit_now(0)
 }

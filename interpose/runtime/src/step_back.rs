@@ -65,7 +65,8 @@ pub struct Undone {
 /// and parity, need them. One that is taken anywhere (not `at_point`) is inside of a step, to which nothing leads back.
 pub fn spared(rt: &Runtime, at_point: bool) -> Vec<PageRun> {
     let redundancy = &world::get(rt).redundancy;
-    let is_held = !redundancy.is_parity() && redundancy.holders_of(world::worker(rt)).next().is_some();
+    let is_held =
+        !redundancy.is_parity() && redundancy.holders_of(world::worker(rt)).next().is_some();
     if at_point && is_held && told::config().disk.is_none() && marks::trusts(rt) {
         marks::lasting(rt).reversible_pages()
     } else {
@@ -80,7 +81,10 @@ pub fn undo(rt: &Runtime, then: &Lasting) -> Option<Undone> {
 
 /// What this process's own copy is without for that reason.
 fn lacked(rt: &Runtime, then: &Lasting) -> Vec<Sums> {
-    absent::among(copies::keep(rt).own.image.absent(), &then.reversible_pages())
+    absent::among(
+        copies::keep(rt).own.image.absent(),
+        &then.reversible_pages(),
+    )
 }
 
 fn undo_steps(rt: &Runtime, then: &Lasting) -> Undone {
@@ -96,7 +100,9 @@ fn undo_steps(rt: &Runtime, then: &Lasting) -> Undone {
     let outcome = prepare(rt, then, &mut run).and_then(|opened| {
         let limit = LEAST_LIMIT + copies::age(rt) * LIMIT_FACTOR;
         // SAFETY: `run_all` leaves nothing to drop; what the program has half done is put back as a whole.
-        let stopped = arch::without_mpi(arch::refuse, || unsafe { arch::at_risk(limit, &mut run, run_all) });
+        let stopped = arch::without_mpi(arch::refuse, || unsafe {
+            arch::at_risk(limit, &mut run, run_all)
+        });
         // If that fails, mappings are as in the epoch soon.
         let _ = opened.close();
         run.outcome(stopped)
@@ -110,7 +116,11 @@ fn undo_steps(rt: &Runtime, then: &Lasting) -> Undone {
 
 /// The pages in which regions are, also in part.
 fn touched(marks: &Lasting) -> impl Iterator<Item = PageIndex> + use<> {
-    let pages = marks.reversible().iter().map(|region| region.memory.pages()).collect();
+    let pages = marks
+        .reversible()
+        .iter()
+        .map(|region| region.memory.pages())
+        .collect();
     let pages = runs::normalise(pages).into_iter();
     pages.flat_map(|run| (run.start.0..run.end()).map(PageIndex))
 }
@@ -141,7 +151,13 @@ pub fn check(rt: &Runtime) {
         let mut pages = now.iter();
         pages.try_for_each(|(page, content)| memory.write_all_at(content, page.addr()))
     });
-    put_back.unwrap_or_else(|error| ending::fail(rt, "memory whose changes were undone cannot be put back", &error));
+    put_back.unwrap_or_else(|error| {
+        ending::fail(
+            rt,
+            "memory whose changes were undone cannot be put back",
+            &error,
+        )
+    });
     if wrong > 0 {
         marks::distrust(rt);
         sys::say(format_args!(
@@ -180,15 +196,26 @@ fn right_and_wrong(pages: &[Sums]) -> (Vec<PageRun>, u64) {
 fn prepare(rt: &Runtime, then: &Lasting, run: &mut Run) -> Result<Opened, StepBackError> {
     let now = marks::lasting(rt);
     let layout = Layout::read_self(user::State::zones()).map_err(|_| StepBackError::NoFunction)?;
-    let was_there = |region: &&Region| then.reversible().iter().any(|it| it.memory == region.memory);
+    let was_there = |region: &&Region| {
+        then.reversible()
+            .iter()
+            .any(|it| it.memory == region.memory)
+    };
     run.regions = now.reversible().iter().filter(was_there).copied().collect();
-    let are_mapped = run.regions.iter().all(|region| is_mapped(&layout, region.memory));
+    let are_mapped = run
+        .regions
+        .iter()
+        .all(|region| is_mapped(&layout, region.memory));
     if run.regions.len() < then.reversible().len() || !are_mapped {
         return Err(StepBackError::NoFunction);
     }
     run.last = now.steps().last;
-    run.steps = now.steps().since(&then.steps()).ok_or(StepBackError::Numbers)?;
-    Opened::open(&layout, &then.reversible_pages(), Need::Write).map_err(|_| StepBackError::NoFunction)
+    run.steps = now
+        .steps()
+        .since(&then.steps())
+        .ok_or(StepBackError::Numbers)?;
+    Opened::open(&layout, &then.reversible_pages(), Need::Write)
+        .map_err(|_| StepBackError::NoFunction)
 }
 
 /// What is to be undone.
@@ -210,7 +237,14 @@ impl Run {
             // SAFETY: the program has given this function for these arguments.
             let answer = unsafe {
                 let function = region.function as *const c_void;
-                arch::call_user(function, start, bytes, step as u64, is_partial.into(), region.argument)
+                arch::call_user(
+                    function,
+                    start,
+                    bytes,
+                    step as u64,
+                    is_partial.into(),
+                    region.argument,
+                )
             };
             if answer as i32 != 0 {
                 self.declined = Some(step);
@@ -225,7 +259,9 @@ impl Run {
             (None, None) => Ok(()),
             (None, Some(step)) => Err(StepBackError::Declined(step)),
             (Some(Stopped::Again), _) => Err(StepBackError::Again),
-            (Some(Stopped::Fault), _) => Err(StepBackError::Stopped("it has caused a fatal signal")),
+            (Some(Stopped::Fault), _) => {
+                Err(StepBackError::Stopped("it has caused a fatal signal"))
+            }
             (Some(Stopped::Late), _) => Err(StepBackError::Stopped("it has not returned")),
             (Some(Stopped::Call), _) => Err(StepBackError::Stopped("it has called MPI, or exit")),
         }
@@ -249,8 +285,15 @@ unsafe extern "C" fn run_all(run: *mut c_void) {
 ///
 /// # Errors
 /// Why the holder's copy is needed.
-pub fn compare(rt: &Runtime, then: &Lasting, missing: &[Sums], undone: Option<Undone>) -> Result<Vec<PageRun>, String> {
-    let Some(undone) = undone else { return Ok(Vec::new()) };
+pub fn compare(
+    rt: &Runtime,
+    then: &Lasting,
+    missing: &[Sums],
+    undone: Option<Undone>,
+) -> Result<Vec<PageRun>, String> {
+    let Some(undone) = undone else {
+        return Ok(Vec::new());
+    };
     let (right, wrong) = right_and_wrong(&absent::among(missing, &then.reversible_pages()));
     events::emit(Kind::Reversed {
         pages: runs::total(&right),
@@ -271,5 +314,7 @@ pub fn compare(rt: &Runtime, then: &Lasting, missing: &[Sums], undone: Option<Un
          process keeps copies of it",
         undone.steps
     ));
-    Err(format!("{wrong} pages were not brought back by undoing steps: {why}"))
+    Err(format!(
+        "{wrong} pages were not brought back by undoing steps: {why}"
+    ))
 }

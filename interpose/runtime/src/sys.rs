@@ -48,7 +48,11 @@ pub fn files_may_grow() -> bool {
 pub fn lift(descriptor: c_int) -> c_int {
     // SAFETY: fcntl(2) and close(2) on a descriptor that was just made.
     unsafe {
-        let high = libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, understudy_abi::RUNTIME_FD_BASE);
+        let high = libc::fcntl(
+            descriptor,
+            libc::F_DUPFD_CLOEXEC,
+            understudy_abi::RUNTIME_FD_BASE,
+        );
         if high < 0 {
             return descriptor;
         }
@@ -103,8 +107,13 @@ pub fn tell_panics() {
         let payload = panic.payload();
         let text = payload.downcast_ref::<&str>().copied();
         let what = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-        let (file, line) = panic.location().map_or(("?", 0), |place| (place.file(), place.line()));
-        say(format_args!("internal error: {} ({file}:{line})", what.unwrap_or("?")));
+        let (file, line) = panic
+            .location()
+            .map_or(("?", 0), |place| (place.file(), place.line()));
+        say(format_args!(
+            "internal error: {} ({file}:{line})",
+            what.unwrap_or("?")
+        ));
     }));
 }
 
@@ -171,12 +180,25 @@ mod tests {
     #[test]
     fn a_panic_is_one_line_of_ours() {
         let program = std::env::current_exe().expect("the test has a file");
-        let test = ["--exact", "sys::tests::panic_with_a_hook", "--ignored", "--nocapture"];
-        let output = Command::new(program).args(test).output().expect("it can be started");
+        let test = [
+            "--exact",
+            "sys::tests::panic_with_a_hook",
+            "--ignored",
+            "--nocapture",
+        ];
+        let output = Command::new(program)
+            .args(test)
+            .output()
+            .expect("it can be started");
         let said = String::from_utf8_lossy(&output.stderr);
-        let lines: Vec<&str> = said.lines().filter(|line| line.contains("a reason")).collect();
-        let is_ours =
-            |line: &str| line.starts_with("understudy: internal error: a reason (") && line.contains("src/sys.rs:");
+        let lines: Vec<&str> = said
+            .lines()
+            .filter(|line| line.contains("a reason"))
+            .collect();
+        let is_ours = |line: &str| {
+            line.starts_with("understudy: internal error: a reason (")
+                && line.contains("src/sys.rs:")
+        };
         assert!(lines.len() == 1 && is_ours(lines[0]), "{said}");
         assert!(!output.status.success());
     }

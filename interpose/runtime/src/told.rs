@@ -50,7 +50,9 @@ pub fn created_threads() -> u32 {
 
 /// Address of a symbol as the program sees it; 0 if there is none.
 pub fn user_symbol(name: &str) -> u64 {
-    let Ok(name) = CString::new(name) else { return 0 };
+    let Ok(name) = CString::new(name) else {
+        return 0;
+    };
     // SAFETY: dlsym(3) in the program's namespace.
     unsafe { (info().user_dlsym)(name.as_ptr()) as u64 }
 }

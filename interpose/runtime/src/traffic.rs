@@ -15,7 +15,9 @@ use crate::handles::{VirtComm, VirtDatatype};
 use crate::objects::comm::{self, Comm};
 use crate::world::{self, Part};
 use crate::{events, objects, told};
-pub use amount::{block_of, each, is_root, list, members, my_rank, neighbours, one, peers, sends_to, typed_list};
+pub use amount::{
+    block_of, each, is_root, list, members, my_rank, neighbours, one, peers, sends_to, typed_list,
+};
 use ckptd::events::{Amount, Kind, Worker};
 use std::cell::Ref;
 use std::ffi::c_int;
@@ -122,7 +124,13 @@ impl State {
 
 /// A message of so many elements is on its way to a worker.
 #[inline(never)]
-pub fn sent(rt: &Runtime, comm: VirtComm, worker: Option<Worker>, count: c_int, datatype: VirtDatatype) {
+pub fn sent(
+    rt: &Runtime,
+    comm: VirtComm,
+    worker: Option<Worker>,
+    count: c_int,
+    datatype: VirtDatatype,
+) {
     let (Some(comm), Some(worker)) = (comm::get(rt, comm), worker) else {
         return;
     };
@@ -145,7 +153,9 @@ pub fn sent(rt: &Runtime, comm: VirtComm, worker: Option<Worker>, count: c_int, 
 /// A collective is called, with so many bytes to be sent.
 #[inline(never)]
 pub fn collective(rt: &Runtime, comm: VirtComm, bytes: u64) {
-    let Some(comm) = comm::get(rt, comm) else { return };
+    let Some(comm) = comm::get(rt, comm) else {
+        return;
+    };
     let Some(mut state) = rt.traffic.try_borrow_mut() else {
         return;
     };
@@ -171,7 +181,9 @@ pub fn tell(rt: &Runtime) {
     if !is_on() {
         return;
     }
-    let (Some(mut state), Part::Worker(worker)) = (rt.traffic.try_borrow_mut(), world::get(rt).part) else {
+    let (Some(mut state), Part::Worker(worker)) =
+        (rt.traffic.try_borrow_mut(), world::get(rt).part)
+    else {
         return;
     };
     let record = state.table.record(worker, state.undone);

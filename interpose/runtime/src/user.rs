@@ -29,8 +29,8 @@ use crate::world;
 pub use accelerator::{devices_go_on, may_use_devices, save_devices};
 pub use effects::effect_of_others;
 pub use files::{
-    also_written as also_written_file, name_of as name_of_open, note as note_files, take_locks as take_file_locks,
-    written as written_files,
+    also_written as also_written_file, name_of as name_of_open, note as note_files,
+    take_locks as take_file_locks, written as written_files,
 };
 pub use hook::file_effect;
 pub use input::leave as leave_input;
@@ -38,22 +38,25 @@ pub use keys::open as open_keys;
 pub use layout::{compare_layout, layout, remember_start};
 pub use loader::{is_loading, is_locked as is_loader_locked, names};
 pub use output::{
-    attach as attach_output, dead_note, dead_output, in_job_memory, inherit as inherit_output, leave, new_ledger,
-    note_cell, position as output_position, set_idle, set_stage,
+    attach as attach_output, dead_note, dead_output, in_job_memory, inherit as inherit_output,
+    leave, new_ledger, note_cell, position as output_position, set_idle, set_stage,
 };
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
 pub use signals::Saved as SavedSignals;
 use std::cell::Cell;
 pub use threads::{
-    allow as allow_threads, are_there as has_threads, go_back as threads_go_back, let_go as let_threads_go,
-    stop_for_good as stop_threads_for_good,
+    allow as allow_threads, are_there as has_threads, go_back as threads_go_back,
+    let_go as let_threads_go, stop_for_good as stop_threads_for_good,
 };
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_numbers::ProcessNumber;
-pub use undo::{Call as FileCall, Range as FileRange, full_name, note as note_effect, note_overwriting};
 pub use undo::{
-    begin as begin_section, end_on_disk as end_files_on_disk, forget_before, keep_on_disk as keep_files_on_disk,
-    leave_files, note_from_start, undo as undo_files, undo_earlier, undo_start, written,
+    Call as FileCall, Range as FileRange, full_name, note as note_effect, note_overwriting,
+};
+pub use undo::{
+    begin as begin_section, end_on_disk as end_files_on_disk, forget_before,
+    keep_on_disk as keep_files_on_disk, leave_files, note_from_start, undo as undo_files,
+    undo_earlier, undo_start, written,
 };
 pub use zones::zones;
 
@@ -126,7 +129,9 @@ pub enum UserError {
     #[error("the program's threads cannot be stopped: {0}")]
     Deaf(threads::Deaf),
     /// Their thread-local data.
-    #[error("the thread-local data of the program's threads cannot be saved or put back with this C library")]
+    #[error(
+        "the thread-local data of the program's threads cannot be saved or put back with this C library"
+    )]
     Vectors,
     /// The kernel gives no thread.
     #[error("a thread of the program cannot be made again: {0}")]
@@ -203,7 +208,9 @@ pub enum UserError {
     )]
     LateLibrary(String, &'static str),
     /// Thread-local storage lies elsewhere.
-    #[error("the thread-local storage of {0} lies at another address than in the rank that was saved")]
+    #[error(
+        "the thread-local storage of {0} lies at another address than in the rank that was saved"
+    )]
     ThreadLocals(String),
     /// A part of the processor that is used by permission (ARCH_REQ_XCOMP_PERM).
     #[error(
@@ -269,7 +276,10 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
 pub fn live_stack(rsp: u64, layout: &Layout) -> AddrRange {
     const RED_ZONE: u64 = 128;
     let end = crate::told::info().stack_end as u64;
-    let stack = layout.areas().iter().find(|area| area.backing == Backing::Stack);
+    let stack = layout
+        .areas()
+        .iter()
+        .find(|area| area.backing == Backing::Stack);
     let start = match stack {
         Some(stack) if !stack.range.contains(rsp) => stack.range.start,
         _ => (rsp - RED_ZONE) & !4095,
@@ -311,14 +321,21 @@ impl State {
 
     /// Makes the threads that are missing, and this process's threads the owners of the locks that the program holds, and its timers,
     /// after all else. `pages` (sorted) are those with such locks, or more of those that have been loaded; `frame` is the call at the cut.
-    pub fn restore_threads(&self, rt: &Runtime, frame: &Frame, pages: &[PageRun]) -> Result<(), UserError> {
+    pub fn restore_threads(
+        &self,
+        rt: &Runtime,
+        frame: &Frame,
+        pages: &[PageRun],
+    ) -> Result<(), UserError> {
         let caller = threads::Caller {
             frame,
             mask: self.signals.mask(),
             signal_stack: self.process.signal_stack(),
             floating_point: self.thread_locals.floating_point(),
         };
-        let changed = self.threads.make(rt, &caller, self.thread, self.process.uses_tiles())?;
+        let changed = self
+            .threads
+            .make(rt, &caller, self.thread, self.process.uses_tiles())?;
         locks::pass_on(&changed, &self.layout, pages, &self.thread_locals.ranges());
         timers::restore(rt, &self.timers, &changed)
     }
@@ -371,17 +388,24 @@ pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
 
 /// Name of this host.
 pub fn host_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "?".into(), |name| name.trim_end().to_owned())
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "?".into(), |name| name.trim_end().to_owned())
 }
 
 /// The words of the program's command line (proc(5), `/proc/pid/cmdline`).
 pub fn command_line() -> Vec<String> {
     let text = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-    let words = text.strip_suffix(&[0]).unwrap_or(&text).split(|&byte| byte == 0);
-    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    let words = text
+        .strip_suffix(&[0])
+        .unwrap_or(&text)
+        .split(|&byte| byte == 0);
+    words
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect()
 }
 
 /// Path of the program.
 pub fn program_name() -> String {
-    std::fs::read_link("/proc/self/exe").map_or_else(|_| "?".into(), |path| path.to_string_lossy().into_owned())
+    std::fs::read_link("/proc/self/exe")
+        .map_or_else(|_| "?".into(), |path| path.to_string_lossy().into_owned())
 }

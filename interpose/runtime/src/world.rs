@@ -118,7 +118,9 @@ pub fn own_comm(rt: &Runtime) -> RealComm {
 
 /// Whether all processes that have been in a generation are on one node.
 pub fn is_on_one_node(rt: &Runtime) -> bool {
-    with(rt, |world| world.nodes.windows(2).all(|two| two[0] == two[1]))
+    with(rt, |world| {
+        world.nodes.windows(2).all(|two| two[0] == two[1])
+    })
 }
 
 /// The worker that this process plays, which is no newcomer.

@@ -45,7 +45,15 @@ pub fn lift(fd: c_int) -> c_int {
     // SAFETY: fcntl(2) and close(2) on a descriptor that was just made.
     unsafe {
         let close_on_exec = fcntl(fd, F_GETFD) & 1 != 0;
-        let high = fcntl(fd, if close_on_exec { F_DUPFD_CLOEXEC } else { F_DUPFD }, first);
+        let high = fcntl(
+            fd,
+            if close_on_exec {
+                F_DUPFD_CLOEXEC
+            } else {
+                F_DUPFD
+            },
+            first,
+        );
         if high < 0 {
             return fd;
         }
@@ -165,7 +173,8 @@ pub unsafe extern "C" fn pipe2(fds: *mut [c_int; 2], flags: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: libc's function has this type; on success it has written two descriptors.
     unsafe {
-        let real: unsafe extern "C" fn(*mut [c_int; 2], c_int) -> c_int = core::mem::transmute(next(&REAL, c"pipe2"));
+        let real: unsafe extern "C" fn(*mut [c_int; 2], c_int) -> c_int =
+            core::mem::transmute(next(&REAL, c"pipe2"));
         let _below = go_below();
         let result = real(fds, flags);
         if result == 0 {

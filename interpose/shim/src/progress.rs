@@ -28,7 +28,8 @@ pub unsafe extern "C" fn ucp_worker_progress(worker: *mut c_void) -> c_uint {
     static IDLE: AtomicU32 = AtomicU32::new(0);
     // SAFETY: UCX's function of this type, found when libmpi was loaded, with its caller's argument.
     let found = unsafe {
-        let real: unsafe extern "C" fn(*mut c_void) -> c_uint = transmute(WORKER_PROGRESS.load(Relaxed));
+        let real: unsafe extern "C" fn(*mut c_void) -> c_uint =
+            transmute(WORKER_PROGRESS.load(Relaxed));
         real(worker)
     };
     let idle = if found == 0 { IDLE.load(Relaxed) } else { 0 };

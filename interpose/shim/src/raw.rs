@@ -13,8 +13,21 @@ const MREMAP: c_long = 25;
 const LAST_ERROR: c_long = 4095;
 
 unsafe extern "C" {
-    fn mmap(address: *mut c_void, length: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void;
-    fn mremap(address: *mut c_void, length: usize, new_length: usize, flags: c_int, ...) -> *mut c_void;
+    fn mmap(
+        address: *mut c_void,
+        length: usize,
+        prot: c_int,
+        flags: c_int,
+        fd: c_int,
+        offset: i64,
+    ) -> *mut c_void;
+    fn mremap(
+        address: *mut c_void,
+        length: usize,
+        new_length: usize,
+        flags: c_int,
+        ...
+    ) -> *mut c_void;
     fn __errno_location() -> *mut c_int;
 }
 
@@ -37,7 +50,14 @@ pub unsafe extern "C" fn syscall(
         match number {
             MMAP => {
                 let (protection, flags, fd) = (third as c_int, fourth as c_int, fifth as c_int);
-                mmap(first as *mut c_void, second, protection, flags, fd, sixth as i64) as c_long
+                mmap(
+                    first as *mut c_void,
+                    second,
+                    protection,
+                    flags,
+                    fd,
+                    sixth as i64,
+                ) as c_long
             }
             MREMAP => mremap(first as *mut c_void, second, third, fourth as c_int, fifth) as c_long,
             _ => {

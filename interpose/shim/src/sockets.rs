@@ -23,7 +23,14 @@ struct Message {
 
 unsafe extern "C" {
     fn sendmsg(fd: c_int, message: *const Message, flags: c_int) -> isize;
-    fn sendto(fd: c_int, data: *const c_void, length: usize, flags: c_int, to: *const c_void, to_length: u32) -> isize;
+    fn sendto(
+        fd: c_int,
+        data: *const c_void,
+        length: usize,
+        flags: c_int,
+        to: *const c_void,
+        to_length: u32,
+    ) -> isize;
     fn __errno_location() -> *mut c_int;
 }
 
@@ -84,7 +91,12 @@ pub unsafe extern "C" fn writev(fd: c_int, parts: *const c_void, count: c_int) -
 /// # Safety
 /// As send(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn send(fd: c_int, data: *const c_void, length: usize, flags: c_int) -> isize {
+pub unsafe extern "C" fn send(
+    fd: c_int,
+    data: *const c_void,
+    length: usize,
+    flags: c_int,
+) -> isize {
     // SAFETY: handed on to the caller.
     unsafe { sendto(fd, data, length, flags | MSG_NOSIGNAL, core::ptr::null(), 0) }
 }

@@ -53,7 +53,10 @@ pub unsafe extern "C" fn understudy_shim_start(start: *const ShimStart) -> c_int
 /// # Safety
 /// As dl_iterate_phdr(3).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn understudy_shim_iterate(callback: *const c_void, data: *mut c_void) -> c_int {
+pub unsafe extern "C" fn understudy_shim_iterate(
+    callback: *const c_void,
+    data: *mut c_void,
+) -> c_int {
     // SAFETY: handed on to the caller. Not a tail call: ld.so tells the namespace by the address that it returns to.
     let result = unsafe { dl_iterate_phdr(callback, data) };
     core::hint::black_box(result)

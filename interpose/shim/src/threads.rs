@@ -7,7 +7,8 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-type Create = unsafe extern "C" fn(*mut usize, *const Attributes, *const c_void, *mut c_void) -> c_int;
+type Create =
+    unsafe extern "C" fn(*mut usize, *const Attributes, *const c_void, *mut c_void) -> c_int;
 
 /// glibc's `pthread_attr_t` on x86-64: 56 bytes.
 #[repr(C, align(8))]
@@ -16,12 +17,20 @@ pub struct Attributes([u8; 56]);
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     fn pthread_attr_init(attributes: *mut Attributes) -> c_int;
-    fn pthread_attr_setstack(attributes: *mut Attributes, stack: *mut c_void, size: usize) -> c_int;
+    fn pthread_attr_setstack(attributes: *mut Attributes, stack: *mut c_void, size: usize)
+    -> c_int;
     fn pthread_attr_getstacksize(attributes: *const Attributes, size: *mut usize) -> c_int;
     fn pthread_attr_getdetachstate(attributes: *const Attributes, state: *mut c_int) -> c_int;
     fn pthread_attr_setdetachstate(attributes: *mut Attributes, state: c_int) -> c_int;
     fn pthread_join(thread: usize, result: *mut *mut c_void) -> c_int;
-    fn mmap(address: *mut c_void, length: usize, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void;
+    fn mmap(
+        address: *mut c_void,
+        length: usize,
+        prot: c_int,
+        flags: c_int,
+        fd: c_int,
+        offset: i64,
+    ) -> *mut c_void;
 }
 
 /// RTLD_NEXT, looked up once.

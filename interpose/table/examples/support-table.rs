@@ -44,9 +44,13 @@ error, `MPI_ERR_COUNT`, with a line that says so. A refused procedure ends the j
 /// The whole file.
 pub fn document() -> String {
     let calls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/calls");
-    let implemented = understudy_table::implemented(&calls).expect("the runtime's sources are there");
+    let implemented =
+        understudy_table::implemented(&calls).expect("the runtime's sources are there");
     let names: Vec<&str> = implemented.iter().map(String::as_str).collect();
-    let (calls, besides) = (understudy_table::support_table(&names), understudy_table::mpich_table());
+    let (calls, besides) = (
+        understudy_table::support_table(&names),
+        understudy_table::mpich_table(),
+    );
     format!("{HEAD}{calls}{MPICH}{besides}")
 }
 

@@ -39,7 +39,8 @@ const POINTERS: [(&str, &str); 5] = [
 ];
 
 /// The columns that describe an ABI other than Open MPI's.
-const OTHERS: [(usize, &str, &str); 2] = [(3, "MPICH", "MPICH"), (4, "STANDARD", "the standard ABI")];
+const OTHERS: [(usize, &str, &str); 2] =
+    [(3, "MPICH", "MPICH"), (4, "STANDARD", "the standard ABI")];
 
 /// The domain of a kind of parameter.
 pub(crate) fn domain(kind: &str) -> Option<&'static str> {
@@ -63,8 +64,14 @@ fn number(text: &str) -> i64 {
 }
 
 /// The rows of a kind that this ABI has: name, Open MPI's value, its own.
-fn of_kind<'t>(rows: &[Vec<&'t str>], kind: &str, column: usize) -> Vec<(&'t str, &'t str, &'t str)> {
-    let rows = rows.iter().filter(|row| row[1] == kind && row[column] != "-");
+fn of_kind<'t>(
+    rows: &[Vec<&'t str>],
+    kind: &str,
+    column: usize,
+) -> Vec<(&'t str, &'t str, &'t str)> {
+    let rows = rows
+        .iter()
+        .filter(|row| row[1] == kind && row[column] != "-");
     rows.map(|row| (row[0], row[2], row[column])).collect()
 }
 
@@ -123,9 +130,14 @@ const FOR_THE_FACE: [(&str, &str); 25] = [
 
 /// These values of an ABI, if the face is compiled for it.
 pub(crate) fn constants(out: &mut String, text: &str, abi: &str, condition: &str) {
-    let (column, ..) = OTHERS.into_iter().find(|other| other.1 == abi).expect("an ABI");
+    let (column, ..) = OTHERS
+        .into_iter()
+        .find(|other| other.1 == abi)
+        .expect("an ABI");
     for (name, c_type) in FOR_THE_FACE {
-        let (_, row) = rows(text).find(|(_, row)| row[0] == name).expect("a row of abis.tbl");
+        let (_, row) = rows(text)
+            .find(|(_, row)| row[0] == name)
+            .expect("a row of abis.tbl");
         let short = name.strip_prefix("MPI_").unwrap_or(name);
         let mark = if short.starts_with(|first: char| first.is_ascii_digit()) {
             "_"
@@ -199,7 +211,12 @@ pub(crate) fn source(text: &str) -> String {
         }
         out.push_str("    ],\n    limits: &[\n");
         for (name, ours, theirs) in of_kind(&rows, "Size", column) {
-            let _ = writeln!(out, "        (\"{name}\", {}, {}),", number(ours), number(theirs));
+            let _ = writeln!(
+                out,
+                "        (\"{name}\", {}, {}),",
+                number(ours),
+                number(theirs)
+            );
         }
         out.push_str("    ],\n};\n\n");
     }

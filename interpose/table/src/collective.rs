@@ -20,7 +20,12 @@ fn arguments(procedure: &Procedure) -> String {
         "MPI_Request*" => "&mut real_request".to_owned(),
         _ => types::translated(parameter),
     };
-    procedure.parameters.iter().map(argument).collect::<Vec<_>>().join(", ")
+    procedure
+        .parameters
+        .iter()
+        .map(argument)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn head(out: &mut String, procedure: &Procedure) {
@@ -58,9 +63,17 @@ fn note_first(procedure: &Procedure, comm: &str) -> String {
     if !["MPI_Barrier", "MPI_Bcast", "MPI_Reduce", "MPI_Allreduce"].contains(&name) {
         return String::new();
     }
-    let find = |is_it: fn(&Parameter) -> bool| procedure.parameters.iter().find(|it| is_it(it)).map(types::identifier);
-    let has_some = find(|it| it.name == "count").map_or("true".to_owned(), |count| format!("{count} > 0"));
-    let op = find(|it| it.kind == ParamKind::Op).map_or("None".to_owned(), |op| format!("Some({op})"));
+    let find = |is_it: fn(&Parameter) -> bool| {
+        procedure
+            .parameters
+            .iter()
+            .find(|it| is_it(it))
+            .map(types::identifier)
+    };
+    let has_some =
+        find(|it| it.name == "count").map_or("true".to_owned(), |count| format!("{count} > 0"));
+    let op =
+        find(|it| it.kind == ParamKind::Op).map_or("None".to_owned(), |op| format!("Some({op})"));
     format!(
         "        if rc == 0 {{\n            crate::objects::comm::firsts::note(rt, {comm}, Proc::{name}, {has_some}, {op});\n        }}\n"
     )
@@ -83,13 +96,22 @@ pub(crate) fn blocking(out: &mut String, procedure: &Procedure) {
         "        if rc != 0 {{\n            crate::cut::withdraw(rt, {comm}, rc);\n        }}\n{}",
         note_first(procedure, &comm)
     );
-    tail(out, procedure, &format!("crate::recovery::check(rt, {call})"), &after);
+    tail(
+        out,
+        procedure,
+        &format!("crate::recovery::check(rt, {call})"),
+        &after,
+    );
 }
 
 /// The handler of a non-blocking collective, whose request is put on record.
 pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
     let (comm, arguments) = (comm(procedure), arguments(procedure));
-    let request = procedure.parameters.last().map(types::identifier).expect("a request");
+    let request = procedure
+        .parameters
+        .last()
+        .map(types::identifier)
+        .expect("a request");
     head(out, procedure);
     count(out, procedure);
     let _ = write!(
@@ -202,9 +224,9 @@ pub(crate) fn initialisers(out: &mut String, table: &Table) {
          \x20   // SAFETY: handed on to the caller.\n    Some(unsafe {{\n        match procedure {{\n"
     );
     let rows = table.procedures.iter();
-    for procedure in
-        rows.filter(|procedure| procedure.has(Flag::Persistent) && procedure.class != Class::PersistentInit)
-    {
+    for procedure in rows.filter(|procedure| {
+        procedure.has(Flag::Persistent) && procedure.class != Class::PersistentInit
+    }) {
         let arguments: Vec<String> = inputs(procedure).iter().enumerate().map(argument).collect();
         let _ = writeln!(
             out,

@@ -27,7 +27,10 @@ fn passed(c_type: &str) -> &'static str {
 
 /// The handle that a pointer leads to.
 fn pointee(parameter: &Parameter) -> Option<Handle> {
-    let c_type = parameter.c_type.strip_prefix("const ").unwrap_or(&parameter.c_type);
+    let c_type = parameter
+        .c_type
+        .strip_prefix("const ")
+        .unwrap_or(&parameter.c_type);
     Handle::from_c_type(c_type.strip_suffix('*')?)
 }
 
@@ -47,18 +50,30 @@ fn length(procedure: &Procedure, parameter: &Parameter) -> String {
     let factor = |term: &LengthTerm| match term {
         LengthTerm::Word(word) => match word.as_str() {
             "comm_size" => format!("E::members(v_{})", communicator()),
-            "indegree" if !has(procedure, "indegree") => format!("E::degrees(v_{}).0", communicator()),
-            "outdegree" if !has(procedure, "outdegree") => format!("E::degrees(v_{}).1", communicator()),
+            "indegree" if !has(procedure, "indegree") => {
+                format!("E::degrees(v_{}).0", communicator())
+            }
+            "outdegree" if !has(procedure, "outdegree") => {
+                format!("E::degrees(v_{}).1", communicator())
+            }
             word => format!("number({word})"),
         },
         LengthTerm::Sum(word) => format!("sum_of({word}, number(n))"),
         other => panic!("`{}` has an array of length {other:?}", procedure.name),
     };
-    terms.iter().map(factor).chain(at_root).collect::<Vec<_>>().join(" * ")
+    terms
+        .iter()
+        .map(factor)
+        .chain(at_root)
+        .collect::<Vec<_>>()
+        .join(" * ")
 }
 
 fn has(procedure: &Procedure, name: &str) -> bool {
-    procedure.parameters.iter().any(|parameter| parameter.name == name)
+    procedure
+        .parameters
+        .iter()
+        .any(|parameter| parameter.name == name)
 }
 
 fn direction(parameter: &Parameter) -> &'static str {
@@ -114,10 +129,12 @@ fn translation(procedure: &Procedure, parameter: &Parameter) -> Translation {
         ParamKind::BufIn | ParamKind::BufOut | ParamKind::BufInOut => {
             Translation::Value(format!("pointer::<E>(Pointer::Buffer, {name})"))
         }
-        ParamKind::ToolPvar if !is_pointer => {
-            Translation::Value(format!("pointer::<E>(Pointer::ToolPvar, {name}.cast()).cast()"))
+        ParamKind::ToolPvar if !is_pointer => Translation::Value(format!(
+            "pointer::<E>(Pointer::ToolPvar, {name}.cast()).cast()"
+        )),
+        ParamKind::WeightArray => {
+            Translation::Value(format!("pointer::<E>(Pointer::Weights, {name})"))
         }
-        ParamKind::WeightArray => Translation::Value(format!("pointer::<E>(Pointer::Weights, {name})")),
         ParamKind::Displacement => Translation::Value(format!("displacement::<E>({name})")),
         kind => match domain(kind.name()) {
             None => Translation::None,
@@ -136,7 +153,10 @@ fn translation(procedure: &Procedure, parameter: &Parameter) -> Translation {
 /// What becomes of the result.
 fn returned(procedure: &Procedure) -> Option<String> {
     if let Some(handle) = Handle::from_c_type(&procedure.returns) {
-        return Some(format!("E::handle_back(HandleKind::{}, result)", handle.name()));
+        return Some(format!(
+            "E::handle_back(HandleKind::{}, result)",
+            handle.name()
+        ));
     }
     match procedure.returns.as_str() {
         "int" if !procedure.has(Flag::NoProfile) => Some("E::outcome(result)".to_owned()),
@@ -146,12 +166,14 @@ fn returned(procedure: &Procedure) -> Option<String> {
 
 /// What copies a status from one language to another: the layouts of one ABI are alike in C and Fortran, but for Open MPI.
 fn copies_status(procedure: &Procedure) -> bool {
-    procedure.name.starts_with("MPI_Status_") && (procedure.name.contains("2f") || procedure.name.contains("2c"))
+    procedure.name.starts_with("MPI_Status_")
+        && (procedure.name.contains("2f") || procedure.name.contains("2c"))
 }
 
 /// Whether a procedure is the same in all ABIs.
 fn is_plain(procedure: &Procedure) -> bool {
-    let is_same = |parameter: &Parameter| matches!(translation(procedure, parameter), Translation::None);
+    let is_same =
+        |parameter: &Parameter| matches!(translation(procedure, parameter), Translation::None);
     returned(procedure).is_none() && procedure.parameters.iter().all(is_same)
 }
 
@@ -161,8 +183,11 @@ fn function(out: &mut String, slot: usize, procedure: &Procedure) {
         Support::Unsupported => &[],
         _ => &procedure.parameters,
     };
-    let list = |with: &dyn Fn(&Parameter) -> String| parameters.iter().map(with).collect::<Vec<_>>().join(", ");
-    let typed = list(&|parameter| format!("{}: {}", identifier(parameter), passed(&parameter.c_type)));
+    let list = |with: &dyn Fn(&Parameter) -> String| {
+        parameters.iter().map(with).collect::<Vec<_>>().join(", ")
+    };
+    let typed =
+        list(&|parameter| format!("{}: {}", identifier(parameter), passed(&parameter.c_type)));
     let types = list(&|parameter| passed(&parameter.c_type).to_owned());
     let result = passed(&procedure.returns);
     let name = &procedure.name;
@@ -174,7 +199,10 @@ fn function(out: &mut String, slot: usize, procedure: &Procedure) {
     );
     if copies_status(procedure) {
         let [from, to] = [0, 1].map(|index| identifier(&parameters[index]));
-        let _ = writeln!(out, "            copy_status::<E>({from}, {to})\n        }}\n    }}\n");
+        let _ = writeln!(
+            out,
+            "            copy_status::<E>({from}, {to})\n        }}\n    }}\n"
+        );
         return;
     }
     // Arrays may be as long as a communicator has members, so what has no length comes first.
@@ -184,12 +212,20 @@ fn function(out: &mut String, slot: usize, procedure: &Procedure) {
         .collect();
     for (parameter, translation) in &translations {
         if let Translation::Value(expression) = translation {
-            let _ = writeln!(out, "            let v_{} = {expression};", identifier(parameter));
+            let _ = writeln!(
+                out,
+                "            let v_{} = {expression};",
+                identifier(parameter)
+            );
         }
     }
     for (parameter, translation) in &translations {
         if let Translation::Object(expression) = translation {
-            let _ = writeln!(out, "            let mut v_{} = {expression};", identifier(parameter));
+            let _ = writeln!(
+                out,
+                "            let mut v_{} = {expression};",
+                identifier(parameter)
+            );
         }
     }
     let arguments: Vec<String> = translations
@@ -215,8 +251,13 @@ fn function(out: &mut String, slot: usize, procedure: &Procedure) {
         }
         out.push_str("            let _ = is_success;\n");
         for (parameter, translation) in &translations {
-            if matches!(translation, Translation::Object(_)) && parameter.direction != Direction::In {
-                let _ = writeln!(out, "            v_{}.give_back(is_success);", identifier(parameter));
+            if matches!(translation, Translation::Object(_)) && parameter.direction != Direction::In
+            {
+                let _ = writeln!(
+                    out,
+                    "            v_{}.give_back(is_success);",
+                    identifier(parameter)
+                );
             }
         }
         if let "MPI_Type_get_contents" | "MPI_Type_get_contents_c" = procedure.name.as_str() {
@@ -236,7 +277,12 @@ fn function(out: &mut String, slot: usize, procedure: &Procedure) {
 /// The same procedures for a library of another ABI, behind the functions that translate.
 fn foreign_calls(out: &mut String, table: &Table) {
     let count = table.procedures.len();
-    addresses(out, table, "the procedures of a library of another ABI", "FOREIGN");
+    addresses(
+        out,
+        table,
+        "the procedures of a library of another ABI",
+        "FOREIGN",
+    );
     out.push_str("\n/// They are called as the others are.\nmod foreign {\n");
     for (slot, procedure) in table.procedures.iter().enumerate() {
         let words = stack_words(procedure);
@@ -284,7 +330,11 @@ pub(crate) fn source(table: &Table) -> String {
     for procedure in &table.procedures {
         let _ = match is_plain(procedure) {
             true => writeln!(out, "        core::ptr::null(), // {}", procedure.name),
-            false => writeln!(out, "        procedures::{}::<E> as *const (),", procedure.name),
+            false => writeln!(
+                out,
+                "        procedures::{}::<E> as *const (),",
+                procedure.name
+            ),
         };
     }
     out.push_str("    ]\n}\n");
@@ -293,7 +343,10 @@ pub(crate) fn source(table: &Table) -> String {
         ("MPI_Type_get_envelope", "TYPE_GET_ENVELOPE"),
         ("MPI_Type_get_envelope_c", "TYPE_GET_ENVELOPE_C"),
     ] {
-        let slot = table.procedures.iter().position(|procedure| procedure.name == name);
+        let slot = table
+            .procedures
+            .iter()
+            .position(|procedure| procedure.name == name);
         let slot = slot.expect("a procedure of the standard");
         let _ = writeln!(
             out,

@@ -68,7 +68,10 @@ const REGISTER_ARGUMENTS: usize = 6;
 
 /// Which entry copies enough for a procedure.
 fn class(procedure: &Procedure) -> usize {
-    let words = procedure.parameters.len().saturating_sub(REGISTER_ARGUMENTS);
+    let words = procedure
+        .parameters
+        .len()
+        .saturating_sub(REGISTER_ARGUMENTS);
     let enough = |room: &usize| *room >= words;
     STACK_WORDS
         .iter()
@@ -85,10 +88,17 @@ fn thunks(out: &mut String, table: &Table) {
     let unknown = STACK_WORDS.len() - 1;
     let functions = table.functions.iter();
     let functions = functions.map(|function| {
-        let list = if is_fortran_callback(&function.name) { 2 } else { 0 };
+        let list = if is_fortran_callback(&function.name) {
+            2
+        } else {
+            0
+        };
         (unknown, function.name.clone(), list)
     });
-    let _ = writeln!(out, "\n{ALLOW_NAMES}pub mod thunks {{{THUNKS_MACRO}\nthunks! {{");
+    let _ = writeln!(
+        out,
+        "\n{ALLOW_NAMES}pub mod thunks {{{THUNKS_MACRO}\nthunks! {{"
+    );
     let mut lists = [const { String::new() }; 3];
     for (slot, (class, names, list)) in procedures.chain(functions).enumerate() {
         let _ = writeln!(lists[list], "    {slot} {class} {names};");
@@ -117,9 +127,15 @@ fn storage(out: &mut String, data: &[Data]) {
              pub struct Data{alignment}<const SIZE: usize>(pub [u8; SIZE]);\n"
         );
     }
-    let _ = writeln!(out, "\n{ALLOW_NAMES}pub mod objects {{{OBJECTS_MACRO}\nobjects! {{");
+    let _ = writeln!(
+        out,
+        "\n{ALLOW_NAMES}pub mod objects {{{OBJECTS_MACRO}\nobjects! {{"
+    );
     for Data {
-        name, alignment, size, ..
+        name,
+        alignment,
+        size,
+        ..
     } in data
     {
         let _ = writeln!(out, "    {name} Data{alignment} {size};");
@@ -129,7 +145,9 @@ fn storage(out: &mut String, data: &[Data]) {
 
 /// The name lists that face and runtime both have.
 pub(crate) fn names(out: &mut String, table: &Table) {
-    out.push_str("\n/// Name of each slot.\npub static SLOT_NAMES: [&core::ffi::CStr; SLOT_COUNT] = [\n");
+    out.push_str(
+        "\n/// Name of each slot.\npub static SLOT_NAMES: [&core::ffi::CStr; SLOT_COUNT] = [\n",
+    );
     for name in table.slot_names() {
         let _ = writeln!(out, "    c\"{name}\",");
     }

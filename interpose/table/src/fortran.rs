@@ -84,7 +84,11 @@ fn short(procedure: &Procedure) -> String {
 
 pub(crate) fn source(table: &Table) -> String {
     let mut out = String::from("// Generated from the call table; not to be edited.\n\n");
-    let generated: Vec<&Procedure> = table.procedures.iter().filter(|it| is_generated(it)).collect();
+    let generated: Vec<&Procedure> = table
+        .procedures
+        .iter()
+        .filter(|it| is_generated(it))
+        .collect();
     out.push_str("mod procedures {\n    use crate::mpi::*;\n    use core::ffi::{c_int, c_void};\n");
     generated
         .iter()
@@ -94,7 +98,9 @@ pub(crate) fn source(table: &Table) -> String {
         write_names(&mut out, "procedures", &short(procedure));
     }
     for (module, names) in BY_HAND {
-        names.iter().for_each(|name| write_names(&mut out, module, name));
+        names
+            .iter()
+            .for_each(|name| write_names(&mut out, module, name));
     }
     out.push_str("}\n");
     out
@@ -200,15 +206,27 @@ fn write_procedure(out: &mut String, procedure: &Procedure) {
     {
         let (name, length) = (&parameter.name, length(parameter));
         // With MPI_IN_PLACE there are none.
-        let buffer = if name.starts_with("send") { "sendbuf" } else { "recvbuf" };
+        let buffer = if name.starts_with("send") {
+            "sendbuf"
+        } else {
+            "recvbuf"
+        };
         let _ = writeln!(
             out,
             "            let {name} = types({name}, data({buffer}), || {length}(comm));"
         );
     }
-    let _ = writeln!(out, "            let rc = P{}({});", procedure.name, handed.join(", "));
+    let _ = writeln!(
+        out,
+        "            let rc = P{}({});",
+        procedure.name,
+        handed.join(", ")
+    );
     if !back.is_empty() {
-        let _ = write!(out, "            if rc == SUCCESS {{\n{back}            }}\n");
+        let _ = write!(
+            out,
+            "            if rc == SUCCESS {{\n{back}            }}\n"
+        );
     }
     out.push_str("            put(ierr, rc);\n        }\n    }\n");
 }
@@ -238,7 +256,10 @@ mod tests {
             "group_range_excl",
             "wait",
         ] {
-            assert!(source.contains(&format!(": mpi_{name} mpi_{name}_ ")), "{name}");
+            assert!(
+                source.contains(&format!(": mpi_{name} mpi_{name}_ ")),
+                "{name}"
+            );
         }
         assert!(!source.contains("mpi_ibcast_c") && !source.contains("mpi_group_size"));
     }

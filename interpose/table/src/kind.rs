@@ -181,7 +181,10 @@ named! {
 impl ParamKind {
     /// Whether it is a buffer for messages.
     pub const fn is_buffer(self) -> bool {
-        matches!(self, ParamKind::BufIn | ParamKind::BufOut | ParamKind::BufInOut)
+        matches!(
+            self,
+            ParamKind::BufIn | ParamKind::BufOut | ParamKind::BufInOut
+        )
     }
 
     /// Whether it is an array whose length the table must tell.

@@ -88,7 +88,11 @@ const ALLOW: &str = "#[allow(non_snake_case, missing_docs, unused_mut, clippy::l
 pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
     let served = served(table, list);
     let is_refused = |row: &&(&str, How)| row.1 == How::Refused;
-    let refused: Vec<&str> = served.iter().filter(is_refused).map(|(name, _)| *name).collect();
+    let refused: Vec<&str> = served
+        .iter()
+        .filter(is_refused)
+        .map(|(name, _)| *name)
+        .collect();
     let mut out = format!(
         "// Generated from the list of procedures; not to be edited.\n\n\
          /// The names of procedures that are not supported.\npub static UNSUPPORTED: [&str; {}] = {refused:?};\n\n",
@@ -126,7 +130,10 @@ pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
             How::As(other) => format!("crate::thunks::thunks::P{other}"),
             How::Handle(other) => {
                 let targets = [
-                    ("feature = \"standard\"", format!("crate::thunks::thunks::P{other}")),
+                    (
+                        "feature = \"standard\"",
+                        format!("crate::thunks::thunks::P{other}"),
+                    ),
                     (
                         "not(feature = \"standard\")",
                         "super::super::by_hand::itself".to_owned(),
@@ -200,14 +207,23 @@ fn elements_of(twin: &Procedure, index: usize) -> Option<String> {
 /// Whether all that is narrowed are numbers of elements, so that any number will do.
 pub(crate) fn counts_elements_only(twin: &Procedure, what: &str) -> bool {
     let all: Vec<&str> = what.split(' ').collect();
-    let is_other = |index| !matches!(narrowed(twin, index, &all), Narrowed::Not | Narrowed::Elements);
+    let is_other = |index| {
+        !matches!(
+            narrowed(twin, index, &all),
+            Narrowed::Not | Narrowed::Elements
+        )
+    };
     !(0..twin.parameters.len()).any(is_other)
 }
 
 /// The object whose error handler is called.
 fn subject(twin: &Procedure) -> String {
     let of = |c_type: &str| twin.parameters.iter().find(|it| it.c_type == c_type);
-    for (c_type, variant) in [("MPI_Comm", "Comm"), ("MPI_Win", "Win"), ("MPI_File", "File")] {
+    for (c_type, variant) in [
+        ("MPI_Comm", "Comm"),
+        ("MPI_Win", "Win"),
+        ("MPI_File", "File"),
+    ] {
         if let Some(parameter) = of(c_type) {
             return format!("large::Subject::{variant}({})", identifier(parameter));
         }
@@ -218,7 +234,11 @@ fn subject(twin: &Procedure) -> String {
 fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
     for word in large {
         let is_known = twin.parameters.iter().any(|it| it.name == *word);
-        assert!(is_known, "mpich.tbl: `{word}` is no parameter of `{}`", twin.name);
+        assert!(
+            is_known,
+            "mpich.tbl: `{word}` is no parameter of `{}`",
+            twin.name
+        );
     }
     let (mut taken, mut types, mut handed) = (Vec::new(), Vec::new(), Vec::new());
     let (mut values, mut back) = (String::new(), String::new());
@@ -244,11 +264,17 @@ fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
                 ("i64", "c_int", format!("n_{it}.count"))
             }
             Narrowed::Value => {
-                let _ = write!(values, "            let Ok(n_{it}) = c_int::try_from({it}) {otherwise}");
+                let _ = write!(
+                    values,
+                    "            let Ok(n_{it}) = c_int::try_from({it}) {otherwise}"
+                );
                 ("i64", "c_int", format!("n_{it}"))
             }
             Narrowed::Place => {
-                let _ = writeln!(values, "            let mut p_{it} = large::Place::new({it});");
+                let _ = writeln!(
+                    values,
+                    "            let mut p_{it} = large::Place::new({it});"
+                );
                 let _ = writeln!(back, "            p_{it}.put_back(rc);");
                 ("*mut i64", "*mut c_int", format!("p_{it}.place()"))
             }

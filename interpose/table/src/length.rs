@@ -41,7 +41,9 @@ impl LengthTerm {
     /// The words it is made of.
     pub fn words(&self) -> Vec<&str> {
         match self {
-            LengthTerm::Word(a) | LengthTerm::Sum(a) | LengthTerm::Own(a) | LengthTerm::Last(a) => vec![a],
+            LengthTerm::Word(a) | LengthTerm::Sum(a) | LengthTerm::Own(a) | LengthTerm::Last(a) => {
+                vec![a]
+            }
             LengthTerm::Span(a, b) => vec![a, b],
             LengthTerm::SpanW(a, b, c) => vec![a, b, c],
         }

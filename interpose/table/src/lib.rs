@@ -25,7 +25,9 @@ mod types;
 
 pub use kind::ParamKind;
 pub use length::{LengthTerm, SPECIAL_LENGTHS, length_terms};
-pub use model::{Class, Data, Direction, Flag, Function, Handle, Parameter, Policy, Procedure, Support, Table};
+pub use model::{
+    Class, Data, Direction, Flag, Function, Handle, Parameter, Policy, Procedure, Support, Table,
+};
 pub use parse::{TableError, parse, parse_procedures};
 
 use std::sync::OnceLock;
@@ -47,7 +49,9 @@ pub const MPICH: &str = include_str!("../data/mpich.tbl");
 /// If the files that this crate was built with are malformed.
 pub fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
-    TABLE.get_or_init(|| parse(PROCEDURES, EXPORTS).unwrap_or_else(|error| panic!("call table: {error}")))
+    TABLE.get_or_init(|| {
+        parse(PROCEDURES, EXPORTS).unwrap_or_else(|error| panic!("call table: {error}"))
+    })
 }
 
 /// Rust source for the face: a thunk for every exported function, storage for every exported object, and lists of both.
@@ -104,14 +108,21 @@ pub fn implemented(directory: &std::path::Path) -> std::io::Result<Vec<String>> 
     while let Some(directory) = directories.pop() {
         for entry in std::fs::read_dir(directory)? {
             let path = entry?.path();
-            if path.is_dir() { &mut directories } else { &mut files }.push(path);
+            if path.is_dir() {
+                &mut directories
+            } else {
+                &mut files
+            }
+            .push(path);
         }
     }
     files.sort();
     let mut names = Vec::new();
     for file in files {
         for line in std::fs::read_to_string(&file)?.lines() {
-            let words = line.split([' ', ',', ';', '(', '<']).filter(|word| !word.is_empty());
+            let words = line
+                .split([' ', ',', ';', '(', '<'])
+                .filter(|word| !word.is_empty());
             let is_row = words
                 .clone()
                 .next()
@@ -122,7 +133,12 @@ pub fn implemented(directory: &std::path::Path) -> std::io::Result<Vec<String>> 
                 None => Vec::new(),
             };
             let is_procedure = |name: &&str| table().procedure(name).is_some();
-            names.extend(candidates.into_iter().filter(is_procedure).map(str::to_owned));
+            names.extend(
+                candidates
+                    .into_iter()
+                    .filter(is_procedure)
+                    .map(str::to_owned),
+            );
         }
     }
     Ok(names)

@@ -7,7 +7,9 @@ use std::fmt::Write;
 
 fn word(source: Source) -> &'static str {
     match source {
-        Source::Generated | Source::Collective | Source::Nonblocking | Source::Persistent => "generated",
+        Source::Generated | Source::Collective | Source::Nonblocking | Source::Persistent => {
+            "generated"
+        }
         Source::Written => "by hand",
         Source::Refused => "refused",
     }
@@ -22,13 +24,19 @@ fn count(rows: &[(&Procedure, Source)], test: impl Fn(&Procedure, Source) -> boo
 
 pub(crate) fn markdown(table: &Table, implemented: &[&str]) -> String {
     let rows = sources(table, implemented);
-    let mut out = String::from("| class | procedures | supported | refused |\n|---|---:|---:|---:|\n");
+    let mut out =
+        String::from("| class | procedures | supported | refused |\n|---|---:|---:|---:|\n");
     for &class in Class::ALL {
         let all = count(&rows, |procedure, _| procedure.class == class);
         let refused = count(&rows, |procedure, source| {
             procedure.class == class && source == Source::Refused
         });
-        let _ = writeln!(out, "| {} | {all} | {} | {refused} |", class.name(), all - refused);
+        let _ = writeln!(
+            out,
+            "| {} | {all} | {} | {refused} |",
+            class.name(),
+            all - refused
+        );
     }
     let refused = count(&rows, |_, source| source == Source::Refused);
     let _ = writeln!(
@@ -55,7 +63,9 @@ pub(crate) fn mpich(table: &Table, list: &str) -> String {
     let mut out = String::from("| procedure | now |\n|---|---|\n");
     for (name, how) in served(table, list) {
         let now = match how {
-            How::Narrow(twin, what) if counts_elements_only(twin, what) => format!("`{}`", twin.name),
+            How::Narrow(twin, what) if counts_elements_only(twin, what) => {
+                format!("`{}`", twin.name)
+            }
             How::Narrow(twin, _) => format!("`{}`, with some numbers of 31 bits", twin.name),
             How::As(other) => format!("`{other}`"),
             How::Handle(other) => format!("the handle itself; `{other}` with the standard ABI"),
@@ -71,7 +81,12 @@ pub(crate) fn csv(table: &Table, implemented: &[&str]) -> String {
     let mut out = String::from("procedure,class,planned,now,slot\n");
     for (slot, (procedure, source)) in sources(table, implemented).iter().enumerate() {
         let (class, support) = (procedure.class.name(), Support::name(procedure.support));
-        let _ = writeln!(out, "{},{class},{support},{},{slot}", procedure.name, word(*source));
+        let _ = writeln!(
+            out,
+            "{},{class},{support},{},{slot}",
+            procedure.name,
+            word(*source)
+        );
     }
     out
 }

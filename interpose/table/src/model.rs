@@ -247,7 +247,9 @@ impl Procedure {
 
     /// The first communicator handed in, whose error handler an error belongs to.
     pub fn communicator(&self) -> Option<&Parameter> {
-        self.parameters.iter().find(|parameter| parameter.c_type == "MPI_Comm")
+        self.parameters
+            .iter()
+            .find(|parameter| parameter.c_type == "MPI_Comm")
     }
 }
 
@@ -310,12 +312,17 @@ impl Table {
 
     /// The name each slot is known by.
     pub fn slot_names(&self) -> impl Iterator<Item = &str> {
-        let procedures = self.procedures.iter().map(|procedure| procedure.name.as_str());
+        let procedures = self
+            .procedures
+            .iter()
+            .map(|procedure| procedure.name.as_str());
         procedures.chain(self.functions.iter().map(|function| function.name.as_str()))
     }
 
     /// The row of that name.
     pub fn procedure(&self, name: &str) -> Option<&Procedure> {
-        self.procedures.iter().find(|procedure| procedure.name == name)
+        self.procedures
+            .iter()
+            .find(|procedure| procedure.name == name)
     }
 }

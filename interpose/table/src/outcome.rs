@@ -41,7 +41,10 @@ fn is_buffer(parameter: &Parameter) -> bool {
 
 /// Who has an output: of a collective with a root, only some have its buffer.
 fn members(procedure: &Procedure, parameter: &Parameter) -> String {
-    let root = procedure.parameters.iter().position(|other| other.name == "root");
+    let root = procedure
+        .parameters
+        .iter()
+        .position(|other| other.name == "root");
     match root.filter(|_| is_buffer(parameter)) {
         Some(root) if parameter.kind == ParamKind::BufInOut => format!("Members::AllBut({root})"),
         Some(root) if !procedure.name.contains("catter") => format!("Members::Only({root})"),
@@ -51,14 +54,21 @@ fn members(procedure: &Procedure, parameter: &Parameter) -> String {
 
 /// A number or an array of numbers, as the runtime knows arguments.
 fn numbers(procedure: &Procedure, index: usize) -> Option<String> {
-    let base = procedure.parameters[index].c_type.trim_start_matches("const ");
+    let base = procedure.parameters[index]
+        .c_type
+        .trim_start_matches("const ");
     let bytes = number_size(base.trim_end_matches('*'))?;
     Some(format!("Numbers({index}, {bytes})"))
 }
 
 /// The unit of a buffer that is filled piece by piece (`MPI_Pack`): its length says how much there may be in all.
 fn packed(procedure: &Procedure, parameter: &Parameter) -> Option<String> {
-    let index = |name: &str| procedure.parameters.iter().position(|other| other.name == name);
+    let index = |name: &str| {
+        procedure
+            .parameters
+            .iter()
+            .position(|other| other.name == name)
+    };
     let (count, position, datatype) = (index("incount")?, index("position")?, index("datatype")?);
     let [count, position] = [numbers(procedure, count)?, numbers(procedure, position)?];
     is_buffer(parameter).then(|| format!("Unit::Packed({count}, {datatype}, {position})"))
@@ -77,7 +87,12 @@ fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<S
     if let Some(unit) = packed(procedure, parameter) {
         return Some((unit, Vec::new()));
     }
-    let index = |name: &str| procedure.parameters.iter().position(|other| other.name == name);
+    let index = |name: &str| {
+        procedure
+            .parameters
+            .iter()
+            .position(|other| other.name == name)
+    };
     let is_neighbour = procedure.name.contains("eighbor");
     let mut unit = match parameter.kind {
         ParamKind::StringOut => "Unit::Text".to_owned(),
@@ -86,16 +101,25 @@ fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<S
         _ => format!("Unit::Bytes({})", item_size(&parameter.c_type)?),
     };
     let mut amounts = Vec::new();
-    let terms = parameter.length.as_deref().map_or(Some(Vec::new()), length_terms)?;
+    let terms = parameter
+        .length
+        .as_deref()
+        .map_or(Some(Vec::new()), length_terms)?;
     for term in terms {
         let word = match &term {
             LengthTerm::Word(word) => word.as_str(),
             LengthTerm::Own(counts) => {
-                amounts.push(format!("Amount::Own({})", numbers(procedure, index(counts)?)?));
+                amounts.push(format!(
+                    "Amount::Own({})",
+                    numbers(procedure, index(counts)?)?
+                ));
                 continue;
             }
             LengthTerm::Span(counts, displs) => {
-                let [counts, displs] = [numbers(procedure, index(counts)?)?, numbers(procedure, index(displs)?)?];
+                let [counts, displs] = [
+                    numbers(procedure, index(counts)?)?,
+                    numbers(procedure, index(displs)?)?,
+                ];
                 amounts.push(format!("Amount::Span({counts}, {displs}, {is_neighbour})"));
                 continue;
             }
@@ -120,8 +144,10 @@ fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<S
 }
 
 fn output(procedure: &Procedure, argument: usize, parameter: &Parameter) -> String {
-    let (unit, amounts) = amount(procedure, parameter).unwrap_or_else(|| ("Unit::Unknown".to_owned(), Vec::new()));
-    let later = is_buffer(parameter) && (procedure.has(Flag::Nonblocking) || procedure.has(Flag::Persistent));
+    let (unit, amounts) =
+        amount(procedure, parameter).unwrap_or_else(|| ("Unit::Unknown".to_owned(), Vec::new()));
+    let later = is_buffer(parameter)
+        && (procedure.has(Flag::Nonblocking) || procedure.has(Flag::Persistent));
     format!(
         "Output {{ argument: {argument}, unit: {unit}, amounts: &[{}], members: {}, later: {later} }}",
         amounts.join(", "),
@@ -130,7 +156,8 @@ fn output(procedure: &Procedure, argument: usize, parameter: &Parameter) -> Stri
 }
 
 fn is_output(parameter: &Parameter) -> bool {
-    parameter.direction != Direction::In && !matches!(parameter.kind, ParamKind::Argc | ParamKind::Argv)
+    parameter.direction != Direction::In
+        && !matches!(parameter.kind, ParamKind::Argc | ParamKind::Argv)
 }
 
 /// The row of a procedure.
@@ -142,7 +169,11 @@ fn row(procedure: &Procedure) -> String {
         .filter(|(_, parameter)| is_output(parameter))
         .map(|(argument, parameter)| output(procedure, argument, parameter))
         .collect();
-    let position = |c_type: &str| parameters.iter().position(|parameter| parameter.c_type == c_type);
+    let position = |c_type: &str| {
+        parameters
+            .iter()
+            .position(|parameter| parameter.c_type == c_type)
+    };
     let (comm, request) = (position("MPI_Comm"), position("MPI_Request*"));
     let widths: Vec<u8> = parameters
         .iter()
@@ -187,24 +218,39 @@ mod tests {
         let all = procedures.flat_map(|procedure| {
             let parameters = procedure.parameters.iter().enumerate();
             let outputs = parameters.filter(|(_, parameter)| is_output(parameter));
-            outputs.map(|(at, parameter)| (procedure.name.as_str(), parameter, output(procedure, at, parameter)))
+            outputs.map(|(at, parameter)| {
+                (
+                    procedure.name.as_str(),
+                    parameter,
+                    output(procedure, at, parameter),
+                )
+            })
         });
         all.collect()
     }
 
     /// A procedure stands for its twin for large counts.
     fn procedures_with(unit: &str) -> Vec<&'static str> {
-        let found = outputs().into_iter().filter(|(_, _, output)| output.contains(unit));
+        let found = outputs()
+            .into_iter()
+            .filter(|(_, _, output)| output.contains(unit));
         let is_twin = |name: &str| {
             name.strip_suffix("_c")
                 .is_some_and(|name| table().procedure(name).is_some())
         };
-        found.map(|(name, ..)| name).filter(|name| !is_twin(name)).collect()
+        found
+            .map(|(name, ..)| name)
+            .filter(|name| !is_twin(name))
+            .collect()
     }
 
     #[test]
     fn procedures_for_large_counts_write_the_same() {
-        let short = |output: &str| output.replace(", 8)", ", 4)").replace("Bytes(8)", "Bytes(4)");
+        let short = |output: &str| {
+            output
+                .replace(", 8)", ", 4)")
+                .replace("Bytes(8)", "Bytes(4)")
+        };
         let all = outputs();
         for (name, parameter, output) in &all {
             let made = table().procedure(name).and_then(crate::parse::large_twin);
@@ -242,8 +288,14 @@ mod tests {
     /// A buffer that the program hands over for later use is no output, however long.
     #[test]
     fn no_output_is_a_whole_buffer_of_bytes() {
-        assert_eq!(procedures_with("Unit::Bytes(1)"), ["MPI_Abi_get_fortran_booleans"; 2]);
-        assert_eq!(procedures_with("Unit::Packed"), ["MPI_Pack_external", "MPI_Pack"]);
+        assert_eq!(
+            procedures_with("Unit::Bytes(1)"),
+            ["MPI_Abi_get_fortran_booleans"; 2]
+        );
+        assert_eq!(
+            procedures_with("Unit::Packed"),
+            ["MPI_Pack_external", "MPI_Pack"]
+        );
         let memory = outputs()
             .into_iter()
             .filter(|(procedure, ..)| procedure.starts_with("MPI_Buffer_"));
@@ -263,9 +315,13 @@ mod tests {
     #[test]
     fn what_comes_with_a_request_is_read_when_it_ends() {
         for (name, parameter, output) in outputs() {
-            let procedure = table().procedures.iter().find(|procedure| procedure.name == name);
-            let makes_request =
-                procedure.is_some_and(|procedure| procedure.has(Flag::Nonblocking) || procedure.has(Flag::Persistent));
+            let procedure = table()
+                .procedures
+                .iter()
+                .find(|procedure| procedure.name == name);
+            let makes_request = procedure.is_some_and(|procedure| {
+                procedure.has(Flag::Nonblocking) || procedure.has(Flag::Persistent)
+            });
             let is_later = output.contains("later: true");
             assert_eq!(
                 is_later,

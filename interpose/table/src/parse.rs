@@ -1,7 +1,9 @@
 //! Reading the two table files, and writing a procedure's row again.
 
 use crate::kind::ParamKind;
-use crate::model::{Class, Data, Direction, Flag, Function, Handle, Parameter, Policy, Procedure, Support, Table};
+use crate::model::{
+    Class, Data, Direction, Flag, Function, Handle, Parameter, Policy, Procedure, Support, Table,
+};
 use std::collections::HashSet;
 use std::fmt;
 
@@ -27,7 +29,10 @@ type RowResult<T> = Result<T, String>;
 
 /// The rows of a table with their line numbers, split into trimmed columns.
 pub(crate) fn rows(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
-    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    let lines = text
+        .lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line.trim()));
     lines
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
         .map(|(number, line)| (number, line.split('|').map(str::trim).collect()))
@@ -54,7 +59,10 @@ fn parameter(text: &str) -> RowResult<Parameter> {
     let malformed = || format!("malformed parameter `{text}`");
     let (name, rest) = text.split_once(':').ok_or_else(malformed)?;
     let (rest, length) = match rest.split_once(" [") {
-        Some((rest, length)) => (rest, Some(length.strip_suffix(']').ok_or_else(malformed)?.to_owned())),
+        Some((rest, length)) => (
+            rest,
+            Some(length.strip_suffix(']').ok_or_else(malformed)?.to_owned()),
+        ),
         None => (rest, None),
     };
     let (rest, direction) = rest.trim().rsplit_once(' ').ok_or_else(malformed)?;
@@ -113,7 +121,9 @@ fn data(name: &str, columns: &[&str]) -> RowResult<Data> {
     };
     let (size, alignment) = (number(size)?, number(alignment)?);
     if size == 0 || !alignment.is_power_of_two() || size % alignment != 0 {
-        return Err(format!("`{name}`: impossible size {size} or alignment {alignment}"));
+        return Err(format!(
+            "`{name}`: impossible size {size} or alignment {alignment}"
+        ));
     }
     let predefined = match predefined {
         "-" => None,
@@ -172,7 +182,11 @@ pub(crate) fn large_twin(procedure: &Procedure) -> Option<Procedure> {
             ..parameter.clone()
         }
     };
-    let flags = procedure.flags.iter().copied().filter(|&flag| flag != Flag::Large);
+    let flags = procedure
+        .flags
+        .iter()
+        .copied()
+        .filter(|&flag| flag != Flag::Large);
     procedure.has(Flag::Large).then(|| Procedure {
         name: format!("{}_c", procedure.name),
         flags: flags.chain([Flag::Newer]).collect(),
@@ -215,7 +229,9 @@ impl fmt::Display for Parameter {
             self.kind.name(),
             self.direction.name()
         )?;
-        self.length.as_ref().map_or(Ok(()), |length| write!(f, " [{length}]"))
+        self.length
+            .as_ref()
+            .map_or(Ok(()), |length| write!(f, " [{length}]"))
     }
 }
 

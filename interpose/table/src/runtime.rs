@@ -116,7 +116,11 @@ fn may_wait(procedure: &Procedure) -> bool {
         "MPI_Win_create_dynamic",
         "MPI_Win_free",
     ];
-    let classes = [Class::CommConstructor, Class::Session, Class::PersistentCollective];
+    let classes = [
+        Class::CommConstructor,
+        Class::Session,
+        Class::PersistentCollective,
+    ];
     classes.contains(&procedure.class) || OTHERS.contains(&procedure.name.as_str())
 }
 
@@ -155,8 +159,12 @@ fn is_local(procedure: &Procedure) -> bool {
     }
     match procedure.class {
         Class::Errhandler => !name.ends_with("_call_errhandler"),
-        Class::Destructor => !["MPI_Comm_disconnect", "MPI_Comm_free", "MPI_Request_free"].contains(&name),
-        Class::Environment => name.contains("_error_") || name.contains("_Error_") || name.contains("_Wti"),
+        Class::Destructor => {
+            !["MPI_Comm_disconnect", "MPI_Comm_free", "MPI_Request_free"].contains(&name)
+        }
+        Class::Environment => {
+            name.contains("_error_") || name.contains("_Error_") || name.contains("_Wti")
+        }
         class => LOCAL.contains(&class),
     }
 }
@@ -209,7 +217,12 @@ fn predefined(out: &mut String, table: &Table) {
         rows.len()
     );
     for (index, data, kind) in rows {
-        let _ = writeln!(out, "    (HandleKind::{}, {index}), // {}", kind.name(), data.name);
+        let _ = writeln!(
+            out,
+            "    (HandleKind::{}, {index}), // {}",
+            kind.name(),
+            data.name
+        );
     }
     out.push_str("];\n");
 }
@@ -288,7 +301,11 @@ fn checks(out: &mut String, sources: &[(&Procedure, Source)]) {
     for (procedure, source) in sources {
         if *source == Source::Written {
             let pointer = types::fn_pointer(procedure, Side::Virt);
-            let _ = writeln!(out, "    const _: {pointer} = crate::calls::{};", procedure.name);
+            let _ = writeln!(
+                out,
+                "    const _: {pointer} = crate::calls::{};",
+                procedure.name
+            );
         }
     }
     out.push_str("}\n");
@@ -357,7 +374,10 @@ fn handler(slot: usize, procedure: &Procedure, source: Source) -> String {
         }
         Source::Refused => {
             let result = types::return_type(procedure, Side::Virt);
-            assert_eq!(result, "c_int", "`{name}` has no stub that returns {result}");
+            assert_eq!(
+                result, "c_int",
+                "`{name}` has no stub that returns {result}"
+            );
             let stub = if procedure.class == Class::Io {
                 "unsupported_file"
             } else {
@@ -369,15 +389,25 @@ fn handler(slot: usize, procedure: &Procedure, source: Source) -> String {
 }
 
 fn handlers(out: &mut String, table: &Table, sources: &[(&Procedure, Source)]) {
-    out.push_str("\n/// The handler of each slot.\npub static HANDLERS: [Handler; SLOT_COUNT] = [\n");
+    out.push_str(
+        "\n/// The handler of each slot.\npub static HANDLERS: [Handler; SLOT_COUNT] = [\n",
+    );
     for (slot, (procedure, source)) in sources.iter().enumerate() {
-        let _ = writeln!(out, "    Handler({} as *const ()),", handler(slot, procedure, *source));
+        let _ = writeln!(
+            out,
+            "    Handler({} as *const ()),",
+            handler(slot, procedure, *source)
+        );
     }
     for (index, function) in table.functions.iter().enumerate() {
         let slot = sources.len() + index;
         let _ = match function.policy {
             Policy::Forward => writeln!(out, "    Handler::FORWARD, // {}", function.name),
-            Policy::Serve => writeln!(out, "    Handler(crate::calls::{} as *const ()),", function.name),
+            Policy::Serve => writeln!(
+                out,
+                "    Handler(crate::calls::{} as *const ()),",
+                function.name
+            ),
             Policy::Refuse => writeln!(
                 out,
                 "    Handler(stubs::refused::<{slot}> as *const ()), // {}",

@@ -43,10 +43,22 @@ pub(crate) const CALLBACKS: &[(ParamKind, Option<Handle>, &str)] = &[
     (ParamKind::WinErrhandlerFn, Some(Handle::Win), ERROR),
     (ParamKind::FileErrhandlerFn, Some(Handle::File), ERROR),
     (ParamKind::SessionErrhandlerFn, Some(Handle::Session), ERROR),
-    (ParamKind::GrequestQueryFn, None, "(*mut c_void, *mut Status) -> c_int"),
+    (
+        ParamKind::GrequestQueryFn,
+        None,
+        "(*mut c_void, *mut Status) -> c_int",
+    ),
     (ParamKind::GrequestFreeFn, None, "(*mut c_void) -> c_int"),
-    (ParamKind::GrequestCancelFn, None, "(*mut c_void, c_int) -> c_int"),
-    (ParamKind::DatarepConversionFn, Some(Handle::Datatype), CONVERSION),
+    (
+        ParamKind::GrequestCancelFn,
+        None,
+        "(*mut c_void, c_int) -> c_int",
+    ),
+    (
+        ParamKind::DatarepConversionFn,
+        Some(Handle::Datatype),
+        CONVERSION,
+    ),
     (
         ParamKind::DatarepExtentFn,
         Some(Handle::Datatype),
@@ -70,7 +82,9 @@ fn plain(c_type: &str) -> Option<&'static str> {
         "MPI_Aint" => "isize",
         "MPI_Offset" | "MPI_Count" => "i64",
         "MPI_Status" => "Status",
-        "MPI_T_enum" | "MPI_T_cvar_handle" | "MPI_T_pvar_handle" | "MPI_T_pvar_session" => "*mut c_void",
+        "MPI_T_enum" | "MPI_T_cvar_handle" | "MPI_T_pvar_handle" | "MPI_T_pvar_session" => {
+            "*mut c_void"
+        }
         _ => return None,
     })
 }
@@ -102,12 +116,14 @@ pub(crate) fn parameter_type(parameter: &Parameter, side: Side) -> String {
         let argument = handle.map_or(String::new(), |handle| format!("<{}>", side.handle(handle)));
         return format!("{}{argument}", kind.name());
     }
-    rust_type(&parameter.c_type, side).unwrap_or_else(|| panic!("no Rust type for `{}`", parameter.c_type))
+    rust_type(&parameter.c_type, side)
+        .unwrap_or_else(|| panic!("no Rust type for `{}`", parameter.c_type))
 }
 
 /// Rust type of a procedure's result.
 pub(crate) fn return_type(procedure: &Procedure, side: Side) -> String {
-    rust_type(&procedure.returns, side).unwrap_or_else(|| panic!("no Rust type for `{}`", procedure.returns))
+    rust_type(&procedure.returns, side)
+        .unwrap_or_else(|| panic!("no Rust type for `{}`", procedure.returns))
 }
 
 /// The parameter's name, made safe as a Rust identifier.
@@ -123,8 +139,19 @@ pub(crate) fn identifier(parameter: &Parameter) -> String {
 
 /// `a: T, b: U`
 pub(crate) fn parameter_list(procedure: &Procedure, side: Side) -> String {
-    let one = |parameter: &Parameter| format!("{}: {}", identifier(parameter), parameter_type(parameter, side));
-    procedure.parameters.iter().map(one).collect::<Vec<_>>().join(", ")
+    let one = |parameter: &Parameter| {
+        format!(
+            "{}: {}",
+            identifier(parameter),
+            parameter_type(parameter, side)
+        )
+    };
+    procedure
+        .parameters
+        .iter()
+        .map(one)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// `unsafe extern "C" fn(T, U) -> R`
@@ -142,14 +169,16 @@ pub(crate) fn fn_pointer(procedure: &Procedure, side: Side) -> String {
 }
 
 /// Before modules of generated procedures.
-pub(crate) const ALLOW: &str =
-    "#[allow(dead_code, unused_imports, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]\n";
+pub(crate) const ALLOW: &str = "#[allow(dead_code, unused_imports, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]\n";
 
 /// The argument for the real procedure.
 pub(crate) fn translated(parameter: &Parameter) -> String {
     let name = identifier(parameter);
     match Handle::from_c_type(&parameter.c_type) {
-        Some(handle) => format!("crate::handles::real_{}(rt, {name})", handle.name().to_lowercase()),
+        Some(handle) => format!(
+            "crate::handles::real_{}(rt, {name})",
+            handle.name().to_lowercase()
+        ),
         None => name,
     }
 }

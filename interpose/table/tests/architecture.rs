@@ -36,7 +36,13 @@ const fn rule(
 
 /// The face for the programs of one library.
 const fn face(directory: &'static str, name: &'static str) -> Rule {
-    rule(directory, name, &["understudy-abi"], &["understudy-table"], false)
+    rule(
+        directory,
+        name,
+        &["understudy-abi"],
+        &["understudy-table"],
+        false,
+    )
 }
 
 const RULES: &[Rule] = &[
@@ -53,7 +59,13 @@ const RULES: &[Rule] = &[
         &["understudy-table"],
         false,
     ),
-    rule("interpose/shim", "understudy-shim", &["understudy-abi"], &[], false),
+    rule(
+        "interpose/shim",
+        "understudy-shim",
+        &["understudy-abi"],
+        &[],
+        false,
+    ),
     rule(
         "interpose/mpi",
         "understudy-mpi",
@@ -73,14 +85,23 @@ const RULES: &[Rule] = &[
     rule(
         "ckptd",
         "ckptd",
-        &["understudy-numbers", "understudy-protocol", "understudy-simulator"],
+        &[
+            "understudy-numbers",
+            "understudy-protocol",
+            "understudy-simulator",
+        ],
         &[],
         true,
     ),
     rule(
         "interpose/runtime",
         "understudy-runtime",
-        &["understudy-abi", "understudy-mpi", "understudy-numbers", "ckptd"],
+        &[
+            "understudy-abi",
+            "understudy-mpi",
+            "understudy-numbers",
+            "ckptd",
+        ],
         &["understudy-table"],
         true,
     ),
@@ -145,7 +166,11 @@ fn crates_use_each_other_one_way_only() {
                 } else {
                     rule.others || section == "dev-dependencies"
                 };
-                assert!(is_allowed, "{} must not have {name} among its {section}", rule.name);
+                assert!(
+                    is_allowed,
+                    "{} must not have {name} among its {section}",
+                    rule.name
+                );
             }
         }
     }
@@ -185,7 +210,8 @@ fn every_member_of_the_workspace_has_a_rule() {
 }
 
 fn collect(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
-    let entries = std::fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+    let entries = std::fs::read_dir(directory)
+        .unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     for path in entries.map(|entry| entry.expect("readable").path()) {
         if path.is_dir() {
             if !path.ends_with("target") {
@@ -217,11 +243,17 @@ fn sources() -> Vec<(PathBuf, String)> {
 
 /// The code of a file: without comments, and without the text of strings that stand on one line.
 fn code(text: &str) -> impl Iterator<Item = (usize, String)> + '_ {
-    let quoted = |line: &str| -> String { line.split('"').step_by(2).collect::<Vec<_>>().join("\"\"") };
+    let quoted =
+        |line: &str| -> String { line.split('"').step_by(2).collect::<Vec<_>>().join("\"\"") };
     text.lines().enumerate().filter_map(move |(number, line)| {
         let line = line.trim();
         let is_code = !line.starts_with("//") && !line.is_empty();
-        is_code.then(|| (number + 1, quoted(line).split(" // ").next().unwrap_or("").to_owned()))
+        is_code.then(|| {
+            (
+                number + 1,
+                quoted(line).split(" // ").next().unwrap_or("").to_owned(),
+            )
+        })
     })
 }
 
@@ -246,7 +278,8 @@ fn is_unsafe(code: &str) -> bool {
         "#[unsafe(",
         "unsafe extern \"\" {",
     ];
-    starts.iter().any(|text| code.contains(text)) || (code.contains("unsafe extern \"\" fn ") && code.ends_with('{'))
+    starts.iter().any(|text| code.contains(text))
+        || (code.contains("unsafe extern \"\" fn ") && code.ends_with('{'))
 }
 
 /// A module that contains unsafe code says so at its top, so that a look at the first lines tells; crate roots, where that
@@ -256,9 +289,13 @@ fn unsafe_code_is_announced() {
     // The table only writes unsafe code down, as text.
     for rule in RULES.iter().filter(|rule| rule.name != "understudy-table") {
         for (path, text) in sources_of(rule) {
-            let inner = code(&text).position(|(_, line)| line.starts_with("#![allow(") && line.contains("unsafe_code"));
-            let is_root =
-                path.ends_with("src/lib.rs") || path.parent().is_some_and(|parent| parent.ends_with("src/bin"));
+            let inner = code(&text).position(|(_, line)| {
+                line.starts_with("#![allow(") && line.contains("unsafe_code")
+            });
+            let is_root = path.ends_with("src/lib.rs")
+                || path
+                    .parent()
+                    .is_some_and(|parent| parent.ends_with("src/bin"));
             assert!(
                 !is_root || inner.is_none(),
                 "{} allows unsafe code in the whole crate",
@@ -309,14 +346,20 @@ fn only_procedures_are_exported_under_names_of_the_standard() {
     let table = understudy_table::table();
     for procedure in &table.procedures {
         assert!(
-            procedure.exported_names().iter().all(|name| is_of_the_standard(name)),
+            procedure
+                .exported_names()
+                .iter()
+                .all(|name| is_of_the_standard(name)),
             "{}",
             procedure.name
         );
     }
     let functions = table.functions.iter().map(|function| &function.name);
     let data = table.data.iter().map(|data| &data.name);
-    for name in functions.chain(data).filter(|name| is_of_the_standard(name)) {
+    for name in functions
+        .chain(data)
+        .filter(|name| is_of_the_standard(name))
+    {
         assert!(is_in_capitals(name), "{name} is exported but no procedure");
     }
 }
@@ -324,7 +367,8 @@ fn only_procedures_are_exported_under_names_of_the_standard() {
 /// The name of the function that a line of code defines.
 fn function(code: &str) -> Option<&str> {
     let (_, rest) = code.split_once("fn ")?;
-    let end = rest.find(|character: char| !character.is_ascii_alphanumeric() && character != '_')?;
+    let end =
+        rest.find(|character: char| !character.is_ascii_alphanumeric() && character != '_')?;
     Some(&rest[..end]).filter(|name| !name.is_empty())
 }
 
@@ -333,8 +377,12 @@ fn only_handlers_are_called_like_procedures() {
     let handlers = root().join("interpose/runtime/src/calls");
     // The Fortran procedures declare those that they call.
     let declares = root().join("interpose/fortran");
-    let is_product =
-        |path: &Path| !path.starts_with(&declares) && path.components().any(|component| component.as_os_str() == "src");
+    let is_product = |path: &Path| {
+        !path.starts_with(&declares)
+            && path
+                .components()
+                .any(|component| component.as_os_str() == "src")
+    };
     for (path, text) in sources().into_iter().filter(|(path, _)| is_product(path)) {
         for (line, code) in code(&text) {
             let Some(name) = function(&code).filter(|name| is_of_the_standard(name)) else {
@@ -353,7 +401,9 @@ fn only_handlers_are_called_like_procedures() {
 /// The runtime's modules by their place, from the top down, as docs/ARCHITECTURE.md lists them.
 fn layers() -> BTreeMap<String, usize> {
     let text = read(&root().join("docs/ARCHITECTURE.md"));
-    let (_, section) = text.split_once("### Layers").expect("a section about layers");
+    let (_, section) = text
+        .split_once("### Layers")
+        .expect("a section about layers");
     let table = section.split("```").nth(1).expect("a table of layers");
     let names = table.lines().skip(1).flat_map(|line| {
         let names = line.split("  ").next().unwrap_or("");
@@ -372,7 +422,12 @@ fn used(text: &str) -> BTreeSet<String> {
     let code: Vec<String> = code(text).map(|(_, line)| line).collect();
     let code = code.join(" ");
     let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    let name = |text: &str| text.split(|it| !is_of_name(it)).next().unwrap_or("").to_owned();
+    let name = |text: &str| {
+        text.split(|it| !is_of_name(it))
+            .next()
+            .unwrap_or("")
+            .to_owned()
+    };
     let mut found = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {
         let rest = &code[at + "crate::".len()..];
@@ -417,7 +472,9 @@ fn imports_of_the_runtime_point_downwards() {
     files.push((sources.join("calls/generated.rs"), generated));
     let mut modules = BTreeSet::new();
     for (path, text) in &files {
-        let inside = path.strip_prefix(&sources).expect("a source of the runtime");
+        let inside = path
+            .strip_prefix(&sources)
+            .expect("a source of the runtime");
         let depth = inside.components().count();
         let first = inside
             .components()
@@ -433,7 +490,9 @@ fn imports_of_the_runtime_point_downwards() {
         let place = place.unwrap_or_else(|| panic!("{module} is not in the table of layers"));
         modules.insert(module.to_owned());
         // What belongs to the whole crate is only named by `crate::`.
-        let (product, _) = text.split_once("#[cfg(test)]\nmod tests {").unwrap_or((text, ""));
+        let (product, _) = text
+            .split_once("#[cfg(test)]\nmod tests {")
+            .unwrap_or((text, ""));
         let to_root = "super::".repeat(depth);
         let by_super = code(product).find(|(_, line)| line.contains(&to_root));
         assert!(
@@ -468,7 +527,10 @@ fn what_a_source_uses_is_found() {
     let text = "use crate::arch::{self, Frame};\nuse crate::{\n    cell::Field, world::{get, Part},\n    user,\n};\n\
                 // crate::boot\nlet a = attempt!(crate::told::job());\nmycrate::calls();\n";
     let names = ["arch", "cell", "recovery", "told", "user", "world"];
-    assert_eq!(used(text), names.iter().map(|&name| name.to_owned()).collect());
+    assert_eq!(
+        used(text),
+        names.iter().map(|&name| name.to_owned()).collect()
+    );
 }
 
 /// Parts of the runtime that know nothing of the rest of it.

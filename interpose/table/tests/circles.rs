@@ -37,21 +37,36 @@ fn root() -> PathBuf {
 fn modules(directory: &Path, inside: &[String], found: &mut Vec<(Module, PathBuf)>) {
     for entry in fs::read_dir(directory).expect("a directory of sources") {
         let path = entry.expect("an entry").path();
-        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let name = path
+            .file_stem()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
         let module = [inside, std::slice::from_ref(&name)].concat();
         if path.is_dir() {
             modules(&path, &module, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests" {
             let is_of_directory = ["lib", "main", "mod"].contains(&name.as_str());
-            found.push((if is_of_directory { inside.to_vec() } else { module }, path));
+            found.push((
+                if is_of_directory {
+                    inside.to_vec()
+                } else {
+                    module
+                },
+                path,
+            ));
         }
     }
 }
 
 /// The text without comments and unit tests.
 fn product(text: &str) -> String {
-    let (product, _) = text.split_once("#[cfg(test)]\nmod tests {").unwrap_or((text, ""));
-    let lines = product.lines().map(|line| line.split("//").next().unwrap_or(line));
+    let (product, _) = text
+        .split_once("#[cfg(test)]\nmod tests {")
+        .unwrap_or((text, ""));
+    let lines = product
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or(line));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -59,8 +74,15 @@ fn product(text: &str) -> String {
 fn expand(before: &[String], tree: &str, found: &mut Vec<Module>) {
     let (path, list) = tree.split_once('{').unwrap_or((tree, ""));
     let path = path.split(" as ").next().unwrap_or(path);
-    let names = path.split("::").map(str::trim).filter(|name| !name.is_empty());
-    let path: Module = before.iter().cloned().chain(names.map(str::to_owned)).collect();
+    let names = path
+        .split("::")
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
+    let path: Module = before
+        .iter()
+        .cloned()
+        .chain(names.map(str::to_owned))
+        .collect();
     if list.is_empty() {
         return found.push(path);
     }
@@ -83,7 +105,12 @@ fn paths(text: &str) -> Vec<Module> {
     let mut found = Vec::new();
     let text = product(text);
     let mut rest = text.as_str();
-    let starts = |text: &str| ["crate::", "super::"].iter().filter_map(|word| text.find(word)).min();
+    let starts = |text: &str| {
+        ["crate::", "super::"]
+            .iter()
+            .filter_map(|word| text.find(word))
+            .min()
+    };
     while let Some(at) = starts(rest) {
         let is_import = rest[..at].trim_end().ends_with("use");
         let end = |character: char| match is_import {
@@ -115,10 +142,14 @@ fn uses(sources: &[(Module, String)]) -> Uses {
     let files: BTreeSet<Module> = sources.iter().map(|(module, _)| module.clone()).collect();
     let is_related = |a: &[String], b: &[String]| a.starts_with(b) || b.starts_with(a);
     let of = |(module, text): &(Module, String)| {
-        let targets = paths(text).into_iter().map(|path| target(&path, module, &files));
+        let targets = paths(text)
+            .into_iter()
+            .map(|path| target(&path, module, &files));
         (
             module.clone(),
-            targets.filter(|target| !is_related(target, module)).collect(),
+            targets
+                .filter(|target| !is_related(target, module))
+                .collect(),
         )
     };
     sources.iter().map(of).collect()
@@ -148,7 +179,9 @@ fn imports_make_no_circles() {
             modules(&sources, &[], &mut found);
         }
         found.retain(|(module, _)| module.first().is_none_or(|first| first != "bin"));
-        let read = |(module, path): (Module, PathBuf)| (module, fs::read_to_string(path).expect("a source"));
+        let read = |(module, path): (Module, PathBuf)| {
+            (module, fs::read_to_string(path).expect("a source"))
+        };
         let circles = circles(uses(&found.into_iter().map(read).collect::<Vec<_>>()));
         assert!(circles.is_empty(), "{name}: {circles:#?}");
     }
@@ -156,7 +189,12 @@ fn imports_make_no_circles() {
 
 #[test]
 fn a_circle_is_found() {
-    let source = |module: &[&str], text: &str| (module.iter().map(|&name| name.to_owned()).collect(), text.to_owned());
+    let source = |module: &[&str], text: &str| {
+        (
+            module.iter().map(|&name| name.to_owned()).collect(),
+            text.to_owned(),
+        )
+    };
     let sources = |last: &str| {
         [
             source(&[], "mod a; mod b; mod c;"),
@@ -170,7 +208,11 @@ fn a_circle_is_found() {
     let found = circles(uses(&sources(
         "use crate::{\n    other as a,\n    a::{part::{One, Two}},\n};",
     )));
-    assert_eq!(found.len(), 0, "it stops at a part, which uses only its own module");
+    assert_eq!(
+        found.len(),
+        0,
+        "it stops at a part, which uses only its own module"
+    );
     let found = circles(uses(&sources("use crate::{\n    b as other, a::Thing\n};")));
     assert_eq!(found.len(), 3);
 }

@@ -24,7 +24,10 @@ fn compile(name: &str, source: &str, others: &[&str]) -> Result<(), String> {
         .args([&directory, &file])
         .args(others.iter().flat_map(|other| {
             let metadata = directory.join(format!("lib{other}.rmeta"));
-            ["--extern".to_owned(), format!("{other}={}", metadata.display())]
+            [
+                "--extern".to_owned(),
+                format!("{other}={}", metadata.display()),
+            ]
         }))
         .output()
         .expect("rustc runs");
@@ -38,7 +41,10 @@ fn compile(name: &str, source: &str, others: &[&str]) -> Result<(), String> {
 #[test]
 fn the_face_compiles_without_std() {
     let entry = "pub mod entry { pub static ENTRY: [usize; 3] = [0; 3]; }";
-    let source = format!("#![no_std]\n{entry}\npub mod generated {{\n{}\n}}\n", face_thunks());
+    let source = format!(
+        "#![no_std]\n{entry}\npub mod generated {{\n{}\n}}\n",
+        face_thunks()
+    );
     compile("face", &source, &[]).unwrap();
 }
 

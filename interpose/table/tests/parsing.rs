@@ -1,20 +1,26 @@
 //! Reading and writing rows.
 
 use understudy_table::{
-    Direction, EXPORTS, Flag, LengthTerm, PROCEDURES, ParamKind, TableError, length_terms, parse, parse_procedures,
-    table,
+    Direction, EXPORTS, Flag, LengthTerm, PROCEDURES, ParamKind, TableError, length_terms, parse,
+    parse_procedures, table,
 };
 
-const ROW: &str = "MPI_X | Op | manual | int | removed varargs | a: const int* IntArray In [n] ; n: int Int In";
+const ROW: &str =
+    "MPI_X | Op | manual | int | removed varargs | a: const int* IntArray In [n] ; n: int Int In";
 
 fn message(result: Result<impl Sized, TableError>) -> String {
-    result.err().map(|error| error.to_string()).unwrap_or_default()
+    result
+        .err()
+        .map(|error| error.to_string())
+        .unwrap_or_default()
 }
 
 #[test]
 fn a_row_is_read() {
     let rows = parse_procedures(&format!("# comment\n\n{ROW}\n")).expect("well-formed");
-    let [row] = rows.as_slice() else { panic!("{rows:?}") };
+    let [row] = rows.as_slice() else {
+        panic!("{rows:?}")
+    };
     assert!(row.has(Flag::Removed) && row.has(Flag::Varargs) && !row.has(Flag::Deprecated));
     assert_eq!(row.parameters[0].c_type, "const int*");
     assert_eq!(row.parameters[0].kind, ParamKind::IntArray);
@@ -28,7 +34,9 @@ fn a_row_is_read() {
 fn the_table_is_written_as_it_is_read() {
     // But for those that rows are made of.
     let is_made = |name: &str| {
-        let of = name.strip_suffix("_c").and_then(|name| table().procedure(name));
+        let of = name
+            .strip_suffix("_c")
+            .and_then(|name| table().procedure(name));
         of.is_some_and(|of| of.has(Flag::Large))
     };
     let rows = table().procedures.iter().filter(|row| !is_made(&row.name));
@@ -88,7 +96,10 @@ fn a_malformed_export_is_refused() {
             "line 1: `a`: impossible size 6 or alignment 4",
         ),
         ("a | data | D | x | 4 | -", "line 1: `x` is no number"),
-        ("a | data | D | 4 | 4 | Thing", "line 1: unknown handle `Thing`"),
+        (
+            "a | data | D | 4 | 4 | Thing",
+            "line 1: unknown handle `Thing`",
+        ),
     ] {
         assert_eq!(message(parse("", row)), expected);
     }
@@ -107,7 +118,16 @@ fn lengths_are_products() {
         length_terms("span(a,b)"),
         Some(vec![LengthTerm::Span("a".to_owned(), "b".to_owned())])
     );
-    for malformed in ["", "a*", "a+b", "sum(a", "sum()", "sum(a,b)", "max(a)", "spanw(a,b)"] {
+    for malformed in [
+        "",
+        "a*",
+        "a+b",
+        "sum(a",
+        "sum()",
+        "sum(a,b)",
+        "max(a)",
+        "spanw(a,b)",
+    ] {
         assert_eq!(length_terms(malformed), None, "{malformed}");
     }
 }

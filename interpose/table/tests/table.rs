@@ -2,18 +2,27 @@
 
 use std::collections::{BTreeMap, HashSet};
 use understudy_table::{
-    Class, Direction, Flag, Handle, LengthTerm, ParamKind, Parameter, Policy, Procedure, SPECIAL_LENGTHS, Support,
-    length_terms, table,
+    Class, Direction, Flag, Handle, LengthTerm, ParamKind, Parameter, Policy, Procedure,
+    SPECIAL_LENGTHS, Support, length_terms, table,
 };
 
 fn count(test: impl Fn(&Procedure) -> bool) -> usize {
-    table().procedures.iter().filter(|procedure| test(procedure)).count()
+    table()
+        .procedures
+        .iter()
+        .filter(|procedure| test(procedure))
+        .count()
 }
 
 /// Every parameter with its procedure.
 fn parameters() -> impl Iterator<Item = (&'static Procedure, &'static Parameter)> {
     let procedures = table().procedures.iter();
-    procedures.flat_map(|procedure| procedure.parameters.iter().map(move |parameter| (procedure, parameter)))
+    procedures.flat_map(|procedure| {
+        procedure
+            .parameters
+            .iter()
+            .map(move |parameter| (procedure, parameter))
+    })
 }
 
 #[test]
@@ -40,7 +49,11 @@ fn every_other_symbol_is_there() {
     );
     assert_eq!(table().data.len(), 685);
     assert_eq!(
-        table().data.iter().filter(|data| data.predefined.is_some()).count(),
+        table()
+            .data
+            .iter()
+            .filter(|data| data.predefined.is_some())
+            .count(),
         113
     );
     assert_eq!(table().thread_locals, ["ompi_mtl_ofi_per_thread_ctx"]);
@@ -117,7 +130,10 @@ fn what_mends_failures_is_refused() {
 
 #[test]
 fn what_transfers_or_makes_handles_is_by_hand() {
-    use Class::{Attribute, Collective, CommConstructor, Completion, Destructor, Errhandler, NonblockingCollective};
+    use Class::{
+        Attribute, Collective, CommConstructor, Completion, Destructor, Errhandler,
+        NonblockingCollective,
+    };
     use Class::{PersistentCollective, PersistentInit, PointToPoint, Probe};
     let by_hand = [
         Attribute,
@@ -142,10 +158,15 @@ fn what_transfers_or_makes_handles_is_by_hand() {
 /// A generated handler can hand a handle in, and nothing else about handles.
 #[test]
 fn generic_rows_have_handles_in_only() {
-    for (procedure, parameter) in parameters().filter(|(procedure, _)| procedure.support == Support::Generic) {
+    for (procedure, parameter) in
+        parameters().filter(|(procedure, _)| procedure.support == Support::Generic)
+    {
         let what = format!("{}: {parameter}", procedure.name);
         assert!(!parameter.kind.is_callback(), "{what}");
-        let base = parameter.c_type.trim_start_matches("const ").trim_end_matches('*');
+        let base = parameter
+            .c_type
+            .trim_start_matches("const ")
+            .trim_end_matches('*');
         if Handle::from_c_type(base).is_some() {
             assert_eq!(
                 (base, parameter.direction),
@@ -159,7 +180,12 @@ fn generic_rows_have_handles_in_only() {
         .iter()
         .filter(|procedure| procedure.support == Support::Generic)
     {
-        assert_eq!(Handle::from_c_type(&procedure.returns), None, "{}", procedure.name);
+        assert_eq!(
+            Handle::from_c_type(&procedure.returns),
+            None,
+            "{}",
+            procedure.name
+        );
     }
 }
 
@@ -168,7 +194,12 @@ fn names_of_parameters_differ() {
     for procedure in &table().procedures {
         let mut seen = HashSet::new();
         for parameter in &procedure.parameters {
-            assert!(seen.insert(&parameter.name), "{}: {}", procedure.name, parameter.name);
+            assert!(
+                seen.insert(&parameter.name),
+                "{}: {}",
+                procedure.name,
+                parameter.name
+            );
         }
     }
 }
@@ -193,16 +224,23 @@ fn names_of_symbols_differ() {
 #[test]
 fn lengths_are_made_of_parameters() {
     for (procedure, parameter) in parameters() {
-        let Some(length) = &parameter.length else { continue };
+        let Some(length) = &parameter.length else {
+            continue;
+        };
         let what = format!("{}: {parameter}", procedure.name);
         let terms = length_terms(length).unwrap_or_else(|| panic!("malformed: {what}"));
         for word in terms.iter().flat_map(LengthTerm::words) {
             let named = procedure.parameters.iter().find(|other| other.name == word);
-            assert!(named.is_some() || SPECIAL_LENGTHS.contains(&word), "{word} in {what}");
+            assert!(
+                named.is_some() || SPECIAL_LENGTHS.contains(&word),
+                "{word} in {what}"
+            );
             assert_ne!(word, parameter.name, "{what}");
         }
         for term in &terms {
-            let LengthTerm::Word(word) = term else { continue };
+            let LengthTerm::Word(word) = term else {
+                continue;
+            };
             let array = procedure
                 .parameters
                 .iter()
@@ -246,7 +284,15 @@ fn directions_agree_with_types() {
 
 #[test]
 fn reductions_name_their_operator() {
-    let reductions = ["Reduce", "Scan", "Exscan", "Allreduce", "reduce", "scan", "exscan"];
+    let reductions = [
+        "Reduce",
+        "Scan",
+        "Exscan",
+        "Allreduce",
+        "reduce",
+        "scan",
+        "exscan",
+    ];
     for procedure in &table().procedures {
         let collective = matches!(
             procedure.class,
@@ -272,7 +318,12 @@ fn a_request_comes_out_of_what_does_not_wait() {
                 .parameters
                 .last()
                 .map(|parameter| (parameter.kind, parameter.direction));
-            assert_eq!(last, Some((ParamKind::Request, Direction::Out)), "{}", procedure.name);
+            assert_eq!(
+                last,
+                Some((ParamKind::Request, Direction::Out)),
+                "{}",
+                procedure.name
+            );
         }
     }
 }

@@ -17,7 +17,10 @@ impl Job {
 
     /// All guardians have come, and have told what they know.
     pub(super) fn take_over(&mut self) {
-        let (all, absent) = (std::mem::take(&mut self.known), std::mem::take(&mut self.absent));
+        let (all, absent) = (
+            std::mem::take(&mut self.known),
+            std::mem::take(&mut self.absent),
+        );
         let has_ended = all.values().filter(|(_, known)| known.has_ended);
         let ended = has_ended.map(|(_, known)| known.generation).max();
         let last = all.values().map(|(_, known)| known.generation).max();
@@ -28,9 +31,15 @@ impl Job {
         let is_between = ended.is_some_and(has_begun_after);
         self.generation = last.unwrap_or_default();
         let first = self.workers + self.spares;
-        self.next = all.keys().last().map_or(first, |last| first.max(last.0 + 1));
+        self.next = all
+            .keys()
+            .last()
+            .map_or(first, |last| first.max(last.0 + 1));
         // A guardian that has died as it told what it knows is not counted on.
-        for (&number, (at, known)) in all.iter().filter(|(_, (at, _))| self.nodes.contains_key(at)) {
+        for (&number, (at, known)) in all
+            .iter()
+            .filter(|(_, (at, _))| self.nodes.contains_key(at))
+        {
             self.living.insert(number);
             *self.load.entry(*at).or_default() += 1;
             self.members.insert(number, Member::known(*at, known));
@@ -42,7 +51,9 @@ impl Job {
                 member.keeps = None;
             }
         }
-        self.is_protected = all.values().any(|(_, known)| known.has_part || known.is_protected);
+        self.is_protected = all
+            .values()
+            .any(|(_, known)| known.has_part || known.is_protected);
         self.phase = Phase::Meeting;
         if is_between {
             self.say("the process manager has died between two programs of a script; start the job again".into());

@@ -20,7 +20,10 @@ impl Job {
     /// Its library may have found a connection closed before anybody has told of the death behind that. In the next generation it is as before
     /// MPI_Init, if the process lives still; if there is none soon, that is one more death.
     pub(super) fn broke(&mut self, number: ProcessNumber, of: Generation) {
-        let is_first = !self.members.values().any(|member| member.lives() && member.is_broken);
+        let is_first = !self
+            .members
+            .values()
+            .any(|member| member.lives() && member.is_broken);
         let (is_ending, starts_again) = (self.is_ending(), !self.is_protected);
         // Since then it may have left its library.
         let in_it = |member: &&mut Member| member.lives() && member.ready == Some(of);
@@ -33,11 +36,14 @@ impl Job {
             // Nobody would take it out of there.
             self.actions.push(Action::Kill { number, at });
         } else if self.phase == Phase::Running {
-            self.broken_deadline.get_or_insert(self.now + BROKEN_TIMEOUT);
+            self.broken_deadline
+                .get_or_insert(self.now + BROKEN_TIMEOUT);
         }
         self.futile += u32::from(is_first && !is_ending);
         if self.futile == FUTILE && !is_ending {
-            self.say(format!("the MPI library has aborted {FUTILE} times; the job ends"));
+            self.say(format!(
+                "the MPI library has aborted {FUTILE} times; the job ends"
+            ));
             self.end_with(LOST, Some(at));
         }
     }
@@ -51,7 +57,10 @@ impl Job {
 
     pub(super) fn kill_broken(&mut self) {
         self.broken_deadline = None;
-        let broken = self.living.iter().filter(|number| self.members[number].is_broken);
+        let broken = self
+            .living
+            .iter()
+            .filter(|number| self.members[number].is_broken);
         let kill = |&number: &ProcessNumber| Action::Kill {
             number,
             at: self.members[&number].at,
@@ -73,7 +82,8 @@ impl Job {
     }
 
     pub(super) fn gone(&mut self, guardians: &[Guardian]) {
-        self.guardians.retain(|guardian| !guardians.contains(guardian));
+        self.guardians
+            .retain(|guardian| !guardians.contains(guardian));
         if self.phase == Phase::Gathering {
             return self.gone_early(guardians);
         }
@@ -97,7 +107,9 @@ impl Job {
 
     /// Whether somebody may have an epoch to go back to, whatever the manager has heard: processes say so in the next generation.
     pub(super) fn has_begun(&self) -> bool {
-        self.living.iter().any(|number| self.members[number].has_played)
+        self.living
+            .iter()
+            .any(|number| self.members[number].has_played)
     }
 
     /// No generation has begun, and the first is awaited.
@@ -125,7 +137,11 @@ impl Job {
             // It is told of a guardian that has nothing to pass the signal on to.
             return self.end_with(ending.status(), None);
         }
-        let Some(member) = self.members.get_mut(&number).filter(|member| member.lives()) else {
+        let Some(member) = self
+            .members
+            .get_mut(&number)
+            .filter(|member| member.lives())
+        else {
             return;
         };
         member.ending = Some(ending);
@@ -151,7 +167,9 @@ impl Job {
             _ if self.members[&number].is_broken => self.died(at, has_played),
             // Nobody misses a spare now, but the launcher means all.
             Ending::Exit(_) | Ending::Signal(_) if is_spare && is_heard => self.lost_spare(number),
-            Ending::Exit(_) | Ending::Signal(_) if is_spare && self.phase == Phase::Running => self.do_without(),
+            Ending::Exit(_) | Ending::Signal(_) if is_spare && self.phase == Phase::Running => {
+                self.do_without()
+            }
             // A new process has to come as far as the first one did.
             Ending::Exit(_) if !is_heard && self.is_protected => self.died(at, has_played),
             // It does not use MPI.
@@ -162,7 +180,9 @@ impl Job {
                 self.leaver = matches!(ending, Ending::Exit(_)).then_some((number, has_played));
             }
             // Nobody has killed it but itself.
-            Ending::Signal(signal) if !is_heard && signal != SIGKILL => self.end_with(ending.status(), Some(at)),
+            Ending::Signal(signal) if !is_heard && signal != SIGKILL => {
+                self.end_with(ending.status(), Some(at))
+            }
             // Nobody has heard of it, and it starts again alone (`revive`).
             Ending::Signal(_) if !is_heard && self.is_at_start() => {}
             Ending::Signal(_) => self.died(at, has_played),
@@ -246,7 +266,12 @@ impl Job {
             ));
             return self.end_with(LOST, Some(at));
         }
-        if self.legacies.is_empty() && !self.living.iter().any(|number| self.members[number].has_played) {
+        if self.legacies.is_empty()
+            && !self
+                .living
+                .iter()
+                .any(|number| self.members[number].has_played)
+        {
             self.say(
                 "the job cannot be recovered: all workers died, and with them all copies; start the job again".into(),
             );
@@ -272,7 +297,10 @@ impl Job {
         if !self.open.is_empty() {
             return;
         }
-        let has_printed = self.members.values().any(|member| member.has_printed == Some(true));
+        let has_printed = self
+            .members
+            .values()
+            .any(|member| member.has_printed == Some(true));
         if has_printed || self.restarts == RESTARTS {
             let why = match has_printed {
                 true => "the program has printed something already, which would come twice".into(),

@@ -21,6 +21,8 @@ impl Domains {
 
     /// Whether another node of this one's domain has been lost.
     pub(super) fn have_failed_around(&self, node: Node) -> bool {
-        self.of.get(&node).is_some_and(|domain| self.failed.contains(domain))
+        self.of
+            .get(&node)
+            .is_some_and(|domain| self.failed.contains(domain))
     }
 }

@@ -11,10 +11,16 @@ const LAST_WORD: Duration = Duration::from_millis(100);
 
 impl Job {
     /// One that has died at the end may have had something to do still, and nobody does it.
-    pub(super) fn ended_at_the_end(&mut self, number: ProcessNumber, ending: Ending, is_at_end: bool) {
+    pub(super) fn ended_at_the_end(
+        &mut self,
+        number: ProcessNumber,
+        ending: Ending,
+        is_at_end: bool,
+    ) {
         let member = &self.members[&number];
         // Others have left the MPI library that a spare is still in; nothing depends on it.
-        if self.phase == (Phase::Ending { deadline: None }) && self.is_protected && !member.has_part {
+        if self.phase == (Phase::Ending { deadline: None }) && self.is_protected && !member.has_part
+        {
             return;
         }
         let at = member.at;
@@ -29,7 +35,11 @@ impl Job {
     /// Of one that dies before it has come nobody tells.
     pub(super) fn end_if_some_do_not_come(&mut self) {
         if self.now >= GATHERING {
-            let (all, there, time) = (self.workers + self.spares, self.there(), GATHERING.as_secs());
+            let (all, there, time) = (
+                self.workers + self.spares,
+                self.there(),
+                GATHERING.as_secs(),
+            );
             self.say(format!(
                 "of {all} processes that the launcher was to start, {there} have come within {time} s; the job ends"
             ));
@@ -61,15 +71,22 @@ impl Job {
         self.actions.push(Action::Admit { number, generation });
         // One that was started for a dead one when the job was lost tells nobody anything.
         if generation.is_none() && self.status == 0 {
-            self.say(format!("the job is at its end, and process {number} comes too late"));
+            self.say(format!(
+                "the job is at its end, and process {number} comes too late"
+            ));
         }
     }
 
     /// Nobody knows anything of that yet.
     fn begin_next_program(&mut self) {
         let is_whole = self.living.len() as u32 == self.workers + self.spares
-            && self.living.iter().all(|number| self.members[number].is_heard());
-        self.members.values_mut().for_each(|member| *member = member.anew());
+            && self
+                .living
+                .iter()
+                .all(|number| self.members[number].is_heard());
+        self.members
+            .values_mut()
+            .for_each(|member| *member = member.anew());
         self.unready.clone_from(&self.living);
         self.at_end.clear();
         self.legacies.clear();

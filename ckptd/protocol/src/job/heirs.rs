@@ -22,7 +22,10 @@ impl Job {
         }
         // Where no guardian is left, nobody can.
         homes.retain(|node, _| self.guardians.iter().any(|it| self.nodes[it] == *node));
-        homes.into_values().flatten().for_each(|home| self.start_next(home));
+        homes
+            .into_values()
+            .flatten()
+            .for_each(|home| self.start_next(home));
     }
 
     /// Where a process could inherit: it has nothing yet.
@@ -35,16 +38,23 @@ impl Job {
     pub(super) fn awaits_heirs(&self) -> bool {
         let mut missing: BTreeMap<Node, usize> = BTreeMap::new();
         for from in self.legacies.values() {
-            *missing.entry(self.nodes[&self.members[from].at]).or_default() += 1;
+            *missing
+                .entry(self.nodes[&self.members[from].at])
+                .or_default() += 1;
         }
         if missing.is_empty() {
             return false;
         }
         let ready = self.living.difference(&self.unready);
         for node in ready.filter_map(|&number| self.could_inherit_on(number)) {
-            missing.entry(node).and_modify(|count| *count = count.saturating_sub(1));
+            missing
+                .entry(node)
+                .and_modify(|count| *count = count.saturating_sub(1));
         }
-        let coming = self.unready.iter().filter_map(|&number| self.could_inherit_on(number));
+        let coming = self
+            .unready
+            .iter()
+            .filter_map(|&number| self.could_inherit_on(number));
         coming
             .into_iter()
             .any(|node| missing.get(&node).is_some_and(|&count| count > 0))

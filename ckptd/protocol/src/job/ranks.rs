@@ -20,7 +20,8 @@ impl Job {
         if is_first {
             // A spare that came when the program has ended would be taken for the next one of a script. Of those that were killed before
             // anybody had heard of them, others will have the numbers.
-            let is_whole = self.living.len() >= workers + self.spares as usize && self.unready.is_empty();
+            let is_whole =
+                self.living.len() >= workers + self.spares as usize && self.unready.is_empty();
             return is_whole.then(|| self.living.iter().copied().take(workers).collect());
         }
         let has_played = |number: &ProcessNumber| self.members[number].has_played;
@@ -61,9 +62,15 @@ impl Job {
     /// Who can inherit, who is wished, and neighbours of the dead, who can read what those have left on their node;
     /// these not where more of the domain has been lost.
     fn preferences(&self) -> impl Iterator<Item = Preference> {
-        let heirs = self.legacies.values().map(|&from| Preference::On(self.node_of(from)));
+        let heirs = self
+            .legacies
+            .values()
+            .map(|&from| Preference::On(self.node_of(from)));
         let wished = self.question.wishes.iter().map(|&it| Preference::This(it));
-        let dead = self.members.iter().filter(|(_, it)| it.has_played && !it.lives());
+        let dead = self
+            .members
+            .iter()
+            .filter(|(_, it)| it.has_played && !it.lives());
         let dead = dead.filter(|(number, _)| !self.legacies.values().any(|from| from == *number));
         let nodes = dead.map(|(&number, _)| self.node_of(number));
         let neighbours = nodes.filter(|node| !self.domains.have_failed_around(*node));
@@ -81,7 +88,9 @@ impl Job {
         }
         if !self.question.is_asked {
             let mut living = self.living.iter().copied();
-            let Some(number) = living.find(|it| self.members[it].has_played && self.members[it].can_choose) else {
+            let Some(number) =
+                living.find(|it| self.members[it].has_played && self.members[it].can_choose)
+            else {
                 return false;
             };
             self.question.is_asked = true;

@@ -8,7 +8,9 @@ impl World {
     /// Who has lived on keeps its part; those of the dead go to their heirs, if there are any.
     pub fn give_parts(&mut self, ranks: &[ProcessNumber]) {
         for part in Worker::all(self.workers as u32) {
-            let find = |is_fit: &dyn Fn(&Process) -> bool| ranks.iter().find(|it| is_fit(&self.processes[it])).copied();
+            let find = |is_fit: &dyn Fn(&Process) -> bool| {
+                ranks.iter().find(|it| is_fit(&self.processes[it])).copied()
+            };
             if find(&|it| it.part == Some(part)).is_some() {
                 continue;
             }
@@ -17,17 +19,27 @@ impl World {
             let number = idle
                 .or_else(|| find(&|it| it.part.is_none()))
                 .expect("there are enough");
-            self.processes.get_mut(&number).expect("a rank is a process").part = Some(part);
+            self.processes
+                .get_mut(&number)
+                .expect("a rank is a process")
+                .part = Some(part);
         }
     }
 
     /// What no rank has, nobody has who could be asked.
     pub fn check_copies(&mut self, ranks: &[ProcessNumber]) {
-        let is_left = |it: &Process| !self.lost.contains(&it.node) && (it.keeps || it.stage != Stage::Dead);
-        let all = self.processes.iter().filter(|(_, process)| is_left(process));
+        let is_left =
+            |it: &Process| !self.lost.contains(&it.node) && (it.keeps || it.stage != Stage::Dead);
+        let all = self
+            .processes
+            .iter()
+            .filter(|(_, process)| is_left(process));
         let (known, left): (Vec<_>, Vec<_>) = all.partition(|(number, _)| ranks.contains(number));
         let of = |processes: &[(&ProcessNumber, &Process)]| -> BTreeSet<Worker> {
-            processes.iter().flat_map(|(_, it)| it.copies.iter().copied()).collect()
+            processes
+                .iter()
+                .flat_map(|(_, it)| it.copies.iter().copied())
+                .collect()
         };
         let (known, left) = (of(&known), of(&left));
         assert!(
@@ -42,11 +54,15 @@ impl World {
         let has_own = |it: &Process| it.part.is_some_and(|part| it.copies.contains(&part));
         let keeps = |it: &&Process| it.keeps && it.stage != Stage::Dead && has_own(it);
         let keepers = self.processes.values().filter(keeps);
-        let of_parts: BTreeMap<Worker, Node> = keepers.filter_map(|it| Some((it.part?, it.node))).collect();
+        let of_parts: BTreeMap<Worker, Node> =
+            keepers.filter_map(|it| Some((it.part?, it.node))).collect();
         let is_whole = of_parts.len() == self.workers;
         for (part, node) in of_parts.into_iter().filter(|_| is_whole) {
             self.kept.insert(part);
-            let mut others = self.processes.values_mut().filter(|process| process.node != node);
+            let mut others = self
+                .processes
+                .values_mut()
+                .filter(|process| process.node != node);
             if let Some(holder) = others.find(|process| keeps(&&**process)) {
                 holder.copies.insert(part);
             }

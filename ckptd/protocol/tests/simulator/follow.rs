@@ -20,7 +20,11 @@ impl World {
         for (&number, process) in self.processes.iter().filter(|(_, it)| !it.is_forgotten) {
             let is_heard = process.stage != Stage::Starting && process.known.is_heard;
             let known = Known {
-                generation: if is_heard { process.page } else { Generation::default() },
+                generation: if is_heard {
+                    process.page
+                } else {
+                    Generation::default()
+                },
                 has_ended: is_heard && self.is_ending,
                 ..process.known
             };
@@ -44,7 +48,9 @@ impl World {
             let process = self.processes.get_mut(&number).expect("a process");
             match process.stage {
                 // It waits for a generation that is over.
-                Stage::Spare if process.known.has_played => process.stage = Stage::Ready(Generation::default()),
+                Stage::Spare if process.known.has_played => {
+                    process.stage = Stage::Ready(Generation::default())
+                }
                 Stage::Spare => events.push_back(Event::Said(number, Said::Ready(process.page))),
                 _ => {}
             }

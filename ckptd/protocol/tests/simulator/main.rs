@@ -10,7 +10,8 @@ mod follow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use understudy_protocol::{
-    Action, Ending, Event, Generation, Guardian, Job, Known, LOST, Node, ProcessNumber, Said, Worker,
+    Action, Ending, Event, Generation, Guardian, Job, Known, LOST, Node, ProcessNumber, Said,
+    Worker,
 };
 
 /// SplitMix64 (Steele, Lea & Flood 2014): good enough to choose.
@@ -102,7 +103,12 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, [workers, spares]: [u32; 2], [kills, managers]: [u32; 2], [nodes, losses]: [u32; 2]) -> World {
+    fn new(
+        seed: u64,
+        [workers, spares]: [u32; 2],
+        [kills, managers]: [u32; 2],
+        [nodes, losses]: [u32; 2],
+    ) -> World {
         let mut world = World {
             random: Random(seed),
             job: Job::new(workers, spares),
@@ -161,7 +167,10 @@ impl World {
             Action::Start { number, at, anew } => {
                 if anew && number == ProcessNumber(0) {
                     // From the beginning: what the dead have left is of no use.
-                    let dead = self.processes.values_mut().filter(|it| it.stage == Stage::Dead);
+                    let dead = self
+                        .processes
+                        .values_mut()
+                        .filter(|it| it.stage == Stage::Dead);
                     dead.for_each(|it| (it.keeps, it.copies) = (false, BTreeSet::new()));
                 }
                 let node = self.node(at);
@@ -196,10 +205,20 @@ impl World {
             }
             Action::Inherit { heir, from } => {
                 let (number, worker) = (from, self.processes[&from].known.keeps);
-                let from = self.processes.get_mut(&from).expect("only processes leave something");
+                let from = self
+                    .processes
+                    .get_mut(&from)
+                    .expect("only processes leave something");
                 assert!(from.stage == Stage::Dead, "only the dead leave something");
-                let (files, part, node) = (std::mem::take(&mut from.copies), from.part.or(from.of_dead), from.node);
-                assert!(std::mem::take(&mut from.keeps), "who leaves nothing has no heir");
+                let (files, part, node) = (
+                    std::mem::take(&mut from.copies),
+                    from.part.or(from.of_dead),
+                    from.node,
+                );
+                assert!(
+                    std::mem::take(&mut from.keeps),
+                    "who leaves nothing has no heir"
+                );
                 let heir = self.processes.get_mut(&heir).expect("an heir is a process");
                 assert!(!heir.keeps, "an heir has nothing else");
                 assert_eq!(heir.node, node, "files stay on their node");
@@ -218,8 +237,14 @@ impl World {
                 let waiting = waiting
                     .filter(|it| matches!(it.stage, Stage::Starting | Stage::Spare))
                     .count();
-                assert!(waiting <= spares as usize + self.workers, "spares are forgotten");
-                assert!(!is_first || self.kept.is_empty(), "what there is would be forgotten");
+                assert!(
+                    waiting <= spares as usize + self.workers,
+                    "spares are forgotten"
+                );
+                assert!(
+                    !is_first || self.kept.is_empty(),
+                    "what there is would be forgotten"
+                );
                 self.begin(generation, ranks);
             }
             Action::Ask { number, fallen } => {
@@ -236,7 +261,10 @@ impl World {
 
     fn begin(&mut self, generation: Generation, ranks: Vec<ProcessNumber>) {
         let last = self.begun.last().map(|(last, _)| *last);
-        assert!(last.is_none_or(|last| last < generation), "generations begin in order");
+        assert!(
+            last.is_none_or(|last| last < generation),
+            "generations begin in order"
+        );
         assert_eq!(
             ranks.len(),
             self.workers,
@@ -245,8 +273,15 @@ impl World {
         self.check_copies(&ranks);
         self.give_parts(&ranks);
         let is_told = |it: &Event| matches!(it, Event::Ended(..));
-        for (number, process) in self.processes.iter_mut().filter(|(it, _)| !ranks.contains(it)) {
-            let is_news = self.events.get(number).is_some_and(|events| events.iter().any(is_told));
+        for (number, process) in self
+            .processes
+            .iter_mut()
+            .filter(|(it, _)| !ranks.contains(it))
+        {
+            let is_news = self
+                .events
+                .get(number)
+                .is_some_and(|events| events.iter().any(is_told));
             process.is_forgotten |= process.ending.is_some() && !is_news;
         }
         for number in &ranks {
@@ -254,9 +289,13 @@ impl World {
             (process.known.has_played, process.known.is_protected) = (true, self.is_protected);
             // It may have died, or left for the next generation, since.
             match process.stage {
-                Stage::Spare if process.page > generation => process.stage = Stage::Ready(generation),
+                Stage::Spare if process.page > generation => {
+                    process.stage = Stage::Ready(generation)
+                }
                 Stage::Spare => process.stage = Stage::Running(generation, STEPS),
-                Stage::Ready(of) if of == generation => process.stage = Stage::Running(generation, STEPS),
+                Stage::Ready(of) if of == generation => {
+                    process.stage = Stage::Running(generation, STEPS)
+                }
                 _ => assert!(
                     process.stage == Stage::Dead || process.page > generation,
                     "{number} was not ready"
@@ -270,7 +309,11 @@ impl World {
     fn lose(&mut self, node: Node) {
         self.lost.insert(node);
         self.news.push(node);
-        for (number, process) in self.processes.iter_mut().filter(|(_, process)| process.node == node) {
+        for (number, process) in self
+            .processes
+            .iter_mut()
+            .filter(|(_, process)| process.node == node)
+        {
             process.stage = Stage::Dead;
             self.events.remove(number);
         }
@@ -328,7 +371,11 @@ impl World {
                     process.known.keeps = Some(part);
                     Said::Keeps(part)
                 } else if self.commit() {
-                    self.processes.get_mut(&number).expect("a process").known.has_part = true;
+                    self.processes
+                        .get_mut(&number)
+                        .expect("a process")
+                        .known
+                        .has_part = true;
                     self.go_on(number, of, CHECKPOINT);
                     Said::Running(of)
                 } else {
@@ -360,7 +407,12 @@ impl World {
             .map(|(&it, _)| it)
             .collect();
         let living = |(_, process): &(&ProcessNumber, &Process)| process.stage != Stage::Dead;
-        let living: Vec<ProcessNumber> = self.processes.iter().filter(living).map(|(&it, _)| it).collect();
+        let living: Vec<ProcessNumber> = self
+            .processes
+            .iter()
+            .filter(living)
+            .map(|(&it, _)| it)
+            .collect();
         if self.is_doomed && !living.is_empty() {
             self.is_doomed = false;
             self.kills = 0;
@@ -405,14 +457,24 @@ fn play(seed: u64, [workers, spares]: [u32; 2], deaths: [u32; 2], nodes: [u32; 2
     let mut turns = 0;
     while world.turn() {
         turns += 1;
-        assert!(turns < 100_000, "seed {seed}: the job hangs: {:?}", world.job);
+        assert!(
+            turns < 100_000,
+            "seed {seed}: the job hangs: {:?}",
+            world.job
+        );
     }
     let left = (0..workers + spares).filter(|&it| !world.lost.contains(&world.node(Guardian(it))));
     let have_left = |it: u32| world.statuses.contains_key(&Guardian(it));
-    assert!(left.into_iter().all(have_left), "seed {seed}: every guardian leaves");
+    assert!(
+        left.into_iter().all(have_left),
+        "seed {seed}: every guardian leaves"
+    );
     let status = world.statuses.values().copied().max().unwrap_or_default();
     // A death after the end is only a status.
-    assert!([0, LOST, 137].contains(&status), "seed {seed}: status {status}");
+    assert!(
+        [0, LOST, 137].contains(&status),
+        "seed {seed}: status {status}"
+    );
     assert!(
         status != LOST || !world.said.is_empty(),
         "seed {seed}: it is lost in silence"
@@ -444,8 +506,14 @@ fn whoever_dies_and_whenever_the_job_comes_to_its_end() {
 #[test]
 fn managers_may_die_at_any_moment_and_processes_with_them() {
     for seed in 0..40_000 {
-        let (spares, kills, managers) = ((seed % 3) as u32, (seed % 5) as u32, 1 + (seed % 4) as u32);
-        let lost = play(seed, [1 + (seed / 8 % 4) as u32, spares], [kills, managers], [1, 0]);
+        let (spares, kills, managers) =
+            ((seed % 3) as u32, (seed % 5) as u32, 1 + (seed % 4) as u32);
+        let lost = play(
+            seed,
+            [1 + (seed / 8 % 4) as u32, spares],
+            [kills, managers],
+            [1, 0],
+        );
         assert_eq!(lost, None, "seed {seed}: the job is lost");
     }
 }

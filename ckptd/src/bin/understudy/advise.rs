@@ -46,7 +46,8 @@ pub struct Arguments {
 
 /// A time on the command line.
 pub fn time(text: &str) -> Result<Duration, String> {
-    advice::duration(text).ok_or_else(|| format!("`{text}` is not a time (`500ms`, `10s`, `5m`, `6h`, `30d`, `5y`)"))
+    advice::duration(text)
+        .ok_or_else(|| format!("`{text}` is not a time (`500ms`, `10s`, `5m`, `6h`, `30d`, `5y`)"))
 }
 
 /// All in seconds.
@@ -88,13 +89,15 @@ struct Found {
 impl Arguments {
     pub fn run(self) -> Outcome {
         let Found { costs, marks } = self.found()?;
-        let measured = |ns: fn(&Costs) -> u64| costs.as_ref().map_or(0.0, |costs| ns(costs) as f64 / 1e9);
+        let measured =
+            |ns: fn(&Costs) -> u64| costs.as_ref().map_or(0.0, |costs| ns(costs) as f64 / 1e9);
         let cost = self
             .cost
             .map_or_else(|| measured(|costs| costs.pause_ns), |it| it.as_secs_f64());
-        let recovery = self
-            .recovery
-            .map_or_else(|| measured(|costs| costs.recovery_ns), |it| it.as_secs_f64());
+        let recovery = self.recovery.map_or_else(
+            || measured(|costs| costs.recovery_ns),
+            |it| it.as_secs_f64(),
+        );
         let of_nodes = self
             .node_mtbf
             .map(|mtbf| mtbf.as_secs_f64() / f64::from(self.nodes.unwrap_or(1)));
@@ -111,7 +114,13 @@ impl Arguments {
             mtbf,
             cost,
             recovery,
-            measured: costs.map_or(0, |costs| if self.cost.is_some() { 0 } else { costs.checkpoints }),
+            measured: costs.map_or(0, |costs| {
+                if self.cost.is_some() {
+                    0
+                } else {
+                    costs.checkpoints
+                }
+            }),
             work,
             young: advice::young(cost, mtbf),
             daly: advice::daly(cost, mtbf),
@@ -160,7 +169,9 @@ impl Advice {
         let from = match self.measured {
             0 => "as given".to_owned(),
             1 => "the pause, measured in 1 checkpoint, its slowest worker".to_owned(),
-            count => format!("the pause, measured in {count} checkpoints, the slowest worker of each"),
+            count => {
+                format!("the pause, measured in {count} checkpoints, the slowest worker of each")
+            }
         };
         format!(
             "A checkpoint costs       {} ({from})\n\

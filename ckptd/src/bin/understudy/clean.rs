@@ -37,10 +37,13 @@ impl Arguments {
     pub fn run(self) -> Outcome {
         let mut all = of_node();
         for directory in &self.dirs {
-            let torn = torn_epochs(directory)
-                .map_err(|error| Failure::with_status(IMPOSSIBLE, format_args!("{}: {error}", directory.display())))?;
+            let torn = torn_epochs(directory).map_err(|error| {
+                Failure::with_status(IMPOSSIBLE, format_args!("{}: {error}", directory.display()))
+            })?;
             all.extend(torn);
-            let directory = directory.canonicalize().unwrap_or_else(|_| directory.clone());
+            let directory = directory
+                .canonicalize()
+                .unwrap_or_else(|_| directory.clone());
             if let Some((place, names)) = flush::copied(&directory) {
                 all.extend(Remains::all(place, names, "an epoch that is on disk, too"));
             }
@@ -49,7 +52,11 @@ impl Arguments {
         for remains in &all {
             let (path, what) = (remains.path(), remains.what);
             let size = size(&path);
-            if let Err(error) = if self.dry_run { Ok(()) } else { remains.remove() } {
+            if let Err(error) = if self.dry_run {
+                Ok(())
+            } else {
+                remains.remove()
+            } {
                 tell(format_args!("{}: {error}", path.display()));
                 is_well = false;
                 continue;
@@ -57,7 +64,11 @@ impl Arguments {
             freed += size;
             print(format!("{} ({what}, {})\n", path.display(), bytes(size)))?;
         }
-        let verb = if self.dry_run { "would be freed" } else { "freed" };
+        let verb = if self.dry_run {
+            "would be freed"
+        } else {
+            "freed"
+        };
         print(format!("{} in {} files {verb}\n", bytes(freed), all.len()))?;
         Ok(verdict(is_well))
     }
@@ -71,7 +82,9 @@ fn torn_epochs(directory: &Path) -> io::Result<Vec<Remains>> {
         let text = name.to_string_lossy();
         let is_torn = text.starts_with(PREFIX)
             && text.ends_with(PART)
-            && [".epoch.", ".static."].iter().any(|kind| text.contains(kind));
+            && [".epoch.", ".static."]
+                .iter()
+                .any(|kind| text.contains(kind));
         let path = directory.path().join(&name);
         let changed = path.symlink_metadata()?.modified()?;
         // The writer may be on another node.
@@ -82,7 +95,11 @@ fn torn_epochs(directory: &Path) -> io::Result<Vec<Remains>> {
             torn.push(name);
         }
     }
-    Ok(Remains::all(directory, torn, "an epoch that was never completed"))
+    Ok(Remains::all(
+        directory,
+        torn,
+        "an epoch that was never completed",
+    ))
 }
 
 fn size(path: &Path) -> u64 {

@@ -36,7 +36,12 @@ pub struct Arguments {
           value_parser = clap::value_parser!(u32).range(2..))]
     workers: u32,
     /// How long it is tried.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "program")]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 10,
+        requires = "program"
+    )]
     seconds: u64,
     /// The library, if it is not beside this program.
     #[arg(long, value_name = "FILE")]

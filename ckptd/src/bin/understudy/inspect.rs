@@ -46,8 +46,9 @@ impl Arguments {
     pub fn run(self) -> Outcome {
         let (mut files, mut torn, mut event_directories) = (Vec::new(), Vec::new(), Vec::new());
         for path in &self.paths {
-            let cannot =
-                |error: io::Error| Failure::with_status(IMPOSSIBLE, format_args!("{}: {error}", path.display()));
+            let cannot = |error: io::Error| {
+                Failure::with_status(IMPOSSIBLE, format_args!("{}: {error}", path.display()))
+            };
             let is_directory = path.metadata().map_err(cannot)?.is_dir();
             for file in if is_directory {
                 listing(path).map_err(cannot)?
@@ -97,7 +98,11 @@ enum FileKind {
 
 /// By its name in a directory, and by its first bytes if it was named.
 fn kind(path: &Path, by_content: bool) -> io::Result<FileKind> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     let mut magic = Vec::new();
     if by_content {
         open_regular(path)?.take(8).read_to_end(&mut magic)?;
@@ -122,14 +127,20 @@ fn listing(directory: &Path) -> io::Result<Vec<PathBuf>> {
 
 fn text(findings: &Findings) -> String {
     let mut out = String::new();
-    findings.epochs.iter().for_each(|epochs| epochs.describe(&mut out));
+    findings
+        .epochs
+        .iter()
+        .for_each(|epochs| epochs.describe(&mut out));
     for torn in &findings.torn {
         out += &format!(
             "{}: its writing was never completed (`understudy clean DIR` removes it)\n",
             torn.display()
         );
     }
-    findings.events.iter().for_each(|events| events.describe(&mut out));
+    findings
+        .events
+        .iter()
+        .for_each(|events| events.describe(&mut out));
     for problem in &findings.problems {
         out += &format!("PROBLEM: {problem}\n");
     }

@@ -19,7 +19,9 @@ const COMPANIONS: [&str; 3] = ["libunderstudy_shim.so", "libunderstudy_runtime.s
 /// The library: the one that was named, or the one that was built or installed with this program. The error says what is missing.
 pub fn library(named: Option<&Path>) -> Result<PathBuf, String> {
     let path = match named {
-        Some(path) => std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))?,
+        Some(path) => {
+            std::path::absolute(path).map_err(|error| format!("{}: {error}", path.display()))?
+        }
         None => beside_this_program()?,
     };
     if !path.is_file() {
@@ -42,7 +44,11 @@ pub fn library(named: Option<&Path>) -> Result<PathBuf, String> {
 
 /// Whether ld.so would preload it: LD_PRELOAD is split at blanks and colons, and nothing can be quoted there (ld.so(8)).
 pub fn can_be_preloaded(library: &Path) -> bool {
-    !library.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte))
+    !library
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|byte| b" :".contains(byte))
 }
 
 /// What to do about a library that cannot be preloaded.
@@ -75,7 +81,10 @@ pub fn preloadable(library: &Path) -> Result<PathBuf, String> {
 fn link_to(directory: &Path) -> io::Result<PathBuf> {
     let private = PathBuf::from(format!("/tmp/understudy-{}", geteuid().as_raw()));
     Directory::make(&private)?;
-    let link = private.join(format!("layer-{:016x}", xxh3_64(directory.as_os_str().as_bytes())));
+    let link = private.join(format!(
+        "layer-{:016x}",
+        xxh3_64(directory.as_os_str().as_bytes())
+    ));
     if !fs::read_link(&link).is_ok_and(|target| target == directory) {
         let new = link.with_extension(std::process::id().to_string());
         symlink(directory, &new)?;
@@ -88,7 +97,10 @@ fn link_to(directory: &Path) -> io::Result<PathBuf> {
 pub fn exports(library: &Path, name: &str) -> bool {
     let bytes = std::fs::read(library).unwrap_or_default();
     let file = ElfFile64::<Endianness>::parse(&*bytes);
-    file.is_ok_and(|file| file.dynamic_symbols().any(|symbol| symbol.name() == Ok(name)))
+    file.is_ok_and(|file| {
+        file.dynamic_symbols()
+            .any(|symbol| symbol.name() == Ok(name))
+    })
 }
 
 /// A program that belongs to the library.
@@ -98,7 +110,8 @@ pub fn companion(library: &Path, name: &str) -> PathBuf {
 
 /// PREFIX/bin and PREFIX/lib/understudy belong together, and so does what was built together.
 fn beside_this_program() -> Result<PathBuf, String> {
-    let program = std::env::current_exe().map_err(|error| format!("this program cannot find itself: {error}"))?;
+    let program = std::env::current_exe()
+        .map_err(|error| format!("this program cannot find itself: {error}"))?;
     let directory = program.parent().unwrap_or(Path::new("/"));
     let places = [
         directory.join(LIBRARY),

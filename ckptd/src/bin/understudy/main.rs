@@ -99,6 +99,7 @@ fn start_log() {
     use std::io::Write;
     let filter = env_logger::Env::new().filter_or("UNDERSTUDY_LOG", "warn");
     let mut builder = env_logger::Builder::from_env(filter);
-    builder.format(|out, record| writeln!(out, "understudy: {}: {}", record.target(), record.args()));
+    builder
+        .format(|out, record| writeln!(out, "understudy: {}: {}", record.target(), record.args()));
     builder.init();
 }

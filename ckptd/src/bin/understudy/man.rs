@@ -24,7 +24,10 @@ impl Arguments {
         manual::write(crate::grammar(), dir).map_err(|error| {
             Failure::with_status(
                 IMPOSSIBLE,
-                format_args!("{}: {error}. Choose a directory that can be written to.", dir.display()),
+                format_args!(
+                    "{}: {error}. Choose a directory that can be written to.",
+                    dir.display()
+                ),
             )
         })?;
         Ok(ExitCode::SUCCESS)

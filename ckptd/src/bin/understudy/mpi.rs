@@ -44,7 +44,9 @@ impl Installation {
             ));
         };
         if numbers(version) < OLDEST {
-            return Some(format!("Open MPI {version} is too old. Use {oldest} or later."));
+            return Some(format!(
+                "Open MPI {version} is too old. Use {oldest} or later."
+            ));
         }
         None
     }
@@ -95,6 +97,10 @@ mod tests {
 
     #[test]
     fn another_mpi_is_named() {
-        assert!(installation(None).problem().is_some_and(|why| why.contains("HYDRA")));
+        assert!(
+            installation(None)
+                .problem()
+                .is_some_and(|why| why.contains("HYDRA"))
+        );
     }
 }

@@ -9,26 +9,37 @@ pub fn cores() -> u32 {
     let allowed = allowed_processors();
     let place = |processor: &u32| {
         let read = |name| {
-            let path = Path::new("/sys/devices/system/cpu").join(format!("cpu{processor}/topology/{name}"));
-            std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+            let path = Path::new("/sys/devices/system/cpu")
+                .join(format!("cpu{processor}/topology/{name}"));
+            std::fs::read_to_string(path)
+                .ok()
+                .map(|text| text.trim().to_owned())
         };
         (
             read("physical_package_id"),
             read("core_id").unwrap_or_else(|| processor.to_string()),
         )
     };
-    allowed.iter().map(place).collect::<BTreeSet<_>>().len().max(1) as u32
+    allowed
+        .iter()
+        .map(place)
+        .collect::<BTreeSet<_>>()
+        .len()
+        .max(1) as u32
 }
 
 /// How many processes there can be at a time (proc(5), `pid_max`).
 pub fn most_processes() -> u64 {
     let most = std::fs::read_to_string("/proc/sys/kernel/pid_max").ok();
-    most.and_then(|text| text.trim().parse().ok()).unwrap_or(u64::MAX)
+    most.and_then(|text| text.trim().parse().ok())
+        .unwrap_or(u64::MAX)
 }
 
 /// Whether files can be made where epochs are to go, or directories above that. Leaves nothing there.
 pub fn check_disk(config: &Config) -> Result<(), String> {
-    let Some(disk) = &config.disk else { return Ok(()) };
+    let Some(disk) = &config.disk else {
+        return Ok(());
+    };
     let path = std::path::absolute(disk).unwrap_or_else(|_| disk.clone());
     let there = path.ancestors().find(|path| path.exists()).unwrap_or(&path);
     let tried = tempfile::tempfile_in(there);

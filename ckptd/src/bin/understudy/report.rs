@@ -86,7 +86,10 @@ mod tests {
             output: output.map(PathBuf::from),
             mtbf: Duration::from_secs(1),
         };
-        assert_eq!(arguments(None).file(true), Some("events/report.html".into()));
+        assert_eq!(
+            arguments(None).file(true),
+            Some("events/report.html".into())
+        );
         assert_eq!(arguments(None).file(false), None);
         assert_eq!(arguments(Some("page")).file(true), Some("page".into()));
     }

@@ -129,12 +129,18 @@ impl Arguments {
         let preloaded = self.preloaded(&library)?;
         let config = settings.check(self.workers, &library, self.allow_unprotected)?;
         let ranks = self.workers + config.spares;
-        let (name, arguments) = self.program.split_first().ok_or_else(|| usage("no program"))?;
+        let (name, arguments) = self
+            .program
+            .split_first()
+            .ok_or_else(|| usage("no program"))?;
         self.check_words(arguments)?;
         program::check(name)?;
         let by_ckptd = self.is_for_ckptd(name);
         let (mut line, launch) = match by_ckptd {
-            true => (vec!["/usr/bin/env".into()], self.ckptd_words(&preloaded, ranks)?),
+            true => (
+                vec!["/usr/bin/env".into()],
+                self.ckptd_words(&preloaded, ranks)?,
+            ),
             false => (self.mpirun_line(ranks)?, Vec::new()),
         };
         if !self.spans_hosts() {
@@ -184,12 +190,18 @@ impl Arguments {
 
     /// Whether ckptd starts the processes.
     fn is_for_ckptd(&self, program: &OsStr) -> bool {
-        let kind = || Mpi::of(&program::find(program).ok()?).ok().map(|mpi| mpi.kind);
+        let kind = || {
+            Mpi::of(&program::find(program).ok()?)
+                .ok()
+                .map(|mpi| mpi.kind)
+        };
         let is_open_mpi = || kind().is_none_or(|kind| kind == Kind::OpenMpi);
         let are_granted = !self.has_hosts() && slots::batch_system().is_some();
         match self.launcher {
             // Without protection a program needs a launcher that serves its MPI library.
-            Launcher::Auto => self.mpirun.is_none() && !self.allow_unprotected && !(are_granted && is_open_mpi()),
+            Launcher::Auto => {
+                self.mpirun.is_none() && !self.allow_unprotected && !(are_granted && is_open_mpi())
+            }
             launcher => launcher == Launcher::Ckptd,
         }
     }

@@ -89,12 +89,17 @@ fn grid(text: &str) -> Result<Grid, String> {
                 .checked_mul(grid.height)
                 .is_some_and(|nodes| nodes <= MOST_NODES)
         })
-        .ok_or_else(|| format!("`{text}` is no number of nodes (`1000`, `32x32`), or more than {MOST_NODES}"))
+        .ok_or_else(|| {
+            format!("`{text}` is no number of nodes (`1000`, `32x32`), or more than {MOST_NODES}")
+        })
 }
 
 /// Joules or watts.
 fn amount(text: &str) -> Result<f64, String> {
-    let found = text.parse().ok().filter(|it: &f64| it.is_finite() && *it >= 0.0);
+    let found = text
+        .parse()
+        .ok()
+        .filter(|it: &f64| it.is_finite() && *it >= 0.0);
     found.ok_or_else(|| format!("`{text}` is no amount; give a number, 0 or more"))
 }
 
@@ -104,7 +109,10 @@ impl Arguments {
             return savings::show(&self.machine(), self.json);
         }
         let Some(grid) = self.grid else {
-            return Err(Failure::with_status(USAGE, "--grid: say how many nodes there are"));
+            return Err(Failure::with_status(
+                USAGE,
+                "--grid: say how many nodes there are",
+            ));
         };
         let setting = self.setting(grid);
         let simulation = study::simulate(&setting, self.seeds, self.joules);
@@ -144,7 +152,9 @@ impl Arguments {
     fn machine(&self) -> Machine {
         let of_grid = self.grid.map(|grid| grid.nodes() as f64);
         Machine {
-            nodes: of_grid.or(self.nodes.map(|nodes| nodes as f64)).unwrap_or(1.0),
+            nodes: of_grid
+                .or(self.nodes.map(|nodes| nodes as f64))
+                .unwrap_or(1.0),
             node_mtbf: self.node_mtbf.as_secs_f64(),
             every: self.every,
             task: self.task.as_secs_f64(),

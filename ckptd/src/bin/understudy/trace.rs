@@ -34,8 +34,8 @@ impl Arguments {
         let cannot = |why: String| Failure::with_status(IMPOSSIBLE, why);
         let library = layer::library(self.library.as_deref()).map_err(cannot)?;
         let library = layer::preloadable(&library).map_err(cannot)?;
-        let line =
-            traced(&self.command, &library).ok_or_else(|| cannot("name mpirun first, then the program".into()))?;
+        let line = traced(&self.command, &library)
+            .ok_or_else(|| cannot("name mpirun first, then the program".into()))?;
         // Its status is this command's.
         let error = Command::new(&line[0]).args(&line[1..]).exec();
         Err(cannot(format!("{}: {error}", line[0].display())))

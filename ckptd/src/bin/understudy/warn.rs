@@ -36,10 +36,16 @@ impl Arguments {
         let running: Vec<String> = jobs.into_iter().map(|job| job.job).collect();
         let unknown = self.jobs.iter().find(|&job| !running.contains(job));
         if let Some(job) = unknown {
-            let why = format!("no job `{job}` of this user runs on this node; `understudy status` lists them");
+            let why = format!(
+                "no job `{job}` of this user runs on this node; `understudy status` lists them"
+            );
             return Err(Failure::with_status(IMPOSSIBLE, why));
         }
-        let told = if self.jobs.is_empty() { running } else { self.jobs };
+        let told = if self.jobs.is_empty() {
+            running
+        } else {
+            self.jobs
+        };
         if told.is_empty() {
             let why = "no protected job of this user runs on this node";
             return Err(Failure::with_status(IMPOSSIBLE, why));

@@ -105,17 +105,30 @@ impl Node {
             } else {
                 // It has not been in any generation, so it may as well call now.
                 let (call, files) = caller.take_apart();
-                self.again.hold(rank, FromGuardian::Called { number, call }, files);
+                self.again
+                    .hold(rank, FromGuardian::Called { number, call }, files);
             }
         }
         if let Some(worker) = has.keeps {
             let (files, status) = (files.collect(), libc::SIGKILL);
-            self.files.insert(number, Left { worker, files, status });
+            self.files.insert(
+                number,
+                Left {
+                    worker,
+                    files,
+                    status,
+                },
+            );
         }
         for ended in has.ends {
-            self.again.hold(rank, FromGuardian::Ended(ended), Vec::new());
+            self.again
+                .hold(rank, FromGuardian::Ended(ended), Vec::new());
         }
-        self.reports.push(Report::Knows { rank, number, known });
+        self.reports.push(Report::Knows {
+            rank,
+            number,
+            known,
+        });
     }
 
     /// Guardians that are needed to go on, and do not live any more.
@@ -143,7 +156,10 @@ impl Node {
     /// Removes what generations of another manager have left, none of which has a process any more.
     pub(super) fn forget_others(&mut self) {
         if self.again.size.take().is_some() {
-            forget_all(&self.directory.join(SESSIONS), &self.directory.join(SEGMENTS));
+            forget_all(
+                &self.directory.join(SESSIONS),
+                &self.directory.join(SEGMENTS),
+            );
         }
     }
 }

@@ -36,19 +36,28 @@ impl Node {
         let (answer, _) = Answer::new(Box::new(show));
         let id = self.note(vec![generation], answer);
         let process = of;
-        self.reports.push(Report::Look { id, process, workers });
+        self.reports.push(Report::Look {
+            id,
+            process,
+            workers,
+        });
     }
 
     /// Reads boards of this node, for another one.
     pub(super) fn read_boards(&mut self, id: u64, workers: &[Worker]) {
-        let read = |&worker: &Worker| read_own(&self.board(worker)).map_err(|error| error.to_string());
+        let read =
+            |&worker: &Worker| read_own(&self.board(worker)).map_err(|error| error.to_string());
         let boards: Boards = workers.iter().map(read).collect();
         let bytes = bincode::encode_to_vec(boards, standard()).ok();
         self.reports.push(Report::Answer { id, bytes });
     }
 
     fn board(&self, worker: Worker) -> PathBuf {
-        let directory = self.directory.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        let directory = self
+            .directory
+            .file_name()
+            .and_then(OsStr::to_str)
+            .unwrap_or_default();
         let name = name_in_memory(job_of_directory(directory), &board(worker));
         self.directory.with_file_name(name)
     }
@@ -64,7 +73,9 @@ impl Node {
         if let Some(process) = self.processes.get(&number) {
             match file() {
                 Ok(file) => process.tell(&ToProcess::Shown { id }, &[file.into()]),
-                Err(error) => log::error!("process {number} is not told what workers of another node show: {error}"),
+                Err(error) => log::error!(
+                    "process {number} is not told what workers of another node show: {error}"
+                ),
             }
         }
     }

@@ -134,7 +134,8 @@ impl Children {
     }
 
     pub fn capture(&mut self, worker: Worker, time: u64) {
-        self.until(worker, time).for_each(|group| group.is_captured = true);
+        self.until(worker, time)
+            .for_each(|group| group.is_captured = true);
     }
 
     pub fn settle(&mut self, worker: Worker, time: u64) {
@@ -155,7 +156,9 @@ impl Children {
 
     /// One has called MPI_Finalize: how it ends is its status. Its end may have been heard of first.
     pub fn finalised(&mut self, name: &Name, rank: Rank) {
-        let Some(group) = self.group(name) else { return };
+        let Some(group) = self.group(name) else {
+            return;
+        };
         let Some(child) = group.children.get_mut(rank.index()) else {
             return;
         };
@@ -260,7 +263,10 @@ impl Node {
                 group.kill();
             }
             ChildNews::Ended { status, is_killed } => {
-                log::info!("child {id} ({}:{at}) has ended with status {status}", group.label);
+                log::info!(
+                    "child {id} ({}:{at}) has ended with status {status}",
+                    group.label
+                );
                 let child = &mut group.children[at];
                 (child.has_ended, child.status) = (true, status);
                 // Its like may wait for it, if it has not called MPI_Finalize.
@@ -273,7 +279,8 @@ impl Node {
                 } else if is_bad && self.children.is_awaited {
                     self.end_as(status);
                 } else if is_bad {
-                    let goes_back = is_killed && !group.is_settled && !group.is_held && !self.is_ending;
+                    let goes_back =
+                        is_killed && !group.is_settled && !group.is_held && !self.is_ending;
                     // One that is captured may turn out not to be spawned again.
                     if group.is_captured || !goes_back {
                         group.broke = Some((Instant::now(), status));
@@ -289,9 +296,16 @@ impl Node {
 
     /// With their guardian its children are killed, and nobody tells of that.
     pub(super) fn lose_children(&mut self, home: Guardian) {
-        let all = self.children.groups.iter().flat_map(|group| &group.children);
+        let all = self
+            .children
+            .groups
+            .iter()
+            .flat_map(|group| &group.children);
         let its = all.filter(|child| child.home == home && !child.has_ended);
-        let its: Vec<_> = its.inspect(|child| child.end()).map(|child| child.id).collect();
+        let its: Vec<_> = its
+            .inspect(|child| child.end())
+            .map(|child| child.id)
+            .collect();
         let (status, is_killed) = (128 + libc::SIGKILL, true);
         for id in its {
             self.note_child(id, ChildNews::Ended { status, is_killed }, None);
@@ -300,7 +314,9 @@ impl Node {
 
     /// One has been killed.
     fn fail_for_child(&mut self) {
-        say!("understudy: a spawned process was killed; the workers go back to before they spawned it");
+        say!(
+            "understudy: a spawned process was killed; the workers go back to before they spawned it"
+        );
         // Its worker is one of these, or has died, from which the same follows.
         let number = self.processes.keys().next().copied();
         let failed = number.zip(self.generation()).map(|(number, generation)| {
@@ -324,7 +340,9 @@ impl Node {
 
     /// Ends the job with the status of a child. When the workers have ended, nobody hears of an abort.
     fn end_as(&mut self, status: i32) {
-        say!("understudy: a process that the program has spawned has ended with status {status}; so does the job");
+        say!(
+            "understudy: a process that the program has spawned has ended with status {status}; so does the job"
+        );
         if self.children.is_awaited {
             self.children.status = status;
             return self.end_those_who_wait();
@@ -342,7 +360,8 @@ impl Node {
     fn forget_children(&mut self) {
         // What follows from a bad end is still to come.
         let is_over = |group: &mut Group| {
-            let has_ended = group.answer.is_none() && group.children.iter().all(|child| child.has_ended);
+            let has_ended =
+                group.answer.is_none() && group.children.iter().all(|child| child.has_ended);
             group.is_settled && group.broke.is_none() && has_ended
         };
         let over: Vec<Group> = self.children.groups.extract_if(.., is_over).collect();
@@ -382,7 +401,11 @@ impl Node {
 
     /// Kills all processes of these, and waits for their end.
     fn end_groups(&mut self, is_meant: impl Fn(&Group) -> bool) {
-        let mut ended: Vec<Group> = self.children.groups.extract_if(.., |group| is_meant(group)).collect();
+        let mut ended: Vec<Group> = self
+            .children
+            .groups
+            .extract_if(.., |group| is_meant(group))
+            .collect();
         for group in &mut ended {
             group.kill();
             for pidfd in group.running() {
@@ -395,13 +418,19 @@ impl Node {
     /// A process of the job has died at its end, for which its children wait.
     pub(super) fn end_connected_children(&mut self) {
         if self.children.is_awaited && self.children.is_any_connected() {
-            say!("understudy: a process has died in MPI_Finalize, and spawned processes wait for it; the job ends");
+            say!(
+                "understudy: a process has died in MPI_Finalize, and spawned processes wait for it; the job ends"
+            );
             self.end_those_who_wait();
         }
     }
 
     /// What a guardian is told; it does not leave well as long as children run.
-    pub(super) fn unless_children_run(&mut self, rank: Guardian, message: &ToGuardian) -> Option<ToGuardian> {
+    pub(super) fn unless_children_run(
+        &mut self,
+        rank: Guardian,
+        message: &ToGuardian,
+    ) -> Option<ToGuardian> {
         match *message {
             ToGuardian::Leave { status: 0 } if self.children.is_any_open() => {
                 self.children.leaves.push((rank, message.clone()));

@@ -74,7 +74,11 @@ impl Node {
                     number: fence.number,
                 };
                 let bytes = fence.bytes;
-                self.reports.push(Report::Fence { id, fence: of, bytes });
+                self.reports.push(Report::Fence {
+                    id,
+                    fence: of,
+                    bytes,
+                });
             }
             Mail::Modex(modex) => {
                 let id = self.note(vec![modex.generation.clone()], modex.answer);
@@ -107,7 +111,10 @@ impl Node {
         if let Some(servers) = &self.servers {
             servers.begin(&Namespace {
                 name: joining.name,
-                placement: Placement::new(vec![joining.host, self.host.clone()], vec![0; joining.size as usize])?,
+                placement: Placement::new(
+                    vec![joining.host, self.host.clone()],
+                    vec![0; joining.size as usize],
+                )?,
                 here: 1,
                 is_crowded: false,
                 spawned: None,
@@ -127,7 +134,10 @@ impl Node {
 
     /// The process of a rank in the generation that has begun last, if that has this name.
     pub(super) fn process_of(&self, generation: &Name, rank: Rank) -> Option<ProcessNumber> {
-        let begun = self.begun.as_ref().filter(|begun| begun.name == *generation)?;
+        let begun = self
+            .begun
+            .as_ref()
+            .filter(|begun| begun.name == *generation)?;
         begun.ranks.get(rank.index()).copied()
     }
 
@@ -140,11 +150,14 @@ impl Node {
     pub(super) fn begin(&mut self, beginning: Beginning) -> Result<(), Error> {
         self.announced = None;
         self.end_children();
-        let Some(servers) = &self.servers else { return Ok(()) };
+        let Some(servers) = &self.servers else {
+            return Ok(());
+        };
         // All have left it, and none is in the next one yet: the servers want it so.
         if let Some(before) = self.begun.take() {
             servers.end(&before.name)?;
-            self.asked.retain(|_, (names, _)| !names.contains(&before.name));
+            self.asked
+                .retain(|_, (names, _)| !names.contains(&before.name));
         }
         let Beginning {
             job,
@@ -158,7 +171,10 @@ impl Node {
             ranks.iter().map(|&(it, host)| (it, host as usize)).unzip();
         self.files.retain(|number, _| numbers.contains(number));
         self.forget(|number| !numbers.contains(number));
-        let here = hosts.iter().position(|host| *host == self.host).unwrap_or_default();
+        let here = hosts
+            .iter()
+            .position(|host| *host == self.host)
+            .unwrap_or_default();
         let mut of_all = Namespace {
             name: Name::new(&job, generation.0)?,
             placement: Placement::new(hosts, of_rank)?,
@@ -170,7 +186,9 @@ impl Node {
             return Ok(());
         }
         self.forget_others();
-        let Some(servers) = &self.servers else { return Ok(()) };
+        let Some(servers) = &self.servers else {
+            return Ok(());
+        };
         let process_of = |rank: Rank| self.processes.get(&numbers[rank.index()]);
         let processes: Vec<&Process> = of_all.ranks_here().filter_map(process_of).collect();
         of_all.is_crowded = processes.len() > processors(&processes);

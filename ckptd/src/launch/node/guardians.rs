@@ -34,7 +34,9 @@ impl Node {
                     }
                 }
                 FromGuardian::Ended(ended) => self.note_end(ended),
-                FromGuardian::Child { id, news } => self.note_child(id, news, files.into_iter().next()),
+                FromGuardian::Child { id, news } => {
+                    self.note_child(id, news, files.into_iter().next())
+                }
             }
         }
         for rank in gone {
@@ -85,11 +87,17 @@ impl Node {
         let is_aside = || self.directory.join(ASIDE).exists();
         let (number, signal, is_asked) = match message {
             Ended::Closed { .. } => return (message, None),
-            Ended::Exited { number, status, pid } => {
+            Ended::Exited {
+                number,
+                status,
+                pid,
+            } => {
                 let rank = self.processes.get(&number).map(Process::pid);
                 match status {
                     // A shell has started the rank, and tells how that has ended (POSIX, 2.8.2).
-                    129..192 if rank.is_some_and(|rank| rank != pid) => (number, status - 128, false),
+                    129..192 if rank.is_some_and(|rank| rank != pid) => {
+                        (number, status - 128, false)
+                    }
                     _ => return (message, Some((number, status << 8))),
                 }
             }
@@ -111,7 +119,9 @@ impl Node {
     /// Has a process killed by its guardian, whichever that is.
     pub(super) fn kill(&self, number: ProcessNumber) {
         let kill = ToGuardian::Kill { number };
-        self.guardians.values().for_each(|line| drop(line.send(&kill)));
+        self.guardians
+            .values()
+            .for_each(|line| drop(line.send(&kill)));
     }
 
     pub(super) fn tell_guardian(&mut self, rank: Guardian, message: &ToGuardian) {
@@ -160,7 +170,11 @@ impl Node {
             status,
         };
         let files: Vec<_> = left.files.iter().map(OwnedFd::as_fd).collect();
-        if let Some(guardian) = self.homes.get(&heir).and_then(|rank| self.guardians.get(rank)) {
+        if let Some(guardian) = self
+            .homes
+            .get(&heir)
+            .and_then(|rank| self.guardians.get(rank))
+        {
             // One that has died meanwhile is found soon.
             let _ = guardian.send_with(&inherit, &files);
         }

@@ -27,7 +27,9 @@ impl Client {
     /// # Errors
     /// [`Error::NotLaunched`], and [`Error::System`] if the server does not answer as it should.
     pub fn connect() -> Result<Client, Error> {
-        let number = std::env::var(DESCRIPTOR).ok().and_then(|text| text.parse().ok());
+        let number = std::env::var(DESCRIPTOR)
+            .ok()
+            .and_then(|text| text.parse().ok());
         Client::on(number.map(inherited).ok_or(Error::NotLaunched)?)
     }
 
@@ -37,7 +39,11 @@ impl Client {
             lines: BufReader::new(stream),
             key_space: String::new(),
         };
-        client.ask("init pmi_version=1 pmi_subversion=1", "response_to_init", "rc")?;
+        client.ask(
+            "init pmi_version=1 pmi_subversion=1",
+            "response_to_init",
+            "rc",
+        )?;
         client.key_space = client.ask("get_my_kvsname", "my_kvsname", "kvsname")?;
         Ok(client)
     }
@@ -79,11 +85,20 @@ impl Client {
     /// A field of the answer to a command.
     fn ask(&mut self, request: &str, answer: &str, field: &str) -> Result<String, Error> {
         let mut text = String::new();
-        let asked = self.lines.get_mut().write_all(format!("cmd={request}\n").as_bytes());
-        asked.and_then(|()| self.lines.read_line(&mut text)).map_err(what())?;
+        let asked = self
+            .lines
+            .get_mut()
+            .write_all(format!("cmd={request}\n").as_bytes());
+        asked
+            .and_then(|()| self.lines.read_line(&mut text))
+            .map_err(what())?;
         let line = Line(text.trim_end().as_bytes());
-        let is_good = line.get("cmd") == Some(answer.as_bytes()) && line.number("rc").is_none_or(|rc| rc == 0);
-        let value = line.get(field).filter(|_| is_good).map(String::from_utf8_lossy);
+        let is_good = line.get("cmd") == Some(answer.as_bytes())
+            && line.number("rc").is_none_or(|rc| rc == 0);
+        let value = line
+            .get(field)
+            .filter(|_| is_good)
+            .map(String::from_utf8_lossy);
         value.map(Into::into).ok_or_else(|| {
             let answered = format!("`{request}` was answered by `{}`", text.trim_end());
             what()(io::Error::other(answered))

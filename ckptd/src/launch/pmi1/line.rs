@@ -38,7 +38,10 @@ impl<'a> Line<'a> {
     /// All that follows `name=`, with its spaces.
     pub fn rest(self, name: &str) -> Option<&'a [u8]> {
         let mark = [b" ", name.as_bytes(), b"="].concat();
-        let at = self.0.windows(mark.len()).position(|window| window == mark)?;
+        let at = self
+            .0
+            .windows(mark.len())
+            .position(|window| window == mark)?;
         Some(&self.0[at + mark.len()..])
     }
 }
@@ -62,7 +65,12 @@ mod tests {
     fn lines_are_taken_apart() {
         let line = Line(br"cmd=put  key=a value=b\ c=d flag ");
         let fields: Vec<(&[u8], &[u8])> = line.fields().collect();
-        let expected: [(&[u8], &[u8]); 4] = [(b"cmd", b"put"), (b"key", b"a"), (b"value", br"b\ c=d"), (b"flag", b"")];
+        let expected: [(&[u8], &[u8]); 4] = [
+            (b"cmd", b"put"),
+            (b"key", b"a"),
+            (b"value", br"b\ c=d"),
+            (b"flag", b""),
+        ];
         assert_eq!(fields, expected);
         assert_eq!(line.get("flag"), Some(&b""[..]));
         assert_eq!(line.get("none"), None);
@@ -70,7 +78,10 @@ mod tests {
             Line(b"cmd=abort exitcode=-3 message=a b").rest("message"),
             Some(&b"a b"[..])
         );
-        assert_eq!(Line(b"cmd=abort exitcode=-3 message=a b").number("exitcode"), Some(-3));
+        assert_eq!(
+            Line(b"cmd=abort exitcode=-3 message=a b").number("exitcode"),
+            Some(-3)
+        );
         assert_eq!(Line(b"x=99999999999").number("x"), None);
         assert_eq!(Line(b"").fields().count(), 0);
         assert_eq!(Line(br"a=\").get("a"), Some(&br"\"[..]));

@@ -67,9 +67,15 @@ impl Request {
     fn program(&self) -> Option<ChildProgram> {
         let infos: BTreeMap<String, String> = self.pairs("info").collect();
         let name = self.fields.get("execname")?;
-        let arguments = (1..=self.number("argcnt")?).map(|number| self.fields.get(&format!("arg{number}")));
-        let arguments: Vec<&String> = [Some(name)].into_iter().chain(arguments).collect::<Option<_>>()?;
-        let file = infos.get("path").map_or(name.into(), |path| Path::new(path).join(name));
+        let arguments =
+            (1..=self.number("argcnt")?).map(|number| self.fields.get(&format!("arg{number}")));
+        let arguments: Vec<&String> = [Some(name)]
+            .into_iter()
+            .chain(arguments)
+            .collect::<Option<_>>()?;
+        let file = infos
+            .get("path")
+            .map_or(name.into(), |path| Path::new(path).join(name));
         Some(ChildProgram {
             file: file.to_string_lossy().into_owned(),
             arguments: arguments.into_iter().cloned().collect(),
@@ -86,6 +92,8 @@ impl Request {
     /// Names and values: `KIND_key_0`, `KIND_val_0`.
     fn pairs(&self, kind: &str) -> impl Iterator<Item = (String, String)> {
         let field = move |what, number| self.fields.get(&format!("{kind}_{what}_{number}"));
-        (0..).map_while(move |number| Some((field("key", number)?.clone(), field("val", number)?.clone())))
+        (0..).map_while(move |number| {
+            Some((field("key", number)?.clone(), field("val", number)?.clone()))
+        })
     }
 }

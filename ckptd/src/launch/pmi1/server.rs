@@ -2,7 +2,9 @@
 
 use super::client::DESCRIPTOR;
 use super::space::{Act, Space};
-use crate::launch::{Answer, Error, Event, Fence, Identity, Name, Namespace, Peers, Preput, Purpose, Spawn, What};
+use crate::launch::{
+    Answer, Error, Event, Fence, Identity, Name, Namespace, Peers, Preput, Purpose, Spawn, What,
+};
 use crate::line::ChildProgram;
 use crate::private::MEMORY;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -83,7 +85,9 @@ impl Server {
         });
         let thread = std::thread::Builder::new().name("pmi1".into());
         let serving = shared.clone();
-        let thread = thread.spawn(move || serving.serve()).map_err(Error::system("thread"))?;
+        let thread = thread
+            .spawn(move || serving.serve())
+            .map_err(Error::system("thread"))?;
         let thread = Some(thread);
         Ok((Server { shared, thread }, received))
     }
@@ -116,12 +120,16 @@ impl Server {
         let world = state.worlds.get_mut(generation).ok_or_else(unknown)?;
         let local = world.generation.local_rank(rank)?;
         let (near, far) = UnixStream::pair().map_err(Error::system("a pair of sockets"))?;
-        near.set_nonblocking(true).map_err(Error::system("a socket"))?;
+        near.set_nonblocking(true)
+            .map_err(Error::system("a socket"))?;
         let variables = [
             (DESCRIPTOR, far.as_raw_fd().to_string()),
             ("PMI_RANK", rank.to_string()),
             ("PMI_SIZE", world.generation.placement.size().to_string()),
-            ("MPI_LOCALNRANKS", world.generation.ranks_here().count().to_string()),
+            (
+                "MPI_LOCALNRANKS",
+                world.generation.ranks_here().count().to_string(),
+            ),
             ("MPI_LOCALRANKID", local.to_string()),
         ];
         let is_spawned = world
@@ -264,7 +272,9 @@ impl Shared {
                 let acts = world.space.take(rank, &bytes[..read]);
                 self.perform(world, acts)
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
                 world.flush(rank);
                 Vec::new()
             }
@@ -287,7 +297,15 @@ impl Shared {
                     number,
                     bytes,
                 }),
-                Act::Spawn { rank, programs, put } => outside.push(Outside::Spawn { rank, programs, put }),
+                Act::Spawn {
+                    rank,
+                    programs,
+                    put,
+                } => outside.push(Outside::Spawn {
+                    rank,
+                    programs,
+                    put,
+                }),
             }
         }
         outside
@@ -297,15 +315,25 @@ impl Shared {
     fn ask(self: &Arc<Shared>, generation: &Name, what: Outside) {
         let generation = generation.clone();
         match what {
-            Outside::Fence { members, number, bytes } => self.peers.fence(Fence {
+            Outside::Fence {
+                members,
+                number,
+                bytes,
+            } => self.peers.fence(Fence {
                 answer: self.answer(&generation, |space, reply| space.fenced(reply.as_deref())),
                 purpose: Purpose::Exchange,
                 members: vec![(generation, members)],
                 number,
                 bytes,
             }),
-            Outside::Spawn { rank, programs, put } => self.peers.spawn(Spawn {
-                answer: self.answer(&generation, move |space, reply| space.spawned(rank, reply.is_some())),
+            Outside::Spawn {
+                rank,
+                programs,
+                put,
+            } => self.peers.spawn(Spawn {
+                answer: self.answer(&generation, move |space, reply| {
+                    space.spawned(rank, reply.is_some())
+                }),
                 generation,
                 rank,
                 programs,
@@ -368,7 +396,12 @@ impl World {
             match (&*client.socket).write(&client.out) {
                 Ok(written) => drop(client.out.drain(..written)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock && client.out.len() <= MOST_TO_SEND => return,
+                Err(error)
+                    if error.kind() == ErrorKind::WouldBlock
+                        && client.out.len() <= MOST_TO_SEND =>
+                {
+                    return;
+                }
                 Err(_) => return self.close(rank),
             }
         }
@@ -388,7 +421,10 @@ mod tests {
     #[test]
     fn segments_are_called_as_mpich_calls_them() {
         // Seen in a job of MPICH 5.0.2 under its own mpiexec.
-        assert_eq!(segments("kvs_19155_0_595749385_vm", 0)[0], "mpich_shm_89282178_0");
+        assert_eq!(
+            segments("kvs_19155_0_595749385_vm", 0)[0],
+            "mpich_shm_89282178_0"
+        );
     }
 
     /// Of two ranks: one that waits in a barrier, and one that floods the server; then the next generation.
@@ -417,7 +453,10 @@ mod tests {
             let read = second.read(&mut answers).unwrap();
             assert_eq!(&answers[..read], b"cmd=barrier_out rc=0\n");
             server.end(&generation.name).unwrap();
-            assert!(matches!(server.end(&generation.name), Err(Error::Unknown(_))));
+            assert!(matches!(
+                server.end(&generation.name),
+                Err(Error::Unknown(_))
+            ));
             // All that was sent is read before the end of file.
             let mut rest = String::new();
             first.read_to_string(&mut rest).unwrap();

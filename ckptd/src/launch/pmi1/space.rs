@@ -71,7 +71,10 @@ impl Space {
         let here: BTreeSet<Rank> = generation.ranks_here().collect();
         let mut space = Space {
             name: generation.name.to_string(),
-            programs: here.iter().map(|&rank| (rank, generation.program(rank))).collect(),
+            programs: here
+                .iter()
+                .map(|&rank| (rank, generation.program(rank)))
+                .collect(),
             is_alone: here.len() == placement.size() as usize,
             here,
             values: BTreeMap::new(),
@@ -83,7 +86,10 @@ impl Space {
             clients: BTreeMap::new(),
         };
         // MPICH compares the hosts' names if it is not there: because it is longer than a value, say.
-        space.put(b"PMI_process_mapping", placement.process_mapping().as_bytes());
+        space.put(
+            b"PMI_process_mapping",
+            placement.process_mapping().as_bytes(),
+        );
         for (key, value) in generation.spawned.iter().flat_map(|spawned| &spawned.put) {
             space.put(key.as_bytes(), value.as_bytes());
         }
@@ -105,7 +111,10 @@ impl Space {
         let mut lines = begun.split(|&byte| byte == b'\n');
         // What follows the last end of a line.
         let rest = lines.next_back().unwrap_or_default();
-        let is_good = lines.all(|line| self.line(rank, &mut client, Line(line), &mut acts).is_some());
+        let is_good = lines.all(|line| {
+            self.line(rank, &mut client, Line(line), &mut acts)
+                .is_some()
+        });
         if !is_good || rest.len() > LONGEST_LINE {
             self.waiting.remove(&rank);
             acts.push(Act::Close(rank));
@@ -128,12 +137,18 @@ impl Space {
             None => "cmd=barrier_out rc=-1 msg=a_node_is_lost\n",
         };
         let waiting = std::mem::take(&mut self.waiting);
-        waiting.into_iter().map(|rank| Act::Send(rank, answer.into())).collect()
+        waiting
+            .into_iter()
+            .map(|rank| Act::Send(rank, answer.into()))
+            .collect()
     }
 
     /// The processes that a rank waits for have been started, or not.
     pub fn spawned(&mut self, rank: Rank, is_good: bool) -> Vec<Act> {
-        let client = self.clients.get_mut(&rank).filter(|client| client.is_spawning);
+        let client = self
+            .clients
+            .get_mut(&rank)
+            .filter(|client| client.is_spawning);
         let answer = match is_good {
             true => "cmd=spawn_result rc=0\n",
             false => "cmd=spawn_result rc=-1 msg=not_started\n",
@@ -146,7 +161,13 @@ impl Space {
     }
 
     /// `None` if it is no PMI-1.
-    fn line(&mut self, rank: Rank, client: &mut Client, line: Line, acts: &mut Vec<Act>) -> Option<()> {
+    fn line(
+        &mut self,
+        rank: Rank,
+        client: &mut Client,
+        line: Line,
+        acts: &mut Vec<Act>,
+    ) -> Option<()> {
         let mut send = |text: String| acts.push(Act::Send(rank, (text + "\n").into_bytes()));
         if line.0.len() > LONGEST_LINE {
             return None;
@@ -157,7 +178,11 @@ impl Space {
                 match client.asking.take().and_then(Request::wanted) {
                     Some((programs, put)) => {
                         client.is_spawning = true;
-                        acts.push(Act::Spawn { rank, programs, put });
+                        acts.push(Act::Spawn {
+                            rank,
+                            programs,
+                            put,
+                        });
                     }
                     None => send("cmd=spawn_result rc=-1 msg=not_understood".into()),
                 }
@@ -198,14 +223,22 @@ impl Space {
             }
             b"publish_name" => {
                 let is_published = self.publish(line);
-                send(format!("cmd=publish_result rc={}", if is_published { 0 } else { -1 }));
+                send(format!(
+                    "cmd=publish_result rc={}",
+                    if is_published { 0 } else { -1 }
+                ));
             }
             b"unpublish_name" => {
                 let was = self.unpublish(line);
-                send(format!("cmd=unpublish_result rc={}", if was { 0 } else { -1 }));
+                send(format!(
+                    "cmd=unpublish_result rc={}",
+                    if was { 0 } else { -1 }
+                ));
             }
             b"lookup_name" => {
-                let port = line.get("service").and_then(|service| self.published.get(service));
+                let port = line
+                    .get("service")
+                    .and_then(|service| self.published.get(service));
                 acts.push(Act::Send(rank, found("lookup_result", "port", port)));
             }
             b"finalize" => {
@@ -232,8 +265,14 @@ impl Space {
     }
 
     fn rank_puts(&mut self, line: Line) -> Result<(), &'static str> {
-        let (key, value) = line.get("key").zip(line.get("value")).ok_or("key_or_value_missing")?;
-        if line.get("kvsname").is_some_and(|name| name != self.name.as_bytes()) {
+        let (key, value) = line
+            .get("key")
+            .zip(line.get("value"))
+            .ok_or("key_or_value_missing")?;
+        if line
+            .get("kvsname")
+            .is_some_and(|name| name != self.name.as_bytes())
+        {
             return Err("unknown_kvsname");
         }
         if !self.put(key, value) {
@@ -252,7 +291,11 @@ impl Space {
     /// Whether it fits.
     fn put(&mut self, key: &[u8], value: &[u8]) -> bool {
         let bytes = key.len() + value.len();
-        if key.is_empty() || key.len() > LONGEST_KEY || value.len() > LONGEST_VALUE || self.bytes + bytes > MOST {
+        if key.is_empty()
+            || key.len() > LONGEST_KEY
+            || value.len() > LONGEST_VALUE
+            || self.bytes + bytes > MOST
+        {
             return false;
         }
         let old = self.values.insert(key.to_vec(), value.to_vec());
@@ -278,7 +321,9 @@ impl Space {
         let removed = line
             .get("service")
             .and_then(|service| self.published.remove_entry(service));
-        self.bytes -= removed.as_ref().map_or(0, |(service, port)| service.len() + port.len());
+        self.bytes -= removed
+            .as_ref()
+            .map_or(0, |(service, port)| service.len() + port.len());
         removed.is_some()
     }
 
@@ -297,7 +342,12 @@ impl Space {
 /// The answer to a question for a value.
 fn found(answer: &str, name: &str, value: Option<&Vec<u8>>) -> Vec<u8> {
     match value {
-        Some(value) => [format!("cmd={answer} rc=0 {name}=").as_bytes(), value, b"\n"].concat(),
+        Some(value) => [
+            format!("cmd={answer} rc=0 {name}=").as_bytes(),
+            value,
+            b"\n",
+        ]
+        .concat(),
         None => format!("cmd={answer} rc=-1 msg=not_found\n").into_bytes(),
     }
 }

@@ -51,8 +51,14 @@ fn a_rank_is_answered_in_the_words_of_pmi_1() {
             "cmd=get kvsname=job.3 key=PMI_process_mapping",
             "cmd=get_result rc=0 value=(vector,(0,1,2))\n",
         ),
-        ("cmd=get kvsname=job.3 key=k", "cmd=get_result rc=-1 msg=not_found\n"),
-        ("cmd=put kvsname=job.3 key=k value=a#=b", "cmd=put_result rc=0\n"),
+        (
+            "cmd=get kvsname=job.3 key=k",
+            "cmd=get_result rc=-1 msg=not_found\n",
+        ),
+        (
+            "cmd=put kvsname=job.3 key=k value=a#=b",
+            "cmd=put_result rc=0\n",
+        ),
         (
             "cmd=put kvsname=job.2 key=k value=b",
             "cmd=put_result rc=-1 msg=unknown_kvsname\n",
@@ -61,13 +67,34 @@ fn a_rank_is_answered_in_the_words_of_pmi_1() {
             "cmd=put kvsname=job.3 key=k",
             "cmd=put_result rc=-1 msg=key_or_value_missing\n",
         ),
-        ("cmd=get kvsname=job.3 key=k", "cmd=get_result rc=0 value=a#=b\n"),
-        ("cmd=publish_name service=s port=p", "cmd=publish_result rc=0\n"),
-        ("cmd=publish_name service=s port=q", "cmd=publish_result rc=-1\n"),
-        ("cmd=lookup_name service=s", "cmd=lookup_result rc=0 port=p\n"),
-        ("cmd=unpublish_name service=s", "cmd=unpublish_result rc=0\n"),
-        ("cmd=unpublish_name service=s", "cmd=unpublish_result rc=-1\n"),
-        ("cmd=lookup_name service=s", "cmd=lookup_result rc=-1 msg=not_found\n"),
+        (
+            "cmd=get kvsname=job.3 key=k",
+            "cmd=get_result rc=0 value=a#=b\n",
+        ),
+        (
+            "cmd=publish_name service=s port=p",
+            "cmd=publish_result rc=0\n",
+        ),
+        (
+            "cmd=publish_name service=s port=q",
+            "cmd=publish_result rc=-1\n",
+        ),
+        (
+            "cmd=lookup_name service=s",
+            "cmd=lookup_result rc=0 port=p\n",
+        ),
+        (
+            "cmd=unpublish_name service=s",
+            "cmd=unpublish_result rc=0\n",
+        ),
+        (
+            "cmd=unpublish_name service=s",
+            "cmd=unpublish_result rc=-1\n",
+        ),
+        (
+            "cmd=lookup_name service=s",
+            "cmd=lookup_result rc=-1 msg=not_found\n",
+        ),
         ("cmd=dance", "cmd=dance_result rc=-1 msg=unknown_command\n"),
         ("cmd=finalize", "cmd=finalize_ack rc=0\n"),
     ] {
@@ -123,10 +150,16 @@ fn an_abort_is_told_with_its_message() {
     let mut space = space(&[0, 0]);
     let acts = space.take(Rank(1), b"cmd=abort exitcode=7 message=out of luck\n");
     let message = "out of luck".to_owned();
-    assert_eq!(acts, [Act::Tell(Rank(1), What::Abort { status: 7, message })]);
+    assert_eq!(
+        acts,
+        [Act::Tell(Rank(1), What::Abort { status: 7, message })]
+    );
     let acts = space.take(Rank(1), b"cmd=abort\n");
     let message = String::new();
-    assert_eq!(acts, [Act::Tell(Rank(1), What::Abort { status: 1, message })]);
+    assert_eq!(
+        acts,
+        [Act::Tell(Rank(1), What::Abort { status: 1, message })]
+    );
 }
 
 /// What MPICH sends for two programs.
@@ -160,17 +193,23 @@ endcmd
 #[test]
 fn a_rank_asks_for_processes_and_waits_until_they_are_there() {
     let mut space = space(&[0, 0]);
-    let program = |file: &str, arguments: &[&str], directory: Option<&str>, processes| ChildProgram {
-        file: file.into(),
-        arguments: arguments.iter().map(|&argument| argument.into()).collect(),
-        variables: Vec::new(),
-        directory: directory.map(Into::into),
-        processes,
-    };
+    let program =
+        |file: &str, arguments: &[&str], directory: Option<&str>, processes| ChildProgram {
+            file: file.into(),
+            arguments: arguments.iter().map(|&argument| argument.into()).collect(),
+            variables: Vec::new(),
+            directory: directory.map(Into::into),
+            processes,
+        };
     let expected = Act::Spawn {
         rank: Rank(1),
         programs: vec![
-            program("worker", &["worker", "cmd=finalize", r"a b\c"], Some("/a b"), 2),
+            program(
+                "worker",
+                &["worker", "cmd=finalize", r"a b\c"],
+                Some("/a b"),
+                2,
+            ),
             program("/opt/other", &["other"], None, 1),
         ],
         put: vec![("PORT".into(), "tag#0$x".into())],
@@ -179,7 +218,10 @@ fn a_rank_asks_for_processes_and_waits_until_they_are_there() {
         (true, "cmd=spawn_result rc=0\n"),
         (false, "cmd=spawn_result rc=-1 msg=not_started\n"),
     ] {
-        assert_eq!(space.take(Rank(1), SPAWN.as_bytes()), std::slice::from_ref(&expected));
+        assert_eq!(
+            space.take(Rank(1), SPAWN.as_bytes()),
+            std::slice::from_ref(&expected)
+        );
         assert_eq!(said(&space.spawned(Rank(1), is_good), 1), answer);
         // Only once, and nobody else.
         assert_eq!(space.spawned(Rank(1), is_good), []);
@@ -191,7 +233,10 @@ fn a_rank_asks_for_processes_and_waits_until_they_are_there() {
         "cmd=spawn_result rc=-1 msg=not_understood\n"
     );
     let endless = format!("mcmd=spawn\n{}", "arg1=again\n".repeat(1 << 19));
-    assert_eq!(space.take(Rank(1), endless.as_bytes()), [Act::Close(Rank(1))]);
+    assert_eq!(
+        space.take(Rank(1), endless.as_bytes()),
+        [Act::Close(Rank(1))]
+    );
 }
 
 #[test]
@@ -229,8 +274,14 @@ fn lines_may_come_in_pieces_but_not_without_end() {
     assert_eq!(space.take(Rank(0), b"hello\n"), [Act::Close(Rank(0))]);
     assert_eq!(space.take(Rank(1), &[b'x'; LONGEST_LINE]), []);
     assert_eq!(space.take(Rank(1), b"x"), [Act::Close(Rank(1))]);
-    let long = format!("cmd=put kvsname=job.3 key=k value={}", "v".repeat(LONGEST_VALUE + 1));
-    assert_eq!(ask(&mut space, 0, &long), "cmd=put_result rc=-1 msg=too_large\n");
+    let long = format!(
+        "cmd=put kvsname=job.3 key=k value={}",
+        "v".repeat(LONGEST_VALUE + 1)
+    );
+    assert_eq!(
+        ask(&mut space, 0, &long),
+        "cmd=put_result rc=-1 msg=too_large\n"
+    );
 }
 
 /// What a client may begin with, so that some of what it sends means something.

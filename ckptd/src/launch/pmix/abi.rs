@@ -145,13 +145,21 @@ const _: () = {
 
 pub type OpDone = unsafe extern "C" fn(Status, *mut c_void);
 pub type Release = unsafe extern "C" fn(*mut c_void);
-pub type ModexDone = unsafe extern "C" fn(Status, *const c_char, usize, *mut c_void, Option<Release>, *mut c_void);
+pub type ModexDone =
+    unsafe extern "C" fn(Status, *const c_char, usize, *mut c_void, Option<Release>, *mut c_void);
 pub type LookupDone = unsafe extern "C" fn(Status, *mut Published, usize, *mut c_void);
 pub type DmodexDone = unsafe extern "C" fn(Status, *mut c_char, usize, *mut c_void);
 
-pub type OfClient = unsafe extern "C" fn(*const Proc, *mut c_void, Option<OpDone>, *mut c_void) -> Status;
-pub type Connected =
-    unsafe extern "C" fn(*const Proc, *mut c_void, *mut Info, usize, Option<OpDone>, *mut c_void) -> Status;
+pub type OfClient =
+    unsafe extern "C" fn(*const Proc, *mut c_void, Option<OpDone>, *mut c_void) -> Status;
+pub type Connected = unsafe extern "C" fn(
+    *const Proc,
+    *mut c_void,
+    *mut Info,
+    usize,
+    Option<OpDone>,
+    *mut c_void,
+) -> Status;
 pub type Abort = unsafe extern "C" fn(
     *const Proc,
     *mut c_void,
@@ -172,17 +180,45 @@ pub type Fence = unsafe extern "C" fn(
     Option<ModexDone>,
     *mut c_void,
 ) -> Status;
-pub type DirectModex = unsafe extern "C" fn(*const Proc, *const Info, usize, Option<ModexDone>, *mut c_void) -> Status;
-pub type Publish = unsafe extern "C" fn(*const Proc, *const Info, usize, Option<OpDone>, *mut c_void) -> Status;
-pub type Lookup =
-    unsafe extern "C" fn(*const Proc, *mut *mut c_char, *const Info, usize, Option<LookupDone>, *mut c_void) -> Status;
-pub type Unpublish =
-    unsafe extern "C" fn(*const Proc, *mut *mut c_char, *const Info, usize, Option<OpDone>, *mut c_void) -> Status;
+pub type DirectModex =
+    unsafe extern "C" fn(*const Proc, *const Info, usize, Option<ModexDone>, *mut c_void) -> Status;
+pub type Publish =
+    unsafe extern "C" fn(*const Proc, *const Info, usize, Option<OpDone>, *mut c_void) -> Status;
+pub type Lookup = unsafe extern "C" fn(
+    *const Proc,
+    *mut *mut c_char,
+    *const Info,
+    usize,
+    Option<LookupDone>,
+    *mut c_void,
+) -> Status;
+pub type Unpublish = unsafe extern "C" fn(
+    *const Proc,
+    *mut *mut c_char,
+    *const Info,
+    usize,
+    Option<OpDone>,
+    *mut c_void,
+) -> Status;
 
 pub type SpawnDone = unsafe extern "C" fn(Status, *mut c_char, *mut c_void);
-pub type Spawn =
-    unsafe extern "C" fn(*const Proc, *const Info, usize, *const App, usize, Option<SpawnDone>, *mut c_void) -> Status;
-pub type Connect = unsafe extern "C" fn(*const Proc, usize, *const Info, usize, Option<OpDone>, *mut c_void) -> Status;
+pub type Spawn = unsafe extern "C" fn(
+    *const Proc,
+    *const Info,
+    usize,
+    *const App,
+    usize,
+    Option<SpawnDone>,
+    *mut c_void,
+) -> Status;
+pub type Connect = unsafe extern "C" fn(
+    *const Proc,
+    usize,
+    *const Info,
+    usize,
+    Option<OpDone>,
+    *mut c_void,
+) -> Status;
 
 /// A function that this server does not have; libpmix answers then that it is not supported.
 pub type Absent = Option<unsafe extern "C" fn()>;
@@ -247,7 +283,9 @@ impl Version {
     pub fn of(text: &str) -> Option<Version> {
         let number = text.strip_prefix("OpenPMIx ")?.split(' ').next()?;
         let mut parts = number.split('.').map(|part| {
-            let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+            let digits = part
+                .find(|c: char| !c.is_ascii_digit())
+                .unwrap_or(part.len());
             part[..digits].parse::<u32>().ok()
         });
         Some(Version {
@@ -274,7 +312,8 @@ mod tests {
 
     #[test]
     fn versions_are_read_and_judged() {
-        let of = |text: &str| Version::of(text).map(|version| (version.to_string(), version.is_known()));
+        let of =
+            |text: &str| Version::of(text).map(|version| (version.to_string(), version.is_known()));
         for (text, number, is_known) in [
             (
                 "OpenPMIx 5.0.11rc1 (PMIx Standard: 5.1, Stable ABI: 5.0, Provisional ABI: 5.0)",

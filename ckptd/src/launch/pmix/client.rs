@@ -20,7 +20,13 @@ pub struct Functions {
     pub init: unsafe extern "C" fn(*mut Proc, *mut Info, usize) -> Status,
     pub put: unsafe extern "C" fn(u8, *const c_char, *mut Value) -> Status,
     pub commit: unsafe extern "C" fn() -> Status,
-    pub get: unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> Status,
+    pub get: unsafe extern "C" fn(
+        *const Proc,
+        *const c_char,
+        *const Info,
+        usize,
+        *mut *mut Value,
+    ) -> Status,
     pub finalize: unsafe extern "C" fn(*const Info, usize) -> Status,
 }
 
@@ -58,7 +64,9 @@ impl Client {
             rank: 0,
         };
         // SAFETY: as declared for this version; it fills in who this is.
-        checked("PMIx_Init", unsafe { (functions.init)(&mut own, ptr::null_mut(), 0) })?;
+        checked("PMIx_Init", unsafe {
+            (functions.init)(&mut own, ptr::null_mut(), 0)
+        })?;
         Ok(Client { functions, own })
     }
 
@@ -91,11 +99,14 @@ impl Client {
         let mut value: *mut Value = ptr::null_mut();
         // SAFETY: the key ends with a zero; a value is made by the call, and stays until the end of this short process.
         unsafe {
-            let status = (self.functions.get)(&of, key_of(key).as_ptr(), ptr::null(), 0, &mut value);
+            let status =
+                (self.functions.get)(&of, key_of(key).as_ptr(), ptr::null(), 0, &mut value);
             checked("PMIx_Get", status)?;
             match value.as_ref() {
                 Some(value) if value.of == Type::STRING && !value.data.string.is_null() => {
-                    Ok(CStr::from_ptr(value.data.string).to_string_lossy().into_owned())
+                    Ok(CStr::from_ptr(value.data.string)
+                        .to_string_lossy()
+                        .into_owned())
                 }
                 _ => Err(Error::NotLaunched),
             }

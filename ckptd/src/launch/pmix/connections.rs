@@ -48,7 +48,8 @@ impl Connections {
     /// Those of eventfd(2) and of the start of a thread.
     pub fn new() -> Result<Connections, Error> {
         let failed = Error::system("connections of ranks");
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from);
+        let wake =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from);
         let (orders, received) = channel();
         let start = |wake: OwnedFd| {
             let wake = Arc::new(wake);
@@ -71,9 +72,16 @@ impl Connections {
     ///
     /// # Errors
     /// Those of bind(2).
-    pub fn behind(&self, owner: &Owner, variables: &mut [(OsString, OsString)]) -> Result<bool, Error> {
+    pub fn behind(
+        &self,
+        owner: &Owner,
+        variables: &mut [(OsString, OsString)],
+    ) -> Result<bool, Error> {
         // All of them are names of one address, for clients of different versions.
-        let Some(there) = variables.iter().find_map(|(_, value)| Some(parts(value)?.1)) else {
+        let Some(there) = variables
+            .iter()
+            .find_map(|(_, value)| Some(parts(value)?.1))
+        else {
             return Ok(false);
         };
         let own = self.listen(owner, there);
@@ -114,7 +122,9 @@ impl Connections {
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
                     let (name, rank) = owner;
-                    return log::warn!("libpmix does not close the connection of rank {rank} of {name}");
+                    return log::warn!(
+                        "libpmix does not close the connection of rank {rank} of {name}"
+                    );
                 }
             }
         }
@@ -288,11 +298,19 @@ impl Connection {
             };
             read | write
         };
-        let client = self.client.iter().map(|client| (client, flags(&self.up, &self.down)));
-        let server = self.server.iter().map(|server| (server, flags(&self.down, &self.up)));
+        let client = self
+            .client
+            .iter()
+            .map(|client| (client, flags(&self.up, &self.down)));
+        let server = self
+            .server
+            .iter()
+            .map(|server| (server, flags(&self.down, &self.up)));
         // One of which nothing is awaited would tell of its end all the time.
         let awaited = client.chain(server).filter(|(_, flags)| !flags.is_empty());
-        awaited.map(|(stream, flags)| PollFd::new(stream, flags)).collect()
+        awaited
+            .map(|(stream, flags)| PollFd::new(stream, flags))
+            .collect()
     }
 
     /// Passes on what there is. Whether it goes on.

@@ -13,7 +13,9 @@ use super::connections::Connections;
 use super::store::{Owner, Store};
 use super::values::{bytes_at, text_in};
 use crate::launch::peers::Recall;
-use crate::launch::{Alone, Answer, Event, Fence, Members, Modex, Name, Namespace, Peers, Purpose, What};
+use crate::launch::{
+    Alone, Answer, Event, Fence, Members, Modex, Name, Namespace, Peers, Purpose, What,
+};
 use names::Lookup;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -51,7 +53,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Host {
-    pub fn new(events: Sender<Event>, peers: Arc<dyn Peers>, connections: Arc<Connections>) -> Arc<Host> {
+    pub fn new(
+        events: Sender<Event>,
+        peers: Arc<dyn Peers>,
+        connections: Arc<Connections>,
+    ) -> Arc<Host> {
         Arc::new(Host {
             events,
             peers,
@@ -95,15 +101,23 @@ impl Host {
     /// Forgets a generation; who still waits for other nodes hears that nothing will come.
     pub fn end(&self, generation: &Name) {
         lock(&self.store).end(generation);
-        lock(&self.fences).retain(|(_, members), _| members.iter().all(|(name, _)| name != generation));
+        lock(&self.fences)
+            .retain(|(_, members), _| members.iter().all(|(name, _)| name != generation));
         lock(&self.lookups).retain(|lookup| lookup.is_not_of(generation));
         let world = lock(&self.worlds).remove(generation);
-        world.into_iter().flat_map(|world| world.asked).for_each(Recall::fail);
+        world
+            .into_iter()
+            .flat_map(|world| world.asked)
+            .for_each(Recall::fail);
     }
 
     fn tell(&self, (generation, rank): Owner, what: What) {
         // Nobody listens any more when the server's owner has gone.
-        let _ = self.events.send(Event { generation, rank, what });
+        let _ = self.events.send(Event {
+            generation,
+            rank,
+            what,
+        });
     }
 
     /// Who it is, if it belongs to a generation that has not ended.
@@ -142,7 +156,13 @@ impl Host {
     }
 
     /// The ranks of this node have come to a fence. Completes it if all are; hands one with ranks of other nodes to those.
-    fn exchange(&self, purpose: Purpose, members: Members, bytes: Vec<u8>, (answer, recall): (Answer, Recall)) {
+    fn exchange(
+        &self,
+        purpose: Purpose,
+        members: Members,
+        bytes: Vec<u8>,
+        (answer, recall): (Answer, Recall),
+    ) {
         let names = members.iter().map(|(name, _)| name);
         // Of one that has ended this moment, the answer's end says so.
         if !self.ask(names, &recall) {
@@ -228,7 +248,10 @@ unsafe extern "C" fn connect(
 ) -> Status {
     // SAFETY: libpmix gives so many processes and infos.
     unsafe {
-        let (procs, infos) = (std::slice::from_raw_parts(procs, count), slice(infos, info_count));
+        let (procs, infos) = (
+            std::slice::from_raw_parts(procs, count),
+            slice(infos, info_count),
+        );
         meet(Purpose::Connect, procs, infos, Met { done, context })
     }
 }
@@ -244,7 +267,10 @@ unsafe extern "C" fn disconnect(
 ) -> Status {
     // SAFETY: libpmix gives so many processes and infos.
     unsafe {
-        let (procs, infos) = (std::slice::from_raw_parts(procs, count), slice(infos, info_count));
+        let (procs, infos) = (
+            std::slice::from_raw_parts(procs, count),
+            slice(infos, info_count),
+        );
         meet(Purpose::Disconnect, procs, infos, Met { done, context })
     }
 }
@@ -326,7 +352,12 @@ unsafe extern "C" fn connected(
     Status::OPERATION_SUCCEEDED
 }
 
-unsafe extern "C" fn finalized(proc: *const Proc, _: *mut c_void, _: Option<OpDone>, _: *mut c_void) -> Status {
+unsafe extern "C" fn finalized(
+    proc: *const Proc,
+    _: *mut c_void,
+    _: Option<OpDone>,
+    _: *mut c_void,
+) -> Status {
     // SAFETY: as above.
     unsafe { event(proc, What::Finalized) }
 }
@@ -346,7 +377,9 @@ unsafe extern "C" fn abort(
     let message = match message.is_null() {
         true => String::new(),
         // SAFETY: what is not null is a string.
-        false => unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned(),
+        false => unsafe { CStr::from_ptr(message) }
+            .to_string_lossy()
+            .into_owned(),
     };
     // SAFETY: libpmix says which process it is.
     match unsafe { event(proc, What::Abort { status, message }) } {
@@ -421,9 +454,13 @@ unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
 /// # Safety
 /// libpmix has made the infos.
 unsafe fn is_complete(infos: &[Info]) -> bool {
-    let status = infos.iter().find(|info| text_in(&info.key) == Some("pmix.loc.col.st"));
+    let status = infos
+        .iter()
+        .find(|info| text_in(&info.key) == Some("pmix.loc.col.st"));
     // SAFETY: the type tells which field is there.
-    status.is_none_or(|info| info.value.of != Type::STATUS || unsafe { info.value.data.status } == Status::SUCCESS)
+    status.is_none_or(|info| {
+        info.value.of != Type::STATUS || unsafe { info.value.data.status } == Status::SUCCESS
+    })
 }
 
 /// Who comes to a fence, and to which host; nothing if it is not [complete](is_complete), or one of their namespaces has ended.
@@ -451,7 +488,10 @@ unsafe extern "C" fn fence(
     let (gathered, bytes) = unsafe {
         let copy = bytes_at(bytes, size);
         libc::free(bytes.cast());
-        let (procs, infos) = (std::slice::from_raw_parts(procs, count), slice(infos, info_count));
+        let (procs, infos) = (
+            std::slice::from_raw_parts(procs, count),
+            slice(infos, info_count),
+        );
         (gathered(procs, infos), copy)
     };
     let Some(done) = done else {

@@ -20,21 +20,36 @@ const STAYS: c_int = libc::RTLD_NODELETE;
 pub fn of(libmpi: &Path) -> Result<PathBuf, Error> {
     let libraries = program::of_library(libmpi)?;
     let found = libraries.into_iter().find(|library| library.name == SONAME);
-    Ok(found.and_then(|library| library.path).unwrap_or_else(|| SONAME.into()))
+    Ok(found
+        .and_then(|library| library.path)
+        .unwrap_or_else(|| SONAME.into()))
 }
 
 /// Its functions.
 pub struct Functions {
     pub init: unsafe extern "C" fn(*mut Module, *mut Info, usize) -> Status,
     pub finalize: unsafe extern "C" fn() -> Status,
-    pub register_namespace:
-        unsafe extern "C" fn(*const c_char, c_int, *mut Info, usize, Option<OpDone>, *mut c_void) -> Status,
+    pub register_namespace: unsafe extern "C" fn(
+        *const c_char,
+        c_int,
+        *mut Info,
+        usize,
+        Option<OpDone>,
+        *mut c_void,
+    ) -> Status,
     pub deregister_namespace: unsafe extern "C" fn(*const c_char, Option<OpDone>, *mut c_void),
-    pub register_client:
-        unsafe extern "C" fn(*const Proc, libc::uid_t, libc::gid_t, *mut c_void, Option<OpDone>, *mut c_void) -> Status,
+    pub register_client: unsafe extern "C" fn(
+        *const Proc,
+        libc::uid_t,
+        libc::gid_t,
+        *mut c_void,
+        Option<OpDone>,
+        *mut c_void,
+    ) -> Status,
     pub deregister_client: unsafe extern "C" fn(*const Proc, Option<OpDone>, *mut c_void),
     pub setup_fork: unsafe extern "C" fn(*const Proc, *mut *mut *mut c_char) -> Status,
-    pub dmodex_request: unsafe extern "C" fn(*const Proc, Option<DmodexDone>, *mut c_void) -> Status,
+    pub dmodex_request:
+        unsafe extern "C" fn(*const Proc, Option<DmodexDone>, *mut c_void) -> Status,
 }
 
 /// Opens a libpmix and looks at its version.
@@ -46,7 +61,8 @@ pub(super) fn open(path: &Path) -> Result<Library, Error> {
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL | STAYS)? };
     // SAFETY: it is declared so in all versions.
     let version = unsafe {
-        let version: unsafe extern "C" fn() -> *const c_char = *library.get(b"PMIx_Get_version\0")?;
+        let version: unsafe extern "C" fn() -> *const c_char =
+            *library.get(b"PMIx_Get_version\0")?;
         CStr::from_ptr(version()).to_string_lossy()
     };
     match Version::of(&version).is_some_and(Version::is_known) {

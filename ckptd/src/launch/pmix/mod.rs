@@ -123,7 +123,9 @@ impl Server {
     }
 
     fn generations(&self) -> MutexGuard<'_, BTreeMap<Name, Namespace>> {
-        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+        self.generations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a generation known; its ranks may start from now on.
@@ -137,7 +139,8 @@ impl Server {
         if !self.host.begin(generation) {
             return Err(Error::Exists(generation.name.to_string()));
         }
-        self.generations().insert(generation.name.clone(), generation.clone());
+        self.generations()
+            .insert(generation.name.clone(), generation.clone());
         let begun = self
             .make_directories(generation)
             .and_then(|()| self.register(generation));
@@ -149,7 +152,9 @@ impl Server {
 
     fn make_directories(&self, generation: &Namespace) -> Result<(), Error> {
         let session = self.session(&generation.name);
-        let ranks = generation.ranks_here().map(|rank| session.join(rank.to_string()));
+        let ranks = generation
+            .ranks_here()
+            .map(|rank| session.join(rank.to_string()));
         for directory in std::iter::once(session.clone()).chain(ranks) {
             let made = DirBuilder::new().mode(0o700).create(&directory);
             made.map_err(Error::system(directory.display().to_string()))?;
@@ -183,8 +188,16 @@ impl Server {
             let proc = proc(&generation.name, rank);
             let (user, group) = (geteuid().as_raw(), getegid().as_raw());
             // SAFETY: as above.
-            let status =
-                unsafe { (functions.register_client)(&proc, user, group, ptr::null_mut(), None, ptr::null_mut()) };
+            let status = unsafe {
+                (functions.register_client)(
+                    &proc,
+                    user,
+                    group,
+                    ptr::null_mut(),
+                    None,
+                    ptr::null_mut(),
+                )
+            };
             checked("PMIx_server_register_client", status)?;
         }
         Ok(())
@@ -194,9 +207,17 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::Unknown`], [`Error::NotHere`], [`Error::Pmix`].
-    pub fn environment(&self, generation: &Name, rank: Rank) -> Result<Vec<(OsString, OsString)>, Error> {
+    pub fn environment(
+        &self,
+        generation: &Name,
+        rank: Rank,
+    ) -> Result<Vec<(OsString, OsString)>, Error> {
         let unknown = || Error::Unknown(generation.to_string());
-        let known = self.generations().get(generation).cloned().ok_or_else(unknown)?;
+        let known = self
+            .generations()
+            .get(generation)
+            .cloned()
+            .ok_or_else(unknown)?;
         let local = known.local_rank(rank)?;
         let proc = proc(generation, rank);
         let mut list: *mut *mut c_char = ptr::null_mut();
@@ -205,11 +226,17 @@ impl Server {
         // SAFETY: it is that list.
         let mut variables = unsafe { taken(list) };
         checked("PMIx_server_setup_fork", status)?;
-        if !self.connections.behind(&(generation.clone(), rank), &mut variables)? {
+        if !self
+            .connections
+            .behind(&(generation.clone(), rank), &mut variables)?
+        {
             checked("PMIx_server_setup_fork", Status::NOT_FOUND)?;
         }
         // Open MPI 4 takes itself for a singleton without it. It is never called.
-        variables.push(("OMPI_MCA_orte_local_daemon_uri".into(), "0.0;tcp://127.0.0.1:1".into()));
+        variables.push((
+            "OMPI_MCA_orte_local_daemon_uri".into(),
+            "0.0;tcp://127.0.0.1:1".into(),
+        ));
         // What programs read that want to know their rank before MPI_Init.
         for (name, number) in [
             ("OMPI_COMM_WORLD_SIZE", known.placement.size() as usize),
@@ -249,7 +276,8 @@ impl Server {
 
     /// The process of a rank has ended: libpmix hears of that, if it has not by a farewell, and takes it out of the fences that it owes.
     pub fn lose(&self, generation: &Name, rank: Rank) {
-        self.connections.end(&(generation.clone(), rank), || self.settle());
+        self.connections
+            .end(&(generation.clone(), rank), || self.settle());
     }
 
     /// Waits until libpmix has done what follows from a connection that it has closed: it may complete a fence, by an event of its own.
@@ -272,7 +300,12 @@ impl Server {
 
     /// What a rank of this node has put for ranks of other nodes, as soon as it has: what answers a [`super::Modex`] of another node.
     /// `then` is called by a thread of libpmix; with `None` if there is nothing.
-    pub fn modex(&self, generation: &Name, rank: Rank, then: impl FnOnce(Option<Vec<u8>>) + Send + 'static) {
+    pub fn modex(
+        &self,
+        generation: &Name,
+        rank: Rank,
+        then: impl FnOnce(Option<Vec<u8>>) + Send + 'static,
+    ) {
         // For one that it does not know, libpmix would wait.
         if !self.generations().contains_key(generation) {
             return then(None);
@@ -282,7 +315,11 @@ impl Server {
         let done: DmodexDone = modex_done;
         // SAFETY: the context comes back once, in the callback, or here if that will not be called.
         unsafe {
-            let status = (self.functions.dmodex_request)(&proc(generation, rank), Some(done), context.cast());
+            let status = (self.functions.dmodex_request)(
+                &proc(generation, rank),
+                Some(done),
+                context.cast(),
+            );
             if status != Status::SUCCESS {
                 Box::from_raw(context)(None);
             }
@@ -304,9 +341,19 @@ impl Drop for Server {
 
 type Then = Box<dyn FnOnce(Option<Vec<u8>>) + Send>;
 
-unsafe extern "C" fn modex_done(status: Status, bytes: *mut c_char, size: usize, context: *mut c_void) {
+unsafe extern "C" fn modex_done(
+    status: Status,
+    bytes: *mut c_char,
+    size: usize,
+    context: *mut c_void,
+) {
     // SAFETY: it is what `Server::modex` has handed over, and so many bytes are there.
-    let (then, bytes) = unsafe { (Box::from_raw(context.cast::<Then>()), values::bytes_at(bytes, size)) };
+    let (then, bytes) = unsafe {
+        (
+            Box::from_raw(context.cast::<Then>()),
+            values::bytes_at(bytes, size),
+        )
+    };
     then(status.is_good().then_some(bytes));
 }
 

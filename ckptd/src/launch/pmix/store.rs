@@ -25,13 +25,18 @@ impl Store {
         if self.0.len() + values.len() > Store::MOST {
             return Status::ERROR;
         }
-        let owned = values.into_iter().map(|(key, value)| (key, (owner.clone(), value)));
+        let owned = values
+            .into_iter()
+            .map(|(key, value)| (key, (owner.clone(), value)));
         self.0.extend(owned);
         Status::SUCCESS
     }
 
     /// Those of the keys that are there.
-    pub fn lookup<'a>(&'a self, keys: &'a [String]) -> impl Iterator<Item = (&'a String, &'a Owner, &'a Owned)> {
+    pub fn lookup<'a>(
+        &'a self,
+        keys: &'a [String],
+    ) -> impl Iterator<Item = (&'a String, &'a Owner, &'a Owned)> {
         let found = keys.iter().filter_map(|key| self.0.get_key_value(key));
         found.map(|(key, (owner, value))| (key, owner, value))
     }

@@ -10,7 +10,10 @@ pub struct Infos {
     infos: Vec<Info>,
     // What `infos` points to. None of it moves when these lists do.
     strings: Vec<CString>,
-    #[expect(clippy::vec_box, reason = "values point to the arrays, which must not move")]
+    #[expect(
+        clippy::vec_box,
+        reason = "values point to the arrays, which must not move"
+    )]
     arrays: Vec<Box<Array>>,
     nested: Vec<Infos>,
 }
@@ -47,7 +50,10 @@ impl Infos {
 
     /// A text; what follows a zero in it is lost.
     pub fn string(&mut self, key: &str, text: &[u8]) {
-        let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+        let end = text
+            .iter()
+            .position(|&byte| byte == 0)
+            .unwrap_or(text.len());
         let text = CString::new(&text[..end]).unwrap_or_default();
         let string = text.as_ptr().cast_mut();
         self.strings.push(text);
@@ -117,7 +123,10 @@ impl Owned {
                 Type::STRING if !value.data.string.is_null() => {
                     Some(Owned::Text(CStr::from_ptr(value.data.string).to_owned()))
                 }
-                Type::BYTE_OBJECT => Some(Owned::Bytes(bytes_at(value.data.bytes.start, value.data.bytes.size))),
+                Type::BYTE_OBJECT => Some(Owned::Bytes(bytes_at(
+                    value.data.bytes.start,
+                    value.data.bytes.size,
+                ))),
                 Type::UINT32 => Some(Owned::Number(value.data.uint32)),
                 _ => None,
             }
@@ -191,7 +200,11 @@ mod tests {
     fn fields_are_cut_and_published_values_copied() {
         assert_eq!(text_in(&fixed::<4>("abcdef")), Some("abc"));
         assert_eq!(text_in(&[b'a' as c_char; 4]), None);
-        for value in [Owned::Text(c"port".into()), Owned::Bytes(vec![0, 1]), Owned::Number(7)] {
+        for value in [
+            Owned::Text(c"port".into()),
+            Owned::Bytes(vec![0, 1]),
+            Owned::Number(7),
+        ] {
             // SAFETY: `lend` makes values whose pointers fit their types.
             assert_eq!(unsafe { Owned::copy(&value.lend()) }, Some(value));
         }

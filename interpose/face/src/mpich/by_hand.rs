@@ -110,7 +110,10 @@ pub unsafe extern "C" fn abi_get_info(info: *mut u8) -> c_int {
         }
         core::ptr::copy_nonoverlapping(info, (&raw mut new).cast(), HANDLE);
         let codes = KEYS.map(|key| thunk!(PMPI_Info_set: Set)(new, key.as_ptr(), c"8".as_ptr()));
-        codes.into_iter().find(|&rc| rc != SUCCESS).unwrap_or(SUCCESS)
+        codes
+            .into_iter()
+            .find(|&rc| rc != SUCCESS)
+            .unwrap_or(SUCCESS)
     }
 }
 
@@ -118,7 +121,9 @@ pub unsafe extern "C" fn abi_get_info(info: *mut u8) -> c_int {
 fn none_of_them(answer: c_int) -> c_int {
     let mut variables = 0;
     // SAFETY: a place, and the thunk of a procedure that answers if the interface is open.
-    let rc = unsafe { thunk!(PMPI_T_cvar_get_num: unsafe extern "C" fn(*mut c_int) -> c_int)(&mut variables) };
+    let rc = unsafe {
+        thunk!(PMPI_T_cvar_get_num: unsafe extern "C" fn(*mut c_int) -> c_int)(&mut variables)
+    };
     if rc == SUCCESS { answer } else { rc }
 }
 
@@ -134,7 +139,11 @@ pub unsafe extern "C" fn t_event_get_num(number: *mut c_int) -> c_int {
 pub use t_event_get_num as t_source_get_num;
 
 /// `MPI_T_category_get_events`
-pub unsafe extern "C" fn t_category_get_events(category: c_int, _room: c_int, _indices: *mut c_int) -> c_int {
+pub unsafe extern "C" fn t_category_get_events(
+    category: c_int,
+    _room: c_int,
+    _indices: *mut c_int,
+) -> c_int {
     type Ask = unsafe extern "C" fn(c_int, c_int, *mut c_int) -> c_int;
     // SAFETY: no place at all, and the thunk of a procedure that looks at the category.
     unsafe { thunk!(PMPI_T_category_get_pvars: Ask)(category, 0, core::ptr::null_mut()) }
@@ -187,12 +196,19 @@ pub unsafe extern "C" fn mpix_request_is_complete(request: usize) -> c_int {
     type State = unsafe extern "C" fn(usize, *mut c_int, usize) -> c_int;
     let mut has_ended = 0;
     // SAFETY: the program's request, and the thunk of the procedure.
-    let rc = unsafe { thunk!(PMPI_Request_get_status: State)(request, &mut has_ended, constant::STATUS_IGNORE) };
+    let rc = unsafe {
+        thunk!(PMPI_Request_get_status: State)(request, &mut has_ended, constant::STATUS_IGNORE)
+    };
     c_int::from(rc == SUCCESS && has_ended != 0)
 }
 
 /// `MPIX_Info_set_hex`: the value is these bytes in hexadecimal digits.
-pub unsafe extern "C" fn mpix_info_set_hex(info: usize, key: *const c_char, value: *const u8, bytes: c_int) -> c_int {
+pub unsafe extern "C" fn mpix_info_set_hex(
+    info: usize,
+    key: *const c_char,
+    value: *const u8,
+    bytes: c_int,
+) -> c_int {
     type Set = unsafe extern "C" fn(usize, *const c_char, *const u8) -> c_int;
     /// MPI_MAX_INFO_VAL, with the zero at the end.
     const ROOM: usize = 1024;

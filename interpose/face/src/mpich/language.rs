@@ -33,7 +33,14 @@ fn of_integer(key: c_int, kind: c_int) -> c_int {
 ///
 /// # Safety
 /// Arguments of the bindings: `value` has room for an address, or for an int if that is what they ask for.
-unsafe fn get(ask: Get, object: c_int, key: c_int, value: *mut c_void, flag: *mut c_int, kind: c_int) -> c_int {
+unsafe fn get(
+    ask: Get,
+    object: c_int,
+    key: c_int,
+    value: *mut c_void,
+    flag: *mut c_int,
+    kind: c_int,
+) -> c_int {
     let mut found = core::ptr::null_mut::<c_void>();
     // Fortran's numbers of predefined keys are C's plus one.
     let key = match key >> 30 == PREDEFINED && kind != POINTER {
@@ -49,7 +56,9 @@ unsafe fn get(ask: Get, object: c_int, key: c_int, value: *mut c_void, flag: *mu
         let integer = match key {
             WIN_BASE => found as isize,
             WIN_SIZE if kind != POINTER => found.cast::<isize>().read(),
-            _ if key >> 30 == PREDEFINED && kind != POINTER => found.cast::<c_int>().read() as isize,
+            _ if key >> 30 == PREDEFINED && kind != POINTER => {
+                found.cast::<c_int>().read() as isize
+            }
             _ => found as isize,
         };
         match kind {
@@ -109,7 +118,14 @@ fn refuse_unprotected(name: &str) {
 pub unsafe extern "C" fn MPII_Keyval_set_proxy(key: c_int, copy: usize, delete: usize) {
     refuse_unprotected("MPII_Keyval_set_proxy");
     // SAFETY: a slot with these arguments.
-    unsafe { tell(key as u32 as usize, copy, delete, slot_count() + source::KEYVAL_PROXY) }
+    unsafe {
+        tell(
+            key as u32 as usize,
+            copy,
+            delete,
+            slot_count() + source::KEYVAL_PROXY,
+        )
+    }
 }
 
 /// The functions of a generalized request are subroutines of Fortran.
@@ -117,7 +133,14 @@ pub unsafe extern "C" fn MPII_Keyval_set_proxy(key: c_int, copy: usize, delete: 
 pub unsafe extern "C" fn MPII_Grequest_set_lang_f77(request: c_int) {
     refuse_unprotected("MPII_Grequest_set_lang_f77");
     // SAFETY: a slot with this argument.
-    unsafe { tell(request as u32 as usize, 0, 0, slot_count() + source::GREQUEST_FORTRAN) }
+    unsafe {
+        tell(
+            request as u32 as usize,
+            0,
+            0,
+            slot_count() + source::GREQUEST_FORTRAN,
+        )
+    }
 }
 
 macro_rules! refused {

@@ -11,7 +11,9 @@ use core::ffi::c_int;
 /// The thunk of a procedure, as a function of this type.
 macro_rules! thunk {
     ($name:ident: $type:ty) => {
-        core::mem::transmute::<unsafe extern "C" fn(), $type>(crate::thunks::thunks::$name as unsafe extern "C" fn())
+        core::mem::transmute::<unsafe extern "C" fn(), $type>(
+            crate::thunks::thunks::$name as unsafe extern "C" fn(),
+        )
     };
 }
 pub(super) use thunk;

@@ -109,7 +109,11 @@ impl<T: Copy, const FEW: usize> Room<T, FEW> {
     fn new(empty: T, length: usize) -> Room<T, FEW> {
         Room {
             few: [empty; FEW],
-            many: if length > FEW { vec![empty; length] } else { Vec::new() },
+            many: if length > FEW {
+                vec![empty; length]
+            } else {
+                Vec::new()
+            },
             is_kept: false,
         }
     }
@@ -164,7 +168,11 @@ unsafe fn write(at: *mut u8, width: usize, handle: u64) {
 impl<E: Edge> Handles<E> {
     fn widths(kind: HandleKind) -> (usize, usize) {
         let theirs = E::abi().width(kind);
-        if E::INWARD { (theirs, HANDLE) } else { (HANDLE, theirs) }
+        if E::INWARD {
+            (theirs, HANDLE)
+        } else {
+            (HANDLE, theirs)
+        }
     }
 
     /// Those of the caller.
@@ -267,8 +275,10 @@ impl<E: Edge> Integers<E> {
         for index in 0..length {
             // SAFETY: as the caller promises. What the callee does not write comes back as it is now.
             unsafe {
-                room.add(index)
-                    .write(forth::<E>(domain, caller.cast::<c_int>().add(index).read_unaligned()))
+                room.add(index).write(forth::<E>(
+                    domain,
+                    caller.cast::<c_int>().add(index).read_unaligned(),
+                ))
             };
         }
         integers
@@ -401,7 +411,10 @@ impl<E: Edge> Statuses<E> {
             // SAFETY: as the caller promises.
             unsafe {
                 let at = self.caller.add(index * from);
-                let (before, mut after) = (Self::read(E::INWARD, at), Self::read(!E::INWARD, room.add(index * to)));
+                let (before, mut after) = (
+                    Self::read(E::INWARD, at),
+                    Self::read(!E::INWARD, room.add(index * to)),
+                );
                 if after.error != before.error {
                     after.error = E::outcome(after.error);
                 }

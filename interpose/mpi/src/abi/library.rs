@@ -51,7 +51,9 @@ pub fn object(symbol: &CStr) -> *mut c_void {
         None => library::symbol(symbol),
         Some(abi) => {
             let found = abi.handles.iter().find(|handle| handle.symbol == symbol);
-            found.map_or(std::ptr::null_mut(), |handle| handle.value as usize as *mut c_void)
+            found.map_or(std::ptr::null_mut(), |handle| {
+                handle.value as usize as *mut c_void
+            })
         }
     }
 }
@@ -81,7 +83,8 @@ fn class_of(code: c_int) -> c_int {
     if let Some(slot) = slot {
         // SAFETY: the procedure of that slot, which any library has with this type.
         unsafe {
-            let function: unsafe extern "C" fn(c_int, *mut c_int) -> c_int = std::mem::transmute(FOREIGN_CALLS[slot]);
+            let function: unsafe extern "C" fn(c_int, *mut c_int) -> c_int =
+                std::mem::transmute(FOREIGN_CALLS[slot]);
             function(code, &mut class);
         }
     }

@@ -14,17 +14,27 @@ const DARRAY: c_int = 13;
 /// # Safety
 /// The callee's datatype; `is_large`: the library has procedures for large counts.
 unsafe fn envelope<E: Edge>(datatype: u64, is_large: bool) -> (c_int, usize, usize) {
-    type Envelope = unsafe extern "C" fn(u64, *mut c_int, *mut c_int, *mut c_int, *mut c_int) -> c_int;
-    type Large = unsafe extern "C" fn(u64, *mut i64, *mut i64, *mut i64, *mut i64, *mut c_int) -> c_int;
+    type Envelope =
+        unsafe extern "C" fn(u64, *mut c_int, *mut c_int, *mut c_int, *mut c_int) -> c_int;
+    type Large =
+        unsafe extern "C" fn(u64, *mut i64, *mut i64, *mut i64, *mut i64, *mut c_int) -> c_int;
     let (mut combiner, mut integers, mut counts) = (0, 0, 0);
     // SAFETY: the procedure of this slot.
     unsafe {
         if is_large {
             let envelope: Large = std::mem::transmute(E::callee(super::edges::TYPE_GET_ENVELOPE_C));
-            envelope(datatype, &mut integers, &mut 0, &mut counts, &mut 0, &mut combiner);
+            envelope(
+                datatype,
+                &mut integers,
+                &mut 0,
+                &mut counts,
+                &mut 0,
+                &mut combiner,
+            );
         } else {
             let mut few = 0;
-            let envelope: Envelope = std::mem::transmute(E::callee(super::edges::TYPE_GET_ENVELOPE));
+            let envelope: Envelope =
+                std::mem::transmute(E::callee(super::edges::TYPE_GET_ENVELOPE));
             envelope(datatype, &mut few, &mut 0, &mut 0, &mut combiner);
             integers = few.into();
         }
@@ -39,7 +49,12 @@ unsafe fn envelope<E: Edge>(datatype: u64, is_large: bool) -> (c_int, usize, usi
 ///
 /// # Safety
 /// `integers` must be as many as the callee has written; `is_large`: by the second one.
-pub(super) unsafe fn contents<E: Edge>(datatype: u64, integers: *mut u8, is_success: bool, is_large: bool) {
+pub(super) unsafe fn contents<E: Edge>(
+    datatype: u64,
+    integers: *mut u8,
+    is_success: bool,
+    is_large: bool,
+) {
     if integers.is_null() || !is_success {
         return;
     }

@@ -40,9 +40,12 @@ pub unsafe fn add_library() -> bool {
     };
     // SAFETY: `of` has found as many.
     unsafe {
-        let objects = |scope: *const Scope| slice::from_raw_parts((*scope).objects, (*scope).count as usize);
+        let objects =
+            |scope: *const Scope| slice::from_raw_parts((*scope).objects, (*scope).count as usize);
         let mut all = objects(global).to_vec();
-        let more = objects(library).iter().filter(|object| !all.contains(object));
+        let more = objects(library)
+            .iter()
+            .filter(|object| !all.contains(object));
         all.extend(more.copied().collect::<Vec<_>>());
         // ld.so keeps it as long as the namespace lives.
         let all = all.leak();
@@ -71,7 +74,8 @@ unsafe fn of(object: Object) -> Option<*mut Scope> {
         // SAFETY: within a link map; what looks like a list is only read if it lies among ld.so's other data.
         unsafe {
             let (list, count) = ((**scope).objects, (**scope).count);
-            let is_list = (1..MOST).contains(&count) && is_of_ld_so(list.addr()) && list.is_aligned();
+            let is_list =
+                (1..MOST).contains(&count) && is_of_ld_so(list.addr()) && list.is_aligned();
             let objects = || slice::from_raw_parts(list, count as usize).iter();
             is_list && *list == object && objects().all(|it| is_of_ld_so(it.addr()))
         }

@@ -9,7 +9,10 @@ pub struct Saved(Vec<c_int>);
 
 impl Saved {
     pub fn take() -> Saved {
-        let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+        let entries = std::fs::read_dir("/proc/self/fd")
+            .into_iter()
+            .flatten()
+            .flatten();
         let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let mut open: Vec<c_int> = numbers.filter(|&number| number >= MPI_FD_BASE).collect();
         open.sort_unstable();
@@ -22,7 +25,11 @@ impl Saved {
     /// Nobody may use them any more.
     pub unsafe fn put_back(&self) {
         let mut first = MPI_FD_BASE as c_uint;
-        let last = self.0.iter().map(|&number| number as c_uint).chain([c_uint::MAX]);
+        let last = self
+            .0
+            .iter()
+            .map(|&number| number as c_uint)
+            .chain([c_uint::MAX]);
         for kept in last {
             if first < kept {
                 // SAFETY: close_range(2) of descriptors of the library.

@@ -29,14 +29,22 @@ fn parse(line: &str) -> Option<Mapping> {
     let (start, end) = words.next()?.split_once('-')?;
     let number = |text| usize::from_str_radix(text, 16).ok();
     let flags = words.next()?.as_bytes();
-    let bit = |at: usize, letter: u8, bit: c_int| if flags.get(at) == Some(&letter) { bit } else { 0 };
+    let bit = |at: usize, letter: u8, bit: c_int| {
+        if flags.get(at) == Some(&letter) {
+            bit
+        } else {
+            0
+        }
+    };
     let inode = words.nth(2)?;
     let name = words
         .next()
         .filter(|name| name.starts_with(MEMORY) && words.next().is_none());
     Some(Mapping {
         range: number(start)?..number(end)?,
-        protection: bit(0, b'r', libc::PROT_READ) | bit(1, b'w', libc::PROT_WRITE) | bit(2, b'x', libc::PROT_EXEC),
+        protection: bit(0, b'r', libc::PROT_READ)
+            | bit(1, b'w', libc::PROT_WRITE)
+            | bit(2, b'x', libc::PROT_EXEC),
         is_shared: flags.get(3) == Some(&b's'),
         is_anonymous: inode == "0",
         segment: name.map(str::to_owned),
@@ -65,7 +73,11 @@ impl Saved {
             let is_data = mapping.protection & libc::PROT_WRITE != 0 && !mapping.is_shared;
             // SAFETY: a readable mapping of whole pages; the library stands still.
             let words = || unsafe {
-                std::slice::from_raw_parts(mapping.range.start as *const u64, mapping.range.len() / WORD).to_vec()
+                std::slice::from_raw_parts(
+                    mapping.range.start as *const u64,
+                    mapping.range.len() / WORD,
+                )
+                .to_vec()
             };
             Kept {
                 content: is_data.then(words),
@@ -131,13 +143,18 @@ impl Saved {
 impl Kept {
     /// Makes the mapping as it was: holes are filled, and protections set.
     fn map_again(&self, now: &[Mapping]) -> Result<(), Error> {
-        let Mapping { range, protection, .. } = &self.mapping;
+        let Mapping {
+            range, protection, ..
+        } = &self.mapping;
         let overlapping = || {
             now.iter()
                 .filter(|other| other.range.start < range.end && other.range.end > range.start)
         };
         let mut at = range.start;
-        for hole in overlapping().map(|other| &other.range).chain([&(range.end..range.end)]) {
+        for hole in overlapping()
+            .map(|other| &other.range)
+            .chain([&(range.end..range.end)])
+        {
             if hole.start > at {
                 self.fill(at..hole.start)?;
             }
@@ -146,7 +163,9 @@ impl Kept {
         let differs = |other: &Mapping| other.protection != *protection;
         if overlapping().any(differs) {
             // SAFETY: mprotect(2) of a mapping of the library.
-            let failed = unsafe { libc::mprotect(range.start as *mut c_void, range.len(), *protection) } != 0;
+            let failed =
+                unsafe { libc::mprotect(range.start as *mut c_void, range.len(), *protection) }
+                    != 0;
             if failed {
                 return Err(Error::Map(range.start, io::Error::last_os_error()));
             }
@@ -158,7 +177,10 @@ impl Kept {
         if !self.mapping.is_anonymous || self.mapping.is_shared {
             return Err(Error::Gone(hole.start));
         }
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | libc::MAP_NORESERVE;
+        let flags = libc::MAP_PRIVATE
+            | libc::MAP_ANONYMOUS
+            | libc::MAP_FIXED_NOREPLACE
+            | libc::MAP_NORESERVE;
         // SAFETY: mmap(2) where nothing is.
         let at = unsafe {
             libc::mmap(

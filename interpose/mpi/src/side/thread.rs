@@ -27,12 +27,17 @@ impl Saved {
         let keys = own + layout.specific + first * size_of::<usize>();
         let cancellation = own + layout.cancellation;
         let places = blocks()
-            .chain(std::iter::once(keys..keys + (BLOCKS - first) * size_of::<usize>()))
-            .chain(std::iter::once(cancellation..cancellation + size_of::<u32>()));
+            .chain(std::iter::once(
+                keys..keys + (BLOCKS - first) * size_of::<usize>(),
+            ))
+            .chain(std::iter::once(
+                cancellation..cancellation + size_of::<u32>(),
+            ));
         let copy = |place: Range<usize>| Piece {
             address: place.start,
             // SAFETY: memory of this thread.
-            bytes: unsafe { std::slice::from_raw_parts(place.start as *const u8, place.len()) }.to_vec(),
+            bytes: unsafe { std::slice::from_raw_parts(place.start as *const u8, place.len()) }
+                .to_vec(),
         };
         Ok(Saved(places.map(copy).collect()))
     }
@@ -42,7 +47,10 @@ impl Saved {
     pub unsafe fn put_back(&self) {
         for piece in &self.0 {
             // SAFETY: memory of this thread, of that length.
-            unsafe { (piece.address as *mut u8).copy_from_nonoverlapping(piece.bytes.as_ptr(), piece.bytes.len()) };
+            unsafe {
+                (piece.address as *mut u8)
+                    .copy_from_nonoverlapping(piece.bytes.as_ptr(), piece.bytes.len())
+            };
         }
     }
 }
@@ -51,7 +59,9 @@ impl Saved {
 fn control_block() -> usize {
     let address: usize;
     // SAFETY: glibc's control block points to itself at fs:0x10 (x86-64).
-    unsafe { std::arch::asm!("mov {}, fs:[0x10]", out(reg) address, options(nostack, readonly, preserves_flags)) };
+    unsafe {
+        std::arch::asm!("mov {}, fs:[0x10]", out(reg) address, options(nostack, readonly, preserves_flags))
+    };
     address
 }
 
@@ -61,7 +71,9 @@ fn blocks() -> impl Iterator<Item = Range<usize>> {
         // ELF Handling For Thread-Local Storage, 3.4.2: module and offset.
         fn __tls_get_addr(place: *const [usize; 2]) -> *mut u8;
     }
-    let with_data = library::modules().into_iter().filter(|module| module.thread_local != 0);
+    let with_data = library::modules()
+        .into_iter()
+        .filter(|module| module.thread_local != 0);
     with_data.map(|module| {
         // SAFETY: a loaded module that has thread-local data.
         let start = unsafe { __tls_get_addr(&[module.thread_local_number, 0]) } as usize;

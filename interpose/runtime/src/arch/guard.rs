@@ -13,7 +13,10 @@ static ESCAPE: AtomicUsize = AtomicUsize::new(0);
 /// # Safety
 /// What the function has under way when it is ended must not matter.
 #[unsafe(naked)]
-pub unsafe extern "C" fn guarded(argument: *mut c_void, function: unsafe extern "C" fn(*mut c_void)) {
+pub unsafe extern "C" fn guarded(
+    argument: *mut c_void,
+    function: unsafe extern "C" fn(*mut c_void),
+) {
     naked_asm!(
         ".cfi_startproc",
         "push rbp",

@@ -29,9 +29,20 @@ pub unsafe fn call(number: i64, arguments: [usize; 6]) -> isize {
 #[inline(always)]
 pub fn wait(word: &AtomicU32, value: u32, limit: i64) {
     let time = [0i64, limit];
-    let limit = if limit == 0 { 0 } else { time.as_ptr() as usize };
+    let limit = if limit == 0 {
+        0
+    } else {
+        time.as_ptr() as usize
+    };
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    let arguments = [word.as_ptr() as usize, operation as usize, value as usize, limit, 0, 0];
+    let arguments = [
+        word.as_ptr() as usize,
+        operation as usize,
+        value as usize,
+        limit,
+        0,
+        0,
+    ];
     // SAFETY: futex(2) on a valid word.
     unsafe { call(libc::SYS_futex, arguments) };
 }
@@ -40,7 +51,14 @@ pub fn wait(word: &AtomicU32, value: u32, limit: i64) {
 #[inline(always)]
 pub fn wake(word: &AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    let arguments = [word.as_ptr() as usize, operation as usize, usize::MAX >> 33, 0, 0, 0];
+    let arguments = [
+        word.as_ptr() as usize,
+        operation as usize,
+        usize::MAX >> 33,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: futex(2) on a valid word.
     unsafe { call(libc::SYS_futex, arguments) };
 }

@@ -44,7 +44,10 @@ pub unsafe fn at_risk<T>(
 ) -> Option<Stopped> {
     let (top, thread) = (TOP.load(Ordering::Relaxed), turn::main_block());
     WHY.store(0, Ordering::Relaxed);
-    DEADLINE.store(now().saturating_add(limit.as_nanos() as u64), Ordering::Relaxed);
+    DEADLINE.store(
+        now().saturating_add(limit.as_nanos() as u64),
+        Ordering::Relaxed,
+    );
     let timer = Timer::start(limit);
     // SAFETY: gettid(2); the caller's promise.
     unsafe {

@@ -16,7 +16,9 @@ use understudy_mpi::call;
 pub(super) fn main_block() -> usize {
     let block: usize;
     // SAFETY: glibc's thread control block points to itself at fs:0x10.
-    unsafe { std::arch::asm!("mov {}, fs:[0x10]", out(reg) block, options(nostack, readonly, preserves_flags)) };
+    unsafe {
+        std::arch::asm!("mov {}, fs:[0x10]", out(reg) block, options(nostack, readonly, preserves_flags))
+    };
     block
 }
 
@@ -42,7 +44,8 @@ fn turn() -> &'static Turn {
     /// Without a face.
     static NOBODYS: Turn = Turn::new();
     // SAFETY: the face's, which lives as long as the process.
-    FACE.get().map_or(&NOBODYS, |face| unsafe { &*face.code.turn })
+    FACE.get()
+        .map_or(&NOBODYS, |face| unsafe { &*face.code.turn })
 }
 
 /// What may be called at any time (MPI 4.1, 11.6.1).
@@ -103,13 +106,17 @@ pub fn prepare() {
     }
     turn.abort.store(Proc::MPI_Abort.slot(), Ordering::Relaxed);
     turn.slots.store(LOCAL.len() as u32, Ordering::Relaxed);
-    turn.locals.store(LOCAL.as_ptr().cast_mut(), Ordering::Relaxed);
+    turn.locals
+        .store(LOCAL.as_ptr().cast_mut(), Ordering::Relaxed);
     const FSGSBASE: u64 = 1 << 1;
     // SAFETY: getauxval(3).
     let may_write_fs = unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE;
-    turn.may_write_fs.store(may_write_fs as u32, Ordering::Relaxed);
-    turn.told
-        .store(std::ptr::from_ref(call::caller()).cast_mut(), Ordering::Relaxed);
+    turn.may_write_fs
+        .store(may_write_fs as u32, Ordering::Relaxed);
+    turn.told.store(
+        std::ptr::from_ref(call::caller()).cast_mut(),
+        Ordering::Relaxed,
+    );
 }
 
 /// From now on any thread of the program may call.
@@ -184,8 +191,11 @@ pub(super) fn lend(frame: &Frame) -> Option<unsafe extern "C" fn(&Lent) -> u64> 
         return None;
     }
     // SAFETY: as `understudy_abi::turn::Turn` has it, where the call was made by way of taking turns.
-    let is_own = has_turn(frame) && unsafe { ((frame.preserved[RBP] as usize - NESTED) as *const u64).read() == 0 };
-    is_own.then(|| FACE.get().map(|face| face.code.lend)).flatten()
+    let is_own = has_turn(frame)
+        && unsafe { ((frame.preserved[RBP] as usize - NESTED) as *const u64).read() == 0 };
+    is_own
+        .then(|| FACE.get().map(|face| face.code.lend))
+        .flatten()
 }
 
 /// Whether this call is made in the time of another thread's callback.
@@ -221,7 +231,8 @@ pub fn call_site(frame: &Frame) -> u64 {
 
 /// Whether an address is that to which calls return in order to give the turn back.
 pub fn is_return(address: u64) -> bool {
-    FACE.get().is_some_and(|face| address == face.code.returned as u64)
+    FACE.get()
+        .is_some_and(|face| address == face.code.returned as u64)
 }
 
 /// Where a thread of the program is to go on so that it makes this call.

@@ -80,7 +80,8 @@ unsafe extern "C" {
 }
 
 /// The handler of each slot, as the entry code finds it.
-pub(crate) static DISPATCH: [AtomicPtr<c_void>; SLOTS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
+pub(crate) static DISPATCH: [AtomicPtr<c_void>; SLOTS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
 /// Those of the call table, and behind them what else enters while a phase is recorded.
 const SLOTS: usize = SLOT_COUNT + source::SLOTS;
 /// The slots of calls that the program does not make itself ([`crate::entry`]).
@@ -127,7 +128,14 @@ pub unsafe fn call_program(function: *const c_void, arguments: [u64; 5]) -> u64 
 /// # Safety
 /// As [`call_user`].
 #[unsafe(naked)]
-unsafe extern "C" fn call_on_stack(function: *const c_void, a: u64, b: u64, c: u64, d: u64, e: u64) -> u64 {
+unsafe extern "C" fn call_on_stack(
+    function: *const c_void,
+    a: u64,
+    b: u64,
+    c: u64,
+    d: u64,
+    e: u64,
+) -> u64 {
     naked_asm!(
         ".cfi_startproc",
         "push rbp",

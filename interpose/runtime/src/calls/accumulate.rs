@@ -1,5 +1,10 @@
 //! Accumulates (MPI 4.1, 12.3.4 to 12.3.6): by this process itself where all members of a window share its memory, else by the library.
-#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
+#![allow(
+    unsafe_code,
+    non_snake_case,
+    clippy::missing_safety_doc,
+    clippy::too_many_arguments
+)]
 
 use super::one_sided::{finish, start};
 use crate::calls::runtime;
@@ -49,7 +54,11 @@ impl Target {
 
 fn operand(at: *const c_void, count: c_int, datatype: VirtDatatype) -> Operand {
     let at = at.cast_mut();
-    Operand { at, count, datatype }
+    Operand {
+        at,
+        count,
+        datatype,
+    }
 }
 
 /// What becomes of the target's elements.
@@ -162,9 +171,15 @@ fn is_own(rt: &Runtime, way: Way) -> bool {
 }
 
 /// [`reach`] for the part of a window that was reached last.
-fn reach_again(rt: &Runtime, win: VirtWin, target: Target, way: Way) -> Option<(Rc<Direct>, Elements, Operand)> {
+fn reach_again(
+    rt: &Runtime,
+    win: VirtWin,
+    target: Target,
+    way: Way,
+) -> Option<(Rc<Direct>, Elements, Operand)> {
     let elements = (target.count, target.datatype);
-    let (direct, at, bytes) = window::recent::direct_place(rt, win, (target.rank, target.disp), elements)?;
+    let (direct, at, bytes) =
+        window::recent::direct_place(rt, win, (target.rank, target.disp), elements)?;
     if bytes == 0 || !direct.has_locks() || is_own(rt, way) {
         return None;
     }
@@ -212,7 +227,19 @@ unsafe fn start_or_ended(
 /// The request of an operation that has ended.
 fn ended(win: RealWin, request: &mut RealRequest) -> c_int {
     // SAFETY: no bytes, to nobody.
-    unsafe { real::PMPI_Rput(ptr::null(), 0, byte(), PROC_NULL, 0, 0, byte(), win, request) }
+    unsafe {
+        real::PMPI_Rput(
+            ptr::null(),
+            0,
+            byte(),
+            PROC_NULL,
+            0,
+            0,
+            byte(),
+            win,
+            request,
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Accumulate(
@@ -230,7 +257,13 @@ pub unsafe extern "C" fn MPI_Accumulate(
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
     // SAFETY: the program's numbers.
-    if unsafe { add_again(rt, win, Operation::new(origin, None, target, Way::Combine(op))) } {
+    if unsafe {
+        add_again(
+            rt,
+            win,
+            Operation::new(origin, None, target, Way::Combine(op)),
+        )
+    } {
         return SUCCESS;
     }
     // SAFETY: the same arguments.
@@ -265,7 +298,11 @@ unsafe extern "C" fn accumulate_any(
     let rt = runtime();
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
-    let done = under_lock(rt, win, Operation::new(origin, None, target, Way::Combine(op)));
+    let done = under_lock(
+        rt,
+        win,
+        Operation::new(origin, None, target, Way::Combine(op)),
+    );
     finish(rt, Proc::MPI_Accumulate, win, done, |real| {
         let [here, there] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);
@@ -304,9 +341,14 @@ pub unsafe extern "C" fn MPI_Get_accumulate(
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let result = operand(result_addr, result_count, result_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
-    let done = by_itself(rt, win, Operation::new(origin, Some(result), target, Way::Combine(op)));
+    let done = by_itself(
+        rt,
+        win,
+        Operation::new(origin, Some(result), target, Way::Combine(op)),
+    );
     finish(rt, Proc::MPI_Get_accumulate, win, done, |real| {
-        let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
+        let [from, result, to] =
+            [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);
         // SAFETY: the program's arguments are handed on.
         unsafe {
@@ -338,14 +380,31 @@ pub unsafe extern "C" fn MPI_Fetch_and_op(
     win: VirtWin,
 ) -> c_int {
     let rt = runtime();
-    let (origin, result) = (operand(origin_addr, 1, datatype), operand(result_addr, 1, datatype));
+    let (origin, result) = (
+        operand(origin_addr, 1, datatype),
+        operand(result_addr, 1, datatype),
+    );
     let target = Target::new(target_rank, target_disp, 1, datatype);
-    let done = by_itself(rt, win, Operation::new(origin, Some(result), target, Way::Combine(op)));
+    let done = by_itself(
+        rt,
+        win,
+        Operation::new(origin, Some(result), target, Way::Combine(op)),
+    );
     finish(rt, Proc::MPI_Fetch_and_op, win, done, |real| {
         let datatype = real_datatype(rt, datatype);
         let op = real_op(rt, op);
         // SAFETY: the program's arguments are handed on.
-        unsafe { real::PMPI_Fetch_and_op(origin_addr, result_addr, datatype, target_rank, target_disp, op, real) }
+        unsafe {
+            real::PMPI_Fetch_and_op(
+                origin_addr,
+                result_addr,
+                datatype,
+                target_rank,
+                target_disp,
+                op,
+                real,
+            )
+        }
     })
 }
 
@@ -359,7 +418,10 @@ pub unsafe extern "C" fn MPI_Compare_and_swap(
     win: VirtWin,
 ) -> c_int {
     let rt = runtime();
-    let (origin, result) = (operand(origin_addr, 1, datatype), operand(result_addr, 1, datatype));
+    let (origin, result) = (
+        operand(origin_addr, 1, datatype),
+        operand(result_addr, 1, datatype),
+    );
     let target = Target::new(target_rank, target_disp, 1, datatype);
     let done = by_itself(
         rt,
@@ -398,7 +460,11 @@ pub unsafe extern "C" fn MPI_Raccumulate(
     let rt = runtime();
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
-    let done = by_itself(rt, win, Operation::new(origin, None, target, Way::Combine(op)));
+    let done = by_itself(
+        rt,
+        win,
+        Operation::new(origin, None, target, Way::Combine(op)),
+    );
     let library = |real: RealWin, new: &mut RealRequest| {
         let [from, to] = [origin_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);
@@ -441,9 +507,14 @@ pub unsafe extern "C" fn MPI_Rget_accumulate(
     let origin = operand(origin_addr, origin_count, origin_datatype);
     let result = operand(result_addr, result_count, result_datatype);
     let target = Target::new(target_rank, target_disp, target_count, target_datatype);
-    let done = by_itself(rt, win, Operation::new(origin, Some(result), target, Way::Combine(op)));
+    let done = by_itself(
+        rt,
+        win,
+        Operation::new(origin, Some(result), target, Way::Combine(op)),
+    );
     let library = |real: RealWin, new: &mut RealRequest| {
-        let [from, result, to] = [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
+        let [from, result, to] =
+            [origin_datatype, result_datatype, target_datatype].map(|it| real_datatype(rt, it));
         let op = real_op(rt, op);
         // SAFETY: the program's arguments are handed on.
         unsafe {

@@ -3,7 +3,9 @@
 
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_TYPE, ERR_WIN, SUCCESS};
-use crate::generated::callbacks::{CommCopyFn, CommDeleteFn, TypeCopyFn, TypeDeleteFn, WinCopyFn, WinDeleteFn};
+use crate::generated::callbacks::{
+    CommCopyFn, CommDeleteFn, TypeCopyFn, TypeDeleteFn, WinCopyFn, WinDeleteFn,
+};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtWin};
 use crate::objects::attribute::value::Language;
@@ -28,7 +30,9 @@ const PREDEFINED: c_int = 7;
 /// It is in the program's memory and the same in all processes, unlike the one that the real library gives.
 fn predefined(rt: &Runtime, key: c_int) -> Result<Option<u64>, c_int> {
     let value = match key {
-        LASTUSEDCODE => abi::integer_for_program(Domain::ErrorCode, objects(rt).error_codes.last_used()),
+        LASTUSEDCODE => {
+            abi::integer_for_program(Domain::ErrorCode, objects(rt).error_codes.last_used())
+        }
         _ => match real_value(key)? {
             Some(value) => value,
             None => return Ok(None),
@@ -50,7 +54,12 @@ fn real_value(key: c_int) -> Result<Option<c_int>, c_int> {
     let (mut address, mut flag) = (std::ptr::null::<c_int>(), 0);
     // SAFETY: a communicator of the real library; the value of a predefined attribute is the address of an integer.
     unsafe {
-        match real::PMPI_Comm_get_attr(whole_world(), key, (&raw mut address).cast::<c_void>(), &mut flag) {
+        match real::PMPI_Comm_get_attr(
+            whole_world(),
+            key,
+            (&raw mut address).cast::<c_void>(),
+            &mut flag,
+        ) {
             SUCCESS if flag != 0 && !address.is_null() => Ok(Some(*address)),
             SUCCESS => Ok(None),
             rc => Err(rc),
@@ -132,7 +141,9 @@ unsafe fn get(
     let found = match object {
         Object::Comm(_) if (0..PREDEFINED).contains(&key) => predefined(rt, key),
         _ if of_window.is_some() => Ok(of_window),
-        _ => object.get(rt, key).map(|value| value.map(|value| value.seen(language))),
+        _ => object
+            .get(rt, key)
+            .map(|value| value.map(|value| value.seen(language))),
     };
     match found {
         Ok(found) => {
@@ -175,16 +186,23 @@ unsafe fn create_keyval(
 ) -> c_int {
     // In other ABIs null is the function that does nothing.
     let nothing = abi::is_foreign().then_some(0);
-    let (Some(copy), Some(delete), false) = (copy.or(nothing), delete.or(nothing), keyval.is_null()) else {
+    let (Some(copy), Some(delete), false) =
+        (copy.or(nothing), delete.or(nothing), keyval.is_null())
+    else {
         return raise(rt, procedure, ERR_ARG, None);
     };
     let language = match copy & fortran::FUNCTION {
         0 => Language::C,
         _ => Language::Fortran,
     };
-    let functions = (known((copy & !fortran::FUNCTION) as u64), known(delete as u64));
+    let functions = (
+        known((copy & !fortran::FUNCTION) as u64),
+        known(delete as u64),
+    );
     let mut objects = objects_mut(rt);
-    let key = objects.keyvals.create(kind, functions, language, extra_state as u64);
+    let key = objects
+        .keyvals
+        .create(kind, functions, language, extra_state as u64);
     // SAFETY: the caller's promise.
     unsafe { *keyval = key };
     SUCCESS
@@ -238,7 +256,16 @@ pub unsafe extern "C" fn MPI_Keyval_create(
         delete.map(|function| function as usize),
     );
     // SAFETY: the program's arguments are handed on.
-    unsafe { create_keyval(rt, Proc::MPI_Keyval_create, Kind::Comm, functions, keyval, extra_state) }
+    unsafe {
+        create_keyval(
+            rt,
+            Proc::MPI_Keyval_create,
+            Kind::Comm,
+            functions,
+            keyval,
+            extra_state,
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Type_create_keyval(
@@ -313,9 +340,19 @@ pub unsafe extern "C" fn MPI_Win_free_keyval(keyval: *mut c_int) -> c_int {
     unsafe { free_keyval(rt, Proc::MPI_Win_free_keyval, Kind::Win, keyval) }
 }
 
-pub unsafe extern "C" fn MPI_Comm_set_attr(comm: VirtComm, keyval: c_int, value: *mut c_void) -> c_int {
+pub unsafe extern "C" fn MPI_Comm_set_attr(
+    comm: VirtComm,
+    keyval: c_int,
+    value: *mut c_void,
+) -> c_int {
     let rt = runtime();
-    set(rt, Proc::MPI_Comm_set_attr, Object::Comm(comm), keyval, value)
+    set(
+        rt,
+        Proc::MPI_Comm_set_attr,
+        Object::Comm(comm),
+        keyval,
+        value,
+    )
 }
 
 pub unsafe extern "C" fn MPI_Attr_put(comm: VirtComm, keyval: c_int, value: *mut c_void) -> c_int {
@@ -323,12 +360,26 @@ pub unsafe extern "C" fn MPI_Attr_put(comm: VirtComm, keyval: c_int, value: *mut
     set(rt, Proc::MPI_Attr_put, Object::Comm(comm), keyval, value)
 }
 
-pub unsafe extern "C" fn MPI_Type_set_attr(datatype: VirtDatatype, keyval: c_int, value: *mut c_void) -> c_int {
+pub unsafe extern "C" fn MPI_Type_set_attr(
+    datatype: VirtDatatype,
+    keyval: c_int,
+    value: *mut c_void,
+) -> c_int {
     let rt = runtime();
-    set(rt, Proc::MPI_Type_set_attr, Object::Datatype(datatype), keyval, value)
+    set(
+        rt,
+        Proc::MPI_Type_set_attr,
+        Object::Datatype(datatype),
+        keyval,
+        value,
+    )
 }
 
-pub unsafe extern "C" fn MPI_Win_set_attr(win: VirtWin, keyval: c_int, value: *mut c_void) -> c_int {
+pub unsafe extern "C" fn MPI_Win_set_attr(
+    win: VirtWin,
+    keyval: c_int,
+    value: *mut c_void,
+) -> c_int {
     let rt = runtime();
     set(rt, Proc::MPI_Win_set_attr, Object::Win(win), keyval, value)
 }
@@ -341,13 +392,36 @@ pub unsafe extern "C" fn MPI_Comm_get_attr(
 ) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { get(rt, Proc::MPI_Comm_get_attr, Object::Comm(comm), keyval, value, flag) }
+    unsafe {
+        get(
+            rt,
+            Proc::MPI_Comm_get_attr,
+            Object::Comm(comm),
+            keyval,
+            value,
+            flag,
+        )
+    }
 }
 
-pub unsafe extern "C" fn MPI_Attr_get(comm: VirtComm, keyval: c_int, value: *mut c_void, flag: *mut c_int) -> c_int {
+pub unsafe extern "C" fn MPI_Attr_get(
+    comm: VirtComm,
+    keyval: c_int,
+    value: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { get(rt, Proc::MPI_Attr_get, Object::Comm(comm), keyval, value, flag) }
+    unsafe {
+        get(
+            rt,
+            Proc::MPI_Attr_get,
+            Object::Comm(comm),
+            keyval,
+            value,
+            flag,
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Type_get_attr(
@@ -370,10 +444,24 @@ pub unsafe extern "C" fn MPI_Type_get_attr(
     }
 }
 
-pub unsafe extern "C" fn MPI_Win_get_attr(win: VirtWin, keyval: c_int, value: *mut c_void, flag: *mut c_int) -> c_int {
+pub unsafe extern "C" fn MPI_Win_get_attr(
+    win: VirtWin,
+    keyval: c_int,
+    value: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { get(rt, Proc::MPI_Win_get_attr, Object::Win(win), keyval, value, flag) }
+    unsafe {
+        get(
+            rt,
+            Proc::MPI_Win_get_attr,
+            Object::Win(win),
+            keyval,
+            value,
+            flag,
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Win_delete_attr(win: VirtWin, keyval: c_int) -> c_int {
@@ -393,5 +481,10 @@ pub unsafe extern "C" fn MPI_Attr_delete(comm: VirtComm, keyval: c_int) -> c_int
 
 pub unsafe extern "C" fn MPI_Type_delete_attr(datatype: VirtDatatype, keyval: c_int) -> c_int {
     let rt = runtime();
-    delete(rt, Proc::MPI_Type_delete_attr, Object::Datatype(datatype), keyval)
+    delete(
+        rt,
+        Proc::MPI_Type_delete_attr,
+        Object::Datatype(datatype),
+        keyval,
+    )
 }

@@ -44,7 +44,9 @@ fn attached(rt: &Runtime, owner: Owner) -> Result<Option<Attached>, c_int> {
 fn end(rt: &Runtime, procedure: Proc, owner: Owner, outcome: Result<(), c_int>) -> c_int {
     match (outcome, handles(owner)) {
         (Ok(()), _) => SUCCESS,
-        (Err(rc), (_, Some(session))) if rc != ERR_SESSION => raise_on(rt, procedure, rc, Object::Session(session)),
+        (Err(rc), (_, Some(session))) if rc != ERR_SESSION => {
+            raise_on(rt, procedure, rc, Object::Session(session))
+        }
         (Err(rc), (comm, _)) => finish(rt, procedure, rc, comm),
     }
 }
@@ -63,7 +65,11 @@ fn attach(rt: &Runtime, procedure: Proc, owner: Owner, buffer: *mut c_void, size
             None => {}
         }
         let size = if is_automatic { i64::MAX } else { size };
-        requests::buffers_mut(rt).push(Attached { owner, address, size });
+        requests::buffers_mut(rt).push(Attached {
+            owner,
+            address,
+            size,
+        });
         Ok(())
     });
     end(rt, procedure, owner, outcome)
@@ -124,10 +130,21 @@ fn flush(rt: &Runtime, procedure: Proc, owner: Owner) -> c_int {
 ///
 /// # Safety
 /// The program's place for the request.
-unsafe fn begin_flush(rt: &Runtime, procedure: Proc, owner: Owner, request: *mut VirtRequest) -> c_int {
+unsafe fn begin_flush(
+    rt: &Runtime,
+    procedure: Proc,
+    owner: Owner,
+    request: *mut VirtRequest,
+) -> c_int {
     let outcome = attached(rt, owner).map(|_| {
         let none = RealRequest(std::ptr::null_mut());
-        let flush = requests::add(rt, comm::self_handle(rt), Kind::Flush(owner), State::Open, none);
+        let flush = requests::add(
+            rt,
+            comm::self_handle(rt),
+            Kind::Flush(owner),
+            State::Open,
+            none,
+        );
         // SAFETY: the caller's promise.
         unsafe { request.write(flush) };
     });
@@ -135,21 +152,49 @@ unsafe fn begin_flush(rt: &Runtime, procedure: Proc, owner: Owner, request: *mut
 }
 
 pub unsafe extern "C" fn MPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
-    attach(runtime(), Proc::MPI_Buffer_attach, Owner::Process, buffer, size.into())
+    attach(
+        runtime(),
+        Proc::MPI_Buffer_attach,
+        Owner::Process,
+        buffer,
+        size.into(),
+    )
 }
 
 pub unsafe extern "C" fn MPI_Buffer_detach(buffer: *mut c_void, size: *mut c_int) -> c_int {
     // SAFETY: the program's places.
-    unsafe { detach(runtime(), Proc::MPI_Buffer_detach, Owner::Process, buffer, size) }
+    unsafe {
+        detach(
+            runtime(),
+            Proc::MPI_Buffer_detach,
+            Owner::Process,
+            buffer,
+            size,
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Buffer_attach_c(buffer: *mut c_void, size: i64) -> c_int {
-    attach(runtime(), Proc::MPI_Buffer_attach_c, Owner::Process, buffer, size)
+    attach(
+        runtime(),
+        Proc::MPI_Buffer_attach_c,
+        Owner::Process,
+        buffer,
+        size,
+    )
 }
 
 pub unsafe extern "C" fn MPI_Buffer_detach_c(buffer: *mut c_void, size: *mut i64) -> c_int {
     // SAFETY: the program's places.
-    unsafe { detach(runtime(), Proc::MPI_Buffer_detach_c, Owner::Process, buffer, size) }
+    unsafe {
+        detach(
+            runtime(),
+            Proc::MPI_Buffer_detach_c,
+            Owner::Process,
+            buffer,
+            size,
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Buffer_flush() -> c_int {
@@ -161,7 +206,11 @@ pub unsafe extern "C" fn MPI_Buffer_iflush(request: *mut VirtRequest) -> c_int {
     unsafe { begin_flush(runtime(), Proc::MPI_Buffer_iflush, Owner::Process, request) }
 }
 
-pub unsafe extern "C" fn MPI_Comm_attach_buffer(comm: VirtComm, buffer: *mut c_void, size: c_int) -> c_int {
+pub unsafe extern "C" fn MPI_Comm_attach_buffer(
+    comm: VirtComm,
+    buffer: *mut c_void,
+    size: c_int,
+) -> c_int {
     attach(
         runtime(),
         Proc::MPI_Comm_attach_buffer,
@@ -171,30 +220,78 @@ pub unsafe extern "C" fn MPI_Comm_attach_buffer(comm: VirtComm, buffer: *mut c_v
     )
 }
 
-pub unsafe extern "C" fn MPI_Comm_detach_buffer(comm: VirtComm, buffer: *mut c_void, size: *mut c_int) -> c_int {
+pub unsafe extern "C" fn MPI_Comm_detach_buffer(
+    comm: VirtComm,
+    buffer: *mut c_void,
+    size: *mut c_int,
+) -> c_int {
     // SAFETY: the program's places.
-    unsafe { detach(runtime(), Proc::MPI_Comm_detach_buffer, comm.into(), buffer, size) }
+    unsafe {
+        detach(
+            runtime(),
+            Proc::MPI_Comm_detach_buffer,
+            comm.into(),
+            buffer,
+            size,
+        )
+    }
 }
 
-pub unsafe extern "C" fn MPI_Comm_attach_buffer_c(comm: VirtComm, buffer: *mut c_void, size: i64) -> c_int {
-    attach(runtime(), Proc::MPI_Comm_attach_buffer_c, comm.into(), buffer, size)
+pub unsafe extern "C" fn MPI_Comm_attach_buffer_c(
+    comm: VirtComm,
+    buffer: *mut c_void,
+    size: i64,
+) -> c_int {
+    attach(
+        runtime(),
+        Proc::MPI_Comm_attach_buffer_c,
+        comm.into(),
+        buffer,
+        size,
+    )
 }
 
-pub unsafe extern "C" fn MPI_Comm_detach_buffer_c(comm: VirtComm, buffer: *mut c_void, size: *mut i64) -> c_int {
+pub unsafe extern "C" fn MPI_Comm_detach_buffer_c(
+    comm: VirtComm,
+    buffer: *mut c_void,
+    size: *mut i64,
+) -> c_int {
     // SAFETY: the program's places.
-    unsafe { detach(runtime(), Proc::MPI_Comm_detach_buffer_c, comm.into(), buffer, size) }
+    unsafe {
+        detach(
+            runtime(),
+            Proc::MPI_Comm_detach_buffer_c,
+            comm.into(),
+            buffer,
+            size,
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Comm_flush_buffer(comm: VirtComm) -> c_int {
     flush(runtime(), Proc::MPI_Comm_flush_buffer, comm.into())
 }
 
-pub unsafe extern "C" fn MPI_Comm_iflush_buffer(comm: VirtComm, request: *mut VirtRequest) -> c_int {
+pub unsafe extern "C" fn MPI_Comm_iflush_buffer(
+    comm: VirtComm,
+    request: *mut VirtRequest,
+) -> c_int {
     // SAFETY: the program's place.
-    unsafe { begin_flush(runtime(), Proc::MPI_Comm_iflush_buffer, comm.into(), request) }
+    unsafe {
+        begin_flush(
+            runtime(),
+            Proc::MPI_Comm_iflush_buffer,
+            comm.into(),
+            request,
+        )
+    }
 }
 
-pub unsafe extern "C" fn MPI_Session_attach_buffer(session: VirtSession, buffer: *mut c_void, size: c_int) -> c_int {
+pub unsafe extern "C" fn MPI_Session_attach_buffer(
+    session: VirtSession,
+    buffer: *mut c_void,
+    size: c_int,
+) -> c_int {
     attach(
         runtime(),
         Proc::MPI_Session_attach_buffer,
@@ -210,10 +307,22 @@ pub unsafe extern "C" fn MPI_Session_detach_buffer(
     size: *mut c_int,
 ) -> c_int {
     // SAFETY: the program's places.
-    unsafe { detach(runtime(), Proc::MPI_Session_detach_buffer, session.into(), buffer, size) }
+    unsafe {
+        detach(
+            runtime(),
+            Proc::MPI_Session_detach_buffer,
+            session.into(),
+            buffer,
+            size,
+        )
+    }
 }
 
-pub unsafe extern "C" fn MPI_Session_attach_buffer_c(session: VirtSession, buffer: *mut c_void, size: i64) -> c_int {
+pub unsafe extern "C" fn MPI_Session_attach_buffer_c(
+    session: VirtSession,
+    buffer: *mut c_void,
+    size: i64,
+) -> c_int {
     attach(
         runtime(),
         Proc::MPI_Session_attach_buffer_c,
@@ -244,7 +353,17 @@ pub unsafe extern "C" fn MPI_Session_flush_buffer(session: VirtSession) -> c_int
     flush(runtime(), Proc::MPI_Session_flush_buffer, session.into())
 }
 
-pub unsafe extern "C" fn MPI_Session_iflush_buffer(session: VirtSession, request: *mut VirtRequest) -> c_int {
+pub unsafe extern "C" fn MPI_Session_iflush_buffer(
+    session: VirtSession,
+    request: *mut VirtRequest,
+) -> c_int {
     // SAFETY: the program's place.
-    unsafe { begin_flush(runtime(), Proc::MPI_Session_iflush_buffer, session.into(), request) }
+    unsafe {
+        begin_flush(
+            runtime(),
+            Proc::MPI_Session_iflush_buffer,
+            session.into(),
+            request,
+        )
+    }
 }

@@ -1,5 +1,10 @@
 //! The collectives that need more than the call table's template: those with arrays of datatypes (MPI 4.1, chapter 6).
-#![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
+#![allow(
+    unsafe_code,
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::missing_safety_doc
+)]
 
 use crate::attempt;
 use crate::calls::runtime;

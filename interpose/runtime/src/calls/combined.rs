@@ -1,6 +1,11 @@
 //! Combined sends and receives that do not block (MPI 4.1, section 3.10): two requests, of which the program has one. And the blocking one
 //! that is made of them.
-#![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
+#![allow(
+    unsafe_code,
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::missing_safety_doc
+)]
 
 use super::arguments::{envelope, outcome, put_status};
 use crate::abi::is_foreign;
@@ -85,7 +90,10 @@ pub unsafe extern "C" fn MPI_Isendrecv(
 ) -> c_int {
     let rt = runtime();
     let received = envelope(recvbuf, recvcount, recvtype, source, recvtag, comm);
-    let (sent, data) = ((sendbuf, sendcount, real_datatype(rt, sendtype)), (sendcount, sendtype));
+    let (sent, data) = (
+        (sendbuf, sendcount, real_datatype(rt, sendtype)),
+        (sendcount, sendtype),
+    );
     // SAFETY: the program's arguments are handed on.
     unsafe {
         start(
@@ -116,7 +124,15 @@ pub unsafe extern "C" fn MPI_Isendrecv_replace(
     let rt = runtime();
     let received = envelope(buf, count, datatype, source, recvtag, comm);
     // SAFETY: the program's arguments are handed on.
-    unsafe { isendrecv_replace(rt, Proc::MPI_Isendrecv_replace, (dest, sendtag), received, request) }
+    unsafe {
+        isendrecv_replace(
+            rt,
+            Proc::MPI_Isendrecv_replace,
+            (dest, sendtag),
+            received,
+            request,
+        )
+    }
 }
 
 /// Sends what is in the buffer to a rank with a tag, and receives into it. If the program is rewound meanwhile there is
@@ -139,7 +155,16 @@ unsafe fn isendrecv_replace(
         };
         let sent = (packed.as_ptr().cast(), bytes.count(), bytes.datatype());
         let data = (received.count, received.datatype());
-        start(rt, procedure, sent, to, data, received, Some(Box::new(packed)), request)
+        start(
+            rt,
+            procedure,
+            sent,
+            to,
+            data,
+            received,
+            Some(Box::new(packed)),
+            request,
+        )
     }
 }
 
@@ -147,7 +172,11 @@ unsafe fn isendrecv_replace(
 ///
 /// # Safety
 /// The program's buffer.
-pub(super) unsafe fn pack(rt: &Runtime, from: &Envelope, dest: c_int) -> Result<(Vec<u8>, Bytes), c_int> {
+pub(super) unsafe fn pack(
+    rt: &Runtime,
+    from: &Envelope,
+    dest: c_int,
+) -> Result<(Vec<u8>, Bytes), c_int> {
     let real_type = real_datatype(rt, from.datatype());
     let code = |error: mpi::Error| error.code();
     if dest == PROC_NULL {
@@ -164,8 +193,18 @@ pub(super) unsafe fn pack(rt: &Runtime, from: &Envelope, dest: c_int) -> Result<
             Ok(length) => real::PMPI_Pack(buffer, from.count, real_type, to, length, &mut 0, own),
             // A message of this process to itself has any length.
             Err(_) => {
-                let (mut request, status) = (RealRequest(std::ptr::null_mut()), std::ptr::null_mut());
-                check(real::PMPI_Isend(buffer, from.count, real_type, 0, 0, own, &mut request)).map_err(code)?;
+                let (mut request, status) =
+                    (RealRequest(std::ptr::null_mut()), std::ptr::null_mut());
+                check(real::PMPI_Isend(
+                    buffer,
+                    from.count,
+                    real_type,
+                    0,
+                    0,
+                    own,
+                    &mut request,
+                ))
+                .map_err(code)?;
                 let rc = real::PMPI_Recv(to, bytes.count(), bytes.datatype(), 0, 0, own, status);
                 check(real::PMPI_Wait(&mut request, status)).map_err(code)?;
                 rc
@@ -205,7 +244,9 @@ pub unsafe extern "C" fn MPI_Sendrecv_replace(
             }
         }
         requests::begin(rt, [Some(request), None]);
-        let ended = outcome!(completion::wait_with(rt, &mut request, || cut::meanwhile(rt)));
+        let ended = outcome!(completion::wait_with(rt, &mut request, || cut::meanwhile(
+            rt
+        )));
         requests::has_ended(rt);
         put_status(status, ended.status);
         if is_foreign() && !status.is_null() {

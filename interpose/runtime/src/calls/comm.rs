@@ -6,7 +6,9 @@ use super::sides;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::generated::{Proc, real};
-use crate::handles::{VirtComm, VirtGroup, VirtInfo, VirtRequest, real_comm, real_group, real_info};
+use crate::handles::{
+    VirtComm, VirtGroup, VirtInfo, VirtRequest, real_comm, real_group, real_info,
+};
 use crate::objects::attribute;
 use crate::objects::comm::create::{self, Begun, Made};
 use crate::objects::comm::{self, freed};
@@ -70,7 +72,12 @@ macro_rules! construct_by_some {
         let mut made = None;
         let rc = $crate::attempt!(
             $rt,
-            $crate::objects::comm::create::make($rt, $constructor, |it| $crate::early::is_used($rt, it), &mut made)
+            $crate::objects::comm::create::make(
+                $rt,
+                $constructor,
+                |it| $crate::early::is_used($rt, it),
+                &mut made
+            )
         );
         // SAFETY: checked above.
         unsafe { $crate::calls::comm::constructed($rt, $procedure, rc, made, $parent, $newcomm) }
@@ -79,7 +86,11 @@ macro_rules! construct_by_some {
 pub(super) use construct_by_some;
 
 /// Checks a constructor's arguments that the layer itself uses.
-pub(super) fn may_construct(rt: &Runtime, parent: VirtComm, newcomm: *mut VirtComm) -> Result<(), c_int> {
+pub(super) fn may_construct(
+    rt: &Runtime,
+    parent: VirtComm,
+    newcomm: *mut VirtComm,
+) -> Result<(), c_int> {
     if comm::index(rt, parent).is_none() {
         Err(errors::ERR_COMM)
     } else if newcomm.is_null() {
@@ -123,7 +134,13 @@ fn free(rt: &Runtime, index: u32, has_requests: bool) -> c_int {
 }
 
 /// What duplicates do besides: the attributes' copy functions run (7.7.2).
-unsafe fn duplicated(rt: &Runtime, procedure: Proc, rc: c_int, old: VirtComm, newcomm: *mut VirtComm) -> c_int {
+unsafe fn duplicated(
+    rt: &Runtime,
+    procedure: Proc,
+    rc: c_int,
+    old: VirtComm,
+    newcomm: *mut VirtComm,
+) -> c_int {
     if rc != errors::SUCCESS {
         return rc;
     }
@@ -151,7 +168,11 @@ pub unsafe extern "C" fn MPI_Comm_dup(comm: VirtComm, newcomm: *mut VirtComm) ->
     unsafe { duplicated(rt, Proc::MPI_Comm_dup, rc, comm, newcomm) }
 }
 
-pub unsafe extern "C" fn MPI_Comm_dup_with_info(comm: VirtComm, info: VirtInfo, newcomm: *mut VirtComm) -> c_int {
+pub unsafe extern "C" fn MPI_Comm_dup_with_info(
+    comm: VirtComm,
+    info: VirtInfo,
+    newcomm: *mut VirtComm,
+) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Comm_dup_with_info;
     // SAFETY: a communicator; the real library checks the info object.
@@ -245,12 +266,18 @@ unsafe fn duplicate_at_once(
     }
 }
 
-pub unsafe extern "C" fn MPI_Comm_idup(comm: VirtComm, newcomm: *mut VirtComm, request: *mut VirtRequest) -> c_int {
+pub unsafe extern "C" fn MPI_Comm_idup(
+    comm: VirtComm,
+    newcomm: *mut VirtComm,
+    request: *mut VirtRequest,
+) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Comm_idup;
     // SAFETY: a communicator; the program's arguments.
     unsafe {
-        let start = |new: &mut RealComm, made: &mut RealRequest| real::PMPI_Comm_idup(real_comm(rt, comm), new, made);
+        let start = |new: &mut RealComm, made: &mut RealRequest| {
+            real::PMPI_Comm_idup(real_comm(rt, comm), new, made)
+        };
         let at_once = |new: &mut RealComm| real::PMPI_Comm_dup(real_comm(rt, comm), new);
         begin_duplicate(rt, procedure, comm, newcomm, request, start, at_once)
     }
@@ -269,12 +296,19 @@ pub unsafe extern "C" fn MPI_Comm_idup_with_info(
         let start = |new: &mut RealComm, made: &mut RealRequest| {
             real::PMPI_Comm_idup_with_info(real_comm(rt, comm), real_info(rt, info), new, made)
         };
-        let at_once = |new: &mut RealComm| real::PMPI_Comm_dup_with_info(real_comm(rt, comm), real_info(rt, info), new);
+        let at_once = |new: &mut RealComm| {
+            real::PMPI_Comm_dup_with_info(real_comm(rt, comm), real_info(rt, info), new)
+        };
         begin_duplicate(rt, procedure, comm, newcomm, request, start, at_once)
     }
 }
 
-pub unsafe extern "C" fn MPI_Comm_split(comm: VirtComm, color: c_int, key: c_int, newcomm: *mut VirtComm) -> c_int {
+pub unsafe extern "C" fn MPI_Comm_split(
+    comm: VirtComm,
+    color: c_int,
+    key: c_int,
+    newcomm: *mut VirtComm,
+) -> c_int {
     let rt = runtime();
     // SAFETY: a communicator.
     construct!(rt, Proc::MPI_Comm_split, comm, newcomm, |new| unsafe {
@@ -294,11 +328,21 @@ pub unsafe extern "C" fn MPI_Comm_split_type(
     let rt = runtime();
     // SAFETY: a communicator; the real library checks the rest.
     construct!(rt, Proc::MPI_Comm_split_type, comm, newcomm, |new| unsafe {
-        real::PMPI_Comm_split_type(real_comm(rt, comm), split_type, key, real_info(rt, info), new)
+        real::PMPI_Comm_split_type(
+            real_comm(rt, comm),
+            split_type,
+            key,
+            real_info(rt, info),
+            new,
+        )
     })
 }
 
-pub unsafe extern "C" fn MPI_Comm_create(comm: VirtComm, group: VirtGroup, newcomm: *mut VirtComm) -> c_int {
+pub unsafe extern "C" fn MPI_Comm_create(
+    comm: VirtComm,
+    group: VirtGroup,
+    newcomm: *mut VirtComm,
+) -> c_int {
     let rt = runtime();
     // SAFETY: a communicator; the real library checks the group.
     construct!(rt, Proc::MPI_Comm_create, comm, newcomm, |new| unsafe {
@@ -313,11 +357,22 @@ pub unsafe extern "C" fn MPI_Comm_create_group(
     newcomm: *mut VirtComm,
 ) -> c_int {
     let rt = runtime();
-    outcome!(cut::assemble(rt, || sides::of_group(rt, Some(comm), group, tag as u64)));
+    outcome!(cut::assemble(rt, || sides::of_group(
+        rt,
+        Some(comm),
+        group,
+        tag as u64
+    )));
     // SAFETY: a communicator; the real library checks the rest.
-    construct_by_some!(rt, Proc::MPI_Comm_create_group, comm, newcomm, |new| unsafe {
-        real::PMPI_Comm_create_group(real_comm(rt, comm), real_group(rt, group), tag, new)
-    })
+    construct_by_some!(
+        rt,
+        Proc::MPI_Comm_create_group,
+        comm,
+        newcomm,
+        |new| unsafe {
+            real::PMPI_Comm_create_group(real_comm(rt, comm), real_group(rt, group), tag, new)
+        }
+    )
 }
 
 pub unsafe extern "C" fn MPI_Intercomm_create(
@@ -330,31 +385,47 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
 ) -> c_int {
     let rt = runtime();
     let (local, bridge) = ((local_comm, local_leader), (bridge_comm, remote_leader));
-    outcome!(cut::assemble(rt, || sides::of_intercomm(rt, local, bridge, tag)));
+    outcome!(cut::assemble(rt, || sides::of_intercomm(
+        rt, local, bridge, tag
+    )));
     // SAFETY: a communicator; the real library checks the rest. The bridge is significant at the leader only, and
     // whatever else the program passes there is not looked at.
-    construct_by_some!(rt, Proc::MPI_Intercomm_create, local_comm, newintercomm, |new| unsafe {
-        let local = real_comm(rt, local_comm);
-        let mut rank = 0;
-        let rc = real::PMPI_Comm_rank(local, &mut rank);
-        if rc != errors::SUCCESS {
-            return rc;
+    construct_by_some!(
+        rt,
+        Proc::MPI_Intercomm_create,
+        local_comm,
+        newintercomm,
+        |new| unsafe {
+            let local = real_comm(rt, local_comm);
+            let mut rank = 0;
+            let rc = real::PMPI_Comm_rank(local, &mut rank);
+            if rc != errors::SUCCESS {
+                return rc;
+            }
+            let bridge = if rank == local_leader {
+                real_comm(rt, bridge_comm)
+            } else {
+                local
+            };
+            real::PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, tag, new)
         }
-        let bridge = if rank == local_leader {
-            real_comm(rt, bridge_comm)
-        } else {
-            local
-        };
-        real::PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, tag, new)
-    })
+    )
 }
 
-pub unsafe extern "C" fn MPI_Intercomm_merge(intercomm: VirtComm, high: c_int, newintracomm: *mut VirtComm) -> c_int {
+pub unsafe extern "C" fn MPI_Intercomm_merge(
+    intercomm: VirtComm,
+    high: c_int,
+    newintracomm: *mut VirtComm,
+) -> c_int {
     let rt = runtime();
     // SAFETY: a communicator.
-    construct!(rt, Proc::MPI_Intercomm_merge, intercomm, newintracomm, |new| unsafe {
-        real::PMPI_Intercomm_merge(real_comm(rt, intercomm), high, new)
-    })
+    construct!(
+        rt,
+        Proc::MPI_Intercomm_merge,
+        intercomm,
+        newintracomm,
+        |new| unsafe { real::PMPI_Intercomm_merge(real_comm(rt, intercomm), high, new) }
+    )
 }
 
 /// The index of a communicator that may be freed: a created one, which has not been.
@@ -365,7 +436,9 @@ unsafe fn to_free(rt: &Runtime, comm: *mut VirtComm) -> Result<(VirtComm, u32), 
     // SAFETY: the program's handle.
     let handle = unsafe { *comm };
     match comm::index(rt, handle) {
-        Some(index) if index > comm::SELF && !comm::get(rt, handle).is_some_and(|comm| comm.is_freed) => {
+        Some(index)
+            if index > comm::SELF && !comm::get(rt, handle).is_some_and(|comm| comm.is_freed) =>
+        {
             Ok((handle, index))
         }
         _ => Err(errors::ERR_COMM),
@@ -441,7 +514,11 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
     errors::SUCCESS
 }
 
-pub unsafe extern "C" fn MPI_Comm_compare(comm1: VirtComm, comm2: VirtComm, result: *mut c_int) -> c_int {
+pub unsafe extern "C" fn MPI_Comm_compare(
+    comm1: VirtComm,
+    comm2: VirtComm,
+    result: *mut c_int,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the real library checks its arguments. Local.
     let rc = unsafe { real::PMPI_Comm_compare(real_comm(rt, comm1), real_comm(rt, comm2), result) };

@@ -25,14 +25,20 @@ pub unsafe extern "C" fn MPI_Wait(request: *mut VirtRequest, status: *mut Status
     // SAFETY: the program's arguments.
     unsafe {
         outcome!(cut::here(rt));
-        let ended = outcome!(completion::wait_with(rt, &mut *request, || cut::meanwhile(rt)));
+        let ended = outcome!(completion::wait_with(rt, &mut *request, || cut::meanwhile(
+            rt
+        )));
         put_status(status, ended.status);
         finish(rt, Proc::MPI_Wait, ended.rc, ended.comm)
     }
 }
 
 /// `MPI_Test`
-pub unsafe extern "C" fn MPI_Test(request: *mut VirtRequest, flag: *mut c_int, status: *mut Status) -> c_int {
+pub unsafe extern "C" fn MPI_Test(
+    request: *mut VirtRequest,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments.
     unsafe {
@@ -46,7 +52,11 @@ pub unsafe extern "C" fn MPI_Test(request: *mut VirtRequest, flag: *mut c_int, s
 }
 
 /// `MPI_Request_get_status`
-pub unsafe extern "C" fn MPI_Request_get_status(request: VirtRequest, flag: *mut c_int, status: *mut Status) -> c_int {
+pub unsafe extern "C" fn MPI_Request_get_status(
+    request: VirtRequest,
+    flag: *mut c_int,
+    status: *mut Status,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments.
     unsafe {
@@ -90,7 +100,11 @@ fn is_pending(rt: &Runtime, handle: VirtRequest) -> bool {
 /// # Safety
 /// As [`Arrays::request`].
 #[inline(never)]
-unsafe fn wait_for_each(rt: &Runtime, arrays: &Arrays, which: Range<usize>) -> Result<Failure, Rewound> {
+unsafe fn wait_for_each(
+    rt: &Runtime,
+    arrays: &Arrays,
+    which: Range<usize>,
+) -> Result<Failure, Rewound> {
     let mut failed = None;
     for index in which {
         // SAFETY: handed on to the caller.
@@ -224,7 +238,9 @@ pub unsafe extern "C" fn MPI_Request_get_status_any(
         match found {
             Some(found) => {
                 let ended = outcome!(completion::peek(rt, *arrays.request(found)));
-                ended.into_iter().for_each(|ended| put_status(status, ended.status));
+                ended
+                    .into_iter()
+                    .for_each(|ended| put_status(status, ended.status));
             }
             None if !pending => put_status(status, EMPTY),
             None => (),
@@ -264,7 +280,9 @@ pub unsafe extern "C" fn MPI_Waitany(
     unsafe {
         loop {
             match outcome!(any(rt, &arrays)) {
-                (Some(found), _) => return complete(rt, Proc::MPI_Waitany, &arrays, found, index, status),
+                (Some(found), _) => {
+                    return complete(rt, Proc::MPI_Waitany, &arrays, found, index, status);
+                }
                 (None, true) => outcome!(cut::meanwhile(rt)),
                 (None, false) => {
                     index.write(UNDEFINED);
@@ -434,7 +452,12 @@ pub unsafe extern "C" fn MPI_Cancel(request: *mut VirtRequest) -> c_int {
         return finish(rt, Proc::MPI_Cancel, ERR_REQUEST, None);
     };
     if requests::is_active(rt, index) || requests::general(rt, index).is_some() {
-        return finish(rt, Proc::MPI_Cancel, outcome!(completion::cancel(rt, index)), None);
+        return finish(
+            rt,
+            Proc::MPI_Cancel,
+            outcome!(completion::cancel(rt, index)),
+            None,
+        );
     }
     SUCCESS
 }

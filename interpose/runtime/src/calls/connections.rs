@@ -98,7 +98,9 @@ impl Side {
             Some(_) => Err(ERR_COMM),
             None if !(0..size).contains(&root) => Err(ERR_ROOT),
             None if recipe.has_spawned() => {
-                log::error!("a communicator with spawned processes connects with no other one; take one without them");
+                log::error!(
+                    "a communicator with spawned processes connects with no other one; take one without them"
+                );
                 Err(ERR_UNSUPPORTED_OPERATION)
             }
             None => Ok(Side {
@@ -123,7 +125,11 @@ impl Side {
     }
 
     /// The other side: what this side's root has found.
-    fn find(&self, rt: &Runtime, root: impl FnOnce() -> Result<Found, Rewound>) -> Result<Found, Rewound> {
+    fn find(
+        &self,
+        rt: &Runtime,
+        root: impl FnOnce() -> Result<Found, Rewound>,
+    ) -> Result<Found, Rewound> {
         let before = dynamic::get_mut(rt).begun(self.thread).found;
         if let Some(found) = before {
             return Ok(found);
@@ -136,8 +142,9 @@ impl Side {
         } else {
             // Another root may be in the next call already.
             let root = self.members[self.root as usize];
-            let is_it =
-                |from: Worker, word: &Word| from == root && matches!(word, Word::Go { comm, .. } if *comm == self.uid);
+            let is_it = |from: Worker, word: &Word| {
+                from == root && matches!(word, Word::Go { comm, .. } if *comm == self.uid)
+            };
             Waiting::for_word(rt, is_it)?;
             match dynamic::get_mut(rt).take(is_it) {
                 Some((_, Word::Go { outcome, .. })) => outcome.map(|other| (other, 0)),
@@ -163,14 +170,23 @@ fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> {
     if owner != me || !dynamic::get(rt).board.ports.contains(&number) {
         return Ok(Err(ERR_PORT));
     }
-    let is_it = |_: Worker, word: &Word| matches!(word, Word::Knock { port, .. } if *port == number);
+    let is_it =
+        |_: Worker, word: &Word| matches!(word, Word::Knock { port, .. } if *port == number);
     Waiting::for_word(rt, is_it)?;
     let knock = dynamic::get_mut(rt).take(is_it);
-    let Some((from, Word::Knock { attempt, oldest, .. })) = knock else {
+    let Some((
+        from,
+        Word::Knock {
+            attempt, oldest, ..
+        },
+    )) = knock
+    else {
         return Ok(Err(ERR_INTERN));
     };
     if let Err(rc) = change(rt, |board| {
-        board.welcomed.retain(|&(who, last)| who != from.0 || last >= oldest);
+        board
+            .welcomed
+            .retain(|&(who, last)| who != from.0 || last >= oldest);
         board.welcomed.insert((from.0, attempt));
     }) {
         return Ok(Err(rc));
@@ -182,12 +198,15 @@ fn accept(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> {
 /// Knocks, and waits for the welcome as long as the port is open.
 fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> {
     let (me, thread) = (world::worker(rt), turn::block());
-    let Some((owner, number)) = port.filter(|port| port.0.index() < world::get(rt).players.len()) else {
+    let Some((owner, number)) = port.filter(|port| port.0.index() < world::get(rt).players.len())
+    else {
         return Ok(Err(ERR_PORT));
     };
     if owner == me {
         if dynamic::get(rt).board.ports.contains(&number) {
-            log::error!("MPI_Comm_connect: a process cannot connect to its own port under protection");
+            log::error!(
+                "MPI_Comm_connect: a process cannot connect to its own port under protection"
+            );
         }
         return Ok(Err(ERR_PORT));
     }
@@ -212,7 +231,15 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> 
                 (attempt, state.oldest().unwrap_or(attempt))
             };
             let port = number;
-            say(rt, owner, Word::Knock { port, attempt, oldest })?;
+            say(
+                rt,
+                owner,
+                Word::Knock {
+                    port,
+                    attempt,
+                    oldest,
+                },
+            )?;
             let mut state = dynamic::get_mut(rt);
             state.last_attempt = attempt;
             state.begun(thread).attempt = Some(attempt);
@@ -222,7 +249,11 @@ fn connect(rt: &Runtime, port: Option<(Worker, u64)>) -> Result<Found, Rewound> 
     let is_it = |_: Worker, word: &Word| *word == Word::Welcome { attempt };
     let interval = rendezvous::interval(rt, [owner]);
     // A call that gives way to other threads again and again looks each time.
-    let first = if begun.is_some() { Duration::ZERO } else { interval };
+    let first = if begun.is_some() {
+        Duration::ZERO
+    } else {
+        interval
+    };
     let (mut waiting, mut next) = (Waiting { looks: 0 }, Instant::now() + first);
     while !hears(rt, is_it)? {
         if Instant::now() >= next {
@@ -252,7 +283,9 @@ fn other_end(rt: &Runtime, port: u64) -> Result<Outcome<Worker>, Rewound> {
             next = Instant::now() + interval;
             match seen(rendezvous::look_at(rt, others.clone())) {
                 Ok(boards) => {
-                    if let Some((other, _)) = boards.iter().find(|(_, board)| board.ports.contains(&port)) {
+                    if let Some((other, _)) =
+                        boards.iter().find(|(_, board)| board.ports.contains(&port))
+                    {
                         return Ok(Ok(*other));
                     }
                 }
@@ -312,13 +345,16 @@ fn port_of_socket(fd: c_int) -> Outcome<u64> {
     }
     // SAFETY: a descriptor of the program, which stays open and the program's.
     let socket = ManuallyDrop::new(unsafe { TcpStream::from_raw_fd(fd) });
-    let ends = socket.local_addr().and_then(|local| Ok([local, socket.peer_addr()?]));
+    let ends = socket
+        .local_addr()
+        .and_then(|local| Ok([local, socket.peer_addr()?]));
     let mut ends = ends.map_err(|why| {
         log::error!("MPI_Comm_join: descriptor {fd} is not a connected TCP socket: {why}");
         ERR_ARG
     })?;
     // A socket for both versions of the Internet Protocol sees addresses of version 4 as some of version 6.
-    ends.iter_mut().for_each(|end| end.set_ip(end.ip().to_canonical()));
+    ends.iter_mut()
+        .for_each(|end| end.set_ip(end.ip().to_canonical()));
     ends.sort();
     Ok(sides::name(format_args!("{} {ends:?}", told::job())))
 }

@@ -29,7 +29,10 @@ pub unsafe extern "C" fn MPI_Request_c2f(request: VirtRequest) -> c_int {
 pub unsafe extern "C" fn MPI_Request_f2c(request: c_int) -> VirtRequest {
     let rt = runtime();
     if request >= CREATED {
-        VirtRequest(virtual_handle(HandleKind::Request, (request - CREATED) as u32))
+        VirtRequest(virtual_handle(
+            HandleKind::Request,
+            (request - CREATED) as u32,
+        ))
     } else {
         requests::null_handle(rt)
     }
@@ -61,7 +64,9 @@ pub unsafe extern "C" fn MPI_Message_f2c(message: c_int) -> VirtMessage {
 /// `MPI_File_c2f`: MPI_FILE_NULL is 0 in Open MPI, what is no file -1.
 pub unsafe extern "C" fn MPI_File_c2f(fh: VirtFile) -> c_int {
     let rt = runtime();
-    to_fortran(HandleKind::File, fh.0, || if fh == no_file(rt) { 0 } else { -1 })
+    to_fortran(HandleKind::File, fh.0, || {
+        if fh == no_file(rt) { 0 } else { -1 }
+    })
 }
 
 /// `MPI_File_f2c`
@@ -70,7 +75,13 @@ pub unsafe extern "C" fn MPI_File_f2c(fh: c_int) -> VirtFile {
     let exists = |index| objects(rt).files.get(index).is_some();
     match fh {
         0 => no_file(rt),
-        fh => VirtFile(from_fortran(rt, HandleKind::File, fh, exists, std::ptr::null_mut)),
+        fh => VirtFile(from_fortran(
+            rt,
+            HandleKind::File,
+            fh,
+            exists,
+            std::ptr::null_mut,
+        )),
     }
 }
 
@@ -129,7 +140,10 @@ fn set_fortran(procedure: Proc) -> c_int {
     let null = known;
     // SAFETY: a place for a handle, which is freed.
     unsafe {
-        if knows_fortran() && real::PMPI_Abi_get_fortran_info(&mut known) == SUCCESS && known != null {
+        if knows_fortran()
+            && real::PMPI_Abi_get_fortran_info(&mut known) == SUCCESS
+            && known != null
+        {
             real::PMPI_Info_free(&mut known);
             return finish(rt, procedure, ERR_ABI, None);
         }

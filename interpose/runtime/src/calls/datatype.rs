@@ -1,5 +1,10 @@
 //! Datatypes (MPI 4.1, chapter 5). Most inquiries are generated.
-#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
+#![allow(
+    unsafe_code,
+    non_snake_case,
+    clippy::missing_safety_doc,
+    clippy::too_many_arguments
+)]
 
 use crate::attempt;
 use crate::calls::runtime;
@@ -48,7 +53,10 @@ unsafe fn construct(
     if newtype.is_null() {
         return raise(rt, procedure, ERR_ARG, None);
     }
-    let bases: Vec<RealDatatype> = contained.iter().map(|&base| real_datatype(rt, base)).collect();
+    let bases: Vec<RealDatatype> = contained
+        .iter()
+        .map(|&base| real_datatype(rt, base))
+        .collect();
     if bases.iter().any(|base| base.0.is_null()) {
         return raise(rt, procedure, ERR_TYPE, None);
     }
@@ -149,7 +157,10 @@ constructors! {
 ///
 /// # Safety
 /// It must have that length, unless it is null.
-unsafe fn array<'a>(types: *const VirtDatatype, count: impl TryInto<usize>) -> Result<&'a [VirtDatatype], c_int> {
+unsafe fn array<'a>(
+    types: *const VirtDatatype,
+    count: impl TryInto<usize>,
+) -> Result<&'a [VirtDatatype], c_int> {
     match count.try_into() {
         Err(_) => Err(ERR_COUNT),
         Ok(0) => Ok(&[]),
@@ -171,9 +182,21 @@ unsafe fn structure(
     // SAFETY: the program's arguments are handed on; the datatypes are real.
     unsafe {
         match array(types, count) {
-            Ok(types) => construct(rt, (procedure, Counts::Int), types, newtype, |types, new| {
-                real::PMPI_Type_create_struct(count, lengths, displacements, types.as_ptr(), new)
-            }),
+            Ok(types) => construct(
+                rt,
+                (procedure, Counts::Int),
+                types,
+                newtype,
+                |types, new| {
+                    real::PMPI_Type_create_struct(
+                        count,
+                        lengths,
+                        displacements,
+                        types.as_ptr(),
+                        new,
+                    )
+                },
+            ),
             Err(rc) => raise(rt, procedure, rc, None),
         }
     }
@@ -190,9 +213,21 @@ pub unsafe extern "C" fn MPI_Type_create_struct_c(
     // SAFETY: the program's arguments are handed on; the datatypes are real.
     unsafe {
         match array(types, count) {
-            Ok(types) => construct(rt, (procedure, Counts::Large), types, newtype, |types, new| {
-                real::PMPI_Type_create_struct_c(count, lengths, displacements, types.as_ptr(), new)
-            }),
+            Ok(types) => construct(
+                rt,
+                (procedure, Counts::Large),
+                types,
+                newtype,
+                |types, new| {
+                    real::PMPI_Type_create_struct_c(
+                        count,
+                        lengths,
+                        displacements,
+                        types.as_ptr(),
+                        new,
+                    )
+                },
+            ),
             Err(rc) => raise(rt, procedure, rc, None),
         }
     }
@@ -238,7 +273,11 @@ pub unsafe extern "C" fn MPI_Type_struct(
     }
 }
 
-pub unsafe extern "C" fn MPI_Type_create_f90_real(p: c_int, r: c_int, newtype: *mut VirtDatatype) -> c_int {
+pub unsafe extern "C" fn MPI_Type_create_f90_real(
+    p: c_int,
+    r: c_int,
+    newtype: *mut VirtDatatype,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
@@ -252,7 +291,11 @@ pub unsafe extern "C" fn MPI_Type_create_f90_real(p: c_int, r: c_int, newtype: *
     }
 }
 
-pub unsafe extern "C" fn MPI_Type_create_f90_complex(p: c_int, r: c_int, newtype: *mut VirtDatatype) -> c_int {
+pub unsafe extern "C" fn MPI_Type_create_f90_complex(
+    p: c_int,
+    r: c_int,
+    newtype: *mut VirtDatatype,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
@@ -266,7 +309,10 @@ pub unsafe extern "C" fn MPI_Type_create_f90_complex(p: c_int, r: c_int, newtype
     }
 }
 
-pub unsafe extern "C" fn MPI_Type_create_f90_integer(r: c_int, newtype: *mut VirtDatatype) -> c_int {
+pub unsafe extern "C" fn MPI_Type_create_f90_integer(
+    r: c_int,
+    newtype: *mut VirtDatatype,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
@@ -289,9 +335,13 @@ pub unsafe extern "C" fn MPI_Type_dup(oldtype: VirtDatatype, newtype: *mut VirtD
     }
     // SAFETY: the program's arguments are handed on; the datatype is real.
     let rc = unsafe {
-        construct(rt, (procedure, Counts::Int), &[oldtype], newtype, |old, new| {
-            real::PMPI_Type_dup(old[0], new)
-        })
+        construct(
+            rt,
+            (procedure, Counts::Int),
+            &[oldtype],
+            newtype,
+            |old, new| real::PMPI_Type_dup(old[0], new),
+        )
     };
     if rc != SUCCESS {
         return rc;
@@ -357,7 +407,9 @@ pub unsafe extern "C" fn MPI_Type_free(datatype: *mut VirtDatatype) -> c_int {
 /// # Safety
 /// The program's array of `max` elements.
 unsafe fn copy<T: Copy>(from: &[T], to: *mut T, max: i64) -> Result<(), c_int> {
-    if usize::try_from(max).map_or(true, |max| max < from.len()) || (to.is_null() && !from.is_empty()) {
+    if usize::try_from(max).map_or(true, |max| max < from.len())
+        || (to.is_null() && !from.is_empty())
+    {
         return Err(ERR_ARG);
     }
     if !from.is_empty() {
@@ -452,7 +504,11 @@ pub unsafe extern "C" fn MPI_Type_get_contents_c(
     }
 }
 
-pub unsafe extern "C" fn MPI_Type_match_size(typeclass: c_int, size: c_int, datatype: *mut VirtDatatype) -> c_int {
+pub unsafe extern "C" fn MPI_Type_match_size(
+    typeclass: c_int,
+    size: c_int,
+    datatype: *mut VirtDatatype,
+) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Type_match_size;
     if datatype.is_null() {
@@ -472,7 +528,10 @@ pub unsafe extern "C" fn MPI_Type_match_size(typeclass: c_int, size: c_int, data
     finish(rt, procedure, rc, None)
 }
 
-pub unsafe extern "C" fn MPI_Type_set_name(datatype: VirtDatatype, type_name: *const c_char) -> c_int {
+pub unsafe extern "C" fn MPI_Type_set_name(
+    datatype: VirtDatatype,
+    type_name: *const c_char,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the real library checks its arguments.
     let rc = unsafe { real::PMPI_Type_set_name(real_datatype(rt, datatype), type_name) };
@@ -494,7 +553,11 @@ pub unsafe extern "C" fn MPI_Type_f2c(datatype: c_int) -> VirtDatatype {
     let rt = runtime();
     let exists = |index| datatype::index(rt, datatype::handle(index)).is_some();
     // SAFETY: the real library checks the number.
-    VirtDatatype(from_fortran(rt, HandleKind::Datatype, datatype, exists, || unsafe {
-        real::PMPI_Type_f2c(datatype).0
-    }))
+    VirtDatatype(from_fortran(
+        rt,
+        HandleKind::Datatype,
+        datatype,
+        exists,
+        || unsafe { real::PMPI_Type_f2c(datatype).0 },
+    ))
 }

@@ -28,7 +28,9 @@ fn unreadable(why: &io::Error) -> c_int {
 
 /// What has been seen of other workers, unless a process has failed meanwhile.
 pub(super) fn seen<T>(looked: io::Result<Option<T>>) -> Outcome<T> {
-    looked.map_err(|why| unreadable(&why))?.ok_or(call::ABANDONED)
+    looked
+        .map_err(|why| unreadable(&why))?
+        .ok_or(call::ABANDONED)
 }
 
 /// The owner of a port, and its number.
@@ -39,7 +41,10 @@ pub(super) fn port_of(name: *const c_char) -> Option<(Worker, u64)> {
     // SAFETY: a C string of the program.
     let name = unsafe { CStr::from_ptr(name) }.to_str().ok()?;
     let (worker, number) = name.strip_prefix(PREFIX)?.split_once(':')?;
-    Some((Worker(worker.parse().ok()?), u64::from_str_radix(number, 16).ok()?))
+    Some((
+        Worker(worker.parse().ok()?),
+        u64::from_str_radix(number, 16).ok()?,
+    ))
 }
 
 /// Changes the board, and undoes that if it cannot be shown.
@@ -82,7 +87,9 @@ pub unsafe extern "C" fn MPI_Close_port(port_name: *const c_char) -> c_int {
     let rt = runtime();
     let me = world::worker(rt);
     let closed = match port_of(port_name) {
-        Some((owner, number)) if owner == me && dynamic::get_mut(rt).close(number) => change(rt, |_| {}),
+        Some((owner, number)) if owner == me && dynamic::get_mut(rt).close(number) => {
+            change(rt, |_| {})
+        }
         _ => Err(ERR_PORT),
     };
     finish(rt, Proc::MPI_Close_port, closed)
@@ -99,7 +106,10 @@ fn service(name: *const c_char) -> Outcome<Vec<u8>> {
 
 /// The port of a service that any worker of the job has published.
 fn find(rt: &Runtime, service: &[u8]) -> Outcome<Option<Vec<u8>>> {
-    let boards = seen(rendezvous::look_at(rt, Worker::all(world::get(rt).worker_count)))?;
+    let boards = seen(rendezvous::look_at(
+        rt,
+        Worker::all(world::get(rt).worker_count),
+    ))?;
     Ok(boards
         .into_iter()
         .find_map(|(_, mut board)| board.names.remove(service)))

@@ -47,7 +47,10 @@ const LEVELS: [&[u8]; 4] = [
 
 /// The thread level that the program was given, by its name.
 pub(super) fn level_name() -> &'static [u8] {
-    LEVELS[TOLD.level.load(Ordering::Relaxed).clamp(THREAD_SINGLE, THREAD_MULTIPLE) as usize]
+    LEVELS[TOLD
+        .level
+        .load(Ordering::Relaxed)
+        .clamp(THREAD_SINGLE, THREAD_MULTIPLE) as usize]
 }
 
 /// The thread level of a name.
@@ -61,7 +64,11 @@ pub(super) fn level_of(name: &[u8]) -> Option<c_int> {
 /// Initialises, once. `written` runs before the first checkpoint, so that what it changes is part of the image. When the program is
 /// rewound to that checkpoint, it comes here again, and its initialisation phase begins anew. Nothing is done, and returned, where it
 /// has been done before.
-pub(super) fn initialise(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> Option<c_int> {
+pub(super) fn initialise(
+    rt: &Runtime,
+    required: c_int,
+    written: impl FnOnce(c_int),
+) -> Option<c_int> {
     if !world::is_initialised() {
         return Some(begin(rt, required, written));
     }
@@ -91,7 +98,11 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
         Threads::Serialized => required.max(THREAD_SERIALIZED),
         _ => required,
     };
-    let most = if may_share { THREAD_MULTIPLE } else { THREAD_SERIALIZED };
+    let most = if may_share {
+        THREAD_MULTIPLE
+    } else {
+        THREAD_SERIALIZED
+    };
     let level = required.clamp(THREAD_SINGLE, most);
     TOLD.level.store(level, Ordering::Relaxed);
     if job::is_any_multiple(rt, level >= THREAD_MULTIPLE) {
@@ -223,7 +234,10 @@ pub unsafe extern "C" fn MPI_Is_thread_main(flag: *mut c_int) -> c_int {
 }
 
 /// `MPI_Get_library_version`
-pub unsafe extern "C" fn MPI_Get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int {
+pub unsafe extern "C" fn MPI_Get_library_version(
+    version: *mut c_char,
+    resultlen: *mut c_int,
+) -> c_int {
     let (text, length) = library::version();
     // SAFETY: the program's arguments; it has room for MPI_MAX_LIBRARY_VERSION_STRING characters, which this text fits.
     unsafe {
@@ -238,7 +252,11 @@ pub unsafe extern "C" fn MPI_Get_library_version(version: *mut c_char, resultlen
 ///
 /// # Safety
 /// The arguments must be those of the slot's procedure.
-pub unsafe extern "C" fn from_another_thread(first: *mut c_int, second: *mut c_int, slot: u32) -> c_int {
+pub unsafe extern "C" fn from_another_thread(
+    first: *mut c_int,
+    second: *mut c_int,
+    slot: u32,
+) -> c_int {
     let procedure = Proc::ALL.get(slot as usize);
     // SAFETY: handed on to the caller.
     unsafe {
@@ -257,7 +275,9 @@ pub unsafe extern "C" fn from_another_thread(first: *mut c_int, second: *mut c_i
                 first.write(c_int::from(crate::cell::is_owner()));
                 SUCCESS
             }
-            Some(it @ (Proc::MPI_Init | Proc::MPI_Init_thread | Proc::MPI_Session_init)) if is_before_all() => {
+            Some(it @ (Proc::MPI_Init | Proc::MPI_Init_thread | Proc::MPI_Session_init))
+                if is_before_all() =>
+            {
                 sys::say(format_args!(
                     "{} was called by another thread than the process's first one, which is not supported; run the program with UNDERSTUDY_DISABLE=1, without protection",
                     it.name()

@@ -33,7 +33,13 @@ const NO_SUCCEED: c_int = 16;
 const NO_WORD: &str = "the processes of a window cannot tell each other of their epochs";
 
 /// Ends a procedure that opens or closes an epoch, and notes that if it has succeeded.
-fn noted(rt: &Runtime, procedure: Proc, rc: c_int, win: VirtWin, change: impl FnOnce(&mut Epochs)) -> c_int {
+fn noted(
+    rt: &Runtime,
+    procedure: Proc,
+    rc: c_int,
+    win: VirtWin,
+    change: impl FnOnce(&mut Epochs),
+) -> c_int {
     if rc == SUCCESS {
         window::change_epochs(rt, win, change);
     }
@@ -69,7 +75,12 @@ pub(crate) use or_end;
 pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_fence;
-    or_end!(rt, procedure, win, check(rt, win, |epochs| !epochs.are_general()));
+    or_end!(
+        rt,
+        procedure,
+        win,
+        check(rt, win, |epochs| !epochs.are_general())
+    );
     let comm = window::comm_of(rt, win);
     if let Some(comm) = comm {
         outcome!(cut::collective(rt, comm));
@@ -151,7 +162,9 @@ pub unsafe extern "C" fn MPI_Win_start(group: VirtGroup, assert: c_int, win: Vir
         // SAFETY: the real library checks its arguments.
         unsafe { real::PMPI_Win_start(group, assert, real) }
     };
-    unless_spawned!(rt, procedure, win, |_| with_members(rt, win, group, library));
+    unless_spawned!(rt, procedure, win, |_| with_members(
+        rt, win, group, library
+    ));
     or_end!(rt, procedure, win, check(rt, win, Epochs::may_begin));
     let targets = or_end!(rt, procedure, win, ranks_of(rt, win, group));
     outcome!(cut::here(rt));
@@ -182,17 +195,29 @@ pub unsafe extern "C" fn MPI_Win_complete(win: VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_complete;
     // SAFETY: the real library checks its arguments.
-    unless_spawned!(rt, procedure, win, |real| Ok(unsafe { real::PMPI_Win_complete(real) }));
-    or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.targets.is_some()));
+    unless_spawned!(rt, procedure, win, |real| Ok(unsafe {
+        real::PMPI_Win_complete(real)
+    }));
+    or_end!(
+        rt,
+        procedure,
+        win,
+        check(rt, win, |epochs| epochs.targets.is_some())
+    );
     outcome!(cut::here(rt));
     let targets = window::get(rt, win).and_then(|window| window.epochs.targets.clone());
     let targets = targets.unwrap_or_default();
     let own = or_end!(rt, procedure, win, own(rt, win));
-    let is_known = |&&target: &&i32| own.as_ref().is_none_or(|own| own.told().ranks.remove(&target));
+    let is_known = |&&target: &&i32| {
+        own.as_ref()
+            .is_none_or(|own| own.told().ranks.remove(&target))
+    };
     for &target in targets.iter().filter(is_known) {
         arch::will_return();
         // SAFETY: a window of ours, and a rank that `MPI_Win_start` has locked.
-        let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock(target, real_win(rt, win)) });
+        let rc = attempt!(rt, unsafe {
+            real::PMPI_Win_unlock(target, real_win(rt, win))
+        });
         if rc != SUCCESS {
             return finish_win(rt, procedure, rc, win);
         }
@@ -216,8 +241,15 @@ pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, assert: c_int, win: Virt
         // SAFETY: the real library checks its arguments.
         unsafe { real::PMPI_Win_post(group, assert, real) }
     };
-    unless_spawned!(rt, procedure, win, |_| with_members(rt, win, group, library));
-    or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.origins.is_none()));
+    unless_spawned!(rt, procedure, win, |_| with_members(
+        rt, win, group, library
+    ));
+    or_end!(
+        rt,
+        procedure,
+        win,
+        check(rt, win, |epochs| epochs.origins.is_none())
+    );
     let origins = or_end!(rt, procedure, win, ranks_of(rt, win, group));
     outcome!(cut::here(rt));
     outcome!(recovery::check_own(
@@ -243,8 +275,15 @@ pub unsafe extern "C" fn MPI_Win_wait(win: VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_wait;
     // SAFETY: the real library checks its arguments.
-    unless_spawned!(rt, procedure, win, |real| Ok(unsafe { real::PMPI_Win_wait(real) }));
-    or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.origins.is_some()));
+    unless_spawned!(rt, procedure, win, |real| Ok(unsafe {
+        real::PMPI_Win_wait(real)
+    }));
+    or_end!(
+        rt,
+        procedure,
+        win,
+        check(rt, win, |epochs| epochs.origins.is_some())
+    );
     outcome!(cut::here(rt));
     while !has_ended(rt, win) {
         outcome!(next_word(rt, win));
@@ -259,7 +298,12 @@ pub unsafe extern "C" fn MPI_Win_test(win: VirtWin, flag: *mut c_int) -> c_int {
     unless_spawned!(rt, procedure, win, |real| Ok(unsafe {
         real::PMPI_Win_test(real, flag)
     }));
-    or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.origins.is_some()));
+    or_end!(
+        rt,
+        procedure,
+        win,
+        check(rt, win, |epochs| epochs.origins.is_some())
+    );
     if flag.is_null() {
         return finish_win(rt, procedure, ERR_ARG, win);
     }

@@ -41,7 +41,15 @@ pub unsafe extern "C" fn MPI_File_create_errhandler(
     let rt = runtime();
     let function = function.map(|function| function as usize);
     // SAFETY: the program's arguments are handed on.
-    unsafe { create(rt, Proc::MPI_File_create_errhandler, Kind::File, function, errhandler) }
+    unsafe {
+        create(
+            rt,
+            Proc::MPI_File_create_errhandler,
+            Kind::File,
+            function,
+            errhandler,
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Comm_create_errhandler(
@@ -51,7 +59,15 @@ pub unsafe extern "C" fn MPI_Comm_create_errhandler(
     let rt = runtime();
     let function = function.map(|function| function as usize);
     // SAFETY: the program's arguments are handed on.
-    unsafe { create(rt, Proc::MPI_Comm_create_errhandler, Kind::Comm, function, errhandler) }
+    unsafe {
+        create(
+            rt,
+            Proc::MPI_Comm_create_errhandler,
+            Kind::Comm,
+            function,
+            errhandler,
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Errhandler_create(
@@ -61,17 +77,33 @@ pub unsafe extern "C" fn MPI_Errhandler_create(
     let rt = runtime();
     let function = function.map(|function| function as usize);
     // SAFETY: the program's arguments are handed on.
-    unsafe { create(rt, Proc::MPI_Errhandler_create, Kind::Comm, function, errhandler) }
+    unsafe {
+        create(
+            rt,
+            Proc::MPI_Errhandler_create,
+            Kind::Comm,
+            function,
+            errhandler,
+        )
+    }
 }
 
 fn set(rt: &Runtime, procedure: Proc, comm: VirtComm, errhandler: VirtErrhandler) -> c_int {
     if comm::index(rt, comm).is_none() {
         return raise(rt, procedure, ERR_COMM, None);
     }
-    finish(rt, procedure, Object::Comm(comm).set(rt, errhandler), Some(comm))
+    finish(
+        rt,
+        procedure,
+        Object::Comm(comm).set(rt, errhandler),
+        Some(comm),
+    )
 }
 
-pub unsafe extern "C" fn MPI_Comm_set_errhandler(comm: VirtComm, errhandler: VirtErrhandler) -> c_int {
+pub unsafe extern "C" fn MPI_Comm_set_errhandler(
+    comm: VirtComm,
+    errhandler: VirtErrhandler,
+) -> c_int {
     let rt = runtime();
     set(rt, Proc::MPI_Comm_set_errhandler, comm, errhandler)
 }
@@ -83,7 +115,12 @@ pub unsafe extern "C" fn MPI_Errhandler_set(comm: VirtComm, errhandler: VirtErrh
 
 /// # Safety
 /// The program's place for the handle, or null.
-unsafe fn get(rt: &Runtime, procedure: Proc, comm: VirtComm, errhandler: *mut VirtErrhandler) -> c_int {
+unsafe fn get(
+    rt: &Runtime,
+    procedure: Proc,
+    comm: VirtComm,
+    errhandler: *mut VirtErrhandler,
+) -> c_int {
     if comm::index(rt, comm).is_none() {
         return raise(rt, procedure, ERR_COMM, None);
     }
@@ -95,13 +132,19 @@ unsafe fn get(rt: &Runtime, procedure: Proc, comm: VirtComm, errhandler: *mut Vi
     SUCCESS
 }
 
-pub unsafe extern "C" fn MPI_Comm_get_errhandler(comm: VirtComm, errhandler: *mut VirtErrhandler) -> c_int {
+pub unsafe extern "C" fn MPI_Comm_get_errhandler(
+    comm: VirtComm,
+    errhandler: *mut VirtErrhandler,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe { get(rt, Proc::MPI_Comm_get_errhandler, comm, errhandler) }
 }
 
-pub unsafe extern "C" fn MPI_Errhandler_get(comm: VirtComm, errhandler: *mut VirtErrhandler) -> c_int {
+pub unsafe extern "C" fn MPI_Errhandler_get(
+    comm: VirtComm,
+    errhandler: *mut VirtErrhandler,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe { get(rt, Proc::MPI_Errhandler_get, comm, errhandler) }
@@ -124,11 +167,24 @@ pub unsafe extern "C" fn MPI_Win_create_errhandler(
     let rt = runtime();
     let function = function.map(|function| function as usize);
     // SAFETY: the program's arguments are handed on.
-    unsafe { create(rt, Proc::MPI_Win_create_errhandler, Kind::Win, function, errhandler) }
+    unsafe {
+        create(
+            rt,
+            Proc::MPI_Win_create_errhandler,
+            Kind::Win,
+            function,
+            errhandler,
+        )
+    }
 }
 
 /// Of a window that exists, with its error handler for errors.
-fn finish_window(rt: &Runtime, procedure: Proc, win: VirtWin, rc: impl FnOnce(Object) -> c_int) -> c_int {
+fn finish_window(
+    rt: &Runtime,
+    procedure: Proc,
+    win: VirtWin,
+    rc: impl FnOnce(Object) -> c_int,
+) -> c_int {
     match window::index(rt, win) {
         Some(_) => finish_win(rt, procedure, rc(Object::Win(win)), win),
         None => raise(rt, procedure, ERR_WIN, None),
@@ -142,7 +198,10 @@ pub unsafe extern "C" fn MPI_Win_set_errhandler(win: VirtWin, errhandler: VirtEr
     })
 }
 
-pub unsafe extern "C" fn MPI_Win_get_errhandler(win: VirtWin, errhandler: *mut VirtErrhandler) -> c_int {
+pub unsafe extern "C" fn MPI_Win_get_errhandler(
+    win: VirtWin,
+    errhandler: *mut VirtErrhandler,
+) -> c_int {
     let rt = runtime();
     finish_window(rt, Proc::MPI_Win_get_errhandler, win, |object| {
         if errhandler.is_null() {
@@ -172,7 +231,12 @@ fn object_of(rt: &Runtime, fh: VirtFile) -> Result<Object, c_int> {
     }
 }
 
-fn finish_file(rt: &Runtime, procedure: Proc, fh: VirtFile, rc: impl FnOnce(Object) -> c_int) -> c_int {
+fn finish_file(
+    rt: &Runtime,
+    procedure: Proc,
+    fh: VirtFile,
+    rc: impl FnOnce(Object) -> c_int,
+) -> c_int {
     let object = object_of(rt, fh);
     match object.map_or_else(|rc| rc, rc) {
         SUCCESS => SUCCESS,
@@ -180,14 +244,20 @@ fn finish_file(rt: &Runtime, procedure: Proc, fh: VirtFile, rc: impl FnOnce(Obje
     }
 }
 
-pub unsafe extern "C" fn MPI_File_set_errhandler(fh: VirtFile, errhandler: VirtErrhandler) -> c_int {
+pub unsafe extern "C" fn MPI_File_set_errhandler(
+    fh: VirtFile,
+    errhandler: VirtErrhandler,
+) -> c_int {
     let rt = runtime();
     finish_file(rt, Proc::MPI_File_set_errhandler, fh, |object| {
         object.set(rt, errhandler)
     })
 }
 
-pub unsafe extern "C" fn MPI_File_get_errhandler(fh: VirtFile, errhandler: *mut VirtErrhandler) -> c_int {
+pub unsafe extern "C" fn MPI_File_get_errhandler(
+    fh: VirtFile,
+    errhandler: *mut VirtErrhandler,
+) -> c_int {
     let rt = runtime();
     finish_file(rt, Proc::MPI_File_get_errhandler, fh, |object| {
         if errhandler.is_null() {
@@ -237,7 +307,13 @@ pub unsafe extern "C" fn MPI_Errhandler_f2c(errhandler: c_int) -> VirtErrhandler
     let exists = |index| objects(rt).errhandlers.get(index).is_some();
     // SAFETY: the real library checks the number.
     let real = || unsafe { real::PMPI_Errhandler_f2c(errhandler).0 };
-    VirtErrhandler(from_fortran(rt, HandleKind::Errhandler, errhandler, exists, real))
+    VirtErrhandler(from_fortran(
+        rt,
+        HandleKind::Errhandler,
+        errhandler,
+        exists,
+        real,
+    ))
 }
 
 pub unsafe extern "C" fn MPI_Add_error_class(errorclass: *mut c_int) -> c_int {
@@ -325,7 +401,11 @@ pub unsafe extern "C" fn MPI_Error_class(errorcode: c_int, errorclass: *mut c_in
 }
 
 /// An added code without a text has an empty one (9.5).
-pub unsafe extern "C" fn MPI_Error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> c_int {
+pub unsafe extern "C" fn MPI_Error_string(
+    errorcode: c_int,
+    string: *mut c_char,
+    resultlen: *mut c_int,
+) -> c_int {
     let rt = runtime();
     let text = objects(rt).error_codes.text(errorcode).map(<[u8]>::to_vec);
     if let Some(text) = text {

@@ -32,7 +32,9 @@ pub use data::*;
 pub use hints::{MPI_File_get_info, MPI_File_set_info};
 pub use names::{MPI_File_close, MPI_File_delete, MPI_File_open};
 pub use representation::MPI_Register_datarep;
-pub use view::{MPI_File_get_byte_offset, MPI_File_get_type_extent, MPI_File_get_view, MPI_File_set_view};
+pub use view::{
+    MPI_File_get_byte_offset, MPI_File_get_type_extent, MPI_File_get_view, MPI_File_set_view,
+};
 
 use super::arguments;
 use crate::arch::Rewound;
@@ -140,7 +142,9 @@ fn finish(rt: &Runtime, procedure: Proc, fh: VirtFile, outcome: Result<()>) -> c
 
 /// A copy of an open file's entry.
 fn known(rt: &Runtime, fh: VirtFile) -> Result<File> {
-    file::get(rt, fh).map(|file| file.clone()).ok_or(class(ERR_FILE))
+    file::get(rt, fh)
+        .map(|file| file.clone())
+        .ok_or(class(ERR_FILE))
 }
 
 fn comm_of(rt: &Runtime, file: &File) -> RealComm {
@@ -158,7 +162,9 @@ unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
 
 /// All who have opened a file come here before they wait for each other, as to any collective. Nothing may have been done before.
 fn together(rt: &Runtime, fh: VirtFile) -> Result<()> {
-    let comm = file::get(rt, fh).map(|file| file.comm()).ok_or(class(ERR_FILE))?;
+    let comm = file::get(rt, fh)
+        .map(|file| file.comm())
+        .ok_or(class(ERR_FILE))?;
     Ok(cut::collective(rt, comm)?)
 }
 
@@ -178,7 +184,11 @@ fn agree(comm: RealComm, outcome: Result<()>) -> Result<()> {
 /// One process does something for all, when all have come; nobody goes on before.
 fn first_does(comm: RealComm, act: impl FnOnce() -> Result<()>) -> Result<()> {
     comm.barrier()?;
-    let outcome = if comm.rank()? == Rank(0) { act() } else { Ok(()) };
+    let outcome = if comm.rank()? == Rank(0) {
+        act()
+    } else {
+        Ok(())
+    };
     agree(comm, outcome)
 }
 
@@ -205,12 +215,22 @@ fn set_size(rt: &Runtime, fh: VirtFile, size: i64, only_longer: bool) -> Result<
 
 pub unsafe extern "C" fn MPI_File_set_size(fh: VirtFile, size: i64) -> c_int {
     let rt = runtime();
-    finish(rt, Proc::MPI_File_set_size, fh, set_size(rt, fh, size, false))
+    finish(
+        rt,
+        Proc::MPI_File_set_size,
+        fh,
+        set_size(rt, fh, size, false),
+    )
 }
 
 pub unsafe extern "C" fn MPI_File_preallocate(fh: VirtFile, size: i64) -> c_int {
     let rt = runtime();
-    finish(rt, Proc::MPI_File_preallocate, fh, set_size(rt, fh, size, true))
+    finish(
+        rt,
+        Proc::MPI_File_preallocate,
+        fh,
+        set_size(rt, fh, size, true),
+    )
 }
 
 fn size_of(rt: &Runtime, fh: VirtFile) -> Result<u64> {
@@ -227,7 +247,8 @@ pub unsafe extern "C" fn MPI_File_get_size(fh: VirtFile, size: *mut i64) -> c_in
 
 pub unsafe extern "C" fn MPI_File_get_group(fh: VirtFile, group: *mut VirtGroup) -> c_int {
     let rt = runtime();
-    let members = known(rt, fh).and_then(|file| comm::members(rt, file.comm()).ok_or(class(ERR_COMM)));
+    let members =
+        known(rt, fh).and_then(|file| comm::members(rt, file.comm()).ok_or(class(ERR_COMM)));
     let made = members.and_then(|members| group::create(rt, members, 0).map_err(Failure::Library));
     // SAFETY: the program's place for the handle.
     let got = made.and_then(|handle| unsafe { put(group, handle) });
@@ -251,7 +272,12 @@ fn set_atomicity(rt: &Runtime, fh: VirtFile, flag: bool) -> Result<()> {
 
 pub unsafe extern "C" fn MPI_File_set_atomicity(fh: VirtFile, flag: c_int) -> c_int {
     let rt = runtime();
-    finish(rt, Proc::MPI_File_set_atomicity, fh, set_atomicity(rt, fh, flag != 0))
+    finish(
+        rt,
+        Proc::MPI_File_set_atomicity,
+        fh,
+        set_atomicity(rt, fh, flag != 0),
+    )
 }
 
 pub unsafe extern "C" fn MPI_File_get_atomicity(fh: VirtFile, flag: *mut c_int) -> c_int {

@@ -31,7 +31,13 @@ pub unsafe extern "C" fn MPI_Grequest_start(
         in_fortran: false,
     };
     let none = RealRequest(std::ptr::null_mut());
-    let handle = requests::add(rt, comm::world_handle(rt), Kind::General(general), State::Open, none);
+    let handle = requests::add(
+        rt,
+        comm::world_handle(rt),
+        Kind::General(general),
+        State::Open,
+        none,
+    );
     // SAFETY: the program's place for the handle.
     unsafe { request.write(handle) };
     SUCCESS
@@ -40,7 +46,8 @@ pub unsafe extern "C" fn MPI_Grequest_start(
 /// `MPI_Grequest_complete`
 pub unsafe extern "C" fn MPI_Grequest_complete(request: VirtRequest) -> c_int {
     let rt = runtime();
-    let is_open = |&index: &u32| requests::general(rt, index).is_some() && requests::is_active(rt, index);
+    let is_open =
+        |&index: &u32| requests::general(rt, index).is_some() && requests::is_active(rt, index);
     let Some(index) = requests::index(rt, request).filter(is_open) else {
         return finish(rt, Proc::MPI_Grequest_complete, ERR_REQUEST, None);
     };

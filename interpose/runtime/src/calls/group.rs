@@ -64,7 +64,10 @@ pub unsafe extern "C" fn MPI_Comm_group(comm: VirtComm, group: *mut VirtGroup) -
             rt,
             Proc::MPI_Comm_group,
             group,
-            (comm::members(rt, comm).ok_or(ERR_COMM), comm::session(rt, comm)),
+            (
+                comm::members(rt, comm).ok_or(ERR_COMM),
+                comm::session(rt, comm),
+            ),
             Some(comm),
         )
     }
@@ -78,7 +81,10 @@ pub unsafe extern "C" fn MPI_Comm_remote_group(comm: VirtComm, group: *mut VirtG
             rt,
             Proc::MPI_Comm_remote_group,
             group,
-            (comm::remote_members(rt, comm).ok_or(ERR_COMM), comm::session(rt, comm)),
+            (
+                comm::remote_members(rt, comm).ok_or(ERR_COMM),
+                comm::session(rt, comm),
+            ),
             Some(comm),
         )
     }
@@ -88,7 +94,12 @@ pub unsafe extern "C" fn MPI_Comm_remote_group(comm: VirtComm, group: *mut VirtG
 ///
 /// # Safety
 /// `place` is the program's, or null.
-unsafe fn told(rt: &Runtime, procedure: Proc, place: *mut c_int, answer: Result<c_int, c_int>) -> c_int {
+unsafe fn told(
+    rt: &Runtime,
+    procedure: Proc,
+    place: *mut c_int,
+    answer: Result<c_int, c_int>,
+) -> c_int {
     match answer {
         Ok(_) if place.is_null() => raise(rt, procedure, ERR_ARG, None),
         Ok(answer) => {
@@ -111,14 +122,20 @@ pub unsafe extern "C" fn MPI_Group_rank(group: VirtGroup, rank: *mut c_int) -> c
     let rt = runtime();
     let me = world::worker(rt);
     let place = |members: Vec<Worker>| members.iter().position(|&member| member == me);
-    let answer = known(rt, group).map(|members| place(members).map_or(UNDEFINED, |rank| rank as c_int));
+    let answer =
+        known(rt, group).map(|members| place(members).map_or(UNDEFINED, |rank| rank as c_int));
     // SAFETY: the program's place.
     unsafe { told(rt, Proc::MPI_Group_rank, rank, answer) }
 }
 
-pub unsafe extern "C" fn MPI_Group_compare(group1: VirtGroup, group2: VirtGroup, result: *mut c_int) -> c_int {
+pub unsafe extern "C" fn MPI_Group_compare(
+    group1: VirtGroup,
+    group2: VirtGroup,
+    result: *mut c_int,
+) -> c_int {
     let rt = runtime();
-    let answer = known(rt, group1).and_then(|first| Ok(group::compare(&first, &known(rt, group2)?) as c_int));
+    let answer = known(rt, group1)
+        .and_then(|first| Ok(group::compare(&first, &known(rt, group2)?) as c_int));
     // SAFETY: the program's place.
     unsafe { told(rt, Proc::MPI_Group_compare, result, answer) }
 }
@@ -137,7 +154,9 @@ pub unsafe extern "C" fn MPI_Group_translate_ranks(
         group::translate(&first, ranks, &known(rt, group2)?)
     });
     match translated {
-        Ok(ranks) if ranks2.is_null() && !ranks.is_empty() => raise(rt, Proc::MPI_Group_translate_ranks, ERR_ARG, None),
+        Ok(ranks) if ranks2.is_null() && !ranks.is_empty() => {
+            raise(rt, Proc::MPI_Group_translate_ranks, ERR_ARG, None)
+        }
         Ok(ranks) => {
             // SAFETY: the program's array of as many, which may be the first one.
             unsafe { ranks2.copy_from_nonoverlapping(ranks.as_ptr(), ranks.len()) };
@@ -160,7 +179,13 @@ unsafe fn select<T>(
     // SAFETY: the program's array and its place for the handle.
     unsafe {
         let members = known(rt, group).and_then(|members| selection(&members, array(ranks, n)?));
-        constructed(rt, procedure, newgroup, (members, group::session(rt, group)), None)
+        constructed(
+            rt,
+            procedure,
+            newgroup,
+            (members, group::session(rt, group)),
+            None,
+        )
     }
 }
 
@@ -172,7 +197,14 @@ pub unsafe extern "C" fn MPI_Group_incl(
 ) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { select(rt, Proc::MPI_Group_incl, group::incl, (group, n, ranks, newgroup)) }
+    unsafe {
+        select(
+            rt,
+            Proc::MPI_Group_incl,
+            group::incl,
+            (group, n, ranks, newgroup),
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Group_excl(
@@ -183,7 +215,14 @@ pub unsafe extern "C" fn MPI_Group_excl(
 ) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { select(rt, Proc::MPI_Group_excl, group::excl, (group, n, ranks, newgroup)) }
+    unsafe {
+        select(
+            rt,
+            Proc::MPI_Group_excl,
+            group::excl,
+            (group, n, ranks, newgroup),
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Group_range_incl(
@@ -236,13 +275,32 @@ unsafe fn combine(
 ) -> c_int {
     let members = known(rt, group1).and_then(|first| Ok(operation(&first, &known(rt, group2)?)));
     // SAFETY: the program's place for the handle.
-    unsafe { constructed(rt, procedure, newgroup, (members, group::session(rt, group1)), None) }
+    unsafe {
+        constructed(
+            rt,
+            procedure,
+            newgroup,
+            (members, group::session(rt, group1)),
+            None,
+        )
+    }
 }
 
-pub unsafe extern "C" fn MPI_Group_union(group1: VirtGroup, group2: VirtGroup, newgroup: *mut VirtGroup) -> c_int {
+pub unsafe extern "C" fn MPI_Group_union(
+    group1: VirtGroup,
+    group2: VirtGroup,
+    newgroup: *mut VirtGroup,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
-    unsafe { combine(rt, Proc::MPI_Group_union, group::union, (group1, group2, newgroup)) }
+    unsafe {
+        combine(
+            rt,
+            Proc::MPI_Group_union,
+            group::union,
+            (group1, group2, newgroup),
+        )
+    }
 }
 
 pub unsafe extern "C" fn MPI_Group_intersection(
@@ -262,7 +320,11 @@ pub unsafe extern "C" fn MPI_Group_intersection(
     }
 }
 
-pub unsafe extern "C" fn MPI_Group_difference(group1: VirtGroup, group2: VirtGroup, newgroup: *mut VirtGroup) -> c_int {
+pub unsafe extern "C" fn MPI_Group_difference(
+    group1: VirtGroup,
+    group2: VirtGroup,
+    newgroup: *mut VirtGroup,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
@@ -309,7 +371,11 @@ pub unsafe extern "C" fn MPI_Group_f2c(group: c_int) -> VirtGroup {
     let rt = runtime();
     let exists = |index| crate::objects::objects(rt).groups.get(index).is_some();
     // SAFETY: the real library checks the number.
-    VirtGroup(from_fortran(rt, HandleKind::Group, group, exists, || unsafe {
-        real::PMPI_Group_f2c(group).0
-    }))
+    VirtGroup(from_fortran(
+        rt,
+        HandleKind::Group,
+        group,
+        exists,
+        || unsafe { real::PMPI_Group_f2c(group).0 },
+    ))
 }

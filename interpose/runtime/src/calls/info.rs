@@ -38,10 +38,18 @@ unsafe fn construct(
 pub unsafe extern "C" fn MPI_Info_create(info: *mut VirtInfo) -> c_int {
     let rt = runtime();
     // SAFETY: the program's place for the handle.
-    unsafe { construct(rt, Proc::MPI_Info_create, info, |new| real::PMPI_Info_create(new)) }
+    unsafe {
+        construct(rt, Proc::MPI_Info_create, info, |new| {
+            real::PMPI_Info_create(new)
+        })
+    }
 }
 
-pub unsafe extern "C" fn MPI_Info_create_env(argc: c_int, argv: *mut *mut c_char, info: *mut VirtInfo) -> c_int {
+pub unsafe extern "C" fn MPI_Info_create_env(
+    argc: c_int,
+    argv: *mut *mut c_char,
+    info: *mut VirtInfo,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments are handed on.
     unsafe {
@@ -61,7 +69,11 @@ pub unsafe extern "C" fn MPI_Info_dup(info: VirtInfo, newinfo: *mut VirtInfo) ->
     }
 }
 
-pub unsafe extern "C" fn MPI_Info_set(info: VirtInfo, key: *const c_char, value: *const c_char) -> c_int {
+pub unsafe extern "C" fn MPI_Info_set(
+    info: VirtInfo,
+    key: *const c_char,
+    value: *const c_char,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the real library checks its arguments.
     let rc = unsafe { real::PMPI_Info_set(real_info(rt, info), key, value) };
@@ -69,7 +81,12 @@ pub unsafe extern "C" fn MPI_Info_set(info: VirtInfo, key: *const c_char, value:
         && let Some(mut entry) = info::get_mut(rt, info)
     {
         // SAFETY: C strings of the program, which the real library has accepted.
-        unsafe { entry.set(CStr::from_ptr(key).to_bytes(), CStr::from_ptr(value).to_bytes()) };
+        unsafe {
+            entry.set(
+                CStr::from_ptr(key).to_bytes(),
+                CStr::from_ptr(value).to_bytes(),
+            )
+        };
     }
     finish(rt, Proc::MPI_Info_set, rc, None)
 }
@@ -114,7 +131,11 @@ pub unsafe extern "C" fn MPI_Info_f2c(info: c_int) -> VirtInfo {
     let rt = runtime();
     let exists = |index| crate::objects::objects(rt).infos.get(index).is_some();
     // SAFETY: the real library checks the number.
-    VirtInfo(from_fortran(rt, HandleKind::Info, info, exists, || unsafe {
-        real::PMPI_Info_f2c(info).0
-    }))
+    VirtInfo(from_fortran(
+        rt,
+        HandleKind::Info,
+        info,
+        exists,
+        || unsafe { real::PMPI_Info_f2c(info).0 },
+    ))
 }

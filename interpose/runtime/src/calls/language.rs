@@ -16,13 +16,18 @@ use understudy_mpi::real_types::HandleKind;
 /// From now on bindings are listened to.
 pub fn begin() {
     arch::set_handler(KEYVAL_PROXY, keyval_proxy as *const () as *mut c_void);
-    arch::set_handler(GREQUEST_FORTRAN, grequest_fortran as *const () as *mut c_void);
+    arch::set_handler(
+        GREQUEST_FORTRAN,
+        grequest_fortran as *const () as *mut c_void,
+    );
 }
 
 /// `MPII_Keyval_set_proxy(keyval, copy_proxy, delete_proxy)`
 unsafe extern "C" fn keyval_proxy(key: c_int, copy: u64, delete: u64) -> c_int {
     let key = abi::integer_of_program(Domain::Keyval, key);
-    objects_mut(runtime()).keyvals.set_proxy(key, Proxy { copy, delete });
+    objects_mut(runtime())
+        .keyvals
+        .set_proxy(key, Proxy { copy, delete });
     0
 }
 

@@ -28,7 +28,10 @@ fn overhead() -> u64 {
 pub(super) fn buffered_send(rt: &Runtime, message: &Envelope) -> Result<c_int, Rewound> {
     if message.peer == PROC_NULL {
         // Nothing is buffered, nor need anything be attached.
-        let (from, datatype) = (message.buffer as *const c_void, real_datatype(rt, message.datatype()));
+        let (from, datatype) = (
+            message.buffer as *const c_void,
+            real_datatype(rt, message.datatype()),
+        );
         let (to, tag, comm) = (message.peer, message.tag, real_comm(rt, message.comm()));
         // SAFETY: the program's buffer, of which nothing is read.
         let rc = unsafe { real::PMPI_Send(from, message.count, datatype, to, tag, comm) };
@@ -64,7 +67,10 @@ pub(super) fn buffered_send(rt: &Runtime, message: &Envelope) -> Result<c_int, R
     };
     let rc = recovery::check(rt, rc)?;
     if rc == SUCCESS {
-        let (to, data) = ((message.peer, message.tag), (message.count, message.datatype()));
+        let (to, data) = (
+            (message.peer, message.tag),
+            (message.count, message.datatype()),
+        );
         requests::count_sent(rt, comm, to, data);
         requests::add_buffered(rt, comm, request, (owner, needed), Box::new(packed));
     }
@@ -72,7 +78,11 @@ pub(super) fn buffered_send(rt: &Runtime, message: &Envelope) -> Result<c_int, R
 }
 
 /// `MPI_Alloc_mem`
-pub unsafe extern "C" fn MPI_Alloc_mem(size: isize, _info: VirtInfo, baseptr: *mut c_void) -> c_int {
+pub unsafe extern "C" fn MPI_Alloc_mem(
+    size: isize,
+    _info: VirtInfo,
+    baseptr: *mut c_void,
+) -> c_int {
     let rt = runtime();
     let block = heap::allocate(size.max(1) as u64);
     // SAFETY: where the address goes.

@@ -1,5 +1,10 @@
 //! Operations on windows (MPI 4.1, 12.3): Put and Get where this process has the target's memory mapped, and those with requests.
-#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
+#![allow(
+    unsafe_code,
+    non_snake_case,
+    clippy::missing_safety_doc,
+    clippy::too_many_arguments
+)]
 
 use crate::attempt;
 use crate::errors::{ERR_ARG, ERR_WIN, SUCCESS};
@@ -31,7 +36,10 @@ pub(super) unsafe fn start(
         return finish_win(rt, procedure, ERR_ARG, win);
     }
     let mut new = RealRequest(std::ptr::null_mut());
-    let rc = attempt!(rt, window::passive::begun(rt, win, |real| operation(real, &mut new)));
+    let rc = attempt!(
+        rt,
+        window::passive::begun(rt, win, |real| operation(real, &mut new))
+    );
     if rc == SUCCESS {
         // SAFETY: the caller's promise.
         unsafe { request.write(requests::add(rt, comm, Kind::OneSided, State::Active, new)) };
@@ -50,7 +58,10 @@ pub(super) fn finish(
     if done == Some(SUCCESS) {
         return SUCCESS;
     }
-    let rc = attempt!(rt, done.unwrap_or_else(|| window::passive::begun(rt, win, library)));
+    let rc = attempt!(
+        rt,
+        done.unwrap_or_else(|| window::passive::begun(rt, win, library))
+    );
     finish_win(rt, procedure, rc, win)
 }
 

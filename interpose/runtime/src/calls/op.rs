@@ -16,7 +16,12 @@ use std::ffi::{c_int, c_void};
 ///
 /// # Safety
 /// A place, or null.
-unsafe fn create(procedure: Proc, function: UserFunction<VirtDatatype>, commute: c_int, op: *mut VirtOp) -> c_int {
+unsafe fn create(
+    procedure: Proc,
+    function: UserFunction<VirtDatatype>,
+    commute: c_int,
+    op: *mut VirtOp,
+) -> c_int {
     let rt = runtime();
     if op.is_null() {
         return raise(rt, procedure, ERR_OP, None);
@@ -35,7 +40,11 @@ unsafe fn create(procedure: Proc, function: UserFunction<VirtDatatype>, commute:
     }
 }
 
-pub unsafe extern "C" fn MPI_Op_create(function: UserFunction<VirtDatatype>, commute: c_int, op: *mut VirtOp) -> c_int {
+pub unsafe extern "C" fn MPI_Op_create(
+    function: UserFunction<VirtDatatype>,
+    commute: c_int,
+    op: *mut VirtOp,
+) -> c_int {
     // SAFETY: the program's arguments.
     unsafe { create(Proc::MPI_Op_create, function, commute, op) }
 }
@@ -52,7 +61,10 @@ pub unsafe extern "C" fn MPI_Op_create_c(
 
 /// What the C++ bindings of Open MPI 4 say of an operator that they have just made: its function, which is theirs, is to get that of the
 /// program, too.
-pub unsafe extern "C" fn ompi_op_set_cxx_callback(op: VirtOp, function: UserFunction<VirtDatatype>) {
+pub unsafe extern "C" fn ompi_op_set_cxx_callback(
+    op: VirtOp,
+    function: UserFunction<VirtDatatype>,
+) {
     let rt = runtime();
     // No replay would find this call in the record.
     journal::give_up(rt);
@@ -108,7 +120,9 @@ reduce_local! {
 pub unsafe extern "C" fn MPI_Op_c2f(op: VirtOp) -> c_int {
     let rt = runtime();
     // SAFETY: a predefined operator.
-    to_fortran(HandleKind::Op, op.0, || unsafe { real::PMPI_Op_c2f(real_op(rt, op)) })
+    to_fortran(HandleKind::Op, op.0, || unsafe {
+        real::PMPI_Op_c2f(real_op(rt, op))
+    })
 }
 
 pub unsafe extern "C" fn MPI_Op_f2c(op: c_int) -> VirtOp {

@@ -1,5 +1,10 @@
 //! Partitioned communication (MPI 4.1, chapter 4): requests with recipes; a cut waits until both ends have ended.
-#![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
+#![allow(
+    unsafe_code,
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::missing_safety_doc
+)]
 
 use super::arguments::outcome;
 use crate::attempt;
@@ -118,7 +123,8 @@ fn ready(
     count: c_int,
     call: impl FnOnce(RealRequest) -> c_int,
 ) -> c_int {
-    let index = found(rt, request, Proc::MPI_Psend_init).filter(|&index| requests::is_active(rt, index));
+    let index =
+        found(rt, request, Proc::MPI_Psend_init).filter(|&index| requests::is_active(rt, index));
     let Some(index) = index else {
         return finish(rt, procedure, ERR_REQUEST, None);
     };
@@ -142,13 +148,21 @@ pub unsafe extern "C" fn MPI_Pready(partition: c_int, request: VirtRequest) -> c
 pub unsafe extern "C" fn MPI_Pready_range(low: c_int, high: c_int, request: VirtRequest) -> c_int {
     let rt = runtime();
     // SAFETY: a partitioned request that has been started.
-    ready(rt, Proc::MPI_Pready_range, request, high - low + 1, |real| unsafe {
-        real::PMPI_Pready_range(low, high, real)
-    })
+    ready(
+        rt,
+        Proc::MPI_Pready_range,
+        request,
+        high - low + 1,
+        |real| unsafe { real::PMPI_Pready_range(low, high, real) },
+    )
 }
 
 /// `MPI_Pready_list`
-pub unsafe extern "C" fn MPI_Pready_list(length: c_int, list: *mut c_int, request: VirtRequest) -> c_int {
+pub unsafe extern "C" fn MPI_Pready_list(
+    length: c_int,
+    list: *mut c_int,
+    request: VirtRequest,
+) -> c_int {
     let rt = runtime();
     // SAFETY: a partitioned request that has been started, and the program's array.
     ready(rt, Proc::MPI_Pready_list, request, length, |real| unsafe {
@@ -157,7 +171,11 @@ pub unsafe extern "C" fn MPI_Pready_list(length: c_int, list: *mut c_int, reques
 }
 
 /// `MPI_Parrived`: all partitions of a message that has ended, or is not started, have arrived.
-pub unsafe extern "C" fn MPI_Parrived(request: VirtRequest, partition: c_int, flag: *mut c_int) -> c_int {
+pub unsafe extern "C" fn MPI_Parrived(
+    request: VirtRequest,
+    partition: c_int,
+    flag: *mut c_int,
+) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Parrived;
     outcome!(cut::here(rt));

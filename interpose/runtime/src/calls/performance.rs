@@ -5,7 +5,9 @@ use super::tool::{give_back, must_be_open, object_at, real_of, returned};
 use crate::calls::runtime;
 use crate::errors::succeeded;
 use crate::generated::real;
-use crate::objects::tool::{self, ALL, INVALID_HANDLE, INVALID_SESSION, NO_STARTSTOP, NO_WRITE, Of, Pvar};
+use crate::objects::tool::{
+    self, ALL, INVALID_HANDLE, INVALID_SESSION, NO_STARTSTOP, NO_WRITE, Of, Pvar,
+};
 use crate::objects::{objects, objects_mut};
 use crate::recovery::Runtime;
 use std::ffi::{c_int, c_void};
@@ -35,7 +37,11 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c
     let mut free = || {
         must_be_open(rt)?;
         let number = tool::index(Of::Session, *given).ok_or(INVALID_SESSION)?;
-        objects_mut(rt).tool.sessions.remove(number).ok_or(INVALID_SESSION)?;
+        objects_mut(rt)
+            .tool
+            .sessions
+            .remove(number)
+            .ok_or(INVALID_SESSION)?;
         for index in pvars_of(rt, number) {
             objects_mut(rt).tool.pvars.remove(index);
             tool::set_real(rt, Of::Pvar, index, null_mut());
@@ -51,7 +57,10 @@ pub unsafe extern "C" fn MPI_T_pvar_session_free(session: *mut *mut c_void) -> c
 /// The handles of a session, by index.
 fn pvars_of(rt: &Runtime, session: u32) -> Vec<u32> {
     let tool = &objects(rt).tool;
-    let all = tool.pvars.iter().filter(|(_, pvar)| pvar.session == session);
+    let all = tool
+        .pvars
+        .iter()
+        .filter(|(_, pvar)| pvar.session == session);
     all.map(|(index, _)| index).collect()
 }
 
@@ -89,14 +98,21 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
 }
 
 /// `MPI_T_pvar_handle_free`
-pub unsafe extern "C" fn MPI_T_pvar_handle_free(session: *mut c_void, handle: *mut *mut c_void) -> c_int {
+pub unsafe extern "C" fn MPI_T_pvar_handle_free(
+    session: *mut c_void,
+    handle: *mut *mut c_void,
+) -> c_int {
     let rt = runtime();
     // SAFETY: the program's argument.
     let given = unsafe { &mut *handle };
     let mut free = || {
         let session = real_of(rt, Of::Session, session)?;
         let index = tool::index(Of::Pvar, *given).ok_or(INVALID_HANDLE)?;
-        objects_mut(rt).tool.pvars.remove(index).ok_or(INVALID_HANDLE)?;
+        objects_mut(rt)
+            .tool
+            .pvars
+            .remove(index)
+            .ok_or(INVALID_HANDLE)?;
         // SAFETY: a handle of the library's.
         give_back(rt, Of::Pvar, index, given, |real| unsafe {
             real::PMPI_T_pvar_handle_free(session, real)

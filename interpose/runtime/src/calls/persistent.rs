@@ -1,5 +1,10 @@
 //! Persistent requests (MPI 4.1, section 3.9).
-#![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
+#![allow(
+    unsafe_code,
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::missing_safety_doc
+)]
 
 use super::arguments::{envelope, outcome};
 use super::memory::buffered_send;
@@ -59,7 +64,8 @@ fn start(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
 /// What is not started by the library alone: a message may have come already, others are to take part, or nothing is to be started.
 #[inline(never)]
 fn start_on_record(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> {
-    let Some(index) = requests::index(rt, handle).filter(|&index| requests::is_inactive(rt, index)) else {
+    let Some(index) = requests::index(rt, handle).filter(|&index| requests::is_inactive(rt, index))
+    else {
         return Ok(ERR_REQUEST);
     };
     let kind = requests::get(rt, index).map(|request| request.kind);
@@ -79,7 +85,12 @@ fn start_on_record(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> 
 pub unsafe extern "C" fn MPI_Start(request: *mut VirtRequest) -> c_int {
     let rt = runtime();
     // SAFETY: the program's argument.
-    finish(rt, Proc::MPI_Start, outcome!(start(rt, unsafe { *request })), None)
+    finish(
+        rt,
+        Proc::MPI_Start,
+        outcome!(start(rt, unsafe { *request })),
+        None,
+    )
 }
 
 /// `MPI_Startall`

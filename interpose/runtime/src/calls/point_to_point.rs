@@ -3,7 +3,12 @@
 //! Blocking procedures are the library's own. While a checkpoint is under way, or workers agree on one, they run as their non-blocking
 //! twins on record (see `requests`), so that each look at the message helps the checkpoint along. A cut may be taken between two
 //! looks: the call that is made again then finds what it has begun.
-#![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
+#![allow(
+    unsafe_code,
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::missing_safety_doc
+)]
 
 use super::arguments::{envelope, outcome, put_status};
 use super::memory::buffered_send;
@@ -19,9 +24,17 @@ use crate::{arch, attention, completion, cut, early, posting};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest, Status};
 
-type RealSend = unsafe extern "C" fn(*const c_void, c_int, RealDatatype, c_int, c_int, RealComm) -> c_int;
-type RealIsend =
-    unsafe extern "C" fn(*const c_void, c_int, RealDatatype, c_int, c_int, RealComm, *mut RealRequest) -> c_int;
+type RealSend =
+    unsafe extern "C" fn(*const c_void, c_int, RealDatatype, c_int, c_int, RealComm) -> c_int;
+type RealIsend = unsafe extern "C" fn(
+    *const c_void,
+    c_int,
+    RealDatatype,
+    c_int,
+    c_int,
+    RealComm,
+    *mut RealRequest,
+) -> c_int;
 /// The arguments of a send.
 type Message = (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm);
 
@@ -36,7 +49,13 @@ fn kind(procedure: Proc) -> Kind {
 
 /// The way of most messages, and nothing else, so that it stays short.
 #[inline(always)]
-unsafe fn send(rt: &Runtime, procedure: Proc, blocking: RealSend, nonblocking: RealIsend, message: Message) -> c_int {
+unsafe fn send(
+    rt: &Runtime,
+    procedure: Proc,
+    blocking: RealSend,
+    nonblocking: RealIsend,
+    message: Message,
+) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
     if !attention::is_on() {
         let real_type = real_datatype(rt, datatype);
@@ -62,7 +81,12 @@ fn failed(rt: &Runtime, procedure: Proc, rc: c_int, comm: VirtComm) -> c_int {
 
 /// While a checkpoint is under way, or workers agree on one.
 #[inline(never)]
-unsafe fn send_on_record(rt: &Runtime, procedure: Proc, nonblocking: RealIsend, message: Message) -> c_int {
+unsafe fn send_on_record(
+    rt: &Runtime,
+    procedure: Proc,
+    nonblocking: RealIsend,
+    message: Message,
+) -> c_int {
     let (buf, count, datatype, dest, tag, comm) = message;
     let (real_type, real_comm) = (real_datatype(rt, datatype), real_comm(rt, comm));
     // SAFETY: the program's arguments are handed on.
@@ -78,11 +102,20 @@ unsafe fn send_on_record(rt: &Runtime, procedure: Proc, nonblocking: RealIsend, 
             if rc != SUCCESS {
                 return finish(rt, procedure, rc, Some(comm));
             }
-            requests::add_send(rt, kind(procedure), comm, (dest, tag), (count, datatype), request)
+            requests::add_send(
+                rt,
+                kind(procedure),
+                comm,
+                (dest, tag),
+                (count, datatype),
+                request,
+            )
         }
     };
     requests::begin(rt, [Some(handle), None]);
-    let ended = outcome!(completion::wait_with(rt, &mut handle, || cut::meanwhile(rt)));
+    let ended = outcome!(completion::wait_with(rt, &mut handle, || cut::meanwhile(
+        rt
+    )));
     requests::has_ended(rt);
     finish(rt, procedure, ended.rc, Some(comm))
 }
@@ -99,11 +132,26 @@ unsafe fn isend(
     // SAFETY: the program's arguments are handed on.
     unsafe {
         let real_type = real_datatype(rt, datatype);
-        let rc = nonblocking(buf, count, real_type, dest, tag, real_comm(rt, comm), &mut request);
+        let rc = nonblocking(
+            buf,
+            count,
+            real_type,
+            dest,
+            tag,
+            real_comm(rt, comm),
+            &mut request,
+        );
         if rc != SUCCESS {
             return failed(rt, procedure, rc, comm);
         }
-        let sent = requests::add_send(rt, kind(procedure), comm, (dest, tag), (count, datatype), request);
+        let sent = requests::add_send(
+            rt,
+            kind(procedure),
+            comm,
+            (dest, tag),
+            (count, datatype),
+            request,
+        );
         handle.write(sent);
     }
     SUCCESS
@@ -148,7 +196,12 @@ pub unsafe extern "C" fn MPI_Bsend(
 ) -> c_int {
     let rt = runtime();
     let message = envelope(buf.cast_mut(), count, datatype, dest, tag, comm);
-    finish(rt, Proc::MPI_Bsend, outcome!(buffered_send(rt, &message)), Some(comm))
+    finish(
+        rt,
+        Proc::MPI_Bsend,
+        outcome!(buffered_send(rt, &message)),
+        Some(comm),
+    )
 }
 
 /// `MPI_Ibsend`: it has ended when the copy is made.
@@ -166,7 +219,15 @@ pub unsafe extern "C" fn MPI_Ibsend(
     let rc = outcome!(buffered_send(rt, &message));
     if rc == SUCCESS {
         // SAFETY: the program's argument.
-        unsafe { request.write(requests::add_done(rt, comm, Kind::Send, requests::EMPTY, SUCCESS)) };
+        unsafe {
+            request.write(requests::add_done(
+                rt,
+                comm,
+                Kind::Send,
+                requests::EMPTY,
+                SUCCESS,
+            ))
+        };
     }
     finish(rt, Proc::MPI_Ibsend, rc, Some(comm))
 }
@@ -187,7 +248,17 @@ pub unsafe extern "C" fn MPI_Recv(
         let mut got = requests::EMPTY;
         arch::will_block();
         // SAFETY: the program's arguments are handed on.
-        let rc = unsafe { real::PMPI_Recv(buf, count, real_type, source, tag, real_comm(rt, comm), &mut got) };
+        let rc = unsafe {
+            real::PMPI_Recv(
+                buf,
+                count,
+                real_type,
+                source,
+                tag,
+                real_comm(rt, comm),
+                &mut got,
+            )
+        };
         if rc == SUCCESS {
             completion::count_received(rt, comm, &got);
             // SAFETY: the program's argument.
@@ -198,7 +269,13 @@ pub unsafe extern "C" fn MPI_Recv(
         return unsafe { received_badly(rt, Proc::MPI_Recv, rc, got, comm, status) };
     }
     // SAFETY: the program's arguments are handed on.
-    unsafe { receive_on_record(rt, envelope(buf, count, datatype, source, tag, comm), status) }
+    unsafe {
+        receive_on_record(
+            rt,
+            envelope(buf, count, datatype, source, tag, comm),
+            status,
+        )
+    }
 }
 
 /// The end of a blocking receive that has not succeeded: a message that was too long has been received all the same.
@@ -238,7 +315,9 @@ unsafe fn receive_on_record(rt: &Runtime, envelope: Envelope, status: *mut Statu
         }
     };
     requests::begin(rt, [Some(handle), None]);
-    let ended = outcome!(completion::wait_with(rt, &mut handle, || cut::meanwhile(rt)));
+    let ended = outcome!(completion::wait_with(rt, &mut handle, || cut::meanwhile(
+        rt
+    )));
     requests::has_ended(rt);
     // SAFETY: handed on to the caller.
     unsafe { put_status(status, ended.status) };
@@ -258,13 +337,27 @@ pub unsafe extern "C" fn MPI_Irecv(
     let rt = runtime();
     if early::has_any() {
         // SAFETY: the program's arguments are handed on.
-        return unsafe { receive_from_early(rt, envelope(buf, count, datatype, source, tag, comm), request) };
+        return unsafe {
+            receive_from_early(
+                rt,
+                envelope(buf, count, datatype, source, tag, comm),
+                request,
+            )
+        };
     }
     let mut new = RealRequest(std::ptr::null_mut());
     // SAFETY: the program's arguments are handed on.
     unsafe {
         let real_type = real_datatype(rt, datatype);
-        let rc = real::PMPI_Irecv(buf, count, real_type, source, tag, real_comm(rt, comm), &mut new);
+        let rc = real::PMPI_Irecv(
+            buf,
+            count,
+            real_type,
+            source,
+            tag,
+            real_comm(rt, comm),
+            &mut new,
+        );
         if rc != SUCCESS {
             return failed(rt, Proc::MPI_Irecv, rc, comm);
         }
@@ -344,7 +437,12 @@ pub unsafe extern "C" fn MPI_Sendrecv(
 
 /// While a checkpoint is under way, or workers agree on one, and as long as there may be an early message.
 #[inline(never)]
-unsafe fn exchange_on_record(rt: &Runtime, sent: Message, received: Envelope, status: *mut Status) -> c_int {
+unsafe fn exchange_on_record(
+    rt: &Runtime,
+    sent: Message,
+    received: Envelope,
+    status: *mut Status,
+) -> c_int {
     const PROCEDURE: Proc = Proc::MPI_Sendrecv;
     let (buf, count, datatype, dest, tag, comm) = sent;
     let [mut receive, mut send] = match requests::resume(rt) {
@@ -361,13 +459,28 @@ unsafe fn exchange_on_record(rt: &Runtime, sent: Message, received: Envelope, st
             let real_type = real_datatype(rt, datatype);
             // SAFETY: the program's arguments are handed on.
             let rc = attempt!(rt, unsafe {
-                real::PMPI_Isend(buf, count, real_type, dest, tag, real_comm(rt, comm), &mut request)
+                real::PMPI_Isend(
+                    buf,
+                    count,
+                    real_type,
+                    dest,
+                    tag,
+                    real_comm(rt, comm),
+                    &mut request,
+                )
             });
             if rc != SUCCESS {
                 outcome!(completion::abandon(rt, &mut receive));
                 return finish(rt, PROCEDURE, rc, Some(comm));
             }
-            let send = requests::add_send(rt, Kind::Send, comm, (dest, tag), (count, datatype), request);
+            let send = requests::add_send(
+                rt,
+                Kind::Send,
+                comm,
+                (dest, tag),
+                (count, datatype),
+                request,
+            );
             [receive, send]
         }
     };

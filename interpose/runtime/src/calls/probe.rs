@@ -7,7 +7,9 @@ use crate::calls::runtime;
 use crate::early::Found;
 use crate::errors::{ERR_REQUEST, SUCCESS};
 use crate::generated::{Proc, real};
-use crate::handles::{self, VirtComm, VirtDatatype, VirtMessage, VirtRequest, real_comm, real_datatype, real_message};
+use crate::handles::{
+    self, VirtComm, VirtDatatype, VirtMessage, VirtRequest, real_comm, real_datatype, real_message,
+};
 use crate::objects::comm;
 use crate::raise::finish;
 use crate::recovery::Runtime;
@@ -16,7 +18,12 @@ use crate::{completion, cut, early, recovery, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 
-fn iprobe(rt: &Runtime, source: c_int, tag: c_int, comm: VirtComm) -> Result<(Option<Status>, c_int), Rewound> {
+fn iprobe(
+    rt: &Runtime,
+    source: c_int,
+    tag: c_int,
+    comm: VirtComm,
+) -> Result<(Option<Status>, c_int), Rewound> {
     if let Some(status) = early::peek(rt, comm, source, tag) {
         return Ok((Some(status), SUCCESS));
     }
@@ -50,7 +57,12 @@ pub unsafe extern "C" fn MPI_Iprobe(
 }
 
 /// `MPI_Probe`
-pub unsafe extern "C" fn MPI_Probe(source: c_int, tag: c_int, comm: VirtComm, status: *mut Status) -> c_int {
+pub unsafe extern "C" fn MPI_Probe(
+    source: c_int,
+    tag: c_int,
+    comm: VirtComm,
+    status: *mut Status,
+) -> c_int {
     let rt = runtime();
     outcome!(cut::here(rt));
     loop {
@@ -84,7 +96,16 @@ fn improbe(rt: &Runtime, source: c_int, tag: c_int, comm: VirtComm) -> Result<Ma
     }
     let (mut flag, mut status, mut message) = (0, EMPTY, real_message(rt, no_message(rt)));
     // SAFETY: plain arguments.
-    let rc = unsafe { real::PMPI_Improbe(source, tag, real_comm(rt, comm), &mut flag, &mut message, &mut status) };
+    let rc = unsafe {
+        real::PMPI_Improbe(
+            source,
+            tag,
+            real_comm(rt, comm),
+            &mut flag,
+            &mut message,
+            &mut status,
+        )
+    };
     let rc = recovery::check(rt, rc)?;
     if rc != SUCCESS || flag == 0 {
         return Ok((None, rc));
@@ -197,13 +218,26 @@ fn imrecv(
         Some(Found::Real(mut matched, comm, status)) => {
             let mut request = RealRequest(std::ptr::null_mut());
             // SAFETY: a matched message and the program's buffer.
-            let rc = unsafe { real::PMPI_Imrecv(buf, count, real_datatype(rt, datatype), &mut matched, &mut request) };
+            let rc = unsafe {
+                real::PMPI_Imrecv(
+                    buf,
+                    count,
+                    real_datatype(rt, datatype),
+                    &mut matched,
+                    &mut request,
+                )
+            };
             let rc = recovery::check(rt, rc)?;
             if rc != SUCCESS {
                 return Ok(Err((rc, Some(comm))));
             }
             let envelope = envelope(buf, count, datatype, status.source, status.tag, comm);
-            Ok(Ok(requests::add_receive(rt, envelope, State::Active, request)))
+            Ok(Ok(requests::add_receive(
+                rt,
+                envelope,
+                State::Active,
+                request,
+            )))
         }
     }
 }

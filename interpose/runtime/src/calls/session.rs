@@ -25,10 +25,17 @@ use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// What a procedure on a session returns: an error goes to the session's error handler, or to that of the world.
-fn finish(rt: &Runtime, procedure: Proc, session: VirtSession, outcome: Result<(), c_int>) -> c_int {
+fn finish(
+    rt: &Runtime,
+    procedure: Proc,
+    session: VirtSession,
+    outcome: Result<(), c_int>,
+) -> c_int {
     match outcome {
         Ok(()) => SUCCESS,
-        Err(rc) if session::index(rt, session).is_some() => raise_on(rt, procedure, rc, Object::Session(session)),
+        Err(rc) if session::index(rt, session).is_some() => {
+            raise_on(rt, procedure, rc, Object::Session(session))
+        }
         Err(rc) => raise(rt, procedure, rc, None),
     }
 }
@@ -63,11 +70,18 @@ pub unsafe extern "C" fn MPI_Session_init(
             "a session cannot be opened: MPI_Finalize was the end of MPI, since neither the program nor a library that it had loaded \
              names MPI_Session_init; open the session before"
         );
-        return raise_on(rt, procedure, ERR_UNSUPPORTED_OPERATION, Object::New(errhandler));
+        return raise_on(
+            rt,
+            procedure,
+            ERR_UNSUPPORTED_OPERATION,
+            Object::New(errhandler),
+        );
     }
     let pairs = info::pairs(rt, info);
     let level = pairs.iter().find(|(key, _)| key == b"thread_level");
-    let level = level.and_then(|(_, name)| environment::level_of(name)).unwrap_or(0);
+    let level = level
+        .and_then(|(_, name)| environment::level_of(name))
+        .unwrap_or(0);
     // SAFETY: the program's place for the handle.
     let put = |handle| unsafe { session.write(handle) };
     let make = || session::create(rt, errhandler);
@@ -98,7 +112,10 @@ pub unsafe extern "C" fn MPI_Session_finalize(session: *mut VirtSession) -> c_in
 }
 
 /// The hints that are used: the thread level (11.3.1).
-pub unsafe extern "C" fn MPI_Session_get_info(session: VirtSession, info_used: *mut VirtInfo) -> c_int {
+pub unsafe extern "C" fn MPI_Session_get_info(
+    session: VirtSession,
+    info_used: *mut VirtInfo,
+) -> c_int {
     let rt = runtime();
     let level = (b"thread_level".to_vec(), environment::level_name().to_vec());
     // SAFETY: the program's argument is handed on.
@@ -108,7 +125,11 @@ pub unsafe extern "C" fn MPI_Session_get_info(session: VirtSession, info_used: *
 
 /// # Safety
 /// The program's place for the handle, or null.
-unsafe fn put_info(rt: &Runtime, place: *mut VirtInfo, pair: (Vec<u8>, Vec<u8>)) -> Result<(), c_int> {
+unsafe fn put_info(
+    rt: &Runtime,
+    place: *mut VirtInfo,
+    pair: (Vec<u8>, Vec<u8>),
+) -> Result<(), c_int> {
     if place.is_null() {
         return Err(ERR_ARG);
     }
@@ -119,7 +140,8 @@ unsafe fn put_info(rt: &Runtime, place: *mut VirtInfo, pair: (Vec<u8>, Vec<u8>))
 /// A hint may be ignored.
 pub unsafe extern "C" fn MPI_Session_set_info(session: VirtSession, info: VirtInfo) -> c_int {
     let rt = runtime();
-    let outcome = known(rt, session).and_then(|_| info::index(rt, info).map(|_| ()).ok_or(info::ERR_INFO));
+    let outcome =
+        known(rt, session).and_then(|_| info::index(rt, info).map(|_| ()).ok_or(info::ERR_INFO));
     finish(rt, Proc::MPI_Session_set_info, session, outcome)
 }
 
@@ -143,7 +165,10 @@ pub unsafe extern "C" fn MPI_Session_get_nth_pset(
     pset_name: *mut c_char,
 ) -> c_int {
     let rt = runtime();
-    let name = usize::try_from(n).ok().and_then(|n| SETS.get(n)).ok_or(ERR_ARG);
+    let name = usize::try_from(n)
+        .ok()
+        .and_then(|n| SETS.get(n))
+        .ok_or(ERR_ARG);
     let outcome = known(rt, session).and(name).and_then(|name| {
         let bytes = name.to_bytes();
         // SAFETY: the program's place for the length, and so much room.
@@ -203,11 +228,20 @@ pub unsafe extern "C" fn MPI_Session_create_errhandler(
         return raise(rt, Proc::MPI_Session_create_errhandler, ERR_ARG, None);
     };
     // SAFETY: the program's place for the handle.
-    unsafe { errhandler.write(errhandler::create(rt, Kind::Session, function as usize as u64)) };
+    unsafe {
+        errhandler.write(errhandler::create(
+            rt,
+            Kind::Session,
+            function as usize as u64,
+        ))
+    };
     SUCCESS
 }
 
-pub unsafe extern "C" fn MPI_Session_set_errhandler(session: VirtSession, errhandler: VirtErrhandler) -> c_int {
+pub unsafe extern "C" fn MPI_Session_set_errhandler(
+    session: VirtSession,
+    errhandler: VirtErrhandler,
+) -> c_int {
     let rt = runtime();
     let set = |_| match Object::Session(session).set(rt, errhandler) {
         SUCCESS => Ok(()),
@@ -221,7 +255,10 @@ pub unsafe extern "C" fn MPI_Session_set_errhandler(session: VirtSession, errhan
     )
 }
 
-pub unsafe extern "C" fn MPI_Session_get_errhandler(session: VirtSession, errhandler: *mut VirtErrhandler) -> c_int {
+pub unsafe extern "C" fn MPI_Session_get_errhandler(
+    session: VirtSession,
+    errhandler: *mut VirtErrhandler,
+) -> c_int {
     let rt = runtime();
     let outcome = match known(rt, session) {
         Ok(_) if errhandler.is_null() => Err(ERR_ARG),
@@ -232,7 +269,10 @@ pub unsafe extern "C" fn MPI_Session_get_errhandler(session: VirtSession, errhan
     finish(rt, Proc::MPI_Session_get_errhandler, session, outcome)
 }
 
-pub unsafe extern "C" fn MPI_Session_call_errhandler(session: VirtSession, errorcode: c_int) -> c_int {
+pub unsafe extern "C" fn MPI_Session_call_errhandler(
+    session: VirtSession,
+    errorcode: c_int,
+) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Session_call_errhandler;
     if session::index(rt, session).is_none() {
@@ -356,10 +396,18 @@ pub unsafe extern "C" fn MPI_Comm_create_from_group(
     };
     match tag {
         Ok(tag) => {
-            outcome!(cut::assemble(rt, || sides::of_group(rt, None, group, tag.name)));
-            construct!(rt, procedure, group, info, errhandler, newcomm, |new: &mut RealComm| {
-                create::of_group(rt, group, tag.number, new)
-            })
+            outcome!(cut::assemble(rt, || sides::of_group(
+                rt, None, group, tag.name
+            )));
+            construct!(
+                rt,
+                procedure,
+                group,
+                info,
+                errhandler,
+                newcomm,
+                |new: &mut RealComm| { create::of_group(rt, group, tag.number, new) }
+            )
         }
         Err(rc) => raise_on(rt, procedure, rc, Object::New(errhandler)),
     }
@@ -373,7 +421,9 @@ fn other_leader(
 ) -> Result<Option<Worker>, c_int> {
     let local = members_with_me(rt, local_group)?;
     let at = |members: &[Worker], rank: c_int| {
-        let member = usize::try_from(rank).ok().and_then(|rank| members.get(rank));
+        let member = usize::try_from(rank)
+            .ok()
+            .and_then(|rank| members.get(rank));
         member.copied().ok_or(ERR_RANK)
     };
     let leader = at(&local, local_leader)?;
@@ -399,13 +449,19 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
 ) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Intercomm_create_from_groups;
-    let leader = other_leader(rt, (local_group, local_leader), (remote_group, remote_leader));
+    let leader = other_leader(
+        rt,
+        (local_group, local_leader),
+        (remote_group, remote_leader),
+    );
     // SAFETY: the program's arguments are handed on.
     let tag = unsafe { checked(rt, tag, errhandler, newintercomm) };
     match leader.and_then(|leader| Ok((leader, tag?))) {
         Ok((leader, tag)) => {
             let local = (local_group, local_leader);
-            outcome!(cut::assemble(rt, || sides::of_groups(rt, local, leader, tag.name)));
+            outcome!(cut::assemble(rt, || sides::of_groups(
+                rt, local, leader, tag.name
+            )));
             construct!(
                 rt,
                 procedure,

@@ -32,7 +32,12 @@ fn at(members: &[Worker], rank: c_int) -> Option<Worker> {
 }
 
 /// Of `MPI_Comm_create_group`, and of one that comes from a group alone.
-pub(super) fn of_group(rt: &Runtime, parent: Option<VirtComm>, group: VirtGroup, tag: u64) -> Option<Side> {
+pub(super) fn of_group(
+    rt: &Runtime,
+    parent: Option<VirtComm>,
+    group: VirtGroup,
+    tag: u64,
+) -> Option<Side> {
     let members = group::members(rt, group)?;
     let uid = match parent {
         Some(comm) => Some(comm::get(rt, comm).filter(|comm| !comm.has_spawned())?.uid),
@@ -87,16 +92,26 @@ pub(super) fn of_intercomm(
     tag: c_int,
 ) -> Option<Side> {
     let side = of_comm(rt, local, leader)?;
-    let bridge = comm::get(rt, bridge).filter(|bridge| side.leader == world::worker(rt) && !bridge.has_spawned());
+    let bridge = comm::get(rt, bridge)
+        .filter(|bridge| side.leader == world::worker(rt) && !bridge.has_spawned());
     let other = bridge.and_then(|bridge| {
-        let leader = at(bridge.remote.as_ref().unwrap_or(&bridge.members), remote_leader)?;
+        let leader = at(
+            bridge.remote.as_ref().unwrap_or(&bridge.members),
+            remote_leader,
+        )?;
         of_both(rt, format_args!("bridge {} {tag}", bridge.uid), leader)
     });
     Some(Side { other, ..side })
 }
 
 /// One of a connection; its root knows the other one, and the connection.
-pub(super) fn of_connection(rt: &Runtime, comm: VirtComm, root: c_int, other: Worker, connection: u64) -> Option<Side> {
+pub(super) fn of_connection(
+    rt: &Runtime,
+    comm: VirtComm,
+    root: c_int,
+    other: Worker,
+    connection: u64,
+) -> Option<Side> {
     let side = of_comm(rt, comm, root)?;
     let leads = side.leader == world::worker(rt);
     let other = leads

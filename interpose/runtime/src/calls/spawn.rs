@@ -54,7 +54,16 @@ pub unsafe extern "C" fn MPI_Comm_spawn(
     unsafe {
         spawn(rt, Proc::MPI_Comm_spawn, root, (comm, intercomm), |new| {
             let (info, local) = (real_info(rt, info), real_comm(rt, comm));
-            real::PMPI_Comm_spawn(command, argv, maxprocs, info, root, local, new, array_of_errcodes)
+            real::PMPI_Comm_spawn(
+                command,
+                argv,
+                maxprocs,
+                info,
+                root,
+                local,
+                new,
+                array_of_errcodes,
+            )
         })
     }
 }
@@ -83,18 +92,24 @@ pub unsafe extern "C" fn MPI_Comm_spawn_multiple(
     };
     // SAFETY: the program's arguments, which the library checks.
     unsafe {
-        spawn(rt, Proc::MPI_Comm_spawn_multiple, root, (comm, intercomm), |new| {
-            real::PMPI_Comm_spawn_multiple(
-                count,
-                array_of_commands,
-                array_of_argv,
-                array_of_maxprocs,
-                infos.as_ptr(),
-                root,
-                real_comm(rt, comm),
-                new,
-                array_of_errcodes,
-            )
-        })
+        spawn(
+            rt,
+            Proc::MPI_Comm_spawn_multiple,
+            root,
+            (comm, intercomm),
+            |new| {
+                real::PMPI_Comm_spawn_multiple(
+                    count,
+                    array_of_commands,
+                    array_of_argv,
+                    array_of_maxprocs,
+                    infos.as_ptr(),
+                    root,
+                    real_comm(rt, comm),
+                    new,
+                    array_of_errcodes,
+                )
+            },
+        )
     }
 }

@@ -1,5 +1,10 @@
 //! The tool interface (MPI 4.1, section 15.3). Its errors are returned, and go to no error handler.
-#![allow(unsafe_code, non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc)]
+#![allow(
+    unsafe_code,
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::missing_safety_doc
+)]
 
 use crate::calls::runtime;
 use crate::errors::{SUCCESS, succeeded};
@@ -116,7 +121,9 @@ impl Types {
         // SAFETY: handed on to the caller.
         unsafe {
             if !datatype.is_null() {
-                datatype.write(VirtDatatype(predefined_of(rt, types.datatype.0).unwrap_or_else(null)));
+                datatype.write(VirtDatatype(
+                    predefined_of(rt, types.datatype.0).unwrap_or_else(null),
+                ));
             }
             if !enumtype.is_null() {
                 let is_none = types.enumtype.is_null();
@@ -153,7 +160,8 @@ pub unsafe extern "C" fn MPI_T_cvar_get_info(
             (Of::CvarEnum, cvar_index),
             |real_type, real_enum| {
                 real::PMPI_T_cvar_get_info(
-                    cvar_index, name, name_len, verbosity, real_type, real_enum, desc, desc_len, bind, scope,
+                    cvar_index, name, name_len, verbosity, real_type, real_enum, desc, desc_len,
+                    bind, scope,
                 )
             },
         )
@@ -185,8 +193,8 @@ pub unsafe extern "C" fn MPI_T_pvar_get_info(
             (Of::PvarEnum, pvar_index),
             |real_type, real_enum| {
                 real::PMPI_T_pvar_get_info(
-                    pvar_index, name, name_len, verbosity, var_class, real_type, real_enum, desc, desc_len, bind,
-                    readonly, continuous, atomic,
+                    pvar_index, name, name_len, verbosity, var_class, real_type, real_enum, desc,
+                    desc_len, bind, readonly, continuous, atomic,
                 )
             },
         )
@@ -321,7 +329,11 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_i
     let mut free = || {
         must_be_open(rt)?;
         let index = tool::index(Of::Cvar, *given).ok_or(INVALID_HANDLE)?;
-        objects_mut(rt).tool.cvars.remove(index).ok_or(INVALID_HANDLE)?;
+        objects_mut(rt)
+            .tool
+            .cvars
+            .remove(index)
+            .ok_or(INVALID_HANDLE)?;
         // SAFETY: a handle of the library's.
         give_back(rt, Of::Cvar, index, given, |real| unsafe {
             real::PMPI_T_cvar_handle_free(real)
@@ -344,11 +356,20 @@ pub unsafe extern "C" fn MPI_T_cvar_read(handle: *mut c_void, buf: *mut c_void) 
 ///
 /// # Safety
 /// The value must be one of this type.
-unsafe fn value_of(rt: &Runtime, datatype: *mut c_void, count: c_int, value: *const c_void) -> Option<Vec<u8>> {
+unsafe fn value_of(
+    rt: &Runtime,
+    datatype: *mut c_void,
+    count: c_int,
+    value: *const c_void,
+) -> Option<Vec<u8>> {
     let of = |name: &str| predefined_of(rt, datatype) == Some(predefined_handle(rt, name));
     if of("ompi_mpi_char") {
         // SAFETY: handed on to the caller.
-        return Some(unsafe { CStr::from_ptr(value.cast()) }.to_bytes_with_nul().to_vec());
+        return Some(
+            unsafe { CStr::from_ptr(value.cast()) }
+                .to_bytes_with_nul()
+                .to_vec(),
+        );
     }
     let size = [
         ("ompi_mpi_c_bool", 1),
@@ -375,7 +396,12 @@ pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_voi
     let write = || {
         let real = real_of(rt, Of::Cvar, handle)?;
         let index = tool::index(Of::Cvar, handle).ok_or(INVALID_HANDLE)?;
-        let cvar = objects(rt).tool.cvars.get(index).cloned().ok_or(INVALID_HANDLE)?;
+        let cvar = objects(rt)
+            .tool
+            .cvars
+            .get(index)
+            .cloned()
+            .ok_or(INVALID_HANDLE)?;
         {
             let _apart = Apart::new();
             // SAFETY: the program's buffer.

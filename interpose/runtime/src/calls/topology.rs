@@ -19,12 +19,22 @@ pub unsafe extern "C" fn MPI_Cart_create(
 ) -> c_int {
     let rt = runtime();
     // SAFETY: a communicator and the program's arrays.
-    construct!(rt, Proc::MPI_Cart_create, comm_old, comm_cart, |new| unsafe {
-        real::PMPI_Cart_create(real_comm(rt, comm_old), ndims, dims, periods, reorder, new)
-    })
+    construct!(
+        rt,
+        Proc::MPI_Cart_create,
+        comm_old,
+        comm_cart,
+        |new| unsafe {
+            real::PMPI_Cart_create(real_comm(rt, comm_old), ndims, dims, periods, reorder, new)
+        }
+    )
 }
 
-pub unsafe extern "C" fn MPI_Cart_sub(comm: VirtComm, remain_dims: *const c_int, newcomm: *mut VirtComm) -> c_int {
+pub unsafe extern "C" fn MPI_Cart_sub(
+    comm: VirtComm,
+    remain_dims: *const c_int,
+    newcomm: *mut VirtComm,
+) -> c_int {
     let rt = runtime();
     // SAFETY: a communicator and the program's array.
     construct!(rt, Proc::MPI_Cart_sub, comm, newcomm, |new| unsafe {
@@ -42,9 +52,15 @@ pub unsafe extern "C" fn MPI_Graph_create(
 ) -> c_int {
     let rt = runtime();
     // SAFETY: a communicator and the program's arrays.
-    construct!(rt, Proc::MPI_Graph_create, comm_old, comm_graph, |new| unsafe {
-        real::PMPI_Graph_create(real_comm(rt, comm_old), nnodes, index, edges, reorder, new)
-    })
+    construct!(
+        rt,
+        Proc::MPI_Graph_create,
+        comm_old,
+        comm_graph,
+        |new| unsafe {
+            real::PMPI_Graph_create(real_comm(rt, comm_old), nnodes, index, edges, reorder, new)
+        }
+    )
 }
 
 pub unsafe extern "C" fn MPI_Dist_graph_create(
@@ -60,10 +76,18 @@ pub unsafe extern "C" fn MPI_Dist_graph_create(
 ) -> c_int {
     let rt = runtime();
     // SAFETY: a communicator and the program's arrays; the real library checks the info object.
-    construct!(rt, Proc::MPI_Dist_graph_create, comm_old, newcomm, |new| unsafe {
-        let (comm, info) = (real_comm(rt, comm_old), real_info(rt, info));
-        real::PMPI_Dist_graph_create(comm, n, nodes, degrees, targets, weights, info, reorder, new)
-    })
+    construct!(
+        rt,
+        Proc::MPI_Dist_graph_create,
+        comm_old,
+        newcomm,
+        |new| unsafe {
+            let (comm, info) = (real_comm(rt, comm_old), real_info(rt, info));
+            real::PMPI_Dist_graph_create(
+                comm, n, nodes, degrees, targets, weights, info, reorder, new,
+            )
+        }
+    )
 }
 
 pub unsafe extern "C" fn MPI_Dist_graph_create_adjacent(
@@ -87,7 +111,9 @@ pub unsafe extern "C" fn MPI_Dist_graph_create_adjacent(
         );
         // SAFETY: a communicator and the program's arrays; the real library checks the info object.
         unsafe {
-            real::PMPI_Dist_graph_create_adjacent(comm, from.0, from.1, from.2, to.0, to.1, to.2, info, reorder, new)
+            real::PMPI_Dist_graph_create_adjacent(
+                comm, from.0, from.1, from.2, to.0, to.1, to.2, info, reorder, new,
+            )
         }
     };
     construct!(

@@ -84,7 +84,10 @@ fn make(
     let mut made = None;
     // SAFETY: a communicator.
     let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, comm), new) };
-    let rc = recovery::check(rt, create::make(rt, duplicate, |it| early::is_used(rt, it), &mut made))?;
+    let rc = recovery::check(
+        rt,
+        create::make(rt, duplicate, |it| early::is_used(rt, it), &mut made),
+    )?;
     let Some(own) = made.filter(|_| rc == SUCCESS) else {
         return Ok(Err(rc));
     };
@@ -102,7 +105,12 @@ fn make(
 }
 
 /// Enters a window that a constructor has made, or gives back what it has if that has failed.
-fn enter(rt: &Runtime, rc: c_int, window: Window, new: RealWin) -> Result<Result<VirtWin, c_int>, Rewound> {
+fn enter(
+    rt: &Runtime,
+    rc: c_int,
+    window: Window,
+    new: RealWin,
+) -> Result<Result<VirtWin, c_int>, Rewound> {
     let rc = recovery::check(rt, rc)?;
     if rc != SUCCESS {
         window.region.unmap();
@@ -165,7 +173,10 @@ pub unsafe extern "C" fn MPI_Win_create(
 fn share(window: &mut Window, own: RealComm, region: Region) -> Result<(), c_int> {
     window.region = region;
     let rank = own.rank().map_err(|error| error.code())?;
-    window.base = window.region.segment(rank.0 as usize).map_or(0, |(at, _)| at);
+    window.base = window
+        .region
+        .segment(rank.0 as usize)
+        .map_or(0, |(at, _)| at);
     Ok(())
 }
 
@@ -204,23 +215,31 @@ pub unsafe extern "C" fn MPI_Win_allocate(
         Proc::MPI_Win_allocate,
         comm,
         win,
-        make(rt, comm, Flavor::Allocate, info, |window, own, hints, new| {
-            (window.size, window.disp_unit) = (size as i64, disp_unit);
-            if comm::has_spawned(rt, comm) {
-                let allocate = real::PMPI_Win_allocate;
-                // SAFETY: the program's place for the address.
-                return unsafe { with_spawned::allocate(window, (hints, own, new), baseptr, allocate) };
+        make(
+            rt,
+            comm,
+            Flavor::Allocate,
+            info,
+            |window, own, hints, new| {
+                (window.size, window.disp_unit) = (size as i64, disp_unit);
+                if comm::has_spawned(rt, comm) {
+                    let allocate = real::PMPI_Win_allocate;
+                    // SAFETY: the program's place for the address.
+                    return unsafe {
+                        with_spawned::allocate(window, (hints, own, new), baseptr, allocate)
+                    };
+                }
+                if let Err(rc) = allocate(rt, window, own) {
+                    return rc;
+                }
+                let base = window.base as *mut c_void;
+                // SAFETY: so many bytes of the program's memory; its place for the address.
+                unsafe {
+                    baseptr.cast::<*mut c_void>().write_unaligned(base);
+                    real::PMPI_Win_create(base, size, disp_unit, hints, own, new)
+                }
             }
-            if let Err(rc) = allocate(rt, window, own) {
-                return rc;
-            }
-            let base = window.base as *mut c_void;
-            // SAFETY: so many bytes of the program's memory; its place for the address.
-            unsafe {
-                baseptr.cast::<*mut c_void>().write_unaligned(base);
-                real::PMPI_Win_create(base, size, disp_unit, hints, own, new)
-            }
-        })
+        )
     );
     SUCCESS
 }
@@ -252,7 +271,9 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
             if comm::has_spawned(rt, comm) {
                 let allocate = real::PMPI_Win_allocate_shared;
                 // SAFETY: the program's place for the address.
-                return unsafe { with_spawned::allocate(window, (hints, own, new), baseptr, allocate) };
+                return unsafe {
+                    with_spawned::allocate(window, (hints, own, new), baseptr, allocate)
+                };
             }
             let region = shared::allocate(rt, window.comm, own, segment);
             if let Err(rc) = region.and_then(|region| share(window, own, region)) {
@@ -269,7 +290,11 @@ pub unsafe extern "C" fn MPI_Win_allocate_shared(
     SUCCESS
 }
 
-pub unsafe extern "C" fn MPI_Win_create_dynamic(info: VirtInfo, comm: VirtComm, win: *mut VirtWin) -> c_int {
+pub unsafe extern "C" fn MPI_Win_create_dynamic(
+    info: VirtInfo,
+    comm: VirtComm,
+    win: *mut VirtWin,
+) -> c_int {
     let rt = runtime();
     made!(
         rt,
@@ -287,7 +312,9 @@ pub unsafe extern "C" fn MPI_Win_create_dynamic(info: VirtInfo, comm: VirtComm, 
 pub unsafe extern "C" fn MPI_Win_attach(win: VirtWin, base: *mut c_void, size: isize) -> c_int {
     let rt = runtime();
     // SAFETY: the program's memory; the real library checks the rest.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_attach(real_win(rt, win), base, size) });
+    let rc = attempt!(rt, unsafe {
+        real::PMPI_Win_attach(real_win(rt, win), base, size)
+    });
     if rc == SUCCESS {
         if let Some(mut window) = window::get_mut(rt, win) {
             window.attached.push((base as u64, size as i64));
@@ -300,10 +327,15 @@ pub unsafe extern "C" fn MPI_Win_attach(win: VirtWin, base: *mut c_void, size: i
 pub unsafe extern "C" fn MPI_Win_detach(win: VirtWin, base: *const c_void) -> c_int {
     let rt = runtime();
     // SAFETY: the real library checks its arguments.
-    let rc = attempt!(rt, unsafe { real::PMPI_Win_detach(real_win(rt, win), base) });
+    let rc = attempt!(rt, unsafe {
+        real::PMPI_Win_detach(real_win(rt, win), base)
+    });
     if rc == SUCCESS
         && let Some(mut window) = window::get_mut(rt, win)
-        && let Some(position) = window.attached.iter().position(|&(known, _)| known == base as u64)
+        && let Some(position) = window
+            .attached
+            .iter()
+            .position(|&(known, _)| known == base as u64)
     {
         window.attached.remove(position);
     }
@@ -353,7 +385,9 @@ pub unsafe extern "C" fn MPI_Win_get_group(win: VirtWin, group: *mut VirtGroup) 
     let rt = runtime();
     let procedure = Proc::MPI_Win_get_group;
     let own = window::comm_of(rt, win);
-    let Some((members, session)) = own.and_then(|it| Some((comm::members(rt, it)?, comm::session(rt, it)))) else {
+    let Some((members, session)) =
+        own.and_then(|it| Some((comm::members(rt, it)?, comm::session(rt, it))))
+    else {
         return raise(rt, procedure, ERR_WIN, None);
     };
     if group.is_null() {
@@ -421,7 +455,11 @@ pub unsafe extern "C" fn MPI_Win_set_name(win: VirtWin, win_name: *const c_char)
     SUCCESS
 }
 
-pub unsafe extern "C" fn MPI_Win_get_name(win: VirtWin, win_name: *mut c_char, resultlen: *mut c_int) -> c_int {
+pub unsafe extern "C" fn MPI_Win_get_name(
+    win: VirtWin,
+    win_name: *mut c_char,
+    resultlen: *mut c_int,
+) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_get_name;
     let name = match window::get(rt, win) {
@@ -451,5 +489,11 @@ pub unsafe extern "C" fn MPI_Win_f2c(win: c_int) -> VirtWin {
         return window::null_handle(rt);
     }
     let exists = |index| objects(rt).windows.get(index).is_some();
-    VirtWin(from_fortran(rt, HandleKind::Win, win, exists, std::ptr::null_mut))
+    VirtWin(from_fortran(
+        rt,
+        HandleKind::Win,
+        win,
+        exists,
+        std::ptr::null_mut,
+    ))
 }

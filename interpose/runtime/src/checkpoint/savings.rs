@@ -106,7 +106,11 @@ mod tests {
             written: vec![PageRun::between(3, 5)],
         };
         let shares = shares(
-            &[mark(0x1000, 0x4000), mark(0x2000, 0x9000), mark(0x1001, 0x1002)],
+            &[
+                mark(0x1000, 0x4000),
+                mark(0x2000, 0x9000),
+                mark(0x1001, 0x1002),
+            ],
             left_out,
             &[],
         );

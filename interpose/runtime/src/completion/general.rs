@@ -22,10 +22,12 @@ extern "C" fn call_subroutine(it: &mut Subroutine) -> u64 {
     // SAFETY: a subroutine of the program with two arguments or three (MPI 4.1, 13.2).
     unsafe {
         match it.second {
-            Some(second) => std::mem::transmute::<usize, extern "C" fn(u64, u64, *mut c_int)>(it.function as usize)(
-                it.extra, second, rc,
-            ),
-            None => std::mem::transmute::<usize, extern "C" fn(u64, *mut c_int)>(it.function as usize)(it.extra, rc),
+            Some(second) => std::mem::transmute::<usize, extern "C" fn(u64, u64, *mut c_int)>(
+                it.function as usize,
+            )(it.extra, second, rc),
+            None => std::mem::transmute::<usize, extern "C" fn(u64, *mut c_int)>(
+                it.function as usize,
+            )(it.extra, rc),
         }
     }
     0
@@ -50,7 +52,10 @@ fn call(general: General, function: u64, second: Option<u64>) -> c_int {
             call_program_by(call_subroutine, &mut subroutine);
             subroutine.rc
         } else {
-            call_program(function as *const c_void, [extra, second.unwrap_or(0), 0, 0, 0]) as c_int
+            call_program(
+                function as *const c_void,
+                [extra, second.unwrap_or(0), 0, 0, 0],
+            ) as c_int
         }
     };
     abi::integer_of_program(Domain::ErrorCode, rc)

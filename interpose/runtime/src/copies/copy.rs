@@ -59,8 +59,16 @@ impl Copy {
         let runs = self.image.runs();
         let slots = |run: &SlotRun| run.slot.0..run.slot.0 + run.pages.pages;
         let middle = &runs[runs.len() / 2..];
-        let all = if every { runs } else { &middle[..middle.len().min(1)] };
-        for slot in all.iter().flat_map(slots).take(if every { usize::MAX } else { 1 }) {
+        let all = if every {
+            runs
+        } else {
+            &middle[..middle.len().min(1)]
+        };
+        for slot in all
+            .iter()
+            .flat_map(slots)
+            .take(if every { usize::MAX } else { 1 })
+        {
             let page = store.ptr(crate::image::store::Slot(slot));
             // SAFETY: an allocated slot; a checkpoint that is under way has slots of its own.
             unsafe { *page.add(PAGE_SIZE / 3) ^= 4 };

@@ -66,7 +66,8 @@ mod tests {
     #[test]
     fn a_holder_that_has_nothing_is_asked_for_a_sample_now_and_then() {
         let mut habit = Habit::default();
-        let ask = |habit: &Habit, epoch, pages| habit.question(SharedPages::Auto, Epoch(epoch), pages);
+        let ask =
+            |habit: &Habit, epoch, pages| habit.question(SharedPages::Auto, Epoch(epoch), pages);
         assert_eq!(ask(&habit, 1, FEW - 1), Question::Nothing);
         assert_eq!(ask(&habit, 1, FEW), Question::Sample);
         habit.note(Epoch(1), FEW, [64, 6]);
@@ -84,8 +85,17 @@ mod tests {
     #[test]
     fn the_setting_is_obeyed() {
         let habit = Habit::default();
-        assert_eq!(habit.question(SharedPages::Never, Epoch(1), 1 << 20), Question::Nothing);
-        assert_eq!(habit.question(SharedPages::Always, Epoch(1), 1), Question::All);
-        assert_eq!(habit.question(SharedPages::Always, Epoch(1), 0), Question::Nothing);
+        assert_eq!(
+            habit.question(SharedPages::Never, Epoch(1), 1 << 20),
+            Question::Nothing
+        );
+        assert_eq!(
+            habit.question(SharedPages::Always, Epoch(1), 1),
+            Question::All
+        );
+        assert_eq!(
+            habit.question(SharedPages::Always, Epoch(1), 0),
+            Question::Nothing
+        );
     }
 }

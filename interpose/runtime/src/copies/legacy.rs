@@ -113,7 +113,8 @@ impl Kept<'_> {
     fn is_thin(self, rt: &Runtime) -> bool {
         let is_thin = |copy: &Copy| copy.script.is_some() || !copy.image.absent().is_empty();
         let undoable = marks::lasting(rt).reversible_pages();
-        let is_own_thin = self.own.script.is_some() || !absent::without(self.own.image.absent(), &undoable).is_empty();
+        let is_own_thin = self.own.script.is_some()
+            || !absent::without(self.own.image.absent(), &undoable).is_empty();
         is_own_thin || self.partners.iter().any(is_thin)
     }
 
@@ -181,7 +182,13 @@ impl Legacy {
     }
 
     /// All copies of the next epoch are whole in this process. To be called before any other hears of that.
-    pub fn note_whole(&mut self, rt: &Runtime, kept: Kept, welcome: Vec<u8>, store: &mut PageStore) {
+    pub fn note_whole(
+        &mut self,
+        rt: &Runtime,
+        kept: Kept,
+        welcome: Vec<u8>,
+        store: &mut PageStore,
+    ) {
         if kept.is_thin(rt) {
             return self.leave(store);
         }
@@ -247,7 +254,8 @@ impl Legacy {
             own: kept.own,
             partners: kept.partners,
         };
-        let bytes = bincode::encode_to_vec(written, standard()).expect("encoding into memory does not fail");
+        let bytes = bincode::encode_to_vec(written, standard())
+            .expect("encoding into memory does not fail");
         if let Err(error) = self.records.write(&bytes, standing) {
             log::warn!("copies do not outlive this process: {error}");
             return false;
@@ -261,7 +269,9 @@ impl Legacy {
 
     /// What the process before had whole is the epoch that all go back to, or is given up.
     pub fn resolve(keep: &mut Keep, agreed: Epoch) {
-        let Some(legacy) = &mut keep.legacy else { return };
+        let Some(legacy) = &mut keep.legacy else {
+            return;
+        };
         let Some((own, partners)) = legacy.inherited.take() else {
             return;
         };
@@ -350,16 +360,29 @@ fn take_over(estate: Estate, keep: &mut Keep) -> Option<Inherited> {
         committed,
         whole,
     } = estate;
-    let of = |record: &Option<Record>| record.as_ref().map_or(Vec::new(), |record| record.kept().extents());
+    let of = |record: &Option<Record>| {
+        record
+            .as_ref()
+            .map_or(Vec::new(), |record| record.kept().extents())
+    };
     let (first, second) = (of(&committed), of(&whole));
     let used = extents(&slots(&[&first[..], &second].concat()));
     let store = PageStore::in_files(STORE, files.clone(), &used);
-    let unusable =
-        |error: &StoreError| log::warn!("what a dead process has left cannot be used: {}", sys::chain(error));
+    let unusable = |error: &StoreError| {
+        log::warn!(
+            "what a dead process has left cannot be used: {}",
+            sys::chain(error)
+        )
+    };
     let mut store = store.inspect_err(unusable).ok()?;
     store.protect(used);
     let kept = keep.partners.len();
-    let none = || (Copy::default(), (0..kept).map(|_| Copy::default()).collect());
+    let none = || {
+        (
+            Copy::default(),
+            (0..kept).map(|_| Copy::default()).collect(),
+        )
+    };
     let parts = |record: Option<Record>| record.map(|record| (record.own, record.partners));
     (keep.own, keep.partners) = parts(committed).unwrap_or_else(none);
     let inherited = parts(whole);

@@ -58,7 +58,9 @@ impl Description {
 
     /// As what goes with the pages of a transfer.
     pub fn encode(&self) -> State {
-        State::new(bincode::encode_to_vec(self, standard()).expect("encoding into memory does not fail"))
+        State::new(
+            bincode::encode_to_vec(self, standard()).expect("encoding into memory does not fail"),
+        )
     }
 
     /// Reads it; `None` if it is not what was encoded.
@@ -78,7 +80,13 @@ impl Description {
 
 /// A transfer of pages that belong to others than those in the slots. They need no checksums: what is made of them is compared
 /// with those of the description.
-fn transfer(runs: Vec<SlotRun>, epoch: Epoch, base: Option<Epoch>, state: State, store: &PageStore) -> Transfer {
+fn transfer(
+    runs: Vec<SlotRun>,
+    epoch: Epoch,
+    base: Option<Epoch>,
+    state: State,
+    store: &PageStore,
+) -> Transfer {
     let mut transfer = Transfer::receive_only();
     give(&mut transfer, runs, epoch, base, state, store);
     transfer
@@ -109,7 +117,13 @@ pub fn contribution(copy: &Copy, layer: usize, layers: usize, store: &PageStore)
 }
 
 /// What a holder adds to the copy of a lost worker ([`parity::piece`]).
-pub fn piece(own: &Copy, kept: &Copy, layer: usize, layers: &[Option<usize>], store: &PageStore) -> Transfer {
+pub fn piece(
+    own: &Copy,
+    kept: &Copy,
+    layer: usize,
+    layers: &[Option<usize>],
+    store: &PageStore,
+) -> Transfer {
     let runs = parity::piece(&own.image, &kept.image, layer, layers);
     let state = if layer == DESCRIBED {
         kept.state.clone()
@@ -158,10 +172,17 @@ impl Folding {
     ///
     /// # Errors
     /// When it does not follow what is kept.
-    pub fn apply(mut self, is_something: &[u64], kept: &mut Copy, store: &mut PageStore) -> Result<(), WrongBase> {
+    pub fn apply(
+        mut self,
+        is_something: &[u64],
+        kept: &mut Copy,
+        store: &mut PageStore,
+    ) -> Result<(), WrongBase> {
         parity::thin(&mut self.delta, is_something, store);
         store.release(self.changes.into_iter().flatten().map(SlotRun::extent));
-        kept.image.apply(self.delta, store).map_err(|(wrong, _)| wrong)?;
+        kept.image
+            .apply(self.delta, store)
+            .map_err(|(wrong, _)| wrong)?;
         kept.state = self.description;
         Ok(())
     }

@@ -85,7 +85,12 @@ pub struct Remains {
 
 impl Pending {
     /// Begins, for what was captured; `transfers` are ready to receive.
-    pub fn begin(rt: &Runtime, captured: Capture, transfers: Vec<Transfer>, hands: Hands) -> Pending {
+    pub fn begin(
+        rt: &Runtime,
+        captured: Capture,
+        transfers: Vec<Transfer>,
+        hands: Hands,
+    ) -> Pending {
         let Capture {
             delta,
             state,
@@ -110,8 +115,9 @@ impl Pending {
         let work: Work = if world::get(rt).redundancy.is_parity() {
             let mut combine = Combine::default();
             let (layers, own) = (pending.transfers.len(), &hands.own.image);
-            pending.changes = layers::changes(&pending.delta, own, layers, &mut combine, hands.store)
-                .unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
+            pending.changes =
+                layers::changes(&pending.delta, own, layers, &mut combine, hands.store)
+                    .unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
             Box::new(move || {
                 let sums = sums();
                 combine.run();
@@ -135,7 +141,9 @@ impl Pending {
         }
         for (layer, transfer) in self.transfers.iter_mut().enumerate() {
             if self.inquiries.is_over(layer) {
-                let outgoing = self.delta.outgoing(Vec::new(), store, SendOptions::default());
+                let outgoing = self
+                    .delta
+                    .outgoing(Vec::new(), store, SendOptions::default());
                 transfer.give(outgoing, self.state.clone());
             } else {
                 transfer.withhold();
@@ -163,15 +171,24 @@ impl Pending {
             let give = |(_, transfer): (usize, &mut Transfer)| transfer.give_sums(sums.to_vec());
             return sent.map(give).fold(Ok(()), both);
         }
-        let description = Description::after(&self.delta, &hands.own.image, &self.state, hands.store).encode();
-        for (layer, (transfer, changes)) in self.transfers.iter_mut().zip(&self.changes).enumerate() {
+        let description =
+            Description::after(&self.delta, &hands.own.image, &self.state, hands.store).encode();
+        for (layer, (transfer, changes)) in self.transfers.iter_mut().zip(&self.changes).enumerate()
+        {
             let state = if layer == parity::DESCRIBED {
                 description.clone()
             } else {
                 State::default()
             };
             let (epoch, base) = (self.epoch, Some(self.delta.base()));
-            parity::give(transfer, changes.runs().to_vec(), epoch, base, state, hands.store);
+            parity::give(
+                transfer,
+                changes.runs().to_vec(),
+                epoch,
+                base,
+                state,
+                hands.store,
+            );
         }
         self.ship(rt)
     }
@@ -194,11 +211,16 @@ impl Pending {
         if self.preparing.is_none() {
             sharing::answer(&mut self.transfers, &self.delta, &mut hands)?;
             let captured = (&self.delta, &self.state);
-            self.inquiries.advance(rt, &mut self.transfers, captured, &mut hands)?;
+            self.inquiries
+                .advance(rt, &mut self.transfers, captured, &mut hands)?;
         }
         let is_whole = self.transfers.iter().all(Transfer::is_whole);
         if self.received.is_none() && self.preparing.is_none() && is_whole {
-            let payloads: Vec<_> = self.transfers.iter_mut().filter_map(Transfer::take_received).collect();
+            let payloads: Vec<_> = self
+                .transfers
+                .iter_mut()
+                .filter_map(Transfer::take_received)
+                .collect();
             let lengths = payloads.iter().map(|payload| payload.bytes()).collect();
             let received = Received::new(rt, payloads, self.epoch, &mut hands);
             self.received = Some((received, lengths));
@@ -213,7 +235,11 @@ impl Pending {
             fault::point("whole.begin", self.epoch);
             if let Some(legacy) = hands.legacy.as_deref_mut() {
                 let own = Copy {
-                    image: hands.own.image.after(&self.delta).without(&self.spared, hands.store),
+                    image: hands
+                        .own
+                        .image
+                        .after(&self.delta)
+                        .without(&self.spared, hands.store),
                     state: self.state.clone(),
                     script: hands.own.script.clone(),
                 };
@@ -245,7 +271,9 @@ impl Pending {
         if self.shipped.is_none() {
             self.shipped = Some(self.began.elapsed());
             let sent: Vec<u64> = self.transfers.iter().map(Transfer::bytes).collect();
-            let alike: Vec<u64> = (0..sent.len()).map(|layer| self.inquiries.alike(layer)).collect();
+            let alike: Vec<u64> = (0..sent.len())
+                .map(|layer| self.inquiries.alike(layer))
+                .collect();
             tell_shipped(rt, self.epoch, self.began, (&sent, &alike), lengths);
         }
         Ok(met)
@@ -271,8 +299,12 @@ impl Pending {
             store.note_sums(self.delta.runs(), &sums);
         }
         self.inquiries.end(helper);
-        self.transfers.into_iter().for_each(|transfer| transfer.give_up(store));
-        self.changes.into_iter().for_each(|changes| changes.free(store));
+        self.transfers
+            .into_iter()
+            .for_each(|transfer| transfer.give_up(store));
+        self.changes
+            .into_iter()
+            .for_each(|changes| changes.free(store));
         Remains {
             delta: self.delta,
             state: self.state,
@@ -282,10 +314,17 @@ impl Pending {
     }
 }
 
-fn tell_shipped(rt: &Runtime, epoch: Epoch, began: Instant, (sent, alike): (&[u64], &[u64]), received: &[u64]) {
+fn tell_shipped(
+    rt: &Runtime,
+    epoch: Epoch,
+    began: Instant,
+    (sent, alike): (&[u64], &[u64]),
+    received: &[u64],
+) {
     let player = |worker: Worker| world::get(rt).players[worker.index()];
     let (of, ns) = (epoch, events::nanoseconds(began));
-    for ((((to, from), &sent), &alike), &received) in buddies(rt).zip(sent).zip(alike).zip(received) {
+    for ((((to, from), &sent), &alike), &received) in buddies(rt).zip(sent).zip(alike).zip(received)
+    {
         events::emit(Kind::Ship {
             epoch: of,
             to: player(to),

@@ -36,7 +36,11 @@ impl Received {
         for (layer, payload) in payloads.iter().enumerate() {
             let image = hands.partners[layer.min(last)].image.epoch();
             if let Some(base) = payload.base().filter(|&base| base != image) {
-                fail(rt, "a partner's copy cannot be kept", &WrongBase { base, image });
+                fail(
+                    rt,
+                    "a partner's copy cannot be kept",
+                    &WrongBase { base, image },
+                );
             }
         }
         if !world::get(rt).redundancy.is_parity() {
@@ -69,20 +73,28 @@ impl Received {
         match self {
             Received::Copies(payloads) => {
                 let pairs = payloads.iter().zip(partners);
-                pairs.map(|(payload, kept)| payload.preview(kept, store)).collect()
+                pairs
+                    .map(|(payload, kept)| payload.preview(kept, store))
+                    .collect()
             }
             Received::Parity { folding, .. } => vec![folding.preview(&partners[0])],
         }
     }
 
     /// The epoch is committed.
-    pub fn apply(self, rt: &Runtime, partners: &mut [Copy], store: &mut PageStore, helper: &Helper) {
+    pub fn apply(
+        self,
+        rt: &Runtime,
+        partners: &mut [Copy],
+        store: &mut PageStore,
+        helper: &Helper,
+    ) {
         match self {
             Received::Copies(payloads) => {
                 for (payload, kept) in payloads.into_iter().zip(partners) {
-                    payload
-                        .apply(kept, store)
-                        .unwrap_or_else(|error| fail(rt, "the partner's copy cannot be kept", &error));
+                    payload.apply(kept, store).unwrap_or_else(|error| {
+                        fail(rt, "the partner's copy cannot be kept", &error)
+                    });
                 }
             }
             Received::Parity { folding, task, .. } => {
@@ -97,7 +109,9 @@ impl Received {
     /// The epoch is given up.
     pub fn give_up(self, store: &mut PageStore, helper: &Helper) {
         match self {
-            Received::Copies(payloads) => payloads.into_iter().for_each(|payload| payload.give_up(store)),
+            Received::Copies(payloads) => payloads
+                .into_iter()
+                .for_each(|payload| payload.give_up(store)),
             Received::Parity { folding, task, .. } => {
                 helper.end(task);
                 folding.give_up(store);

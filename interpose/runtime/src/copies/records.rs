@@ -68,7 +68,9 @@ impl Records {
         let mut read = Vec::new();
         for (place, &at) in PLACES.iter().enumerate() {
             let record = read_at(&files.index, at)?;
-            read.extend(record.map(|(sequence, standing, bytes)| (sequence, standing, place, bytes)));
+            read.extend(
+                record.map(|(sequence, standing, bytes)| (sequence, standing, place, bytes)),
+            );
         }
         read.sort_unstable_by_key(|record| record.0);
         let mut records = Records::new(files).map_err(io::Error::other)?;
@@ -137,7 +139,9 @@ impl Records {
     /// Nothing is recorded any more.
     pub fn forget(&mut self) {
         (self.committed, self.whole) = (None, None);
-        PLACES.iter().for_each(|&place| self.front.write(&[0; HEAD], place));
+        PLACES
+            .iter()
+            .for_each(|&place| self.front.write(&[0; HEAD], place));
     }
 }
 
@@ -192,17 +196,27 @@ mod tests {
         records.write(b"one", Standing::Whole).expect("written");
         assert_eq!(found(&files), has(None, Some("one")));
         records.commit();
-        for (before, next) in [("one", "two"), ("two", "a longer one"), ("a longer one", "4")] {
-            records.write(b"given up", Standing::Whole).expect("written");
+        for (before, next) in [
+            ("one", "two"),
+            ("two", "a longer one"),
+            ("a longer one", "4"),
+        ] {
+            records
+                .write(b"given up", Standing::Whole)
+                .expect("written");
             records.withdraw();
             assert_eq!(found(&files), has(Some(before), None));
-            records.write(next.as_bytes(), Standing::Whole).expect("written");
+            records
+                .write(next.as_bytes(), Standing::Whole)
+                .expect("written");
             assert_eq!(found(&files), has(Some(before), Some(next)));
             records.commit();
             assert_eq!(found(&files).committed, has(Some(next), None).committed);
             assert_eq!(found(&files).whole, None);
         }
-        records.write(b"five", Standing::Committed).expect("written");
+        records
+            .write(b"five", Standing::Committed)
+            .expect("written");
         assert_eq!(found(&files), has(Some("five"), None));
         // Whoever finds it goes on in the same way.
         let (mut records, _) = Records::open(&files).expect("it can be read");
@@ -216,7 +230,9 @@ mod tests {
     fn half_a_record_is_none() {
         let (files, mut records) = files();
         records.write(b"one", Standing::Committed).expect("written");
-        records.write(b"two and more", Standing::Whole).expect("written");
+        records
+            .write(b"two and more", Standing::Whole)
+            .expect("written");
         files
             .index
             .write_all_at(b"!", PLACES[1] + HEAD as u64 + 3)

@@ -78,7 +78,8 @@ pub fn encode(rt: &Runtime, frame: &Frame, user: &user::State) -> Vec<u8> {
 
 /// Decodes a state.
 pub fn decode(bytes: &[u8]) -> Result<Saved, String> {
-    let (saved, used) = bincode::decode_from_slice::<Saved, _>(bytes, standard()).map_err(|error| error.to_string())?;
+    let (saved, used) = bincode::decode_from_slice::<Saved, _>(bytes, standard())
+        .map_err(|error| error.to_string())?;
     if saved.magic != MAGIC {
         return Err("it was written by another version".into());
     }

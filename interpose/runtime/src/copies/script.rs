@@ -102,7 +102,9 @@ pub fn sums_of(layout: &Layout, image: &Image, store: &PageStore, rsp: u64) -> V
 impl Script {
     /// For tests: changes the journal.
     pub fn damage(&mut self, harm: Harm) {
-        let Way::Replay(replay) = &mut self.way else { return };
+        let Way::Replay(replay) = &mut self.way else {
+            return;
+        };
         let middle = replay.journal.len() / 2;
         match harm {
             Harm::Bit if Journal::decode(&replay.journal).is_ok() => replay.journal[middle] ^= 4,
@@ -158,7 +160,14 @@ impl Script {
     /// Whether these pages (sorted numbers) are among those that another script makes as this one does.
     pub fn shares(&self, other: &Script, pages: &[u64]) -> bool {
         let among = |(page, _): &(PageIndex, u64)| pages.binary_search(&page.0).is_ok();
-        let of = |script: &'_ Script| script.pages.iter().flat_map(Sums::each).filter(among).collect();
+        let of = |script: &'_ Script| {
+            script
+                .pages
+                .iter()
+                .flat_map(Sums::each)
+                .filter(among)
+                .collect()
+        };
         let (ours, others): (HashSet<_>, HashSet<_>) = (of(self), of(other));
         !ours.is_disjoint(&others)
     }
@@ -199,7 +208,11 @@ mod tests {
         };
         let less = script.without(&[11, 20]);
         let expected: Vec<(u64, Vec<u64>)> = vec![(10, vec![100]), (12, vec![102])];
-        let found: Vec<_> = less.pages.iter().map(|run| (run.first.0, run.sums.clone())).collect();
+        let found: Vec<_> = less
+            .pages
+            .iter()
+            .map(|run| (run.first.0, run.sums.clone()))
+            .collect();
         assert_eq!(found, expected);
         assert_eq!(less.page_count(), 2);
     }

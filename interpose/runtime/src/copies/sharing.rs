@@ -52,10 +52,11 @@ impl Inquiries {
             true => SharedPages::Never,
             false => told::config().shared_pages,
         };
-        let inquiry = |habit: &Habit| match habit.question(setting, delta.epoch(), delta.page_count()) {
-            Question::Nothing => Inquiry::Over,
-            question => Inquiry::Due(question),
-        };
+        let inquiry =
+            |habit: &Habit| match habit.question(setting, delta.epoch(), delta.page_count()) {
+                Question::Nothing => Inquiry::Over,
+                question => Inquiry::Due(question),
+            };
         Inquiries {
             layers: habits.iter().map(inquiry).collect(),
             alike: vec![0; habits.len()],
@@ -66,7 +67,9 @@ impl Inquiries {
 
     /// Whether everything is sent at once in a layer.
     pub fn is_over(&self, layer: usize) -> bool {
-        self.layers.get(layer).is_none_or(|inquiry| *inquiry == Inquiry::Over)
+        self.layers
+            .get(layer)
+            .is_none_or(|inquiry| *inquiry == Inquiry::Over)
     }
 
     /// How many pages the holder of a layer has itself.
@@ -94,10 +97,12 @@ impl Inquiries {
                     let identities = hands.store.identities(&runs);
                     Some((Wanted::new(&runs, identities, hands.store), false))
                 }
-                Some(Inquiry::Due(Question::All)) => self.identities(delta, hands).map(|identities| {
-                    let wanted = Wanted::new(delta.runs(), identities.clone(), hands.store);
-                    (wanted, true)
-                }),
+                Some(Inquiry::Due(Question::All)) => {
+                    self.identities(delta, hands).map(|identities| {
+                        let wanted = Wanted::new(delta.runs(), identities.clone(), hands.store);
+                        (wanted, true)
+                    })
+                }
                 Some(Inquiry::Asked { .. }) => None,
             };
             if let Some((wanted, is_all)) = asked {
@@ -109,7 +114,8 @@ impl Inquiries {
             let Some(answer) = transfer.take_answer()? else {
                 continue;
             };
-            let Inquiry::Asked { pages, is_all } = replace(&mut self.layers[layer], Inquiry::Over) else {
+            let Inquiry::Asked { pages, is_all } = replace(&mut self.layers[layer], Inquiry::Over)
+            else {
                 continue;
             };
             let theirs = alike::found(&pages, &answer);
@@ -131,7 +137,11 @@ impl Inquiries {
 
     fn identities(&mut self, delta: &Delta, hands: &Hands) -> Option<&Vec<u64>> {
         if self.identities.is_none() {
-            let start = || hands.helper.start(Box::new(sums::identify(delta.runs(), hands.store)));
+            let start = || {
+                hands
+                    .helper
+                    .start(Box::new(sums::identify(delta.runs(), hands.store)))
+            };
             let task = self.identifying.get_or_insert_with(start);
             if !hands.helper.is_over(task) {
                 return None;
@@ -166,7 +176,9 @@ pub fn share(rt: &Runtime, keep: &mut Keep, layer: usize) {
     if told::config().shared_pages == SharedPages::Never || world::get(rt).redundancy.is_parity() {
         return;
     }
-    let pages = keep.partners[layer].image.refer_to(&keep.own.image, &mut keep.store);
+    let pages = keep.partners[layer]
+        .image
+        .refer_to(&keep.own.image, &mut keep.store);
     let others = keep.store.idle().saturating_sub(pages);
     if pages >= FEW
         && let Err(error) = keep.store.give_back(others)

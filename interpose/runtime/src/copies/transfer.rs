@@ -45,7 +45,9 @@ impl Payload {
         if self.incoming.header().base.is_some() {
             let delta = self.incoming.into_delta(store)?;
             if copy.image.apply(delta, store).is_err() {
-                return Err(WireError::Inconsistent("it does not follow the copy that is kept"));
+                return Err(WireError::Inconsistent(
+                    "it does not follow the copy that is kept",
+                ));
             }
         } else {
             let image = self.incoming.into_image(store)?;
@@ -84,7 +86,8 @@ impl Payload {
 
     /// Its length.
     pub fn bytes(&self) -> u64 {
-        self.incoming.header().page_count() * crate::image::PAGE_SIZE as u64 + self.state.bytes.len() as u64
+        self.incoming.header().page_count() * crate::image::PAGE_SIZE as u64
+            + self.state.bytes.len() as u64
     }
 
     /// Gives its room back.
@@ -141,7 +144,9 @@ pub struct Transfer {
 /// A head with these numbers, followed by what fits.
 fn head(numbers: [u64; 4], header: &[u8], state: &[u8]) -> Vec<u8> {
     let mut head = Vec::with_capacity(LENGTHS + header.len() + state.len());
-    numbers.iter().for_each(|number| head.extend(number.to_ne_bytes()));
+    numbers
+        .iter()
+        .for_each(|number| head.extend(number.to_ne_bytes()));
     if fits(header.len(), state.len()) {
         head.extend(header);
         head.extend(state);
@@ -237,12 +242,20 @@ impl Transfer {
         if self.sums.is_empty() {
             return Ok(());
         }
-        let Some(to) = self.sums_for.take() else { return Ok(()) };
+        let Some(to) = self.sums_for.take() else {
+            return Ok(());
+        };
         let (start, length) = (self.sums.as_ptr().cast(), size_of_val(&self.sums[..]));
         self.send(start, length, to, tag::SUMS)
     }
 
-    fn send(&mut self, data: *const c_void, length: usize, rank: Worker, tag: c_int) -> mpi::Result<()> {
+    fn send(
+        &mut self,
+        data: *const c_void,
+        length: usize,
+        rank: Worker,
+        tag: c_int,
+    ) -> mpi::Result<()> {
         let to = Peer {
             comm: self.comm,
             rank,
@@ -290,7 +303,12 @@ impl Transfer {
     }
 
     /// Starts both ways.
-    pub fn start(&mut self, comm: RealComm, to: Option<Worker>, from: Option<Worker>) -> mpi::Result<()> {
+    pub fn start(
+        &mut self,
+        comm: RealComm,
+        to: Option<Worker>,
+        from: Option<Worker>,
+    ) -> mpi::Result<()> {
         let expected = from.map_or(Ok(()), |from| self.expect(comm, from));
         both(expected, to.map_or(Ok(()), |to| self.ship(comm, to)))
     }
@@ -348,9 +366,14 @@ impl Transfer {
         let mut incoming = self
             .their_header()
             .and_then(|header| Incoming::expect(header, take(&mut self.alike), store))
-            .unwrap_or_else(|error| crate::ending::fail(rt, "the partner's copy cannot be received", &error));
+            .unwrap_or_else(|error| {
+                crate::ending::fail(rt, "the partner's copy cannot be received", &error)
+            });
         let chunks: Vec<_> = incoming.chunks().to_vec();
-        let (sums, length) = (incoming.sums().as_mut_ptr().cast(), size_of_val(incoming.sums()));
+        let (sums, length) = (
+            incoming.sums().as_mut_ptr().cast(),
+            size_of_val(incoming.sums()),
+        );
         crate::fault::point("ship.half", incoming.header().epoch);
         self.incoming = Some(incoming);
         for chunk in &chunks {
@@ -376,7 +399,12 @@ impl Transfer {
 
     /// The length of what is sent.
     pub fn bytes(&self) -> u64 {
-        let pages = self.outgoing.chunks.iter().map(|chunk| chunk.len).sum::<usize>();
+        let pages = self
+            .outgoing
+            .chunks
+            .iter()
+            .map(|chunk| chunk.len)
+            .sum::<usize>();
         (pages + self.state.len()) as u64
     }
 
@@ -431,6 +459,12 @@ impl Drop for Transfer {
         ]
         .map(take);
         let asked = (take(&mut self.said), take(&mut self.their_answer));
-        own_messages::keep((sent, take(&mut self.sums), received, self.incoming.take(), asked));
+        own_messages::keep((
+            sent,
+            take(&mut self.sums),
+            received,
+            self.incoming.take(),
+            asked,
+        ));
     }
 }

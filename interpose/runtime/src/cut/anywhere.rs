@@ -76,7 +76,11 @@ fn is_asked() -> bool {
 /// some of them or a lock. It waits for a while until all look, as it could not stand still inside.
 #[inline]
 pub fn hold(rt: &Runtime) -> Result<(), Rewound> {
-    if attention::is_on() { wait_outside(rt) } else { Ok(()) }
+    if attention::is_on() {
+        wait_outside(rt)
+    } else {
+        Ok(())
+    }
 }
 
 #[cold]
@@ -238,7 +242,10 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
             return Ok(());
         };
         *vote = None;
-        log::debug!("attempt {}, {which:?}: {objections} object", agreement.number());
+        log::debug!(
+            "attempt {}, {which:?}: {objections} object",
+            agreement.number()
+        );
         let candidates = state.schedule.candidates as i64;
         let (agrees, tag) = match which {
             Vote::Gather => {
@@ -247,7 +254,10 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
                 (agreement.gathered(objections == 0, !objects), tag::STAND)
             }
             // Where some have passed more candidates than others, something of a collective is on its way.
-            Vote::Stand => (agreement.stood(objections == 0 && most == -least), tag::CONFIRM),
+            Vote::Stand => (
+                agreement.stood(objections == 0 && most == -least),
+                tag::CONFIRM,
+            ),
             Vote::Confirm => {
                 agreement.confirmed(objections == 0);
                 (None, tag::CONFIRM)
@@ -266,7 +276,12 @@ fn advance(rt: &Runtime) -> mpi::Result<()> {
             };
             *which = which.next();
             (*waits_until, *holds) = (Some(Instant::now() + hold), HOLDS - 1);
-            let next = Rounds::new(world.private, tag, parts, [says, candidates, -candidates, 0]);
+            let next = Rounds::new(
+                world.private,
+                tag,
+                parts,
+                [says, candidates, -candidates, 0],
+            );
             vote.insert(next).start()?;
         }
     }
@@ -300,7 +315,9 @@ fn tell_off(rt: &Runtime) -> mpi::Result<()> {
         rank,
         tag: tag::OFF,
     });
-    state.told.send(state.anywhere.agreement.off().to_ne_bytes(), to)
+    state
+        .told
+        .send(state.anywhere.agreement.off().to_ne_bytes(), to)
 }
 
 /// Hears of those who go on.

@@ -75,6 +75,7 @@ fn hear(rt: &Runtime) -> mpi::Result<Option<(Worker, AssemblyWord)>> {
     let Some((from, bytes)) = own_messages::next(world::private(rt), tag::ASSEMBLE)? else {
         return Ok(None);
     };
-    let (word, _) = bincode::decode_from_slice(&bytes, standard()).map_err(|_| mpi::Error::INTERN)?;
+    let (word, _) =
+        bincode::decode_from_slice(&bytes, standard()).map_err(|_| mpi::Error::INTERN)?;
     Ok(Some((from, word)))
 }

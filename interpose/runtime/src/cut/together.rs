@@ -82,7 +82,10 @@ fn both_groups(comm: &Comm) -> Side {
 
 fn gather(rt: &Runtime, real: RealComm, uid: u64) -> Result<(), Rewound> {
     let thread = turn::block();
-    let is_waiting = schedule::state(rt).words.iter().any(|word| word.thread == thread);
+    let is_waiting = schedule::state(rt)
+        .words
+        .iter()
+        .any(|word| word.thread == thread);
     if !is_waiting {
         let would_enter = schedule::state(rt)
             .gatherings

@@ -24,12 +24,20 @@ pub struct Found {
 
 /// The newest epoch of which anybody has a file.
 pub fn newest(disk: &Disk, comm: RealComm, worker: Worker) -> mpi::Result<Option<Key>> {
-    Ok(everybodys(comm, &disk.places.keys(worker))?.into_iter().flatten().max())
+    Ok(everybodys(comm, &disk.places.keys(worker))?
+        .into_iter()
+        .flatten()
+        .max())
 }
 
 /// Finds the epoch, over all processes of `comm`; this one plays or will play `worker`. Whatever stands in an epoch's way is said, by
 /// one worker for all.
-pub fn choose(disk: &Disk, comm: RealComm, worker: Worker, store: &mut PageStore) -> mpi::Result<Option<Found>> {
+pub fn choose(
+    disk: &Disk,
+    comm: RealComm,
+    worker: Worker,
+    store: &mut PageStore,
+) -> mpi::Result<Option<Found>> {
     let candidates = catalogue::candidates(&everybodys(comm, &disk.places.keys(worker))?);
     for (index, &key) in candidates.iter().enumerate() {
         let name = Name { key, worker };
@@ -38,7 +46,11 @@ pub fn choose(disk: &Disk, comm: RealComm, worker: Worker, store: &mut PageStore
         match (attempt, objector) {
             (Ok(loaded), None) => {
                 let newest = candidates[0];
-                return Ok(Some(Found { key, newest, loaded }));
+                return Ok(Some(Found {
+                    key,
+                    newest,
+                    loaded,
+                }));
             }
             (Ok(mut loaded), Some(_)) => loaded.image.clear(store),
             (Err(damage), Some(objector)) if objector == worker => {

@@ -29,10 +29,18 @@ pub fn to_disk(from: &Path, to: &Path, daemon: Option<&Address>, stop: &AtomicBo
     flush::copy(from, to, stop)
 }
 
-fn by_daemon(from: &Path, to: &Path, address: &Address, stop: &AtomicBool) -> Result<Outcome, ClientError> {
+fn by_daemon(
+    from: &Path,
+    to: &Path,
+    address: &Address,
+    stop: &AtomicBool,
+) -> Result<Outcome, ClientError> {
     let mut client = Client::connect(address, None, LIMIT, RUNTIME_FD_BASE)?;
     let [source, copy] = [from, to].map(|path| path.as_os_str().as_bytes().to_vec());
-    let ask = Ask::CopyHeld { from: source, to: copy };
+    let ask = Ask::CopyHeld {
+        from: source,
+        to: copy,
+    };
     let Answer::Copying { id: Some(id) } = client.ask(&ask, LIMIT)? else {
         return Err(ClientError::Unexpected);
     };
@@ -44,8 +52,12 @@ fn by_daemon(from: &Path, to: &Path, address: &Address, stop: &AtomicBool) -> Re
         }
         match client.ask(&Ask::WasCopied { id }, LIMIT)? {
             Answer::Copied { outcome: None } => {}
-            Answer::Copied { outcome: Some(0) } => return Ok(std::fs::metadata(to).map(|about| about.len())),
-            Answer::Copied { outcome: Some(errno) } => return Ok(Err(io::Error::from_raw_os_error(errno))),
+            Answer::Copied { outcome: Some(0) } => {
+                return Ok(std::fs::metadata(to).map(|about| about.len()));
+            }
+            Answer::Copied {
+                outcome: Some(errno),
+            } => return Ok(Err(io::Error::from_raw_os_error(errno))),
             _ => return Err(ClientError::Unexpected),
         }
     }

@@ -26,7 +26,10 @@ pub fn own(rt: &Runtime, workers: u32) -> Identity {
 fn arguments() -> Vec<Vec<u8>> {
     let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let line = line.strip_suffix(&[0]).unwrap_or(&line);
-    line.split(|&byte| byte == 0).skip(1).map(<[u8]>::to_vec).collect()
+    line.split(|&byte| byte == 0)
+        .skip(1)
+        .map(<[u8]>::to_vec)
+        .collect()
 }
 
 /// Checksum of this layer's libraries, which are mapped in this process.
@@ -36,7 +39,11 @@ fn build() -> u64 {
         name.starts_with(b"libunderstudy") && name.ends_with(b".so")
     };
     let all = vmas::read_self().unwrap_or_default();
-    let ours: BTreeSet<Vec<u8>> = all.into_iter().map(|vma| vma.path).filter(is_ours).collect();
+    let ours: BTreeSet<Vec<u8>> = all
+        .into_iter()
+        .map(|vma| vma.path)
+        .filter(is_ours)
+        .collect();
     let mut sum = Xxh3::new();
     for path in ours {
         let path = Path::new(std::ffi::OsStr::from_bytes(&path)).to_owned();
@@ -50,9 +57,14 @@ pub fn environment() -> u64 {
     let text = std::fs::read("/proc/self/environ").unwrap_or_default();
     let is_the_program = |entry: &&[u8]| {
         let others = ["OMPI_", "UNDERSTUDY_", "OLDPWD=", "SHLVL=", "_="];
-        !others.iter().any(|prefix| entry.starts_with(prefix.as_bytes()))
+        !others
+            .iter()
+            .any(|prefix| entry.starts_with(prefix.as_bytes()))
     };
-    let mut entries: Vec<&[u8]> = text.split(|&byte| byte == 0).filter(is_the_program).collect();
+    let mut entries: Vec<&[u8]> = text
+        .split(|&byte| byte == 0)
+        .filter(is_the_program)
+        .collect();
     entries.sort_unstable();
     xxh3_64(&entries.join(&0))
 }

@@ -21,13 +21,20 @@ pub struct Loaded {
 }
 
 /// Reads a whole file, which must be what its name says and belong to this job.
-pub fn load(directory: &Path, name: Name, own: &Identity, store: &mut PageStore) -> Result<Loaded, Damage> {
+pub fn load(
+    directory: &Path,
+    name: Name,
+    own: &Identity,
+    store: &mut PageStore,
+) -> Result<Loaded, Damage> {
     let mut decoder = Decoder::new(open_own(&directory.join(name.to_string()), libc::O_RDONLY)?)?;
     if let Some(difference) = own.difference(&decoder.head.identity) {
         return Err(Damage::Foreign(difference));
     }
     if decoder.head.key != name.key || decoder.head.worker != name.worker {
-        return Err(Damage::Foreign("it was renamed; give it back its name".into()));
+        return Err(Damage::Foreign(
+            "it was renamed; give it back its name".into(),
+        ));
     }
     let state = decoder.state()?;
     let incoming = room(&decoder, name.key, store)?;

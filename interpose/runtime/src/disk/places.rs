@@ -34,11 +34,16 @@ fn listing(directory: &Path) -> Vec<String> {
 impl Places {
     /// Makes what is missing. Whatever stands in the way on disk is told when the first epoch cannot be written.
     pub fn open(directory: &Path, hold: bool) -> Places {
-        let _ = fs::DirBuilder::new().mode(0o700).recursive(true).create(directory);
+        let _ = fs::DirBuilder::new()
+            .mode(0o700)
+            .recursive(true)
+            .create(directory);
         let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
         let held = hold.then(|| flush::make_held(&directory)).and_then(|made| {
             made.inspect_err(|error| {
-                log::warn!("epochs cannot be held in memory: {error}; they are written to disk at once")
+                log::warn!(
+                    "epochs cannot be held in memory: {error}; they are written to disk at once"
+                )
             })
             .ok()
         });
@@ -51,20 +56,33 @@ impl Places {
 
     /// The epochs of which there is a file of this worker, the oldest first.
     pub fn keys(&self, worker: Worker) -> Vec<Key> {
-        let of = |place: &PathBuf| catalogue::of_worker(listing(place).iter().map(String::as_str), worker);
+        let of = |place: &PathBuf| {
+            catalogue::of_worker(listing(place).iter().map(String::as_str), worker)
+        };
         let keys: BTreeSet<Key> = self.all().flat_map(of).collect();
         keys.into_iter().collect()
     }
 
     /// Loads an epoch, from memory if it is held and whole there.
-    pub fn load(&self, name: Name, own: &Identity, store: &mut PageStore) -> Result<Loaded, Damage> {
+    pub fn load(
+        &self,
+        name: Name,
+        own: &Identity,
+        store: &mut PageStore,
+    ) -> Result<Loaded, Damage> {
         let file = name.to_string();
-        let held = self.held.as_ref().filter(|place| place.join(&file).exists());
+        let held = self
+            .held
+            .as_ref()
+            .filter(|place| place.join(&file).exists());
         if let Some(place) = held {
             match load(place, name, own, store) {
                 Ok(loaded) => return Ok(loaded),
                 Err(damage) if !self.directory.join(&file).exists() => return Err(damage),
-                Err(damage) => log::warn!("{}: {damage}; its copy on disk is taken", place.join(&file).display()),
+                Err(damage) => log::warn!(
+                    "{}: {damage}; its copy on disk is taken",
+                    place.join(&file).display()
+                ),
             }
         }
         load(&self.directory, name, own, store)
@@ -124,7 +142,9 @@ pub fn explain(error: &io::Error) -> String {
     let remedy = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",
         ErrorKind::PermissionDenied => "give this user the right to write there",
-        ErrorKind::ReadOnlyFilesystem => "mount it writable, or name another directory in UNDERSTUDY_DISK",
+        ErrorKind::ReadOnlyFilesystem => {
+            "mount it writable, or name another directory in UNDERSTUDY_DISK"
+        }
         ErrorKind::NotFound | ErrorKind::NotADirectory => "make this directory",
         _ => "look at this file system",
     };

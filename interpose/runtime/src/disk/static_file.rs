@@ -47,7 +47,9 @@ pub fn path(directory: &Path, lineage: u64, worker: Worker) -> PathBuf {
 /// Files of a worker in a list of names, those that were not completed, too.
 pub fn of_worker(listing: &[String], worker: Worker) -> impl Iterator<Item = &String> {
     let ending = ending(worker);
-    let is_of = move |name: &&String| name.starts_with(PREFIX) && name.trim_end_matches(PART).ends_with(&ending);
+    let is_of = move |name: &&String| {
+        name.starts_with(PREFIX) && name.trim_end_matches(PART).ends_with(&ending)
+    };
     listing.iter().filter(is_of)
 }
 
@@ -60,7 +62,9 @@ impl Writing {
         match self.0.try_recv() {
             Ok(outcome) => Some(outcome),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Err(io::Error::other("the writing thread has ended"))),
+            Err(TryRecvError::Disconnected) => {
+                Some(Err(io::Error::other("the writing thread has ended")))
+            }
         }
     }
 }
@@ -87,7 +91,11 @@ pub fn write(path: PathBuf, image: &Image, store: &PageStore) -> io::Result<Writ
         sys::leave_descriptors();
         let _ = done.send(write_all(&path, &pages, &pieces));
     };
-    without_signals(|| std::thread::Builder::new().name("understudy-static".into()).spawn(work))?;
+    without_signals(|| {
+        std::thread::Builder::new()
+            .name("understudy-static".into())
+            .spawn(work)
+    })?;
     Ok(Writing(outcome))
 }
 
@@ -121,7 +129,13 @@ fn write_part(part: &Path, pages: &[PageRun], pieces: &[Piece]) -> io::Result<()
         while done < piece.length {
             // SAFETY: write(2) from the arena, which stays mapped as long as the process lives. The kernel copies what is
             // there; it may be another page's by now.
-            let count = unsafe { libc::write(file.as_raw_fd(), piece.from.byte_add(done), piece.length - done) };
+            let count = unsafe {
+                libc::write(
+                    file.as_raw_fd(),
+                    piece.from.byte_add(done),
+                    piece.length - done,
+                )
+            };
             match count {
                 -1 => return Err(io::Error::last_os_error()),
                 count => done += count as usize,
@@ -145,11 +159,14 @@ impl StaticFile {
         let file = open_own(path, libc::O_RDONLY).map_err(|error| told(&error))?;
         let read = |length: usize| -> Result<Vec<u8>, String> {
             let mut bytes = vec![0; length];
-            file.read_exact_at(&mut bytes, 0).map_err(|error| told(&error))?;
+            file.read_exact_at(&mut bytes, 0)
+                .map_err(|error| told(&error))?;
             Ok(bytes)
         };
         let start = read(PREAMBLE)?;
-        let number = |at: usize| u32::from_le_bytes([start[at], start[at + 1], start[at + 2], start[at + 3]]);
+        let number = |at: usize| {
+            u32::from_le_bytes([start[at], start[at + 1], start[at + 2], start[at + 3]])
+        };
         let length = number(12);
         if &start[..8] != MAGIC || number(8) != VERSION || length > LONGEST_HEAD {
             return Err(told(&"it is no file of static data, or of another version"));
@@ -159,8 +176,9 @@ impl StaticFile {
         if xxh3_64(content).to_le_bytes() != *sum {
             return Err(told(&"its head is damaged (the checksum does not match)"));
         }
-        let (pages, _) = bincode::decode_from_slice::<Vec<PageRun>, _>(&content[PREAMBLE..], standard())
-            .map_err(|error| told(&error))?;
+        let (pages, _) =
+            bincode::decode_from_slice::<Vec<PageRun>, _>(&content[PREAMBLE..], standard())
+                .map_err(|error| told(&error))?;
         let mut at = all.len().next_multiple_of(PAGE_SIZE) as u64;
         let mut runs = Vec::with_capacity(pages.len());
         for run in pages {
@@ -174,7 +192,8 @@ impl StaticFile {
     pub fn read(&self, page: u64, into: &mut [u8; PAGE_SIZE]) -> io::Result<()> {
         let index = self.runs.partition_point(|(run, _)| run.end() <= page);
         let found = self.runs.get(index).filter(|(run, _)| run.start.0 <= page);
-        let (run, at) = found.ok_or_else(|| io::Error::other(format!("page {page:#x} is not in it")))?;
+        let (run, at) =
+            found.ok_or_else(|| io::Error::other(format!("page {page:#x} is not in it")))?;
         self.file
             .read_exact_at(into, at + (page - run.start.0) * PAGE_SIZE as u64)
     }
@@ -186,7 +205,8 @@ mod tests {
 
     #[test]
     fn pages_come_back_and_damage_is_found() {
-        let directory = std::env::temp_dir().join(format!("understudy-static-{}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("understudy-static-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let file = path(&directory, 7, Worker(3));
         let content: Vec<u8> = (0..3u8).flat_map(|page| [page + 1; PAGE_SIZE]).collect();

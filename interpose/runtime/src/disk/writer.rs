@@ -66,7 +66,8 @@ impl Pages {
             match piece {
                 Piece::Kept(copy, sums) => {
                     // SAFETY: readable and unchanging, as `new` demands.
-                    let copy = unsafe { std::slice::from_raw_parts(*copy, sums.sums.len() * PAGE_SIZE) };
+                    let copy =
+                        unsafe { std::slice::from_raw_parts(*copy, sums.sums.len() * PAGE_SIZE) };
                     for ((page, sum), content) in sums.each().zip(copy.chunks_exact(PAGE_SIZE)) {
                         give(checked(page, sum, content, "the copy in memory")?)?;
                     }
@@ -142,7 +143,11 @@ impl Writer {
                 }
             }
         };
-        without_signals(|| std::thread::Builder::new().name("understudy-disk".into()).spawn(work))?;
+        without_signals(|| {
+            std::thread::Builder::new()
+                .name("understudy-disk".into())
+                .spawn(work)
+        })?;
         Ok(Writer {
             jobs,
             outcomes,
@@ -163,7 +168,9 @@ impl Writer {
         let outcome = match self.outcomes.try_recv() {
             Ok(outcome) => outcome,
             Err(TryRecvError::Empty) => return None,
-            Err(TryRecvError::Disconnected) => Err(io::Error::other("the writing thread has ended")),
+            Err(TryRecvError::Disconnected) => {
+                Err(io::Error::other("the writing thread has ended"))
+            }
         };
         self.files = None;
         Some(outcome)
@@ -201,7 +208,14 @@ fn write(job: &Job, daemon: Option<&Address>, stop: &AtomicBool) -> Outcome {
     job.files.iter().try_for_each(|&file| sync(file))?;
     if let Some(held) = &job.held {
         match write_at(held, job, stop, false) {
-            Ok(_) => return copy::to_disk(&held.join(&job.name), &job.directory.join(&job.name), daemon, stop),
+            Ok(_) => {
+                return copy::to_disk(
+                    &held.join(&job.name),
+                    &job.directory.join(&job.name),
+                    daemon,
+                    stop,
+                );
+            }
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                 log::warn!(
                     "there is no room to hold an epoch in {}: it is written to disk at once",
@@ -220,7 +234,8 @@ fn write(job: &Job, daemon: Option<&Address>, stop: &AtomicBool) -> Outcome {
 fn write_at(directory: &Path, job: &Job, stop: &AtomicBool, sync: bool) -> Outcome {
     let part = directory.join(job.name.clone() + PART);
     let done = write_part(&part, job, stop, sync);
-    let done = done.and_then(|length| std::fs::rename(&part, directory.join(&job.name)).map(|()| length));
+    let done =
+        done.and_then(|length| std::fs::rename(&part, directory.join(&job.name)).map(|()| length));
     if done.is_err() {
         let _ = std::fs::remove_file(&part);
     }
@@ -229,11 +244,12 @@ fn write_at(directory: &Path, job: &Job, stop: &AtomicBool, sync: bool) -> Outco
 
 fn write_part(part: &Path, job: &Job, stop: &AtomicBool, sync: bool) -> Outcome {
     let mut encoder = Encoder::new(create_anew(part)?, &job.head, &job.state)?;
-    job.pages
-        .each(|page| match encoder.page(page)? && stop.load(Ordering::Relaxed) {
+    job.pages.each(
+        |page| match encoder.page(page)? && stop.load(Ordering::Relaxed) {
             true => Err(io::ErrorKind::Interrupted.into()),
             false => Ok(()),
-        })?;
+        },
+    )?;
     let file = encoder.finish()?;
     if sync {
         file.sync_all()?;

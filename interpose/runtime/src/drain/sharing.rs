@@ -8,7 +8,11 @@ use understudy_numbers::Worker;
 
 /// Compares the mappings of all workers, each of which has `counts` of them; `own` are this worker's. If two workers have
 /// one in common, the first of those says so, and all of them learn which it is.
-pub fn first_sharer(rt: &Runtime, own: &[SharedMapping], counts: &[u64]) -> Result<Option<Worker>, Rewound> {
+pub fn first_sharer(
+    rt: &Runtime,
+    own: &[SharedMapping],
+    counts: &[u64],
+) -> Result<Option<Worker>, Rewound> {
     let most = counts.iter().max().copied().unwrap_or(0) as usize;
     if most == 0 {
         return Ok(None);

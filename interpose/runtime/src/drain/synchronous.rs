@@ -50,7 +50,11 @@ impl Question {
     }
 
     fn read(bytes: &[u8]) -> Question {
-        let word = |at: usize| bytes[8 * at..][..8].try_into().map_or(0, u64::from_ne_bytes);
+        let word = |at: usize| {
+            bytes[8 * at..][..8]
+                .try_into()
+                .map_or(0, u64::from_ne_bytes)
+        };
         Question {
             number: word(0),
             uid: word(1),
@@ -71,7 +75,12 @@ impl Question {
             return false;
         };
         // Messages with the same envelope are received in the order in which they were sent (3.5): those that wait are the last ones.
-        early::owe(rt, (own, self.source, self.tag), self.followers, (sender, self.number))
+        early::owe(
+            rt,
+            (own, self.source, self.tag),
+            self.followers,
+            (sender, self.number),
+        )
     }
 }
 
@@ -101,7 +110,9 @@ pub fn settle(rt: &Runtime, sends: &[Synchronous], expected: &[u64]) -> Result<(
         .map(|(worker, &count)| (worker, count as usize * Question::BYTES))
         .collect();
     let questions = asked.iter().map(|&(worker, _)| {
-        let bytes = to(worker).flat_map(|send| Question::new(rt, send).bytes()).collect();
+        let bytes = to(worker)
+            .flat_map(|send| Question::new(rt, send).bytes())
+            .collect();
         (worker, bytes)
     });
     let private = world::private(rt);

@@ -30,11 +30,19 @@ pub enum Found {
 }
 
 fn claimed(rt: &Runtime, index: u32) -> Option<usize> {
-    rt.early.borrow().iter().position(|early| early.claimed == Some(index))
+    rt.early
+        .borrow()
+        .iter()
+        .position(|early| early.claimed == Some(index))
 }
 
 fn unused(rt: &Runtime) -> u32 {
-    let real = |index: u32| rt.matched.borrow().get(index as usize).is_some_and(Option::is_some);
+    let real = |index: u32| {
+        rt.matched
+            .borrow()
+            .get(index as usize)
+            .is_some_and(Option::is_some)
+    };
     (0..)
         .find(|&index| !real(index) && claimed(rt, index).is_none())
         .unwrap_or(0)
@@ -46,7 +54,11 @@ fn handle(index: u32) -> VirtMessage {
 
 /// Whether there is a message with this index.
 pub fn exists(rt: &Runtime, index: u32) -> bool {
-    rt.matched.borrow().get(index as usize).is_some_and(Option::is_some) || claimed(rt, index).is_some()
+    rt.matched
+        .borrow()
+        .get(index as usize)
+        .is_some_and(Option::is_some)
+        || claimed(rt, index).is_some()
 }
 
 /// Enters a message that the real library has matched on `comm`.
@@ -61,7 +73,12 @@ pub fn enter(rt: &Runtime, comm: VirtComm, real: RealMessage, status: Status) ->
 }
 
 /// Matches the first early message that fits.
-pub fn claim(rt: &Runtime, comm: VirtComm, source: c_int, tag: c_int) -> Option<(VirtMessage, Status)> {
+pub fn claim(
+    rt: &Runtime,
+    comm: VirtComm,
+    source: c_int,
+    tag: c_int,
+) -> Option<(VirtMessage, Status)> {
     let index = unused(rt);
     let mut list = rt.early.borrow_mut();
     let at = first(&list, comm, source, tag)?;

@@ -40,7 +40,8 @@ fn lead_in(context: &mut libc::ucontext_t) {
     }
     let can_go_back = world::is_protected() && world::is_playing() && arch::top_frame().is_some();
     let registers = &mut context.uc_mcontext.gregs;
-    let [stack, code] = [libc::REG_RSP, libc::REG_RIP].map(|register| registers[register as usize] as usize);
+    let [stack, code] =
+        [libc::REG_RSP, libc::REG_RIP].map(|register| registers[register as usize] as usize);
     let is_in_program = !is_not_the_programs(stack) && !is_not_the_programs(code);
     if arch::is_at_risk() {
         if is_in_program && !user::is_loader_locked() {
@@ -49,7 +50,9 @@ fn lead_in(context: &mut libc::ucontext_t) {
         return;
     }
     // Locks are held, too, while ld.so calls a library's constructor.
-    if !(can_go_back && is_in_program && call::is_thread(call::MAIN_THREAD)) || user::is_loader_locked() {
+    if !(can_go_back && is_in_program && call::is_thread(call::MAIN_THREAD))
+        || user::is_loader_locked()
+    {
         return;
     }
     // Aligned as at a call, whose return address nobody returns to.

@@ -18,7 +18,12 @@ pub(super) fn handler(slot: usize) -> *const () {
     if current().is_none() || own.is_null() {
         return own;
     }
-    let table = TABLE.get_or_init(|| table::<Program>().iter().map(|function| *function as usize).collect());
+    let table = TABLE.get_or_init(|| {
+        table::<Program>()
+            .iter()
+            .map(|function| *function as usize)
+            .collect()
+    });
     match table.get(slot) {
         None | Some(0) => own,
         Some(&translates) => translates as *const (),

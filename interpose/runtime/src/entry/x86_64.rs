@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use crate::arch::{
-    AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD,
-    RECOVER, TOP, WAIT, divert_to,
+    AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX,
+    OFFSET_OF_RSP, RECORD, RECOVER, TOP, WAIT, divert_to,
 };
 use crate::cell::OWNER;
 use crate::entry::program;
@@ -113,7 +113,8 @@ entries! {
 }
 
 /// The entries, in the order of `STACK_WORDS`. Only the face's thunks may jump there.
-pub const ENTRIES: [unsafe extern "C" fn(); understudy_abi::ENTRIES] = [enter_few, enter_some, enter_many];
+pub const ENTRIES: [unsafe extern "C" fn(); understudy_abi::ENTRIES] =
+    [enter_few, enter_some, enter_many];
 
 const _: () = assert!(STACK_WORDS[0] == 0 && STACK_WORDS[1] == 2 && STACK_WORDS[2] == 8);
 

@@ -104,7 +104,12 @@ struct Maps(c_int);
 impl Maps {
     fn open() -> Option<Maps> {
         // SAFETY: open(2).
-        let file = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        let file = unsafe {
+            libc::open(
+                c"/proc/self/maps".as_ptr(),
+                libc::O_RDONLY | libc::O_CLOEXEC,
+            )
+        };
         (file >= 0).then_some(Maps(file))
     }
 

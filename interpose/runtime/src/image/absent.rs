@@ -29,7 +29,8 @@ impl Sums {
 /// The pages of a list.
 pub fn pages_of(list: &[Sums]) -> Vec<PageRun> {
     let mut out = Vec::with_capacity(list.len());
-    list.iter().for_each(|run| runs::push(&mut out, run.pages()));
+    list.iter()
+        .for_each(|run| runs::push(&mut out, run.pages()));
     out
 }
 
@@ -89,13 +90,19 @@ mod tests {
     #[test]
     fn lists_are_cut_at_pages() {
         let all = list(&[(10, &[100, 101, 102]), (20, &[200, 201])]);
-        assert_eq!(pages_of(&all), [PageRun::between(10, 13), PageRun::between(20, 22)]);
+        assert_eq!(
+            pages_of(&all),
+            [PageRun::between(10, 13), PageRun::between(20, 22)]
+        );
         let pages = [
             PageRun::between(0, 11),
             PageRun::between(12, 21),
             PageRun::between(30, 40),
         ];
-        assert_eq!(among(&all, &pages), list(&[(10, &[100]), (12, &[102]), (20, &[200])]));
+        assert_eq!(
+            among(&all, &pages),
+            list(&[(10, &[100]), (12, &[102]), (20, &[200])])
+        );
         assert_eq!(without(&all, &pages), list(&[(11, &[101]), (21, &[201])]));
         assert_eq!(
             among(&all, &[PageRun::between(11, 12), PageRun::between(12, 13)]),

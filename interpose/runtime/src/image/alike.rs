@@ -48,7 +48,9 @@ impl Wanted {
         let (wanted, used): (Wanted, usize) =
             bincode::decode_from_slice(bytes, standard()).map_err(WireError::Decode)?;
         let count = wanted.page_count() as usize;
-        let adds_up = wanted.sums.len() == count && wanted.identities.len() == 2 * count && used == bytes.len();
+        let adds_up = wanted.sums.len() == count
+            && wanted.identities.len() == 2 * count
+            && used == bytes.len();
         match adds_up && runs::is_list(&wanted.pages) {
             true => Ok(wanted),
             false => Err(WireError::Inconsistent("a question does not add up")),
@@ -74,7 +76,9 @@ impl Wanted {
                 let first = at + (held.pages.start.0 - asked.start.0) as usize;
                 for (index, one) in (first..).zip(singly(held)) {
                     let expected = &self.identities[2 * index..2 * index + 2];
-                    if store.sum(one.slot) == self.sums[index] && identity(page(one.slot, store)) == *expected {
+                    if store.sum(one.slot) == self.sums[index]
+                        && identity(page(one.slot, store)) == *expected
+                    {
                         push(&mut found, one);
                     }
                 }
@@ -92,7 +96,8 @@ impl Wanted {
         for asked in &self.pages {
             for part in runs::within(&found, *asked) {
                 let first = at + (part.start.0 - asked.start.0);
-                (first..first + part.pages).for_each(|bit| bits[bit as usize / 8] |= 1 << (bit % 8));
+                (first..first + part.pages)
+                    .for_each(|bit| bits[bit as usize / 8] |= 1 << (bit % 8));
             }
             at += asked.pages;
         }
@@ -110,7 +115,10 @@ pub fn found(asked: &[PageRun], answer: &[u8]) -> Vec<PageRun> {
     let mut found = Vec::new();
     let pages = asked.iter().flat_map(|run| run.start.0..run.end());
     for (bit, page) in pages.enumerate() {
-        if answer.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1) {
+        if answer
+            .get(bit / 8)
+            .is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
+        {
             runs::push(&mut found, PageRun::between(page, page + 1));
         }
     }
@@ -142,7 +150,10 @@ impl Image {
             for mine in self.slots_of(&[held.pages]).into_iter().flat_map(singly) {
                 let theirs = held.part(mine.pages.start.0, mine.pages.end());
                 let is_same = || page(mine.slot, store) == page(theirs.slot, store);
-                if mine.slot != theirs.slot && store.sum(mine.slot) == store.sum(theirs.slot) && is_same() {
+                if mine.slot != theirs.slot
+                    && store.sum(mine.slot) == store.sum(theirs.slot)
+                    && is_same()
+                {
                     push(&mut own, mine);
                     push(&mut others, theirs);
                 }

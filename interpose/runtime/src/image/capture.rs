@@ -112,7 +112,11 @@ pub fn capture(
 }
 
 /// Slots for pages: if all were in one extent, it would have a hole as soon as those that lie apart are given up.
-fn room(pages: &[PageRun], apart: &[PageRun], store: &mut PageStore) -> Result<Vec<SlotRun>, StoreError> {
+fn room(
+    pages: &[PageRun],
+    apart: &[PageRun],
+    store: &mut PageStore,
+) -> Result<Vec<SlotRun>, StoreError> {
     let parts = [runs::subtract(pages, apart), runs::intersect(pages, apart)];
     let stay = store.alloc(runs::total(&parts[0]))?;
     match store.alloc(runs::total(&parts[1])) {

@@ -35,7 +35,8 @@ impl SlotRun {
     }
 
     pub(super) fn continues(self, before: Self) -> bool {
-        before.pages.end() == self.pages.start.0 && before.slot.0 + before.pages.pages == self.slot.0
+        before.pages.end() == self.pages.start.0
+            && before.slot.0 + before.pages.pages == self.slot.0
     }
 }
 
@@ -111,7 +112,10 @@ impl Image {
     }
 
     /// Address, length in pages and memory of every run.
-    pub fn extents<'a>(&'a self, store: &'a PageStore) -> impl Iterator<Item = (PageIndex, u64, *const u8)> + 'a {
+    pub fn extents<'a>(
+        &'a self,
+        store: &'a PageStore,
+    ) -> impl Iterator<Item = (PageIndex, u64, *const u8)> + 'a {
         let each = |run: &SlotRun| (run.pages.start, run.pages.pages, store.ptr(run.slot) as _);
         self.runs.iter().map(each)
     }
@@ -137,7 +141,11 @@ impl Image {
             };
             return Err((error, delta));
         }
-        store.release(self.slots_of(&delta.gone()).into_iter().map(SlotRun::extent));
+        store.release(
+            self.slots_of(&delta.gone())
+                .into_iter()
+                .map(SlotRun::extent),
+        );
         *self = self.after(&delta);
         Ok(())
     }
@@ -160,10 +168,14 @@ impl Image {
         let mut known = known.iter().peekable();
         let mut equal: Vec<Sums> = Vec::new();
         for held in self.slots_of(&candidates) {
-            while known.next_if(|run| run.pages().end() <= held.pages.start.0).is_some() {}
+            while known
+                .next_if(|run| run.pages().end() <= held.pages.start.0)
+                .is_some()
+            {}
             let Some(run) = known.peek() else { break };
             let wanted = &run.sums[(held.pages.start.0 - run.first.0) as usize..];
-            for ((page, sum), wanted) in (held.pages.start.0..).zip(store.sums(&[held])).zip(wanted) {
+            for ((page, sum), wanted) in (held.pages.start.0..).zip(store.sums(&[held])).zip(wanted)
+            {
                 if sum == *wanted {
                     absent::push(&mut equal, PageIndex(page), &[sum]);
                 }
@@ -291,7 +303,10 @@ impl Delta {
 pub(super) fn lay_out(pages: &[PageRun], extents: &[Extent]) -> Vec<SlotRun> {
     let mut out = Vec::with_capacity(pages.len() + extents.len());
     let mut extents = extents.iter().copied();
-    let mut room = Extent { first: Slot(0), len: 0 };
+    let mut room = Extent {
+        first: Slot(0),
+        len: 0,
+    };
     for run in pages {
         let mut at = run.start.0;
         while at < run.end() {
@@ -323,9 +338,9 @@ pub(super) fn pages_of(list: &[SlotRun]) -> Vec<PageRun> {
 /// The parts of sorted runs that hold these pages (sorted).
 pub(super) fn parts_of(list: &[SlotRun], pages: &[PageRun]) -> Vec<SlotRun> {
     // One page of many is found without a look at all before it.
-    let first = pages
-        .first()
-        .map_or(0, |first| list.partition_point(|run| run.pages.end() <= first.start.0));
+    let first = pages.first().map_or(0, |first| {
+        list.partition_point(|run| run.pages.end() <= first.start.0)
+    });
     let mut out = Vec::new();
     let (mut i, mut j) = (first, 0);
     while i < list.len() && j < pages.len() {

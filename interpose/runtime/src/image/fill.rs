@@ -36,7 +36,11 @@ pub type Seek<'a> = &'a (dyn Fn(&[u8]) -> bool + Sync);
 
 /// Copies pages to where they belong. The pages (sorted) in which `seek` has found something; or one that is damaged, and nothing that
 /// was to be filled is of use then.
-pub fn fill(list: &[SlotRun], store: &PageStore, seek: Seek<'_>) -> Result<Vec<PageRun>, PageIndex> {
+pub fn fill(
+    list: &[SlotRun],
+    store: &PageStore,
+    seek: Seek<'_>,
+) -> Result<Vec<PageRun>, PageIndex> {
     let work = Work {
         pieces: list.iter().flat_map(pieces).collect(),
         store,
@@ -165,7 +169,8 @@ impl Work<'_> {
 
     /// Whether first touch costs this thread much more than the other.
     fn is_slow(&self, thread: usize) -> bool {
-        let [own, other] = [thread, 1 - thread].map(|thread| self.touch_ns[thread].load(Ordering::Relaxed));
+        let [own, other] =
+            [thread, 1 - thread].map(|thread| self.touch_ns[thread].load(Ordering::Relaxed));
         other > 0 && own > SLOW_NS.max(4 * other)
     }
 
@@ -186,7 +191,12 @@ impl Work<'_> {
     }
 
     /// Compares and copies a piece; a thread that is to touch it first is named.
-    fn fill(&self, piece: SlotRun, touching: Option<usize>, found: &mut Vec<PageRun>) -> Result<(), PageIndex> {
+    fn fill(
+        &self,
+        piece: SlotRun,
+        touching: Option<usize>,
+        found: &mut Vec<PageRun>,
+    ) -> Result<(), PageIndex> {
         for batch in batches(piece) {
             if let Some(thread) = touching {
                 self.touch(batch.pages, thread);

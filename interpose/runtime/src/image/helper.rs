@@ -36,7 +36,11 @@ impl Helper {
                 }
             }
         };
-        without_signals(|| std::thread::Builder::new().name("understudy-copies".into()).spawn(work))?;
+        without_signals(|| {
+            std::thread::Builder::new()
+                .name("understudy-copies".into())
+                .spawn(work)
+        })?;
         Ok(Self { jobs, done })
     }
 
@@ -49,7 +53,9 @@ impl Helper {
 
     /// Does work that is so little that no thread should be woken.
     pub fn do_now(&self, work: Work) -> Task {
-        Task { result: Some(work()) }
+        Task {
+            result: Some(work()),
+        }
     }
 
     /// Whether the work is done.

@@ -147,7 +147,12 @@ impl Pagemap {
     ///
     /// # Errors
     /// The kernel's answer; `ENOTTY` before Linux 6.7.
-    pub fn scan(&mut self, range: AddrRange, want: Filter, out: &mut Vec<Region>) -> io::Result<()> {
+    pub fn scan(
+        &mut self,
+        range: AddrRange,
+        want: Filter,
+        out: &mut Vec<Region>,
+    ) -> io::Result<()> {
         self.walk(range, want, 0, |regions| out.extend_from_slice(regions))
     }
 
@@ -156,7 +161,12 @@ impl Pagemap {
     ///
     /// # Errors
     /// The kernel's answer; any number of pages may have been protected then.
-    pub fn scan_and_protect(&mut self, range: AddrRange, want: Filter, out: &mut Vec<Region>) -> io::Result<()> {
+    pub fn scan_and_protect(
+        &mut self,
+        range: AddrRange,
+        want: Filter,
+        out: &mut Vec<Region>,
+    ) -> io::Result<()> {
         let each = |regions: &[Region]| out.extend_from_slice(regions);
         self.walk(range, want, PM_SCAN_WP_MATCHING, each)
     }
@@ -178,7 +188,13 @@ impl Pagemap {
         self.walk(range, want, PM_SCAN_WP_MATCHING, |_| ())
     }
 
-    fn walk(&mut self, range: AddrRange, want: Filter, flags: u64, mut each: impl FnMut(&[Region])) -> io::Result<()> {
+    fn walk(
+        &mut self,
+        range: AddrRange,
+        want: Filter,
+        flags: u64,
+        mut each: impl FnMut(&[Region]),
+    ) -> io::Result<()> {
         let mut at = range.start;
         while at < range.end {
             let mut arg = PmScanArg {
@@ -252,7 +268,9 @@ impl Uffd {
         let fd = out_of_the_way(unsafe { OwnedFd::from_raw_fd(fd as i32) });
         let mut api = UffdioApi {
             api: UFFD_API,
-            features: UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_UNPOPULATED | UFFD_FEATURE_WP_ASYNC,
+            features: UFFD_FEATURE_PAGEFAULT_FLAG_WP
+                | UFFD_FEATURE_WP_UNPOPULATED
+                | UFFD_FEATURE_WP_ASYNC,
             ioctls: 0,
         };
         // SAFETY: the argument has the layout the request's size field names.

@@ -128,8 +128,15 @@ impl Backing {
             return if let Some(part) = Part::of(path) {
                 Self::Window { part, offset }
             } else if hidden || path.starts_with(b"/SYSV") {
-                let in_memory: [&[u8]; 5] = [b"/SYSV", b"/memfd:", b"/dev/zero", b"/dev/shm/", b"/anon_hugepage"];
-                let stored = path.starts_with(b"/") && !in_memory.iter().any(|name| path.starts_with(name));
+                let in_memory: [&[u8]; 5] = [
+                    b"/SYSV",
+                    b"/memfd:",
+                    b"/dev/zero",
+                    b"/dev/shm/",
+                    b"/anon_hugepage",
+                ];
+                let stored =
+                    path.starts_with(b"/") && !in_memory.iter().any(|name| path.starts_with(name));
                 Self::SharedMemory {
                     dev,
                     inode,
@@ -159,7 +166,9 @@ impl Backing {
     /// What tells whether two mappings hold the same pages of one file: device and inode, if the mapping is shared, and the offset.
     fn pages_of_file(&self) -> Option<((u32, u32), u64, bool, u64)> {
         Some(match self {
-            Self::SharedMemory { dev, inode, offset, .. } => (*dev, *inode, true, *offset),
+            Self::SharedMemory {
+                dev, inode, offset, ..
+            } => (*dev, *inode, true, *offset),
             Self::SharedFile { file, offset } => (file.dev, file.inode, true, *offset),
             Self::PrivateFile { file, offset } | Self::RemovedFile { file, offset } => {
                 (file.dev, file.inode, false, *offset)
@@ -198,8 +207,10 @@ impl Backing {
     /// The heap is ordinary memory but for its end, which [`super::remap`] sets beforehand.
     pub fn same(&self, other: &Self, known: Known) -> bool {
         let plain = |b: &Self| matches!(b, Self::Anonymous | Self::Heap);
-        let by_inode = || known != Known::ByName && is_one(self.pages_of_file(), other.pages_of_file());
-        let by_name = || known != Known::ByInode && is_one(self.pages_by_name(), other.pages_by_name());
+        let by_inode =
+            || known != Known::ByName && is_one(self.pages_of_file(), other.pages_of_file());
+        let by_name =
+            || known != Known::ByInode && is_one(self.pages_by_name(), other.pages_by_name());
         match self.pages_of_file() {
             Some(_) => by_inode() || by_name(),
             None => self == other || (plain(self) && plain(other)),
@@ -268,7 +279,10 @@ impl Area {
 
     /// Where it ends in its file.
     pub fn end_in_file(&self) -> u64 {
-        self.backing.pages_of_file().map_or(0, |(.., offset)| offset) + self.range.len()
+        self.backing
+            .pages_of_file()
+            .map_or(0, |(.., offset)| offset)
+            + self.range.len()
     }
 
     /// Whether the kernel's write protection tells what changed in the area.

@@ -94,7 +94,8 @@ pub(super) struct Presence {
     has_settled: bool,
 }
 
-const STATES: u64 = cat::WPALLOWED | cat::WRITTEN | cat::FILE | cat::PRESENT | cat::SWAPPED | cat::PFNZERO;
+const STATES: u64 =
+    cat::WPALLOWED | cat::WRITTEN | cat::FILE | cat::PRESENT | cat::SWAPPED | cat::PFNZERO;
 
 impl Presence {
     /// Opens the page map, and finds out which way of reading it the kernel offers.
@@ -155,7 +156,9 @@ impl Presence {
         let mut settling = Vec::new();
         for area in layout.tracked() {
             match &area.backing {
-                Backing::SharedMemory { .. } | Backing::SharedFile { .. } | Backing::Window { .. } => {
+                Backing::SharedMemory { .. }
+                | Backing::SharedFile { .. }
+                | Backing::Window { .. } => {
                     self.observe_shared(area, known, &mut seen)?;
                 }
                 Backing::PrivateFile { .. } => self.observe_private_file(area, &mut seen)?,
@@ -164,7 +167,9 @@ impl Presence {
                     // Whether a page is a file's costs a look at the page itself, here for nothing.
                     let protect = match arming {
                         Arming::Later => false,
-                        Arming::Now { unwatched } => runs::within(unwatched, area.pages()).is_empty(),
+                        Arming::Now { unwatched } => {
+                            runs::within(unwatched, area.pages()).is_empty()
+                        }
                     };
                     if !protect {
                         self.scan_regions(area.range, !cat::FILE, false)?;
@@ -187,7 +192,12 @@ impl Presence {
     }
 
     /// Looks at private anonymous memory, and starts its next period.
-    fn observe_again(&mut self, area: &Area, known: &[PageRun], seen: &mut Observation) -> Result<(), ObserveError> {
+    fn observe_again(
+        &mut self,
+        area: &Area,
+        known: &[PageRun],
+        seen: &mut Observation,
+    ) -> Result<(), ObserveError> {
         for part in settled::parts(area.pages(), known) {
             let (Part::Settled(pages) | Part::Unknown(pages)) = part;
             match (part, self.report) {
@@ -201,27 +211,50 @@ impl Presence {
         Ok(())
     }
 
-    fn observe_settled(&mut self, pages: PageRun, report: u64, seen: &mut Observation) -> Result<(), ObserveError> {
+    fn observe_settled(
+        &mut self,
+        pages: PageRun,
+        report: u64,
+        seen: &mut Observation,
+    ) -> Result<(), ObserveError> {
         self.regions.clear();
         let range = pages.range();
-        let unprotected = settled::look(&mut self.pagemap, range, report & !cat::FILE, &mut self.regions)
-            .map_err(|source| ObserveError::Scan { range, source })?;
+        let unprotected = settled::look(
+            &mut self.pagemap,
+            range,
+            report & !cat::FILE,
+            &mut self.regions,
+        )
+        .map_err(|source| ObserveError::Scan { range, source })?;
         let mut now = Observation::default();
         self.add_private(&mut now, &[]);
         let unchanged = runs::subtract(&[pages], &unprotected);
         for run in runs::union(&unchanged, &now.content) {
             runs::push(&mut seen.content, run);
         }
-        for (list, new) in [(&mut seen.written, now.written), (&mut seen.guards, now.guards)] {
+        for (list, new) in [
+            (&mut seen.written, now.written),
+            (&mut seen.guards, now.guards),
+        ] {
             new.into_iter().for_each(|run| runs::push(list, run));
         }
         Ok(())
     }
 
-    fn observe_private_file(&mut self, area: &Area, seen: &mut Observation) -> Result<(), ObserveError> {
+    fn observe_private_file(
+        &mut self,
+        area: &Area,
+        seen: &mut Observation,
+    ) -> Result<(), ObserveError> {
         self.regions_of(area.range, !0)?;
-        let away = |r: &&Region| r.categories & (cat::SWAPPED | cat::PRESENT | cat::GUARD) == cat::SWAPPED;
-        let away: Vec<PageRun> = self.regions.iter().filter(away).map(Region::pages).collect();
+        let away =
+            |r: &&Region| r.categories & (cat::SWAPPED | cat::PRESENT | cat::GUARD) == cat::SWAPPED;
+        let away: Vec<PageRun> = self
+            .regions
+            .iter()
+            .filter(away)
+            .map(Region::pages)
+            .collect();
         let mut unreadable = Vec::new();
         if !away.is_empty() {
             unreadable = fault_in_area(area, &away)?;
@@ -229,18 +262,29 @@ impl Presence {
         }
         self.add_private(seen, &unreadable);
         // Text and constants: nothing is there that is not protected already.
-        if !self.regions.iter().any(|region| region.categories & cat::WRITTEN != 0) {
+        if !self
+            .regions
+            .iter()
+            .any(|region| region.categories & cat::WRITTEN != 0)
+        {
             seen.armed.push(area.range);
         }
         Ok(())
     }
 
     /// Everything that can be read is content: another process could not open the file.
-    fn observe_removed_file(&mut self, area: &Area, seen: &mut Observation) -> Result<(), ObserveError> {
+    fn observe_removed_file(
+        &mut self,
+        area: &Area,
+        seen: &mut Observation,
+    ) -> Result<(), ObserveError> {
         let mut unreadable = fault_in_area(area, &[area.pages()])?;
         self.regions_of(area.range, !0)?;
         let present = self.regions.iter().map(Region::pages).collect();
-        let missing = runs::subtract(&[area.pages()], &runs::union(&runs::normalise(present), &unreadable));
+        let missing = runs::subtract(
+            &[area.pages()],
+            &runs::union(&runs::normalise(present), &unreadable),
+        );
         if !missing.is_empty() {
             // Kernels before 5.14 do not know the advice by which pages are faulted in.
             unreadable = runs::union(&unreadable, &read_in(&missing));
@@ -273,7 +317,12 @@ impl Presence {
         }
     }
 
-    fn observe_shared(&mut self, area: &Area, known: &[PageRun], seen: &mut Observation) -> Result<(), ObserveError> {
+    fn observe_shared(
+        &mut self,
+        area: &Area,
+        known: &[PageRun],
+        seen: &mut Observation,
+    ) -> Result<(), ObserveError> {
         self.regions_of(area.range, !0)?;
         let mut mapped = Vec::new();
         for region in &self.regions {
@@ -298,7 +347,12 @@ impl Presence {
     }
 
     /// [`Presence::regions_of`]; `protect` also starts the next period for these pages.
-    fn scan_regions(&mut self, range: AddrRange, interest: u64, protect: bool) -> Result<(), ObserveError> {
+    fn scan_regions(
+        &mut self,
+        range: AddrRange,
+        interest: u64,
+        protect: bool,
+    ) -> Result<(), ObserveError> {
         self.regions.clear();
         let result = match self.report {
             Some(report) => {
@@ -308,7 +362,8 @@ impl Presence {
                     report: report & interest,
                 };
                 if protect {
-                    self.pagemap.scan_and_protect(range, want, &mut self.regions)
+                    self.pagemap
+                        .scan_and_protect(range, want, &mut self.regions)
                 } else {
                     self.pagemap.scan(range, want, &mut self.regions)
                 }
@@ -338,7 +393,11 @@ fn read_entries(file: &File, range: AddrRange, out: &mut Vec<Region>) -> io::Res
             let end = start + PAGE_SIZE as u64;
             match out.last_mut() {
                 Some(r) if r.end == start && r.categories == categories => r.end = end,
-                _ => out.push(Region { start, end, categories }),
+                _ => out.push(Region {
+                    start,
+                    end,
+                    categories,
+                }),
             }
         }
         at += n as u64;
@@ -393,7 +452,10 @@ fn read_in(list: &[PageRun]) -> Vec<PageRun> {
     };
     let mut unreadable = Vec::new();
     for page in list.iter().flat_map(|run| run.start.0..run.end()) {
-        if memory.read_exact_at(&mut [0], PageIndex(page).addr()).is_err() {
+        if memory
+            .read_exact_at(&mut [0], PageIndex(page).addr())
+            .is_err()
+        {
             runs::push(&mut unreadable, PageRun::between(page, page + 1));
         }
     }
@@ -475,13 +537,30 @@ mod tests {
         file.set_len(2 * PAGE_SIZE as u64).unwrap();
         let (length, fd) = (4 * PAGE_SIZE, file.as_raw_fd());
         // SAFETY: a new mapping.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ, libc::MAP_PRIVATE, fd, 0) };
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ,
+                libc::MAP_PRIVATE,
+                fd,
+                0,
+            )
+        };
         assert_ne!(at, libc::MAP_FAILED);
         let range = AddrRange::new(at as u64, at as u64 + length as u64);
         let first = range.pages().start.0;
-        assert_eq!(read_in(&[range.pages()]), [PageRun::between(first + 2, first + 4)]);
+        assert_eq!(
+            read_in(&[range.pages()]),
+            [PageRun::between(first + 2, first + 4)]
+        );
         let mut regions = Vec::new();
-        read_entries(Presence::open().unwrap().pagemap().file(), range, &mut regions).unwrap();
+        read_entries(
+            Presence::open().unwrap().pagemap().file(),
+            range,
+            &mut regions,
+        )
+        .unwrap();
         let present = runs::normalise(regions.iter().map(Region::pages).collect());
         assert_eq!(present, [PageRun::between(first, first + 2)]);
         // SAFETY: of this test.

@@ -45,7 +45,12 @@ fn stretches(start: u64, pages: u64, layers: usize) -> impl Iterator<Item = Stre
 }
 
 /// The inverse: cuts consecutive pages of parity into stretches of a layer.
-fn stretches_of_parity(start: u64, pages: u64, layer: usize, layers: usize) -> impl Iterator<Item = Stretch> {
+fn stretches_of_parity(
+    start: u64,
+    pages: u64,
+    layer: usize,
+    layers: usize,
+) -> impl Iterator<Item = Stretch> {
     let (mut at, end) = (start, start + pages);
     std::iter::from_fn(move || {
         let (unit, offset) = (at / UNIT, at % UNIT);
@@ -77,7 +82,9 @@ type Parts = Vec<(u64, Slot)>;
 
 /// Adds all pages of a run.
 fn add(parts: &mut Parts, run: &SlotRun) {
-    parts.extend((0..run.pages.pages).map(|index| (run.pages.start.0 + index, Slot(run.slot.0 + index))));
+    parts.extend(
+        (0..run.pages.pages).map(|index| (run.pages.start.0 + index, Slot(run.slot.0 + index))),
+    );
 }
 
 /// The different pages of sorted parts.
@@ -122,7 +129,8 @@ impl Combine {
         let mut outcome = Vec::with_capacity(self.targets.len());
         for (target, &end) in self.targets.iter().zip(&self.ends) {
             // SAFETY: allocated slots, aligned to pages; the target is no source, and used by nobody else.
-            let target = unsafe { std::slice::from_raw_parts_mut(target.cast::<u64>(), PAGE_SIZE / 8) };
+            let target =
+                unsafe { std::slice::from_raw_parts_mut(target.cast::<u64>(), PAGE_SIZE / 8) };
             let source = |at: usize| {
                 // SAFETY: an allocated slot, aligned to pages, that nobody writes to.
                 unsafe { std::slice::from_raw_parts(self.sources[at].cast::<u64>(), PAGE_SIZE / 8) }
@@ -132,9 +140,14 @@ impl Combine {
                 false => target.fill(0),
             }
             for at in begin + 1..end {
-                target.iter_mut().zip(source(at)).for_each(|(to, from)| *to ^= from);
+                target
+                    .iter_mut()
+                    .zip(source(at))
+                    .for_each(|(to, from)| *to ^= from);
             }
-            outcome.push(u64::from(target.iter().fold(0, |all, word| all | word) != 0));
+            outcome.push(u64::from(
+                target.iter().fold(0, |all, word| all | word) != 0,
+            ));
             begin = end;
         }
         outcome
@@ -255,7 +268,10 @@ pub fn fold(
     store: &mut PageStore,
 ) -> Result<Delta, StoreError> {
     let mut parts = Parts::new();
-    changes.iter().flatten().for_each(|run| add(&mut parts, run));
+    changes
+        .iter()
+        .flatten()
+        .for_each(|run| add(&mut parts, run));
     parts.sort_unstable();
     let before = parity.slots_of(&pages(&parts));
     before.iter().for_each(|run| add(&mut parts, run));
@@ -283,7 +299,9 @@ pub fn thin(delta: &mut Delta, is_something: &[u64], store: &mut PageStore) {
                 runs::push(&mut delta.dropped, one.pages);
                 store.release([one.extent()]);
             }
-            Some(last) if last.pages.end() == page && last.slot.0 + last.pages.pages == slot.0 => last.pages.pages += 1,
+            Some(last) if last.pages.end() == page && last.slot.0 + last.pages.pages == slot.0 => {
+                last.pages.pages += 1
+            }
             _ => kept.push(one),
         }
     }
@@ -298,7 +316,11 @@ pub fn blank(epoch: Epoch, pages: &[PageRun], store: &mut PageStore) -> Result<I
     let extents = store.alloc(runs::total(pages))?;
     for extent in &extents {
         // SAFETY: slots that were just allocated.
-        unsafe { store.ptr(extent.first).write_bytes(0, extent.len as usize * PAGE_SIZE) };
+        unsafe {
+            store
+                .ptr(extent.first)
+                .write_bytes(0, extent.len as usize * PAGE_SIZE)
+        };
     }
     Ok(Image::from_parts(epoch, lay_out(pages, &extents)))
 }
@@ -315,7 +337,8 @@ mod tests {
             for stretch in stretches(start, pages, layers) {
                 assert_eq!(stretch.page, at);
                 let back: Vec<Stretch> =
-                    stretches_of_parity(stretch.parity, stretch.pages, stretch.layer, layers).collect();
+                    stretches_of_parity(stretch.parity, stretch.pages, stretch.layer, layers)
+                        .collect();
                 assert_eq!(back, [stretch]);
                 at += stretch.pages;
             }

@@ -56,7 +56,13 @@ fn touch(ranges: &[AddrRange], stop: &AtomicBool) {
             // Pieces end at multiples of their size, so that no huge page is cut.
             let end = range.end.min((at / PIECE + 1) * PIECE);
             // SAFETY: populating makes pages present and does not change what they hold.
-            let _ = unsafe { libc::madvise(at as *mut libc::c_void, (end - at) as usize, libc::MADV_POPULATE_WRITE) };
+            let _ = unsafe {
+                libc::madvise(
+                    at as *mut libc::c_void,
+                    (end - at) as usize,
+                    libc::MADV_POPULATE_WRITE,
+                )
+            };
             at = end;
         }
     }

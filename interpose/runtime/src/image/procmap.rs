@@ -143,7 +143,9 @@ mod tests {
         );
         zones.exclude(AddrRange::new(0x1000, 0x2000), Owner::Loader);
         let file = File::open("/proc/self/maps").unwrap();
-        let Ok(list) = query_all(&file, &zones) else { return };
+        let Ok(list) = query_all(&file, &zones) else {
+            return;
+        };
         assert!(!list.is_empty() && list.iter().all(|vma| zones.around(vma.range).is_none()));
         // Other tests map and unmap meanwhile: what both lists have at an address is the same.
         let named = |list: &[Vma]| {
@@ -161,10 +163,14 @@ mod tests {
             }
         }
         let program = |list: &[Vma]| {
-            let name = std::env::current_exe().unwrap().into_os_string().into_encoded_bytes();
+            let name = std::env::current_exe()
+                .unwrap()
+                .into_os_string()
+                .into_encoded_bytes();
             let areas = Layout::of(list, &zones).areas().to_vec();
-            let of_program =
-                |area: &&crate::image::layout::Area| format!("{:?}", area.backing).contains(&format!("{name:?}"));
+            let of_program = |area: &&crate::image::layout::Area| {
+                format!("{:?}", area.backing).contains(&format!("{name:?}"))
+            };
             areas.iter().filter(of_program).cloned().collect::<Vec<_>>()
         };
         assert!(!program(&list).is_empty());

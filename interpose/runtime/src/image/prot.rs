@@ -20,7 +20,10 @@ pub struct ProtError {
 
 /// Whether the kernel would give write access; the list of mappings does not tell.
 pub(super) fn can_be_written(range: AddrRange, prot: Prot) -> bool {
-    let wanted = Prot { write: true, ..prot };
+    let wanted = Prot {
+        write: true,
+        ..prot
+    };
     let allowed = protect(range, wanted).is_ok();
     // Also after a refusal: it may have come in the middle of the range.
     let back = protect(range, prot);
@@ -35,7 +38,11 @@ pub(super) fn protect(range: AddrRange, prot: Prot) -> Result<(), ProtError> {
     let rc = unsafe { libc::mprotect(range.start as *mut libc::c_void, bytes, prot.bits()) };
     if rc != 0 {
         let source = io::Error::last_os_error();
-        return Err(ProtError { range, prot, source });
+        return Err(ProtError {
+            range,
+            prot,
+            source,
+        });
     }
     Ok(())
 }

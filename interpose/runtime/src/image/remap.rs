@@ -62,7 +62,9 @@ pub enum LayoutError {
         path: String,
     },
     /// Nobody else has it.
-    #[error("the pages at {range:x?} are those of a file that was removed, and are more than copies hold of one")]
+    #[error(
+        "the pages at {range:x?} are those of a file that was removed, and are more than copies hold of one"
+    )]
     Removed {
         /// Where.
         range: AddrRange,
@@ -102,13 +104,21 @@ impl Objects<'_> {
     /// The file for a mapping, and where that begins in it; `None`: memory of its own will do.
     fn of(&mut self, area: &Area) -> Result<Option<(&OwnedFd, u64)>, LayoutError> {
         let shown = |other: &&Area| area.hidden().is_some() && other.hidden() == area.hidden();
-        let (Some(file), true) = (area.hidden(), self.saved.areas().iter().filter(shown).count() > 1) else {
+        let (Some(file), true) = (
+            area.hidden(),
+            self.saved.areas().iter().filter(shown).count() > 1,
+        ) else {
             return Ok(None);
         };
         let made = match self.made.entry(file) {
             Entry::Occupied(made) => made.into_mut(),
             Entry::Vacant(place) => {
-                let ends = self.saved.areas().iter().filter(shown).map(Area::end_in_file);
+                let ends = self
+                    .saved
+                    .areas()
+                    .iter()
+                    .filter(shown)
+                    .map(Area::end_in_file);
                 let failed = |source| LayoutError::Map {
                     range: area.range,
                     backing: area.backing.clone(),
@@ -162,7 +172,11 @@ struct Step {
 ///
 /// # Errors
 /// See [`LayoutError`].
-pub fn restore_layout(saved: &Layout, zones: &Zones, whose: Whose) -> Result<LayoutStats, LayoutError> {
+pub fn restore_layout(
+    saved: &Layout,
+    zones: &Zones,
+    whose: Whose,
+) -> Result<LayoutStats, LayoutError> {
     for area in saved.areas() {
         if zones.touches_excluded(area.range) {
             return Err(LayoutError::Conflict { range: area.range });
@@ -197,7 +211,10 @@ pub fn restore_layout(saved: &Layout, zones: &Zones, whose: Whose) -> Result<Lay
     }
     let opened: Vec<&Area> = steps.iter().filter_map(Step::opens_file).collect();
     if !opened.is_empty() && whose != Whose::Earlier && saved.is_of_this_host() {
-        check_files(&opened, &Layout::read_self(zones).map_err(LayoutError::List)?)?;
+        check_files(
+            &opened,
+            &Layout::read_self(zones).map_err(LayoutError::List)?,
+        )?;
     }
     Ok(stats)
 }
@@ -206,7 +223,10 @@ pub fn restore_layout(saved: &Layout, zones: &Zones, whose: Whose) -> Result<Lay
 /// containers of their own.
 fn check_files(opened: &[&Area], now: &Layout) -> Result<(), LayoutError> {
     for want in opened {
-        let found = now.areas().iter().find(|area| area.range.contains(want.range.start));
+        let found = now
+            .areas()
+            .iter()
+            .find(|area| area.range.contains(want.range.start));
         if let (Some(old), Some(new)) = (want.file(), found.and_then(Area::file))
             && old.dev == new.dev
             && old.inode != new.inode
@@ -221,7 +241,9 @@ fn check_files(opened: &[&Area], now: &Layout) -> Result<(), LayoutError> {
 /// Cuts both layouts at each other's borders.
 fn compare(now: &Layout, saved: &Layout, whose: Whose) -> Vec<Step> {
     let both = || now.areas().iter().chain(saved.areas());
-    let mut borders: Vec<u64> = both().flat_map(|area| [area.range.start, area.range.end]).collect();
+    let mut borders: Vec<u64> = both()
+        .flat_map(|area| [area.range.start, area.range.end])
+        .collect();
     borders.sort_unstable();
     borders.dedup();
     let mut now = now.areas().iter().peekable();
@@ -271,7 +293,8 @@ impl Step {
     }
 
     fn same_backing(&self) -> bool {
-        !self.renewed && matches!((&self.now, &self.want), (Some(a), Some(b)) if a.backing.same(&b.backing, self.known))
+        !self.renewed
+            && matches!((&self.now, &self.want), (Some(a), Some(b)) if a.backing.same(&b.backing, self.known))
     }
 
     /// What is mapped by a file's name.
@@ -314,7 +337,9 @@ fn restore_break(now: &Layout, saved: &Layout) -> bool {
 /// Makes anonymous memory that is missing at the end of a mapping by making that longer. A new mapping beside one that has
 /// been moved before stays one of its own to the kernel, and mremap(2) would refuse to work on both.
 fn grow(before: &Step, step: &Step) -> bool {
-    let (Some(left), Some(kept), None, Some(want)) = (&before.now, &before.want, &step.now, &step.want) else {
+    let (Some(left), Some(kept), None, Some(want)) =
+        (&before.now, &before.want, &step.now, &step.want)
+    else {
         return false;
     };
     let is_plain = |area: &Area| area.backing == Backing::Anonymous;
@@ -325,7 +350,9 @@ fn grow(before: &Step, step: &Step) -> bool {
     let page = PAGE_SIZE as u64;
     let (last, length) = (want.range.start - page, page + want.range.len());
     // SAFETY: the last page of a mapping of the user side; without MREMAP_MAYMOVE nothing is moved or replaced.
-    unsafe { libc::mremap(last as *mut libc::c_void, PAGE_SIZE, length as usize, 0) != libc::MAP_FAILED }
+    unsafe {
+        libc::mremap(last as *mut libc::c_void, PAGE_SIZE, length as usize, 0) != libc::MAP_FAILED
+    }
 }
 
 fn map_step(step: &Step, objects: &mut Objects<'_>) -> Result<bool, LayoutError> {
@@ -349,11 +376,17 @@ fn map_step(step: &Step, objects: &mut Objects<'_>) -> Result<bool, LayoutError>
             (libc::MAP_PRIVATE, Some(file), *offset)
         }
         Backing::SharedFile { file, offset } => {
-            let rw = if want.may_write { libc::O_RDWR } else { libc::O_RDONLY };
+            let rw = if want.may_write {
+                libc::O_RDWR
+            } else {
+                libc::O_RDONLY
+            };
             (libc::MAP_SHARED, Some(open(file, rw)?), *offset)
         }
         Backing::Window { part, offset } => {
-            let file = part.open(offset + want.range.len()).map_err(LayoutError::OpenWindow)?;
+            let file = part
+                .open(offset + want.range.len())
+                .map_err(LayoutError::OpenWindow)?;
             (libc::MAP_SHARED, Some(file.into()), *offset)
         }
         _ => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, None, 0),
@@ -399,7 +432,9 @@ fn open(file: &Mapped, flags: i32) -> Result<OwnedFd, LayoutError> {
 
 fn protect_step(step: &Step) -> Result<bool, LayoutError> {
     match (&step.now, &step.want) {
-        (Some(now), Some(want)) if now.prot != want.prot && step.same_backing() && !step.is_stack() => {
+        (Some(now), Some(want))
+            if now.prot != want.prot && step.same_backing() && !step.is_stack() =>
+        {
             prot::protect(want.range, want.prot).map_err(LayoutError::Protect)?;
             Ok(true)
         }

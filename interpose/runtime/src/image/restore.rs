@@ -85,7 +85,9 @@ pub fn missing(
     if image.absent().is_empty() {
         return Ok(Vec::new());
     }
-    let seen = tracker.observe(layout, image, store).map_err(RestoreError::Observe)?;
+    let seen = tracker
+        .observe(layout, image, store)
+        .map_err(RestoreError::Observe)?;
     let clean = runs::subtract(&seen.content, &seen.written);
     Ok(absent::without(image.absent(), &clean))
 }
@@ -104,7 +106,9 @@ pub fn restore_pages(
     store: &PageStore,
     right: &[PageRun],
 ) -> Result<RestoreStats, RestoreError> {
-    let seen = tracker.observe(layout, image, store).map_err(RestoreError::Observe)?;
+    let seen = tracker
+        .observe(layout, image, store)
+        .map_err(RestoreError::Observe)?;
     let clean = runs::union(&runs::subtract(&seen.content, &seen.written), right);
     let wanted = runs::subtract(&image.pages(), &clean);
     let mut prefault = prefault(layout, &runs::subtract(&wanted, &seen.content));
@@ -123,8 +127,14 @@ pub fn restore_pages(
 ///
 /// # Errors
 /// See [`RestoreError`].
-pub fn prepare(tracker: &mut Tracker, layout: &Layout, pages: &[PageRun]) -> Result<Prefault, RestoreError> {
-    let seen = tracker.present(layout, pages).map_err(RestoreError::Observe)?;
+pub fn prepare(
+    tracker: &mut Tracker,
+    layout: &Layout,
+    pages: &[PageRun],
+) -> Result<Prefault, RestoreError> {
+    let seen = tracker
+        .present(layout, pages)
+        .map_err(RestoreError::Observe)?;
     Ok(prefault(layout, &runs::subtract(pages, &seen.content)))
 }
 
@@ -146,8 +156,12 @@ pub fn load_all(
     if let Some(mut ready) = ready {
         ready.wait();
     }
-    let seen = tracker.present(layout, &wanted).map_err(RestoreError::Observe)?;
-    let fill = |list: &[SlotRun]| fill(list, store, seek).map_err(|page| RestoreError::Damaged { page: page.0 });
+    let seen = tracker
+        .present(layout, &wanted)
+        .map_err(RestoreError::Observe)?;
+    let fill = |list: &[SlotRun]| {
+        fill(list, store, seek).map_err(|page| RestoreError::Damaged { page: page.0 })
+    };
     let pages = [&wanted[..], &seen.content, &seen.guards];
     put_back(tracker, layout, image, pages, fill)
 }
@@ -162,7 +176,8 @@ fn put_back(
 ) -> Result<RestoreStats, RestoreError> {
     check_files(layout, wanted)?;
     for &run in &runs::intersect(guards, wanted) {
-        advise(run, MADV_GUARD_REMOVE).map_err(|source| RestoreError::Drop { pages: run, source })?;
+        advise(run, MADV_GUARD_REMOVE)
+            .map_err(|source| RestoreError::Drop { pages: run, source })?;
     }
     let excess = runs::subtract(content, &image.pages());
     let touched = runs::union(wanted, &excess);
@@ -203,7 +218,11 @@ fn check_files(layout: &Layout, wanted: &[PageRun]) -> Result<(), RestoreError> 
         if let Backing::SharedFile { file, offset } = &area.backing {
             let wanted = runs::within(wanted, area.pages());
             let is_short = !runs::subtract(&wanted, &inside_file(area, file, *offset)).is_empty();
-            if is_short || !fault_in_area(area, &wanted).map_err(RestoreError::Access)?.is_empty() {
+            if is_short
+                || !fault_in_area(area, &wanted)
+                    .map_err(RestoreError::Access)?
+                    .is_empty()
+            {
                 let path = String::from_utf8_lossy(&file.path).into_owned();
                 return Err(RestoreError::FileTooShort { path });
             }

@@ -53,7 +53,9 @@ pub(super) fn unprotected(pagemap: &mut Pagemap, range: AddrRange) -> io::Result
     };
     pagemap.scan(range, want, &mut found)?;
     let mut list = Vec::with_capacity(found.len());
-    found.iter().for_each(|region| runs::push(&mut list, region.pages()));
+    found
+        .iter()
+        .for_each(|region| runs::push(&mut list, region.pages()));
     Ok(list)
 }
 
@@ -82,7 +84,9 @@ fn clusters(list: &[PageRun]) -> Vec<PageRun> {
     let mut out: Vec<PageRun> = Vec::new();
     for &run in list {
         match out.last_mut() {
-            Some(last) if run.start.0 - last.end() <= CLOSE => last.pages = run.end() - last.start.0,
+            Some(last) if run.start.0 - last.end() <= CLOSE => {
+                last.pages = run.end() - last.start.0
+            }
             _ => out.push(run),
         }
     }
@@ -104,8 +108,14 @@ mod tests {
             Part::Unknown(run(4000, 4001)),
         ];
         assert_eq!(parts(run(500, 4001), &settled), want);
-        assert_eq!(parts(run(1000, 2500), &settled), [Part::Unknown(run(1000, 2500))]);
-        assert_eq!(parts(run(3000, 4000), &settled), [Part::Settled(run(3000, 4000))]);
+        assert_eq!(
+            parts(run(1000, 2500), &settled),
+            [Part::Unknown(run(1000, 2500))]
+        );
+        assert_eq!(
+            parts(run(3000, 4000), &settled),
+            [Part::Settled(run(3000, 4000))]
+        );
     }
 
     #[test]

@@ -139,7 +139,9 @@ mod tests {
             assert_eq!(Part::of(part.path().as_os_str().as_bytes()), Some(part));
         }
         for name in ["", "3", "3.window", "x.window1", "3.undo"] {
-            let path = [prefix.as_os_str(), OsStr::new(name)].map(OsStr::as_bytes).concat();
+            let path = [prefix.as_os_str(), OsStr::new(name)]
+                .map(OsStr::as_bytes)
+                .concat();
             assert_eq!(Part::of(&path), None);
         }
         assert_eq!(Part::of(b"/somewhere/else"), None);
@@ -152,7 +154,10 @@ mod tests {
         drop(with_bytes(&path, libc::O_CREAT | libc::O_TRUNC, 8192).expect("space"));
         std::fs::write(&path, [7; 100]).expect("space");
         drop(with_bytes(&path, libc::O_CREAT, 4096).expect("space"));
-        assert_eq!((length(), std::fs::read(&path).expect("a file")[99]), (4096, 7));
+        assert_eq!(
+            (length(), std::fs::read(&path).expect("a file")[99]),
+            (4096, 7)
+        );
         drop(with_bytes(&path, libc::O_CREAT, 100).expect("space"));
         assert_eq!(length(), 4096);
         drop(with_bytes(&path, libc::O_CREAT | libc::O_TRUNC, 4096).expect("space"));

@@ -138,7 +138,11 @@ impl PageStore {
     ///
     /// # Errors
     /// [`StoreError::Reserve`], [`StoreError::GiveBack`], and [`StoreError::Full`] when the files have no room for what is in use.
-    pub fn in_files(config: StoreConfig, files: Files, used: &[Extent]) -> Result<Self, StoreError> {
+    pub fn in_files(
+        config: StoreConfig,
+        files: Files,
+        used: &[Extent],
+    ) -> Result<Self, StoreError> {
         let mut store = Self::with(Arena::new(config, Some(files))?);
         for &Extent { first, len } in used {
             if first.0 < store.top || first.0.saturating_add(len) > store.arena.capacity {
@@ -285,7 +289,9 @@ impl PageStore {
 
     /// One more copy refers to these slots, which are allocated: each reference has a release of its own.
     pub fn share(&mut self, extents: impl IntoIterator<Item = Extent>) {
-        extents.into_iter().for_each(|extent| self.shares.add(extent));
+        extents
+            .into_iter()
+            .for_each(|extent| self.shares.add(extent));
     }
 
     /// Counts the references to all slots anew: these, and no others. Without any, one release frees a slot.
@@ -302,13 +308,15 @@ impl PageStore {
     /// Ends [`PageStore::pin`]: slots that were released since become free.
     pub fn unpin(&mut self) {
         let held = std::mem::take(&mut self.pins).held();
-        held.into_iter().for_each(|extent| self.release_last(extent));
+        held.into_iter()
+            .for_each(|extent| self.release_last(extent));
     }
 
     /// Keeps these slots as they are until the next call, even if they are released; those of the last call no longer.
     pub fn protect(&mut self, extents: impl IntoIterator<Item = Extent>) {
         let held = std::mem::replace(&mut self.protected, Pins::new(extents)).held();
-        held.into_iter().for_each(|extent| self.release_last(extent));
+        held.into_iter()
+            .for_each(|extent| self.release_last(extent));
     }
 
     /// Touches the memory the next `alloc(n)` will use, outside of the pause.
@@ -326,7 +334,9 @@ impl PageStore {
     /// The memory that the next `alloc(n)` will use, as far as that can be told; to be made present.
     pub fn upcoming(&mut self, n: u64) -> Vec<AddrRange> {
         let plan = self.plan(n).unwrap_or_default();
-        let opened = plan.iter().all(|extent| self.arena.open_up_to(extent.end()).is_ok());
+        let opened = plan
+            .iter()
+            .all(|extent| self.arena.open_up_to(extent.end()).is_ok());
         let range = |extent: &Extent| {
             let start = self.ptr(extent.first) as u64;
             AddrRange::new(start, start + extent.len * PAGE_SIZE as u64)

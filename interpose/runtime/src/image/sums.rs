@@ -46,7 +46,8 @@ impl Piece {
 
     fn contents(&self) -> impl Iterator<Item = (PageIndex, &[u8])> {
         // SAFETY: allocated slots, which nobody writes from when they are filled until they are freed.
-        let copy = unsafe { std::slice::from_raw_parts(self.copy, self.pages as usize * PAGE_SIZE) };
+        let copy =
+            unsafe { std::slice::from_raw_parts(self.copy, self.pages as usize * PAGE_SIZE) };
         let pages = (self.first.0..).map(PageIndex);
         pages.zip(copy.chunks_exact(PAGE_SIZE))
     }
@@ -54,12 +55,16 @@ impl Piece {
 
 fn sums_of(pieces: &[Piece]) -> Vec<u64> {
     let contents = pieces.iter().flat_map(Piece::contents);
-    contents.map(|(page, content)| of_page(page, content)).collect()
+    contents
+        .map(|(page, content)| of_page(page, content))
+        .collect()
 }
 
 fn identities_of(pieces: &[Piece]) -> Vec<u64> {
     let contents = pieces.iter().flat_map(Piece::contents);
-    contents.flat_map(|(_, content)| identity(content)).collect()
+    contents
+        .flat_map(|(_, content)| identity(content))
+        .collect()
 }
 
 fn slots(run: &SlotRun) -> impl Iterator<Item = Slot> {
@@ -69,7 +74,10 @@ fn slots(run: &SlotRun) -> impl Iterator<Item = Slot> {
 impl PageStore {
     /// The checksums of these pages' copies, one after the other.
     pub fn sums(&self, runs: &[SlotRun]) -> Vec<u64> {
-        runs.iter().flat_map(slots).map(|slot| self.sum(slot)).collect()
+        runs.iter()
+            .flat_map(slots)
+            .map(|slot| self.sum(slot))
+            .collect()
     }
 
     /// The identities of these pages, two words for each, as their copies are now.
@@ -93,11 +101,16 @@ impl PageStore {
 
     /// The first of these pages whose copy has not the checksum that it was captured with.
     pub fn damaged(&self, runs: &[SlotRun]) -> Option<PageIndex> {
-        runs.iter().find_map(|run| self.look_through(run, |_, _| ()))
+        runs.iter()
+            .find_map(|run| self.look_through(run, |_, _| ()))
     }
 
     /// The same of consecutive pages; `look` sees each of those before it, while it is in the processor's cache.
-    pub fn look_through(&self, run: &SlotRun, mut look: impl FnMut(PageIndex, &[u8])) -> Option<PageIndex> {
+    pub fn look_through(
+        &self,
+        run: &SlotRun,
+        mut look: impl FnMut(PageIndex, &[u8]),
+    ) -> Option<PageIndex> {
         let piece = Piece::of(run, self);
         for ((page, content), slot) in piece.contents().zip(slots(run)) {
             if of_page(page, content) != self.sum(slot) {

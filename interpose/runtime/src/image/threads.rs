@@ -9,7 +9,8 @@ use std::time::Duration;
 pub fn without_signals<T>(make: impl FnOnce() -> T) -> T {
     // SAFETY: pthread_sigmask(3) with valid sets.
     unsafe {
-        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
+            (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
         let made = make();

@@ -190,7 +190,11 @@ impl Tracker {
     }
 
     /// The kernel's view of what is there, without looking at contents. `known` are the pages of the image, sorted.
-    pub(super) fn present(&mut self, layout: &Layout, known: &[PageRun]) -> Result<Observation, ObserveError> {
+    pub(super) fn present(
+        &mut self,
+        layout: &Layout,
+        known: &[PageRun],
+    ) -> Result<Observation, ObserveError> {
         let presence = match self {
             Self::PagemapScan(scan) => &mut scan.presence,
             Self::Compare(compare) => &mut compare.presence,
@@ -225,7 +229,10 @@ impl ScanTracker {
             exposed: Vec::new(),
         };
         tracker.self_test()?;
-        if tracker.sees_what_is_dropped().map_err(TrackError::SelfTest)? {
+        if tracker
+            .sees_what_is_dropped()
+            .map_err(TrackError::SelfTest)?
+        {
             tracker.presence.trust_settled();
         }
         Ok(tracker)
@@ -291,7 +298,11 @@ impl ScanTracker {
         arm: bool,
     ) -> Result<Observation, ObserveError> {
         let unwatched = &self.unwatched;
-        let arming = if arm { Arming::Now { unwatched } } else { Arming::Later };
+        let arming = if arm {
+            Arming::Now { unwatched }
+        } else {
+            Arming::Later
+        };
         let mut seen = self.presence.observe(layout, &image.pages(), arming)?;
         if !(self.carry.is_empty() && self.unwatched.is_empty()) {
             let also = runs::union(&self.carry, &self.unwatched);
@@ -328,7 +339,12 @@ impl CompareTracker {
         Ok(Self { presence, wanted })
     }
 
-    fn observe(&mut self, layout: &Layout, image: &Image, store: &PageStore) -> Result<Observation, ObserveError> {
+    fn observe(
+        &mut self,
+        layout: &Layout,
+        image: &Image,
+        store: &PageStore,
+    ) -> Result<Observation, ObserveError> {
         let known = image.pages();
         let mut seen = self.presence.observe(layout, &known, Arming::Later)?;
         seen.written.clear();
@@ -340,7 +356,12 @@ impl CompareTracker {
 }
 
 /// Decides about the uncertain pages: adds those that changed to the written ones.
-fn compare(seen: &mut Observation, layout: &Layout, image: &Image, store: &PageStore) -> Result<(), ObserveError> {
+fn compare(
+    seen: &mut Observation,
+    layout: &Layout,
+    image: &Image,
+    store: &PageStore,
+) -> Result<(), ObserveError> {
     let opened = Opened::open(layout, &seen.uncertain, Need::Read)?;
     let mut written = Vec::new();
     for run in image.slots_of(&seen.uncertain) {

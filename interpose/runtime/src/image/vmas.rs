@@ -25,7 +25,9 @@ impl Prot {
     /// The bits `mmap(2)` and `mprotect(2)` take.
     pub fn bits(self) -> i32 {
         let bit = |on: bool, bit: i32| if on { bit } else { 0 };
-        bit(self.read, libc::PROT_READ) | bit(self.write, libc::PROT_WRITE) | bit(self.exec, libc::PROT_EXEC)
+        bit(self.read, libc::PROT_READ)
+            | bit(self.write, libc::PROT_WRITE)
+            | bit(self.exec, libc::PROT_EXEC)
     }
 }
 
@@ -254,7 +256,10 @@ mod tests {
         let all = parse(text).unwrap();
         assert_eq!(all[0].range, AddrRange::new(0x55d0_c000, 0x55d0_e000));
         assert_eq!(all[0].path, b"/tmp/a b\nc (deleted)");
-        assert_eq!((all[0].dev, all[0].inode, all[0].offset), ((0xfe, 1), 1234, 0x2000));
+        assert_eq!(
+            (all[0].dev, all[0].inode, all[0].offset),
+            ((0xfe, 1), 1234, 0x2000)
+        );
         assert!(all[0].prot.exec && !all[0].prot.write && !all[0].shared);
         assert!(all[1].shared && all[1].path.is_empty() && all[1].inode == 7);
         assert_eq!(owner_by_name(&all[2]), Owner::Kernel);
@@ -276,7 +281,10 @@ mod tests {
         zones.exclude(AddrRange::new(0x5000, 0x6000), Owner::Loader);
         zones.exclude(AddrRange::new(0x1000, 0x3000), Owner::Loader);
         let parts = zones.user_parts(AddrRange::new(0x2000, 0x9000));
-        let want = [AddrRange::new(0x3000, 0x5000), AddrRange::new(0x6000, 0x9000)];
+        let want = [
+            AddrRange::new(0x3000, 0x5000),
+            AddrRange::new(0x6000, 0x9000),
+        ];
         assert_eq!(parts, want);
         assert!(zones.user_parts(RUNTIME_ZONE).is_empty());
         assert!(zones.touches_excluded(AddrRange::new(0x2fff, 0x3001)));

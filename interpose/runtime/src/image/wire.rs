@@ -129,7 +129,13 @@ impl Header {
         let bad = |run: &PageRun| run.pages == 0 || run.start.0.checked_add(run.pages).is_none();
         let overlap = |list: &[PageRun]| list.windows(2).any(|w| w[0].end() > w[1].start.0);
         let of_chunks: u64 = self.chunks.iter().map(|&pages| u64::from(pages)).sum();
-        let why = if self.runs.iter().chain(&self.yours).chain(&self.dropped).any(bad) {
+        let why = if self
+            .runs
+            .iter()
+            .chain(&self.yours)
+            .chain(&self.dropped)
+            .any(bad)
+        {
             "an impossible run"
         } else if overlap(&sorted) {
             "a page is sent twice"
@@ -146,7 +152,12 @@ impl Header {
 
 impl Delta {
     /// The delta as a message, without the pages (sorted) that the receiver has itself.
-    pub fn outgoing(&self, yours: Vec<PageRun>, store: &PageStore, options: SendOptions) -> Outgoing {
+    pub fn outgoing(
+        &self,
+        yours: Vec<PageRun>,
+        store: &PageStore,
+        options: SendOptions,
+    ) -> Outgoing {
         let sent = parts_of(&self.runs, &runs::subtract(&self.pages(), &yours));
         let header = Header {
             epoch: self.epoch,
@@ -179,7 +190,12 @@ impl Image {
 
 impl Outgoing {
     /// Pages that belong to others than those in the slots: see [`super::parity`].
-    pub fn of(epoch: Epoch, base: Option<Epoch>, mut runs: Vec<SlotRun>, store: &PageStore) -> Self {
+    pub fn of(
+        epoch: Epoch,
+        base: Option<Epoch>,
+        mut runs: Vec<SlotRun>,
+        store: &PageStore,
+    ) -> Self {
         let header = Header {
             epoch,
             base,
@@ -241,7 +257,11 @@ impl Incoming {
     ///
     /// # Errors
     /// When the header is inconsistent, it leaves out other pages, or there is no room.
-    pub fn expect(header: Header, alike: Vec<SlotRun>, store: &mut PageStore) -> Result<Self, WireError> {
+    pub fn expect(
+        header: Header,
+        alike: Vec<SlotRun>,
+        store: &mut PageStore,
+    ) -> Result<Self, WireError> {
         header.check()?;
         if header.yours != pages_of(&alike) {
             return Err(WireError::Inconsistent(

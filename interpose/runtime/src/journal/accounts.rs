@@ -29,7 +29,11 @@ impl Accounts {
 
     /// The table of a journal of so many calls and bytes. `kept`: its length as it is kept.
     pub fn table(&self, worker: Worker, journal: Amount, kept: Option<u64>) -> JournalCalls {
-        let mut sites: Vec<(Site, Amount)> = self.sites.iter().map(|(&site, &calls)| (site, calls)).collect();
+        let mut sites: Vec<(Site, Amount)> = self
+            .sites
+            .iter()
+            .map(|(&site, &calls)| (site, calls))
+            .collect();
         sites.sort_by_key(|&(site, calls)| (std::cmp::Reverse((calls.bytes, calls.count)), site));
         let (listed, rest) = sites.split_at(sites.len().min(ROWS));
         let mut others = Amount::default();
@@ -75,12 +79,28 @@ mod tests {
             accounts.became((1, place), place as usize + 1);
         }
         // Place p has p + 1 bytes.
-        let table = accounts.table(Worker(3), Amount { count: 50, bytes: 1275 }, Some(9));
+        let table = accounts.table(
+            Worker(3),
+            Amount {
+                count: 50,
+                bytes: 1275,
+            },
+            Some(9),
+        );
         assert_eq!((table.rows.len(), table.other_places), (40, 10));
-        let first = Amount { count: 1, bytes: 50 };
+        let first = Amount {
+            count: 1,
+            bytes: 50,
+        };
         assert_eq!(
             (table.rows[0].calls, table.others),
-            (first, Amount { count: 10, bytes: 55 })
+            (
+                first,
+                Amount {
+                    count: 10,
+                    bytes: 55
+                }
+            )
         );
         let listed: u64 = table.rows.iter().map(|row| row.calls.bytes).sum();
         assert_eq!(listed + table.others.bytes, table.journal.bytes);

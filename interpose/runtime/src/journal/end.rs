@@ -75,7 +75,9 @@ impl Watch {
     /// Starts, at the end of `MPI_Init`.
     pub fn new(rt: &Runtime, rule: &Rule) -> Watch {
         let visit = match rule {
-            Rule::Function(name) => Visit::to(name).inspect_err(|why| tell_all_once(rt, name, why)).ok(),
+            Rule::Function(name) => Visit::to(name)
+                .inspect_err(|why| tell_all_once(rt, name, why))
+                .ok(),
             _ => None,
         };
         let rule = match rule {

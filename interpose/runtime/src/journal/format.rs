@@ -101,7 +101,11 @@ impl Journal {
         let period = (1..=self.recent.len() / 2).find(|&period| self.repeats(period));
         if let Some(period) = period {
             self.write_until(2 * period, &mut became);
-            let again: usize = self.recent.drain(period..).map(|(record, _)| record.length()).sum();
+            let again: usize = self
+                .recent
+                .drain(period..)
+                .map(|(record, _)| record.length())
+                .sum();
             self.held -= again;
             self.turns = Some((2, 0));
         } else {
@@ -112,7 +116,10 @@ impl Journal {
     /// Whether the last so many calls are those before them once more.
     fn repeats(&self, period: usize) -> bool {
         let calls = self.recent.iter().rev().map(|(record, _)| record);
-        calls.clone().take(period).eq(calls.skip(period).take(period))
+        calls
+            .clone()
+            .take(period)
+            .eq(calls.skip(period).take(period))
     }
 
     /// Writes the oldest of the recent calls, so that this many stay.
@@ -136,7 +143,9 @@ impl Journal {
 
     /// Another call than the next one in turn has come, or none will.
     fn end_turns(&mut self, became: &mut impl FnMut(Site, usize)) {
-        let Some((times, at)) = self.turns.take() else { return };
+        let Some((times, at)) = self.turns.take() else {
+            return;
+        };
         let begun: Vec<_> = self.recent.iter().take(at).cloned().collect();
         self.write(times, self.recent.len(), became);
         self.held = begun.iter().map(|(record, _)| record.length()).sum();
@@ -213,9 +222,12 @@ impl Reader {
                 return Ok(None);
             }
             let ((times, turns), length): ((u64, Vec<Record>), usize) =
-                bincode::decode_from_slice(&self.entries[self.at..], standard()).map_err(|_| NotAJournal::Damaged)?;
+                bincode::decode_from_slice(&self.entries[self.at..], standard())
+                    .map_err(|_| NotAJournal::Damaged)?;
             self.at += length;
-            self.left = times.checked_mul(turns.len() as u64).ok_or(NotAJournal::Damaged)?;
+            self.left = times
+                .checked_mul(turns.len() as u64)
+                .ok_or(NotAJournal::Damaged)?;
             self.turns = turns;
             if self.left == 0 {
                 return Err(NotAJournal::Damaged);
@@ -250,7 +262,10 @@ mod tests {
             journal.add(record.clone(), 7, |_, bytes| became += bytes);
         }
         journal.flush(|_, bytes| became += bytes);
-        assert_eq!((became, journal.calls), (journal.size(), records.len() as u64));
+        assert_eq!(
+            (became, journal.calls),
+            (journal.size(), records.len() as u64)
+        );
         (became, journal.encode())
     }
 
@@ -283,9 +298,15 @@ mod tests {
         for period in 1..=MOST_IN_TURN as u16 {
             for rest in 0..period {
                 let turn = |at: u16| record(at % period, 3);
-                let records: Vec<Record> = (0..1000 * period + rest).map(turn).chain([record(99, 1)]).collect();
+                let records: Vec<Record> = (0..1000 * period + rest)
+                    .map(turn)
+                    .chain([record(99, 1)])
+                    .collect();
                 let (size, bytes) = journal_of(&records);
-                assert!(size < 2200, "{size} bytes for {period} in turn and {rest} more");
+                assert!(
+                    size < 2200,
+                    "{size} bytes for {period} in turn and {rest} more"
+                );
                 assert_comes_back(&records, &bytes);
             }
         }
@@ -296,7 +317,9 @@ mod tests {
         let mut state = 1u64;
         for most in [2, 3, 5, 9] {
             let records: Vec<Record> = std::iter::repeat_with(|| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
                 record(((state >> 33) % most) as u16, 0)
             })
             .take(5000)

@@ -50,7 +50,9 @@ pub enum VisitError {
     #[error("the program has no function of this name; `nm -C` lists them")]
     NoSymbol,
     /// They differ in their arguments, say.
-    #[error("the program has {0} functions of this name; `nm` lists their symbols, of which one can be named")]
+    #[error(
+        "the program has {0} functions of this name; `nm` lists their symbols, of which one can be named"
+    )]
     Ambiguous(usize),
     /// The kernel does not allow it.
     #[error("the kernel sets no breakpoint: {0}; see /proc/sys/kernel/perf_event_paranoid")]
@@ -75,13 +77,24 @@ impl Visit {
         };
         // SAFETY: perf_event_open(2) for this thread, with a structure of the size that it names; the descriptor is new.
         unsafe {
-            let fd = libc::syscall(libc::SYS_perf_event_open, &attributes, 0, -1, -1, FD_CLOEXEC);
+            let fd = libc::syscall(
+                libc::SYS_perf_event_open,
+                &attributes,
+                0,
+                -1,
+                -1,
+                FD_CLOEXEC,
+            );
             if fd < 0 {
                 return Err(VisitError::Refused(io::Error::last_os_error()));
             }
             // Out of the program's way: its next file must get the number that it would get.
             let own = OwnedFd::from_raw_fd(fd as i32);
-            match libc::fcntl(own.as_raw_fd(), libc::F_DUPFD_CLOEXEC, understudy_abi::RUNTIME_FD_BASE) {
+            match libc::fcntl(
+                own.as_raw_fd(),
+                libc::F_DUPFD_CLOEXEC,
+                understudy_abi::RUNTIME_FD_BASE,
+            ) {
                 -1 => Err(VisitError::Refused(io::Error::last_os_error())),
                 fd => Ok(Visit(File::from_raw_fd(fd))),
             }
@@ -116,7 +129,10 @@ fn symbol_of(file: &object::File, name: &str) -> Result<u64, VisitError> {
     }
     // A constructor may have several symbols for one address.
     let meant: BTreeSet<u64> = functions()
-        .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.name().is_ok_and(|it| names::means(name, it)))
+        .filter(|symbol| {
+            symbol.kind() == SymbolKind::Text
+                && symbol.name().is_ok_and(|it| names::means(name, it))
+        })
         .map(|symbol| symbol.address())
         .collect();
     match meant.len() {

@@ -110,15 +110,31 @@ pub fn end(rt: &Runtime) -> io::Result<Inputs> {
 
 /// A file that was open before the phase, as it was opened, and its position: the program gets what it was then.
 pub fn inherit(rt: &Runtime, descriptor: c_int, flags: c_int, offset: i64) -> Result<(), String> {
-    files::inherit(rt.hold.borrow_mut().get_or_insert_default(), descriptor, flags, offset)
+    files::inherit(
+        rt.hold.borrow_mut().get_or_insert_default(),
+        descriptor,
+        flags,
+        offset,
+    )
 }
 
 /// What is said of a file that a replay has found changed, by its number.
 pub fn tell_changed(rt: &Runtime, input: u64) -> String {
-    files::changed(&rt.hold.borrow_mut().get_or_insert_default().asked.path(input as u32))
+    files::changed(
+        &rt.hold
+            .borrow_mut()
+            .get_or_insert_default()
+            .asked
+            .path(input as u32),
+    )
 }
 
-unsafe fn dispatch(mode: libc::c_ulong, from: u64, length: u64, selector: *const u8) -> io::Result<()> {
+unsafe fn dispatch(
+    mode: libc::c_ulong,
+    from: u64,
+    length: u64,
+    selector: *const u8,
+) -> io::Result<()> {
     // SAFETY: handed on to the caller.
     match unsafe { libc::prctl(PR_SET_SYSCALL_USER_DISPATCH, mode, from, length, selector) } {
         0 => Ok(()),

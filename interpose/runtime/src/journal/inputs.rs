@@ -237,7 +237,11 @@ mod tests {
     fn no_more_is_recorded_than_there_is_room_for() {
         let mut asked = Asked::new(Inputs::with_room(100));
         let number = asked.keep(&[7; 500]).unwrap();
-        assert_eq!(asked.keep(&[7; 500]), Some(number), "the same contents are kept once");
+        assert_eq!(
+            asked.keep(&[7; 500]),
+            Some(number),
+            "the same contents are kept once"
+        );
         assert_eq!(asked.content(number).unwrap(), [7; 500]);
         let noise: Vec<u8> = (0..500u32)
             .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
@@ -254,7 +258,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("understudy-inputs-{}", std::process::id()));
         std::fs::write(&path, "before").unwrap();
         let mut asked = Asked::new(Inputs::with_room(0));
-        asked.note_long(path.clone(), Identity::of(&std::fs::metadata(&path).unwrap()));
+        asked.note_long(
+            path.clone(),
+            Identity::of(&std::fs::metadata(&path).unwrap()),
+        );
         let inputs = asked.into_inputs();
         assert_eq!(inputs.changed(), None);
         std::fs::write(&path, "after it").unwrap();

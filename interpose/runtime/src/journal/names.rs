@@ -19,7 +19,11 @@ pub fn means(wanted: &str, symbol: &str) -> bool {
         return false;
     }
     let is_wanted = |text: String| {
-        let written = |text: &str| UNWRITTEN.iter().fold(text.to_owned(), |text, it| text.replace(it, ""));
+        let written = |text: &str| {
+            UNWRITTEN
+                .iter()
+                .fold(text.to_owned(), |text, it| text.replace(it, ""))
+        };
         written(&text) == written(wanted)
     };
     let whole = DemangleOptions::new().no_return_type();
@@ -33,7 +37,10 @@ fn written(symbol: &str, options: &DemangleOptions) -> Option<String> {
     if !symbol.starts_with("_Z") {
         return None;
     }
-    Symbol::new(symbol).ok()?.demangle_with_options(options).ok()
+    Symbol::new(symbol)
+        .ok()?
+        .demangle_with_options(options)
+        .ok()
 }
 
 #[cfg(test)]

@@ -71,7 +71,9 @@ impl<'a> Call<'a> {
         match self.frame.arguments.get(index) {
             Some(&value) => value,
             // SAFETY: stack arguments follow the return address (System V ABI, 3.2.3).
-            None => unsafe { *((self.frame.rsp as *const u64).add(1 + index - self.frame.arguments.len())) },
+            None => unsafe {
+                *((self.frame.rsp as *const u64).add(1 + index - self.frame.arguments.len()))
+            },
         }
     }
 
@@ -97,8 +99,9 @@ impl<'a> Call<'a> {
     }
 
     fn members(&self, rt: &Runtime) -> usize {
-        self.comm(rt)
-            .map_or(0, |comm| comm.remote.as_ref().unwrap_or(&comm.members).len())
+        self.comm(rt).map_or(0, |comm| {
+            comm.remote.as_ref().unwrap_or(&comm.members).len()
+        })
     }
 
     fn neighbours(&self, rt: &Runtime) -> usize {
@@ -117,7 +120,10 @@ impl<'a> Call<'a> {
             Amount::Members => self.members(rt),
             Amount::Neighbours => self.neighbours(rt),
             Amount::Own(counts) => {
-                let rank = self.comm(rt).and_then(|comm| comm::my_rank(rt, &comm)).unwrap_or(0);
+                let rank = self
+                    .comm(rt)
+                    .and_then(|comm| comm::my_rank(rt, &comm))
+                    .unwrap_or(0);
                 self.array(counts, rank + 1).last().map_or(0, positive)
             }
             Amount::Span(counts, displacements, is_neighbour) => {
@@ -126,7 +132,9 @@ impl<'a> Call<'a> {
                 } else {
                     self.members(rt)
                 };
-                let ends = self.array(counts, blocks).zip(self.array(displacements, blocks));
+                let ends = self
+                    .array(counts, blocks)
+                    .zip(self.array(displacements, blocks));
                 ends.filter(|(count, _)| *count > 0)
                     .map(|(count, displacement)| positive(count + displacement))
                     .max()
@@ -177,9 +185,14 @@ impl<'a> Call<'a> {
                 spread(&map, address, count(), bytes, piece);
             }
             // SAFETY: there is room for a C string as long as that; one is there, if the procedure has written.
-            Unit::Text => piece(address, unsafe { libc::strnlen(address as *const _, count()) } + 1),
+            Unit::Text => piece(
+                address,
+                unsafe { libc::strnlen(address as *const _, count()) } + 1,
+            ),
             Unit::Packed(elements, datatype, position) => {
-                let size = maps.of(rt, VirtDatatype(self.argument(datatype) as *mut c_void)).size;
+                let size = maps
+                    .of(rt, VirtDatatype(self.argument(datatype) as *mut c_void))
+                    .size;
                 let end = self.amount(rt, Amount::At(position));
                 let length = end.min(size * self.amount(rt, Amount::Value(elements)));
                 piece(address + end - length, length);

@@ -53,13 +53,21 @@ impl Recorder {
     }
 
     /// Records the call that a frame holds and that has come to its end, made from `place`.
-    pub fn call(&mut self, rt: &Runtime, frame: &Frame, place: u64, integer: u64, double: u64) -> Result<(), NotKnown> {
+    pub fn call(
+        &mut self,
+        rt: &Runtime,
+        frame: &Frame,
+        place: u64,
+        integer: u64,
+        double: u64,
+    ) -> Result<(), NotKnown> {
         let received = self.received.take();
         let mut pieces = std::mem::take(&mut self.ended);
         let call = Call::of(frame).ok_or(NotKnown)?;
         // Or one of libc's.
         let procedure = Proc::from_slot(frame.slot as u32);
-        let is_one_of = |list: &[Proc]| procedure.is_some_and(|procedure| list.contains(&procedure));
+        let is_one_of =
+            |list: &[Proc]| procedure.is_some_and(|procedure| list.contains(&procedure));
         if is_one_of(&EXECUTED) {
             return Ok(());
         }
@@ -67,7 +75,11 @@ impl Recorder {
         for output in call.outputs() {
             let is_message = matches!(output.unit, Unit::Datatype(_)) && is_one_of(&RECEIVES);
             let most = received.filter(|_| is_message).unwrap_or(usize::MAX);
-            let list = if output.later { &mut later } else { &mut pieces };
+            let list = if output.later {
+                &mut later
+            } else {
+                &mut pieces
+            };
             call.pieces(rt, output, most, &mut self.maps, |address, length| {
                 list.push((address, length))
             })?;
@@ -128,7 +140,9 @@ impl Recorder {
     /// A request has ended, or is seen to have; a receive got this many bytes. Its index is given away again unless
     /// `stays`.
     pub fn ended(&mut self, index: u32, bytes: Option<usize>, stays: bool) {
-        let Some(pieces) = self.later.get(&index) else { return };
+        let Some(pieces) = self.later.get(&index) else {
+            return;
+        };
         let mut left = bytes.unwrap_or(usize::MAX);
         for &(address, length) in pieces {
             let length = length.min(left);
@@ -156,7 +170,10 @@ impl Recorder {
                 self.ended(index, bytes, true);
             }
         }
-        let written = std::mem::take(&mut self.ended).into_iter().map(read).collect();
+        let written = std::mem::take(&mut self.ended)
+            .into_iter()
+            .map(read)
+            .collect();
         let record = Record {
             slot: END,
             written,
@@ -169,7 +186,8 @@ impl Recorder {
     /// Nothing more is recorded.
     pub fn close(&mut self) {
         let accounts = &mut self.accounts;
-        self.journal.flush(|site, bytes| became(accounts, site, bytes));
+        self.journal
+            .flush(|site, bytes| became(accounts, site, bytes));
     }
 
     /// The journal so far.

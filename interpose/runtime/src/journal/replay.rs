@@ -44,14 +44,30 @@ const KIND_BITS: u32 = 3;
 ///
 /// # Safety
 /// The user side must be as it was at `begin`. It is changed, and so is the dispatch table, for good.
-pub unsafe fn run(rt: &Runtime, journal: &[u8], begin: &Frame, end: (u64, u32)) -> Result<(), Diverged> {
+pub unsafe fn run(
+    rt: &Runtime,
+    journal: &[u8],
+    begin: &Frame,
+    end: (u64, u32),
+) -> Result<(), Diverged> {
     let mut reader = Journal::decode(journal).map_err(|_| Diverged::Journal)?;
-    let first = reader.next().map_err(|_| Diverged::Journal)?.ok_or(Diverged::Journal)?;
+    let first = reader
+        .next()
+        .map_err(|_| Diverged::Journal)?
+        .ok_or(Diverged::Journal)?;
     write(&first.written);
     let result = first.result;
-    rt.play.set(Some(Play { reader, calls: 1, end }));
+    rt.play.set(Some(Play {
+        reader,
+        calls: 1,
+        end,
+    }));
     sources::watch(true);
-    let executed = |slot| EXECUTED.iter().any(|procedure| procedure.slot() as usize == slot);
+    let executed = |slot| {
+        EXECUTED
+            .iter()
+            .any(|procedure| procedure.slot() as usize == slot)
+    };
     arch::answer_all(executed, answer);
     // SAFETY: handed on to the caller.
     let left = unsafe { arch::run_user(begin, result) };
@@ -83,7 +99,13 @@ fn leave(kind: u64, number: u64) -> ! {
 fn write(written: &[Written]) {
     for piece in written {
         // SAFETY: the recorded call has written there, and the user side is as it was then.
-        unsafe { std::ptr::copy_nonoverlapping(piece.bytes.as_ptr(), piece.address as *mut u8, piece.bytes.len()) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                piece.bytes.as_ptr(),
+                piece.address as *mut u8,
+                piece.bytes.len(),
+            )
+        };
     }
 }
 
@@ -114,21 +136,30 @@ impl Play {
         let hash = Call::of(frame).map(|call| call.hash());
         self.calls += 1;
         match self.reader.next() {
-            Ok(Some(record)) if u64::from(record.slot) == frame.slot && Some(record.arguments) == hash => {
+            Ok(Some(record))
+                if u64::from(record.slot) == frame.slot && Some(record.arguments) == hash =>
+            {
                 write(&record.written);
                 Ok(Answer::of(record.result))
             }
-            Ok(Some(record)) if record.slot == END && (frame.slot, hash) == (self.end.0, Some(self.end.1)) => {
+            Ok(Some(record))
+                if record.slot == END && (frame.slot, hash) == (self.end.0, Some(self.end.1)) =>
+            {
                 write(&record.written);
                 Err((REACHED, 0))
             }
             Ok(record) => {
                 let recorded = record.map(|record| name(record.slot.into()));
                 let made = name(frame.slot as usize);
-                log::debug!("call {}: {made:?} was made, {recorded:?} was recorded", self.calls);
+                log::debug!(
+                    "call {}: {made:?} was made, {recorded:?} was recorded",
+                    self.calls
+                );
                 Err((OTHER_CALL, self.calls))
             }
-            Err(NotAJournal::Foreign | NotAJournal::Version(_) | NotAJournal::Damaged) => Err((DAMAGED, 0)),
+            Err(NotAJournal::Foreign | NotAJournal::Version(_) | NotAJournal::Damaged) => {
+                Err((DAMAGED, 0))
+            }
         }
     }
 }

@@ -14,9 +14,11 @@ fn row(source: &Source) -> Row {
     let output = |output: &source::Output| {
         let (argument, unit, amounts) = match *output {
             source::Output::Fixed(argument, bytes) => (argument, Unit::Bytes(bytes), Vec::new()),
-            source::Output::Counted(argument, count) => {
-                (argument, Unit::Bytes(1), vec![Amount::Value(Numbers(count, 8))])
-            }
+            source::Output::Counted(argument, count) => (
+                argument,
+                Unit::Bytes(1),
+                vec![Amount::Value(Numbers(count, 8))],
+            ),
         };
         Output {
             argument,

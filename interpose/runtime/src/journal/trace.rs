@@ -49,7 +49,9 @@ pub fn call(rt: &Runtime, frame: &Frame) {
     let now = schedule::schedule(rt).candidates;
     let may_be_cut = std::mem::replace(&mut state.candidates, now) != now;
     let place = arch::turn::call_site(frame);
-    state.tally.call((place, frame.slot as u16), bytes, may_be_cut);
+    state
+        .tally
+        .call((place, frame.slot as u16), bytes, may_be_cut);
 }
 
 /// `MPI_Finalize`: the workers' findings become one report, which worker 0 prints.
@@ -58,9 +60,13 @@ pub fn report(rt: &Runtime) {
     arch::set_recording(false);
     let own = own_report(&state.tally);
     match gather::everybodys(world::get(rt).private, &own) {
-        Ok(all) if world::is_first_worker(rt) => sys::write_message(report::merge(all).to_string().as_bytes()),
+        Ok(all) if world::is_first_worker(rt) => {
+            sys::write_message(report::merge(all).to_string().as_bytes())
+        }
         Ok(_) => {}
-        Err(class) => log::error!("the reports of all workers cannot be put together: error class {class}"),
+        Err(class) => {
+            log::error!("the reports of all workers cannot be put together: error class {class}")
+        }
     }
 }
 
@@ -68,13 +74,21 @@ fn own_report(tally: &Tally) -> Report {
     let phase = tally.phase();
     let addresses: Vec<u64> = phase.sites.iter().map(|site| site.place).collect();
     let places = places::names(&addresses);
-    let name = |slot: u16| Proc::from_slot(slot.into()).map_or("?", Proc::name).to_owned();
-    let rows = phase.sites.into_iter().zip(places).map(|(site, place)| Row {
-        place,
-        procedure: name(site.slot),
-        in_phase: site.in_phase,
-        later: site.later,
-    });
+    let name = |slot: u16| {
+        Proc::from_slot(slot.into())
+            .map_or("?", Proc::name)
+            .to_owned()
+    };
+    let rows = phase
+        .sites
+        .into_iter()
+        .zip(places)
+        .map(|(site, place)| Row {
+            place,
+            procedure: name(site.slot),
+            in_phase: site.in_phase,
+            later: site.later,
+        });
     Report {
         rows: rows.collect(),
         calls: phase.calls,

@@ -74,7 +74,11 @@ impl TypeMaps {
             Some(recipe) if whole.1 != size => self.pieces(rt, &recipe).unwrap_or(dense),
             _ => dense,
         };
-        TypeMap { pieces, extent, size }
+        TypeMap {
+            pieces,
+            extent,
+            size,
+        }
     }
 
     /// The pieces by the constructor's arguments (5.1.13); `None` if they are too many or the constructor is a rare one.
@@ -147,7 +151,8 @@ impl Pieces {
 
 /// True bounds of an element, its extent, and its size.
 fn measure(rt: &Runtime, datatype: VirtDatatype) -> ((isize, usize), isize, usize) {
-    let (mut bound, mut extent, mut true_bound, mut true_extent, mut size) = (0isize, 0isize, 0isize, 0isize, 0);
+    let (mut bound, mut extent, mut true_bound, mut true_extent, mut size) =
+        (0isize, 0isize, 0isize, 0isize, 0);
     let real = real_datatype(rt, datatype);
     // SAFETY: local queries of a datatype.
     unsafe {
@@ -155,11 +160,21 @@ fn measure(rt: &Runtime, datatype: VirtDatatype) -> ((isize, usize), isize, usiz
         real::PMPI_Type_get_true_extent(real, &mut true_bound, &mut true_extent);
         real::PMPI_Type_size_x(real, &mut size);
     }
-    ((true_bound, true_extent.max(0) as usize), extent, size.max(0) as usize)
+    (
+        (true_bound, true_extent.max(0) as usize),
+        extent,
+        size.max(0) as usize,
+    )
 }
 
 /// The pieces of memory that `count` elements at `address` take, at most `bytes` of data: address and length.
-pub fn spread(map: &TypeMap, address: usize, count: usize, bytes: usize, mut piece: impl FnMut(usize, usize)) {
+pub fn spread(
+    map: &TypeMap,
+    address: usize,
+    count: usize,
+    bytes: usize,
+    mut piece: impl FnMut(usize, usize),
+) {
     let mut left = bytes;
     if map.pieces.len() == 1 && map.extent == map.size as isize && map.pieces[0] == (0, map.size) {
         return piece(address, left.min(count.saturating_mul(map.size)));
@@ -190,18 +205,27 @@ mod tests {
     fn map(pieces: &[(isize, usize)], extent: isize) -> TypeMap {
         let size = pieces.iter().map(|(_, length)| length).sum();
         let pieces = pieces.to_vec();
-        TypeMap { pieces, extent, size }
+        TypeMap {
+            pieces,
+            extent,
+            size,
+        }
     }
 
     fn spread_to_vec(map: &TypeMap, count: usize, bytes: usize) -> Vec<(usize, usize)> {
         let mut found = Vec::new();
-        spread(map, 1000, count, bytes, |address, length| found.push((address, length)));
+        spread(map, 1000, count, bytes, |address, length| {
+            found.push((address, length))
+        });
         found
     }
 
     #[test]
     fn dense_elements_are_one_piece() {
-        assert_eq!(spread_to_vec(&map(&[(0, 8)], 8), 5, usize::MAX), [(1000, 40)]);
+        assert_eq!(
+            spread_to_vec(&map(&[(0, 8)], 8), 5, usize::MAX),
+            [(1000, 40)]
+        );
         assert_eq!(spread_to_vec(&map(&[(0, 8)], 8), 5, 16), [(1000, 16)]);
     }
 
@@ -212,7 +236,10 @@ mod tests {
             spread_to_vec(&column, 2, usize::MAX),
             [(1000, 8), (1064, 8), (1128, 8), (1192, 8)]
         );
-        assert_eq!(spread_to_vec(&column, 2, 20), [(1000, 8), (1064, 8), (1128, 4)]);
+        assert_eq!(
+            spread_to_vec(&column, 2, 20),
+            [(1000, 8), (1064, 8), (1128, 4)]
+        );
     }
 
     #[test]

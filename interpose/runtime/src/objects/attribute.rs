@@ -86,10 +86,18 @@ pub struct Keyvals {
 
 impl Keyvals {
     /// Without keys.
-    pub const NONE: Keyvals = Keyvals { entries: Slots::NONE };
+    pub const NONE: Keyvals = Keyvals {
+        entries: Slots::NONE,
+    };
 
     /// A new key.
-    pub fn create(&mut self, kind: Kind, (copy, delete): (u64, u64), language: Language, extra_state: u64) -> c_int {
+    pub fn create(
+        &mut self,
+        kind: Kind,
+        (copy, delete): (u64, u64),
+        language: Language,
+        extra_state: u64,
+    ) -> c_int {
         FIRST
             + self.entries.insert(Keyval {
                 kind,
@@ -139,7 +147,9 @@ impl Keyvals {
 
     /// Changes an entry and removes it if it is freed and not used.
     fn change(&mut self, key: c_int, change: impl FnOnce(&mut Keyval)) {
-        let Some(index) = Self::index(key) else { return };
+        let Some(index) = Self::index(key) else {
+            return;
+        };
         let Some(keyval) = self.entries.get_mut(index) else {
             return;
         };
@@ -230,7 +240,10 @@ impl Object {
 
     /// The value of an attribute; an error if there is no such key.
     pub fn get(self, rt: &Runtime, key: c_int) -> Result<Option<Value>, c_int> {
-        objects(rt).keyvals.get(self.kind(), key).ok_or(ERR_KEYVAL)?;
+        objects(rt)
+            .keyvals
+            .get(self.kind(), key)
+            .ok_or(ERR_KEYVAL)?;
         Ok(self.value(rt, key))
     }
 
@@ -269,7 +282,10 @@ impl Object {
 
     /// Removes an attribute if it is there, after its delete function has agreed.
     fn remove(self, rt: &Runtime, key: c_int) -> c_int {
-        let (Some(value), Some(keyval)) = (self.value(rt, key), objects(rt).keyvals.get(self.kind(), key)) else {
+        let (Some(value), Some(keyval)) = (
+            self.value(rt, key),
+            objects(rt).keyvals.get(self.kind(), key),
+        ) else {
             return SUCCESS;
         };
         let rc = callback::delete(rt, &keyval, self.handle(), key, value);
@@ -369,9 +385,14 @@ mod tests {
                 .is_some_and(|keyval| keyval.copy == 1 && keyval.extra_state == 3)
         );
         assert!(keyvals.get(Kind::Datatype, FIRST).is_none());
-        assert!(keyvals.get(Kind::Comm, 0).is_none() && keyvals.get(Kind::Comm, i32::MIN).is_none());
+        assert!(
+            keyvals.get(Kind::Comm, 0).is_none() && keyvals.get(Kind::Comm, i32::MIN).is_none()
+        );
         assert!(!keyvals.free(Kind::Comm, FIRST + 1) && keyvals.free(Kind::Datatype, FIRST + 1));
-        assert_eq!(keyvals.create(Kind::Comm, (0, 0), Language::C, 0), FIRST + 1);
+        assert_eq!(
+            keyvals.create(Kind::Comm, (0, 0), Language::C, 0),
+            FIRST + 1
+        );
     }
 
     #[test]
@@ -381,7 +402,9 @@ mod tests {
         keyvals.add_use(key);
         keyvals.add_use(key);
         assert!(keyvals.free(Kind::Comm, key) && keyvals.free(Kind::Comm, key));
-        assert!(keyvals.get(Kind::Comm, key).is_some() && keyvals.get(Kind::Datatype, key).is_none());
+        assert!(
+            keyvals.get(Kind::Comm, key).is_some() && keyvals.get(Kind::Datatype, key).is_none()
+        );
         assert_eq!(keyvals.create(Kind::Comm, (0, 0), Language::C, 0), key + 1);
         keyvals.remove_use(key);
         assert!(keyvals.get(Kind::Comm, key).is_some());

@@ -106,7 +106,10 @@ pub struct Comm {
 impl Comm {
     /// The members of both groups.
     pub fn workers(&self) -> impl Iterator<Item = Worker> + '_ {
-        self.members.iter().chain(self.remote.iter().flatten()).copied()
+        self.members
+            .iter()
+            .chain(self.remote.iter().flatten())
+            .copied()
     }
 
     /// A recipe of the same members, without what is each communicator's own.
@@ -217,8 +220,14 @@ fn name_predefined(rt: &Runtime) {
         (SELF, self_handle(rt), c"MPI_COMM_SELF"),
     ];
     for (index, handle, name) in default {
-        let own = objects(rt).comms.get(index).and_then(|comm| comm.name.clone());
-        hints::set_name(real_comm(rt, handle), own.as_deref().unwrap_or(name.to_bytes()));
+        let own = objects(rt)
+            .comms
+            .get(index)
+            .and_then(|comm| comm.name.clone());
+        hints::set_name(
+            real_comm(rt, handle),
+            own.as_deref().unwrap_or(name.to_bytes()),
+        );
     }
 }
 
@@ -306,7 +315,9 @@ pub fn remote_members(rt: &Runtime, comm: VirtComm) -> Option<Vec<Worker>> {
 
 /// Number of the members of both groups; 0 if it is no communicator.
 pub fn size_of_both(rt: &Runtime, comm: VirtComm) -> usize {
-    get(rt, comm).map_or(0, |comm| comm.members.len() + comm.remote.as_ref().map_or(0, Vec::len))
+    get(rt, comm).map_or(0, |comm| {
+        comm.members.len() + comm.remote.as_ref().map_or(0, Vec::len)
+    })
 }
 
 /// Whether spawned processes are in it.
@@ -332,7 +343,9 @@ pub fn workers_only(rt: &Runtime, comm: VirtComm) -> Result<(), c_int> {
     if !has_spawned(rt, comm) {
         return Ok(());
     }
-    log::error!("files of spawned processes are not supported; open them on a communicator of workers");
+    log::error!(
+        "files of spawned processes are not supported; open them on a communicator of workers"
+    );
     Err(ERR_UNSUPPORTED_OPERATION)
 }
 
@@ -365,7 +378,11 @@ pub fn rank_of(rt: &Runtime, comm: VirtComm, worker: Worker) -> Option<i32> {
     // In most all workers are in their order.
     let is_in_order = comm.members.get(worker.index()) == Some(&worker);
     let search = || comm.members.iter().position(|&member| member == worker);
-    let rank = if is_in_order { Some(worker.index()) } else { search() };
+    let rank = if is_in_order {
+        Some(worker.index())
+    } else {
+        search()
+    };
     rank.map(|rank| rank as i32)
 }
 
@@ -400,14 +417,19 @@ pub fn collectives(rt: &Runtime, share: impl Fn(u64, [Worker; 2]) -> u64) -> u64
         .iter()
         .map(|(_, comm)| comm)
         .filter(|comm| comm.collectives > 0);
-    let shares = entered.map(|comm| share(comm.uid, [me, comm.after(me)]).wrapping_mul(comm.collectives));
+    let shares =
+        entered.map(|comm| share(comm.uid, [me, comm.after(me)]).wrapping_mul(comm.collectives));
     shares.fold(0, u64::wrapping_add)
 }
 
 /// Forgets the real communicators after a failure: they have gone with the library that has made them.
 pub fn drop_reals(rt: &Runtime) {
     let comms = objects(rt);
-    let created = comms.comms.iter().map(|(index, _)| index).filter(|&index| index > SELF);
+    let created = comms
+        .comms
+        .iter()
+        .map(|(index, _)| index)
+        .filter(|&index| index > SELF);
     created.for_each(|index| handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut()));
     let state = &mut *rt.comm.state.borrow_mut();
     state.bridge = None;

@@ -66,7 +66,8 @@ pub fn is_predefined(rt: &Runtime, datatype: VirtDatatype) -> bool {
 
 /// The entry of what the program has attached to a predefined datatype.
 fn attachment(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
-    let of_this = |entry: &Datatype| entry.recipe.is_named() && entry.recipe.contained == [datatype.0 as u64];
+    let of_this =
+        |entry: &Datatype| entry.recipe.is_named() && entry.recipe.contained == [datatype.0 as u64];
     objects(rt)
         .datatypes
         .iter()
@@ -96,12 +97,18 @@ fn attachment_or_new(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
 
 /// The attributes of a datatype that has been given some.
 pub fn attributes(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Attributes>> {
-    attributes_of(rt, index(rt, datatype).or_else(|| attachment(rt, datatype))?)
+    attributes_of(
+        rt,
+        index(rt, datatype).or_else(|| attachment(rt, datatype))?,
+    )
 }
 
 /// The attributes of any datatype.
 pub fn attributes_to_set(rt: &Runtime, datatype: VirtDatatype) -> Option<RefMut<'_, Attributes>> {
-    attributes_of(rt, index(rt, datatype).or_else(|| attachment_or_new(rt, datatype))?)
+    attributes_of(
+        rt,
+        index(rt, datatype).or_else(|| attachment_or_new(rt, datatype))?,
+    )
 }
 
 fn attributes_of(rt: &Runtime, index: u32) -> Option<RefMut<'_, Attributes>> {
@@ -137,7 +144,9 @@ pub fn name_of(datatype: RealDatatype) -> Vec<u8> {
     let mut buffer = [0u8; MAX_NAME + 1];
     let mut length = 0;
     // SAFETY: the real library writes at most MPI_MAX_OBJECT_NAME bytes.
-    let rc = unsafe { real::PMPI_Type_get_name(datatype, buffer.as_mut_ptr().cast::<c_char>(), &mut length) };
+    let rc = unsafe {
+        real::PMPI_Type_get_name(datatype, buffer.as_mut_ptr().cast::<c_char>(), &mut length)
+    };
     match CStr::from_bytes_until_nul(&buffer) {
         Ok(name) if rc == SUCCESS => name.to_bytes().to_vec(),
         _ => Vec::new(),
@@ -169,12 +178,18 @@ pub fn create(
     };
     if recipe.is_parameterised() {
         // The same arguments give the same handle (19.1.5).
-        if let Some((index, _)) = objects(rt).datatypes.iter().find(|(_, entry)| entry.recipe == recipe) {
+        if let Some((index, _)) = objects(rt)
+            .datatypes
+            .iter()
+            .find(|(_, entry)| entry.recipe == recipe)
+        {
             return Ok(handle(index));
         }
     }
     let committed = match recipe.combiner {
-        build::DUP => contained.first().is_some_and(|&base| is_committed(rt, base)),
+        build::DUP => contained
+            .first()
+            .is_some_and(|&base| is_committed(rt, base)),
         _ => recipe.is_parameterised(),
     };
     Ok(enter(
@@ -202,7 +217,10 @@ fn enter(rt: &Runtime, entry: Datatype, real: RealDatatype) -> VirtDatatype {
 
 fn is_committed(rt: &Runtime, datatype: VirtDatatype) -> bool {
     match index(rt, datatype) {
-        Some(index) => objects(rt).datatypes.get(index).is_some_and(|entry| entry.committed),
+        Some(index) => objects(rt)
+            .datatypes
+            .get(index)
+            .is_some_and(|entry| entry.committed),
         None => is_predefined(rt, datatype),
     }
 }
@@ -212,7 +230,11 @@ pub fn equivalent(rt: &Runtime, datatype: VirtDatatype) -> Result<VirtDatatype, 
     let Some(index) = created(HandleKind::Datatype, datatype.0) else {
         return Ok(datatype);
     };
-    let entry = objects(rt).datatypes.get(index).cloned().ok_or(ERR_INTERN)?;
+    let entry = objects(rt)
+        .datatypes
+        .get(index)
+        .cloned()
+        .ok_or(ERR_INTERN)?;
     if entry.recipe.is_parameterised() {
         return Ok(datatype);
     }
@@ -348,7 +370,12 @@ pub fn release_all(rt: &Runtime) {
     let all: Vec<(u32, bool)> = objects(rt)
         .datatypes
         .iter()
-        .map(|(index, entry)| (index, entry.recipe.is_named() || entry.recipe.is_parameterised()))
+        .map(|(index, entry)| {
+            (
+                index,
+                entry.recipe.is_named() || entry.recipe.is_parameterised(),
+            )
+        })
         .collect();
     for (index, is_the_librarys) in all {
         if is_the_librarys {
@@ -375,7 +402,10 @@ pub fn rebuild(rt: &Runtime) {
         };
         if entry.recipe.is_named() {
             let handle = entry.recipe.contained.first().copied().unwrap_or(0);
-            rename(real_datatype(rt, VirtDatatype(handle as *mut c_void)), &entry.name);
+            rename(
+                real_datatype(rt, VirtDatatype(handle as *mut c_void)),
+                &entry.name,
+            );
             continue;
         }
         match build::make(rt, entry) {

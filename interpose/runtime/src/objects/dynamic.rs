@@ -120,7 +120,10 @@ impl Dynamic {
 
     /// The first such word.
     pub fn take(&mut self, is_it: impl Fn(Worker, &Word) -> bool) -> Option<(Worker, Word)> {
-        let at = self.heard.iter().position(|(from, word)| is_it(*from, word))?;
+        let at = self
+            .heard
+            .iter()
+            .position(|(from, word)| is_it(*from, word))?;
         Some(self.heard.remove(at))
     }
 

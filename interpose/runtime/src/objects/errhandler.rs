@@ -10,7 +10,9 @@ use crate::abi;
 use crate::arch::{call_program, function_of};
 use crate::errors::{ERR_ARG, SUCCESS};
 use crate::generated::HandleKind;
-use crate::handles::{Named, VirtComm, VirtErrhandler, VirtFile, VirtSession, VirtWin, named, virtual_handle};
+use crate::handles::{
+    Named, VirtComm, VirtErrhandler, VirtFile, VirtSession, VirtWin, named, virtual_handle,
+};
 use crate::objects::Runtime;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
@@ -140,7 +142,10 @@ impl Object {
     fn errhandler(self, rt: &Runtime) -> VirtErrhandler {
         let (handle, default) = match self {
             Object::Comm(comm) => (comm::errhandler(rt, comm), &FATAL),
-            Object::File(file) => (file::get(rt, file).map_or(0, |file| file.errhandler), &RETURN),
+            Object::File(file) => (
+                file::get(rt, file).map_or(0, |file| file.errhandler),
+                &RETURN,
+            ),
             Object::NoFile => (objects(rt).file_errhandler, &RETURN),
             Object::Win(win) => (window::errhandler(rt, win), &FATAL),
             Object::Session(session) => (session::errhandler(rt, session), &FATAL),
@@ -207,14 +212,19 @@ impl Object {
             Object::New(_) if self.kind(rt) == Kind::Session => {
                 abi::for_program(rt, HandleKind::Session, session::null_handle(rt).0 as u64)
             }
-            Object::New(_) => abi::for_program(rt, HandleKind::Comm, comm::null_handle(rt).0 as u64),
+            Object::New(_) => {
+                abi::for_program(rt, HandleKind::Comm, comm::null_handle(rt).0 as u64)
+            }
         };
         code = abi::integer_for_program(Domain::ErrorCode, code);
         // SAFETY: a handler called by the program runs; its function takes pointers to a handle and a code. The further
         // arguments are not to be looked at (9.3.1).
         unsafe {
             let (address, context) = function_of(function);
-            call_program(address, [&raw mut handle as u64, &raw mut code as u64, 0, 0, context]);
+            call_program(
+                address,
+                [&raw mut handle as u64, &raw mut code as u64, 0, 0, context],
+            );
         };
     }
 }
@@ -248,16 +258,28 @@ pub fn free(rt: &Runtime, errhandler: VirtErrhandler) -> c_int {
 /// Removes error handlers that the program has freed and nothing has any more (9.3.4).
 fn collect(rt: &Runtime) {
     let mut all = objects_mut(rt);
-    let freed = all.errhandlers.iter().filter(|(_, entry)| entry.handles == 0);
+    let freed = all
+        .errhandlers
+        .iter()
+        .filter(|(_, entry)| entry.handles == 0);
     let used = |index: u32| {
         let handle = virtual_handle(HandleKind::Errhandler, index) as u64;
         all.file_errhandler == handle
             || all.files.iter().any(|(_, file)| file.errhandler == handle)
-            || all.windows.iter().any(|(_, window)| window.errhandler == handle)
-            || all.sessions.iter().any(|(_, session)| session.errhandler == handle)
+            || all
+                .windows
+                .iter()
+                .any(|(_, window)| window.errhandler == handle)
+            || all
+                .sessions
+                .iter()
+                .any(|(_, session)| session.errhandler == handle)
             || all.comms.iter().any(|(_, comm)| comm.errhandler == handle)
     };
-    let unused: Vec<u32> = freed.map(|(index, _)| index).filter(|&index| !used(index)).collect();
+    let unused: Vec<u32> = freed
+        .map(|(index, _)| index)
+        .filter(|&index| !used(index))
+        .collect();
     for index in unused {
         all.errhandlers.remove(index);
     }
@@ -311,7 +333,10 @@ impl ErrorCodes {
 
     /// A new code of a class, or of one of its own.
     fn add(&mut self, class: Option<c_int>) -> c_int {
-        let place = self.free.pop().map_or(self.added.len(), |place| place as usize);
+        let place = self
+            .free
+            .pop()
+            .map_or(self.added.len(), |place| place as usize);
         let code = LAST_PREDEFINED + 1 + place as c_int;
         let new = ErrorCode {
             class: class.unwrap_or(code),
@@ -356,7 +381,9 @@ impl ErrorCodes {
 
     /// Takes the text of a code away; whether it had one.
     pub fn remove_text(&mut self, code: c_int) -> bool {
-        let text = self.entry_mut(code).map(|entry| std::mem::take(&mut entry.text));
+        let text = self
+            .entry_mut(code)
+            .map(|entry| std::mem::take(&mut entry.text));
         text.is_some_and(|text| !text.is_empty())
     }
 
@@ -431,19 +458,35 @@ mod tests {
             (93, Some(94), None)
         );
         assert!(codes.set_text(94, b"late"));
-        assert!(!codes.set_text(95, b"") && !codes.set_text(92, b"") && !codes.set_text(i32::MIN, b""));
-        assert_eq!((codes.text(93), codes.text(94)), (Some(&b""[..]), Some(&b"late"[..])));
+        assert!(
+            !codes.set_text(95, b"") && !codes.set_text(92, b"") && !codes.set_text(i32::MIN, b"")
+        );
+        assert_eq!(
+            (codes.text(93), codes.text(94)),
+            (Some(&b""[..]), Some(&b"late"[..]))
+        );
     }
 
     #[test]
     fn what_is_in_use_or_predefined_cannot_be_removed() {
         let mut codes = ErrorCodes::default();
-        let (class, code) = (codes.add_class(), codes.add_code(93).expect("a code of the class"));
+        let (class, code) = (
+            codes.add_class(),
+            codes.add_code(93).expect("a code of the class"),
+        );
         assert!(codes.set_text(code, b"text"));
-        assert!(!codes.remove_class(class) && !codes.remove_code(code) && !codes.remove_code(class));
+        assert!(
+            !codes.remove_class(class) && !codes.remove_code(code) && !codes.remove_code(class)
+        );
         assert!(codes.remove_text(code) && !codes.remove_text(code));
-        assert!(codes.remove_code(code) && !codes.remove_code(code) && !codes.set_text(code, b"text"));
-        assert!(codes.remove_class(class) && !codes.remove_class(class) && codes.add_code(class).is_none());
+        assert!(
+            codes.remove_code(code) && !codes.remove_code(code) && !codes.set_text(code, b"text")
+        );
+        assert!(
+            codes.remove_class(class)
+                && !codes.remove_class(class)
+                && codes.add_code(class).is_none()
+        );
         assert!(!codes.remove_class(0) && !codes.remove_code(3) && !codes.remove_text(3));
         // Numbers are given again, or thousands that come and go would grow without bound.
         assert_eq!((codes.add_class(), codes.last_used()), (93, 94));

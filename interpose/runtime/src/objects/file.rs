@@ -164,14 +164,16 @@ impl Failed {
 
 /// Whether this worker is the first of those who have a file open, which speaks for all.
 fn is_first(comms: &Slots<comm::Comm>, file: &File, me: Worker) -> bool {
-    let comm = created(HandleKind::Comm, file.comm as *mut c_void).and_then(|index| comms.get(index));
+    let comm =
+        created(HandleKind::Comm, file.comm as *mut c_void).and_then(|index| comms.get(index));
     comm.is_some_and(|comm| comm.members.first() == Some(&me))
 }
 
 /// Whether all open files have names, by which they could be opened again. If not, a line says so.
 pub fn have_names(rt: &Runtime) -> bool {
     let (all, open) = (objects(rt), rt.files.borrow());
-    let nameless = |here: &Here| here.descriptor.as_ref().map(|it| user::name_of_open(it)) == Some(None);
+    let nameless =
+        |here: &Here| here.descriptor.as_ref().map(|it| user::name_of_open(it)) == Some(None);
     let Some((&index, _)) = open.iter().find(|(_, here)| nameless(here)) else {
         return true;
     };
@@ -196,7 +198,11 @@ pub fn note(rt: &Runtime) -> Result<(), Failed> {
     let mut all = objects_mut(rt);
     let Objects { files, comms, .. } = &mut *all;
     for (index, file) in files.iter_mut() {
-        let open = rt.files.borrow().get(&index).and_then(|here| here.descriptor.clone());
+        let open = rt
+            .files
+            .borrow()
+            .get(&index)
+            .and_then(|here| here.descriptor.clone());
         if let Some(path) = open.and_then(|open| user::name_of_open(&open)) {
             file.path = path.into_os_string().into_vec();
         }
@@ -232,11 +238,17 @@ pub fn put_back(rt: &Runtime) -> Result<(), Failed> {
 /// They are not.
 pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), Failed> {
     let in_memory = in_memory();
-    let is_apart =
-        |file: &&File| file.shared_path().starts_with(&in_memory) && !is_on_one_node(rt, file.comm(), players);
-    let files: Vec<File> = objects(rt).files.iter().map(|(_, file)| file.clone()).collect();
+    let is_apart = |file: &&File| {
+        file.shared_path().starts_with(&in_memory) && !is_on_one_node(rt, file.comm(), players)
+    };
+    let files: Vec<File> = objects(rt)
+        .files
+        .iter()
+        .map(|(_, file)| file.clone())
+        .collect();
     files.iter().find(is_apart).map_or(Ok(()), |file| {
-        let why = "its shared pointer is in memory, and those who share it would be on several nodes";
+        let why =
+            "its shared pointer is in memory, and those who share it would be on several nodes";
         Err(Failed::of(file.path())(io::Error::other(why)))
     })
 }
@@ -295,7 +307,11 @@ pub fn open(path: &Path, mode: i32) -> io::Result<std::fs::File> {
         return open(true, false);
     }
     match open(true, true) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && mode & mode::WRONLY != 0 => open(false, true),
+        Err(error)
+            if error.kind() == io::ErrorKind::PermissionDenied && mode & mode::WRONLY != 0 =>
+        {
+            open(false, true)
+        }
         other => other,
     }
 }
@@ -308,7 +324,12 @@ fn keep(rt: &Runtime, index: u32, descriptor: Arc<std::fs::File>) {
 /// The descriptor of an open file.
 pub fn descriptor(rt: &Runtime, file: VirtFile) -> io::Result<Arc<std::fs::File>> {
     let index = created(HandleKind::File, file.0).unwrap_or(u32::MAX);
-    if let Some(descriptor) = rt.files.borrow().get(&index).and_then(|here| here.descriptor.clone()) {
+    if let Some(descriptor) = rt
+        .files
+        .borrow()
+        .get(&index)
+        .and_then(|here| here.descriptor.clone())
+    {
         return Ok(descriptor);
     }
     let (path, mode) = match get(rt, file) {

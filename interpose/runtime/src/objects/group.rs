@@ -84,7 +84,10 @@ pub fn free(rt: &Runtime, group: VirtGroup) -> c_int {
 }
 
 fn drop_real(rt: &Runtime, index: u32) -> c_int {
-    let mut group = real_group(rt, VirtGroup(handles::virtual_handle(HandleKind::Group, index)));
+    let mut group = real_group(
+        rt,
+        VirtGroup(handles::virtual_handle(HandleKind::Group, index)),
+    );
     handles::set_real(rt, HandleKind::Group, index, std::ptr::null_mut());
     if group.0.is_null() {
         return SUCCESS;
@@ -98,11 +101,17 @@ fn check(rc: c_int) -> Result<(), c_int> {
 }
 
 /// Calls `action` with the real group of all workers.
-fn with_world<T>(rt: &Runtime, action: impl FnOnce(RealGroup) -> Result<T, c_int>) -> Result<T, c_int> {
+fn with_world<T>(
+    rt: &Runtime,
+    action: impl FnOnce(RealGroup) -> Result<T, c_int>,
+) -> Result<T, c_int> {
     let mut world = real_group(rt, null_handle(rt));
     // SAFETY: a communicator of ours; the group is ours then.
     unsafe {
-        check(real::PMPI_Comm_group(real_comm(rt, comm::world_handle(rt)), &mut world))?;
+        check(real::PMPI_Comm_group(
+            real_comm(rt, comm::world_handle(rt)),
+            &mut world,
+        ))?;
         let outcome = action(world);
         real::PMPI_Group_free(&mut world);
         outcome
@@ -113,7 +122,9 @@ fn make(rt: &Runtime, world: RealGroup, members: &[Worker]) -> Result<RealGroup,
     let ranks: Vec<c_int> = members.iter().map(|member| member.0 as c_int).collect();
     let mut group = real_group(rt, null_handle(rt));
     // SAFETY: the group of all workers and ranks in it.
-    check(unsafe { real::PMPI_Group_incl(world, ranks.len() as c_int, ranks.as_ptr(), &mut group) })?;
+    check(unsafe {
+        real::PMPI_Group_incl(world, ranks.len() as c_int, ranks.as_ptr(), &mut group)
+    })?;
     Ok(group)
 }
 
@@ -126,7 +137,9 @@ fn make_of_spawned(rt: &Runtime, members: &[Worker]) -> Result<Option<RealGroup>
         let joined = comm::spawned::visit(rt, |group, numbers| {
             let mut more = real_group(rt, null_handle(rt));
             // SAFETY: groups of ours.
-            understudy_mpi::check(unsafe { real::PMPI_Group_union(unions[unions.len() - 1], group, &mut more) })?;
+            understudy_mpi::check(unsafe {
+                real::PMPI_Group_union(unions[unions.len() - 1], group, &mut more)
+            })?;
             unions.push(more);
             all = union(&all, numbers);
             Ok(())
@@ -216,20 +229,29 @@ pub fn expand(ranges: &[[c_int; 3]], size: usize) -> Result<Vec<c_int>, c_int> {
         if backwards || !within(first) || !c_int::try_from(end).is_ok_and(within) {
             return Err(ERR_RANK);
         }
-        ranks.extend((0..=steps).map(|step| (i64::from(first) + step * i64::from(stride)) as c_int));
+        ranks
+            .extend((0..=steps).map(|step| (i64::from(first) + step * i64::from(stride)) as c_int));
     }
     Ok(ranks)
 }
 
 /// The first group's members, then those of the second that are not in it (`MPI_Group_union`).
 pub fn union(first: &[Worker], second: &[Worker]) -> Vec<Worker> {
-    first.iter().copied().chain(difference(second, first)).collect()
+    first
+        .iter()
+        .copied()
+        .chain(difference(second, first))
+        .collect()
 }
 
 /// The first group's members that are in the second (`MPI_Group_intersection`).
 pub fn intersection(first: &[Worker], second: &[Worker]) -> Vec<Worker> {
     let second: HashSet<Worker> = second.iter().copied().collect();
-    first.iter().copied().filter(|member| second.contains(member)).collect()
+    first
+        .iter()
+        .copied()
+        .filter(|member| second.contains(member))
+        .collect()
 }
 
 /// The first group's members that are not in the second (`MPI_Group_difference`).
@@ -265,21 +287,26 @@ pub fn compare(first: &[Worker], second: &[Worker]) -> Comparison {
 }
 
 /// The ranks in the second group of members of the first (`MPI_Group_translate_ranks`).
-pub fn translate(first: &[Worker], ranks: &[c_int], second: &[Worker]) -> Result<Vec<c_int>, c_int> {
+pub fn translate(
+    first: &[Worker],
+    ranks: &[c_int],
+    second: &[Worker],
+) -> Result<Vec<c_int>, c_int> {
     let places: HashMap<Worker, c_int> = second.iter().copied().zip(0..).collect();
-    let translated = |&rank: &c_int| match usize::try_from(rank).ok().and_then(|rank| first.get(rank)) {
-        Some(member) => Ok(places.get(member).copied().unwrap_or(UNDEFINED)),
-        None if rank == PROC_NULL => Ok(PROC_NULL),
-        None => Err(ERR_RANK),
-    };
+    let translated =
+        |&rank: &c_int| match usize::try_from(rank).ok().and_then(|rank| first.get(rank)) {
+            Some(member) => Ok(places.get(member).copied().unwrap_or(UNDEFINED)),
+            None if rank == PROC_NULL => Ok(PROC_NULL),
+            None => Err(ERR_RANK),
+        };
     ranks.iter().map(translated).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        Comparison, PROC_NULL, UNDEFINED, Worker, compare, difference, excl, expand, incl, intersection, translate,
-        union,
+        Comparison, PROC_NULL, UNDEFINED, Worker, compare, difference, excl, expand, incl,
+        intersection, translate, union,
     };
     use crate::errors::{ERR_ARG, ERR_RANK};
 
@@ -329,7 +356,10 @@ mod tests {
         assert_eq!(compare(&GROUP, &GROUP), Comparison::Identical);
         assert_eq!(compare(&GROUP, &turned), Comparison::Similar);
         assert_eq!(compare(&GROUP, &GROUP[1..]), Comparison::Unequal);
-        assert_eq!(compare(&GROUP, &workers([7, 3, 9, 0, 5])), Comparison::Unequal);
+        assert_eq!(
+            compare(&GROUP, &workers([7, 3, 9, 0, 5])),
+            Comparison::Unequal
+        );
         assert_eq!(compare(&[], &[]), Comparison::Identical);
     }
 

@@ -65,7 +65,13 @@ pub fn adopt(rt: &Runtime, real: RealInfo) -> VirtInfo {
 
 /// A new info object with these keys and values.
 pub fn create(rt: &Runtime, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<VirtInfo, c_int> {
-    make(rt, &Info { pairs: pairs.to_vec() }).map(|it| adopt(rt, it))
+    make(
+        rt,
+        &Info {
+            pairs: pairs.to_vec(),
+        },
+    )
+    .map(|it| adopt(rt, it))
 }
 
 /// Keys and values of an info object; none of the null handle.
@@ -75,13 +81,18 @@ pub fn pairs(rt: &Runtime, info: VirtInfo) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// Frees an info object.
 pub fn free(rt: &Runtime, info: VirtInfo) -> c_int {
-    let Some(index) = index(rt, info) else { return ERR_INFO };
+    let Some(index) = index(rt, info) else {
+        return ERR_INFO;
+    };
     objects_mut(rt).infos.remove(index);
     drop_real(rt, index)
 }
 
 fn drop_real(rt: &Runtime, index: u32) -> c_int {
-    let mut info = real_info(rt, VirtInfo(handles::virtual_handle(HandleKind::Info, index)));
+    let mut info = real_info(
+        rt,
+        VirtInfo(handles::virtual_handle(HandleKind::Info, index)),
+    );
     handles::set_real(rt, HandleKind::Info, index, std::ptr::null_mut());
     if info.0.is_null() {
         return SUCCESS;
@@ -100,7 +111,9 @@ pub(super) fn make(rt: &Runtime, info: &Info) -> Result<RealInfo, c_int> {
             rc => return Err(rc),
         }
         for (key, value) in &info.pairs {
-            let (Ok(name), Ok(text)) = (CString::new(key.as_slice()), CString::new(value.as_slice())) else {
+            let (Ok(name), Ok(text)) =
+                (CString::new(key.as_slice()), CString::new(value.as_slice()))
+            else {
                 continue;
             };
             let rc = real::PMPI_Info_set(new, name.as_ptr(), text.as_ptr());
@@ -146,7 +159,10 @@ mod tests {
         info.delete(b"c");
         assert_eq!(
             info.pairs,
-            [(b"a".to_vec(), b"3".to_vec()), (b"b".to_vec(), b"2".to_vec())]
+            [
+                (b"a".to_vec(), b"3".to_vec()),
+                (b"b".to_vec(), b"2".to_vec())
+            ]
         );
         info.delete(b"a");
         assert_eq!(info.pairs, [(b"b".to_vec(), b"2".to_vec())]);

@@ -15,7 +15,11 @@ const FORTRAN_END: c_int = 0x400_0000;
 const FORTRAN_INVALID: c_int = -1;
 
 /// Fortran's number of a handle; `real` gives it for a predefined one.
-pub(crate) fn to_fortran(kind: HandleKind, handle: *mut c_void, real: impl FnOnce() -> c_int) -> c_int {
+pub(crate) fn to_fortran(
+    kind: HandleKind,
+    handle: *mut c_void,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
     match named(handle) {
         Named::Created(_) => created(kind, handle)
             .and_then(|index| c_int::try_from(index).ok()?.checked_add(FORTRAN_BASE))
@@ -89,19 +93,33 @@ mod tests {
         let handle = virtual_handle(HandleKind::Group, 7);
         assert_eq!(created(HandleKind::Group, handle), Some(7));
         assert_eq!(created(HandleKind::Op, handle), None);
-        assert_eq!(created(HandleKind::Group, handle.wrapping_byte_add(8)), None);
+        assert_eq!(
+            created(HandleKind::Group, handle.wrapping_byte_add(8)),
+            None
+        );
     }
 
     #[test]
     fn fortran_numbers_go_there_and_back() {
         let rt = &Runtime::new();
         let handle = virtual_handle(HandleKind::Op, 41);
-        assert_eq!(to_fortran(HandleKind::Op, handle, || unreachable!()), 1_000_041);
         assert_eq!(
-            from_fortran(rt, HandleKind::Op, 1_000_041, |index| index == 41, || unreachable!()),
+            to_fortran(HandleKind::Op, handle, || unreachable!()),
+            1_000_041
+        );
+        assert_eq!(
+            from_fortran(
+                rt,
+                HandleKind::Op,
+                1_000_041,
+                |index| index == 41,
+                || unreachable!()
+            ),
             handle
         );
-        assert!(from_fortran(rt, HandleKind::Op, 1_000_041, |_| false, || unreachable!()).is_null());
+        assert!(
+            from_fortran(rt, HandleKind::Op, 1_000_041, |_| false, || unreachable!()).is_null()
+        );
         // MPICH's numbers of predefined handles are greater, and asked for.
         let mpich = 0x5800_0003;
         let asked = std::cell::Cell::new(false);
@@ -111,6 +129,9 @@ mod tests {
         };
         assert!(from_fortran(rt, HandleKind::Op, mpich, |_| true, real).is_null() && asked.get());
         assert_eq!(to_fortran(HandleKind::Info, handle, || unreachable!()), -1);
-        assert_eq!(to_fortran(HandleKind::Op, std::ptr::null_mut(), || unreachable!()), -1);
+        assert_eq!(
+            to_fortran(HandleKind::Op, std::ptr::null_mut(), || unreachable!()),
+            -1
+        );
     }
 }

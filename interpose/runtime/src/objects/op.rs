@@ -70,7 +70,10 @@ pub(super) struct Bindings {
 impl Bindings {
     pub(super) const fn new() -> Bindings {
         Bindings {
-            functions: [Function { address: 0, inner: 0 }; TRAMPOLINES],
+            functions: [Function {
+                address: 0,
+                inner: 0,
+            }; TRAMPOLINES],
             free: VecDeque::new(),
             untouched: TRAMPOLINES,
             of_op: Vec::new(),
@@ -128,17 +131,30 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
     let _callback = call::Callback::new();
     let function = rt.bindings.borrow().functions[NUMBER];
     // SAFETY: the real library's argument.
-    let handle: VirtDatatype = datatype::virtual_of(rt, unsafe { understudy_mpi::abi::datatype_at(datatype) });
+    let handle: VirtDatatype =
+        datatype::virtual_of(rt, unsafe { understudy_mpi::abi::datatype_at(datatype) });
     let mut handle = abi::for_program(rt, HandleKind::Datatype, handle.0 as u64);
     // SAFETY: the program's function of this type; the real library runs because the program has called it.
     unsafe {
-        let [invec, inoutvec, len, handle] = [invec as u64, inoutvec as u64, len as u64, &raw mut handle as u64];
+        let [invec, inoutvec, len, handle] = [
+            invec as u64,
+            inoutvec as u64,
+            len as u64,
+            &raw mut handle as u64,
+        ];
         match (function.address, function.inner) {
             (callback, 0) => {
                 let (address, context) = function_of(callback);
                 call_user(address, invec, inoutvec, len, handle, context)
             }
-            (address, inner) => call_user(address as *const c_void, invec, inoutvec, len, handle, inner),
+            (address, inner) => call_user(
+                address as *const c_void,
+                invec,
+                inoutvec,
+                len,
+                handle,
+                inner,
+            ),
         };
     }
 }
@@ -154,7 +170,8 @@ macro_rules! sixteen {
     ]),*] };
 }
 
-static FUNCTIONS: [[Trampoline; 16]; TRAMPOLINES / 16] = sixteen!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+static FUNCTIONS: [[Trampoline; 16]; TRAMPOLINES / 16] =
+    sixteen!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
 
 /// `MPI_OP_NULL` as the program knows it.
 pub fn null_handle(rt: &Runtime) -> VirtOp {
@@ -195,7 +212,9 @@ pub fn commutes(rt: &Runtime, op: VirtOp) -> bool {
 /// Makes a real operator and tells which trampoline it has.
 fn make(rt: &Runtime, op: &Op) -> Result<(RealOp, usize), c_int> {
     let Some(number) = rt.bindings.borrow_mut().take(op.function) else {
-        log::error!("the program has more than {TRAMPOLINES} operators at a time, which is not supported; free some");
+        log::error!(
+            "the program has more than {TRAMPOLINES} operators at a time, which is not supported; free some"
+        );
         return Err(ERR_NO_MEM);
     };
     let function: callbacks::UserFunction<RealDatatype> = Some(FUNCTIONS[number / 16][number % 16]);
@@ -238,7 +257,9 @@ pub fn create(rt: &Runtime, address: u64, commutes: bool, is_large: bool) -> Res
 
 /// Whatever calls the operator's function hands it this address of another one, too. Whether there is such an operator.
 pub fn set_inner(rt: &Runtime, op: VirtOp, inner: u64) -> bool {
-    let Some(index) = index(rt, op) else { return false };
+    let Some(index) = index(rt, op) else {
+        return false;
+    };
     let function = objects_mut(rt).ops.get_mut(index).map(|op| {
         op.function.inner = inner;
         op.function
@@ -252,7 +273,9 @@ pub fn set_inner(rt: &Runtime, op: VirtOp, inner: u64) -> bool {
 
 /// Frees an operator.
 pub fn free(rt: &Runtime, op: VirtOp) -> c_int {
-    let Some(index) = index(rt, op) else { return ERR_OP };
+    let Some(index) = index(rt, op) else {
+        return ERR_OP;
+    };
     if let Some(op) = objects_mut(rt).ops.get_mut(index) {
         op.freed = true;
     }
@@ -282,7 +305,11 @@ pub fn release(rt: &Runtime, op: VirtOp) {
 
 /// Frees one that nobody needs.
 fn collect(rt: &Runtime, index: u32) -> c_int {
-    if objects(rt).ops.get(index).is_some_and(|op| op.freed && op.holders == 0) {
+    if objects(rt)
+        .ops
+        .get(index)
+        .is_some_and(|op| op.freed && op.holders == 0)
+    {
         objects_mut(rt).ops.remove(index);
         return drop_real(rt, index);
     }
@@ -325,7 +352,11 @@ mod tests {
 
     #[test]
     fn every_trampoline_is_another_function() {
-        let addresses: HashSet<usize> = FUNCTIONS.iter().flatten().map(|&function| function as usize).collect();
+        let addresses: HashSet<usize> = FUNCTIONS
+            .iter()
+            .flatten()
+            .map(|&function| function as usize)
+            .collect();
         assert_eq!(addresses.len(), TRAMPOLINES);
     }
 
@@ -333,7 +364,10 @@ mod tests {
     fn trampolines_are_used_again_as_late_as_possible() {
         let mut bindings = Bindings::new();
         let at = |address| Function { address, inner: 0 };
-        assert_eq!((bindings.take(at(10)), bindings.take(at(11))), (Some(0), Some(1)));
+        assert_eq!(
+            (bindings.take(at(10)), bindings.take(at(11))),
+            (Some(0), Some(1))
+        );
         bindings.assign(3, 0);
         bindings.unassign(3);
         bindings.unassign(3);

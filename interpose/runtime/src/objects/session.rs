@@ -51,7 +51,8 @@ pub fn null_handle(rt: &Runtime) -> VirtSession {
 
 /// The index of a session.
 pub fn index(rt: &Runtime, session: VirtSession) -> Option<u32> {
-    created(HandleKind::Session, session.0).filter(|&index| objects(rt).sessions.get(index).is_some())
+    created(HandleKind::Session, session.0)
+        .filter(|&index| objects(rt).sessions.get(index).is_some())
 }
 
 /// The entry of a session, to be changed.
@@ -79,7 +80,11 @@ pub fn create(rt: &Runtime, errhandler: VirtErrhandler) -> VirtSession {
 
 /// The only session there is.
 pub fn first(rt: &Runtime) -> Option<VirtSession> {
-    objects(rt).sessions.iter().next().map(|(index, _)| handle(index))
+    objects(rt)
+        .sessions
+        .iter()
+        .next()
+        .map(|(index, _)| handle(index))
 }
 
 /// Removes a session. What comes from it, and should be gone, does not come from the next one that gets its handle.

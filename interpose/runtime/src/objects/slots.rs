@@ -85,9 +85,15 @@ mod tests {
             (slots.remove(2), slots.remove(0), slots.remove(0)),
             (Some(2), Some(0), None)
         );
-        assert_eq!((slots.insert(7), slots.insert(8), slots.insert(9)), (0, 2, 4));
         assert_eq!(
-            slots.iter().map(|(index, &value)| (index, value)).collect::<Vec<_>>(),
+            (slots.insert(7), slots.insert(8), slots.insert(9)),
+            (0, 2, 4)
+        );
+        assert_eq!(
+            slots
+                .iter()
+                .map(|(index, &value)| (index, value))
+                .collect::<Vec<_>>(),
             [(0, 7), (1, 1), (2, 8), (3, 3), (4, 9)]
         );
     }

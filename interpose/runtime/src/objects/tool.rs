@@ -12,7 +12,8 @@ use crate::abi;
 use crate::errors::{SUCCESS, succeeded};
 use crate::generated::real;
 use crate::handles::{
-    VirtComm, VirtDatatype, VirtInfo, VirtOp, predefined_handle, real_comm, real_datatype, real_info, real_op,
+    VirtComm, VirtDatatype, VirtInfo, VirtOp, predefined_handle, real_comm, real_datatype,
+    real_info, real_op,
 };
 use crate::objects::Runtime;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -258,7 +259,12 @@ fn describe(
         enumtype: null_mut(),
     };
     let _apart = Apart::new();
-    succeeded(ask(name.as_mut_ptr(), &mut length, &mut variable, &mut [0; 5]))?;
+    succeeded(ask(
+        name.as_mut_ptr(),
+        &mut length,
+        &mut variable,
+        &mut [0; 5],
+    ))?;
     // SAFETY: a text in this array.
     variable.name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_bytes().to_vec();
     Ok(variable)
@@ -267,21 +273,28 @@ fn describe(
 /// The control variable with this index.
 pub fn describe_cvar(rt: &Runtime, index: c_int) -> Result<Variable, c_int> {
     // SAFETY: places for all that is asked for.
-    describe(rt, |name, length, variable, [verbosity, desc, scope, ..]| unsafe {
-        let (datatype, enumtype, bind) = (&mut variable.datatype, &mut variable.enumtype, &mut variable.bind);
-        real::PMPI_T_cvar_get_info(
-            index,
-            name,
-            length,
-            verbosity,
-            datatype,
-            enumtype,
-            null_mut(),
-            desc,
-            bind,
-            scope,
-        )
-    })
+    describe(
+        rt,
+        |name, length, variable, [verbosity, desc, scope, ..]| unsafe {
+            let (datatype, enumtype, bind) = (
+                &mut variable.datatype,
+                &mut variable.enumtype,
+                &mut variable.bind,
+            );
+            real::PMPI_T_cvar_get_info(
+                index,
+                name,
+                length,
+                verbosity,
+                datatype,
+                enumtype,
+                null_mut(),
+                desc,
+                bind,
+                scope,
+            )
+        },
+    )
 }
 
 /// The performance variable with this index.
@@ -325,7 +338,10 @@ fn index_of(name: &[u8]) -> Result<c_int, c_int> {
 }
 
 fn named(name: &[u8]) -> Vec<c_char> {
-    name.iter().chain(&[0]).map(|&byte| byte as c_char).collect()
+    name.iter()
+        .chain(&[0])
+        .map(|&byte| byte as c_char)
+        .collect()
 }
 
 /// A real handle of a control variable, and the number of its elements.
@@ -335,7 +351,9 @@ pub fn make_cvar(rt: &Runtime, cvar: &Cvar) -> Result<(*mut c_void, c_int), c_in
     let (mut handle, mut count) = (null_mut(), 0);
     let _apart = Apart::new();
     // SAFETY: a variable of the library's.
-    succeeded(unsafe { real::PMPI_T_cvar_handle_alloc(index, object.pointer(), &mut handle, &mut count) })?;
+    succeeded(unsafe {
+        real::PMPI_T_cvar_handle_alloc(index, object.pointer(), &mut handle, &mut count)
+    })?;
     Ok((handle, count))
 }
 
@@ -349,7 +367,9 @@ pub fn make_pvar(rt: &Runtime, pvar: &Pvar) -> Result<(*mut c_void, c_int), c_in
     let session = real_of(rt, Of::Session, handle(Of::Session, pvar.session));
     let (mut new, mut count) = (null_mut(), 0);
     // SAFETY: a session and a variable of the library's.
-    succeeded(unsafe { real::PMPI_T_pvar_handle_alloc(session, index, object.pointer(), &mut new, &mut count) })?;
+    succeeded(unsafe {
+        real::PMPI_T_pvar_handle_alloc(session, index, object.pointer(), &mut new, &mut count)
+    })?;
     Ok((new, count))
 }
 
@@ -370,13 +390,23 @@ pub fn rebuild(rt: &Runtime) {
     written::all_again(rt);
     let tool = objects(rt).tool.clone();
     for (index, cvar) in tool.cvars.iter() {
-        connect(rt, Of::Cvar, index, make_cvar(rt, cvar).map(|(handle, _)| handle));
+        connect(
+            rt,
+            Of::Cvar,
+            index,
+            make_cvar(rt, cvar).map(|(handle, _)| handle),
+        );
     }
     for (index, ()) in tool.sessions.iter() {
         connect(rt, Of::Session, index, make_session());
     }
     for (index, pvar) in tool.pvars.iter() {
-        connect(rt, Of::Pvar, index, make_pvar(rt, pvar).map(|(handle, _)| handle));
+        connect(
+            rt,
+            Of::Pvar,
+            index,
+            make_pvar(rt, pvar).map(|(handle, _)| handle),
+        );
         if pvar.started {
             let session = real_of(rt, Of::Session, handle(Of::Session, pvar.session));
             let pvar = real_of(rt, Of::Pvar, handle(Of::Pvar, index));

@@ -117,7 +117,14 @@ impl Window {
 
     /// Where this displacement is in a member's part, if this process shares that and an epoch is open in which it may load and store
     /// there `bytes` from `first` on, which is counted from the displacement.
-    pub fn open_memory(&self, rt: &Runtime, rank: c_int, disp: isize, first: isize, bytes: u64) -> Option<u64> {
+    pub fn open_memory(
+        &self,
+        rt: &Runtime,
+        rank: c_int,
+        disp: isize,
+        first: isize,
+        bytes: u64,
+    ) -> Option<u64> {
         let member = usize::try_from(rank).ok()?;
         let (base, segment) = self.region.segment(member)?;
         let at = disp.checked_mul(isize::try_from(segment.disp_unit).ok()?)?;
@@ -274,7 +281,11 @@ impl Hints {
         } else {
             real_info(rt, info)
         };
-        Ok(Hints { no_locks, real, is_own })
+        Ok(Hints {
+            no_locks,
+            real,
+            is_own,
+        })
     }
 }
 
@@ -300,7 +311,12 @@ pub fn told_hints(rt: &Runtime, window: &Window, real: RealWin) -> Pairs {
 
 /// A real info object with these hints, to be freed.
 fn info_with(rt: &Runtime, pairs: &Pairs) -> Result<RealInfo, c_int> {
-    info::make(rt, &info::Info { pairs: pairs.clone() })
+    info::make(
+        rt,
+        &info::Info {
+            pairs: pairs.clone(),
+        },
+    )
 }
 
 /// A window as the library and the layer know it.

@@ -16,7 +16,13 @@ pub fn next(comm: RealComm, tag: c_int) -> mpi::Result<Option<(Worker, Vec<u8>)>
     let (mut flag, mut length, mut status): (c_int, c_int, _) = (0, 0, Status::default());
     // SAFETY: places of ours.
     unsafe {
-        check(real::PMPI_Iprobe(ANY_SOURCE, tag, comm, &mut flag, &mut status))?;
+        check(real::PMPI_Iprobe(
+            ANY_SOURCE,
+            tag,
+            comm,
+            &mut flag,
+            &mut status,
+        ))?;
         if flag == 0 {
             return Ok(None);
         }

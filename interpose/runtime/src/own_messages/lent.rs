@@ -33,7 +33,10 @@ pub struct Lent<T: Any + Send + Default> {
 impl<T: Any + Send + Default> Lent<T> {
     /// Lends memory, until [`Lent::give_back`] is called.
     pub fn new(memory: T) -> Lent<T> {
-        Lent { memory, is_back: false }
+        Lent {
+            memory,
+            is_back: false,
+        }
     }
 
     /// The request has ended: nobody else uses the memory any more.

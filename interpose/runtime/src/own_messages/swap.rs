@@ -14,7 +14,12 @@ type Letters = Vec<(Worker, Vec<u8>)>;
 ///
 /// # Errors
 /// That of a real procedure.
-pub fn swap(comm: RealComm, tag: c_int, letters: Letters, expected: &[(Worker, usize)]) -> mpi::Result<Letters> {
+pub fn swap(
+    comm: RealComm,
+    tag: c_int,
+    letters: Letters,
+    expected: &[(Worker, usize)],
+) -> mpi::Result<Letters> {
     let room = |&(from, length): &(Worker, usize)| (from, vec![0; length]);
     let out = Lent::new(letters);
     let mut came: Lent<Letters> = Lent::new(expected.iter().map(room).collect());
@@ -22,11 +27,19 @@ pub fn swap(comm: RealComm, tag: c_int, letters: Letters, expected: &[(Worker, u
     // SAFETY: the bytes stay in place until the requests have ended; they are kept if that is not known.
     unsafe {
         for (rank, bytes) in came.iter_mut() {
-            let from = Peer { comm, rank: *rank, tag };
+            let from = Peer {
+                comm,
+                rank: *rank,
+                tag,
+            };
             receive(bytes.as_mut_ptr().cast(), bytes.len(), from, &mut requests)?;
         }
         for (rank, bytes) in out.iter() {
-            let to = Peer { comm, rank: *rank, tag };
+            let to = Peer {
+                comm,
+                rank: *rank,
+                tag,
+            };
             send(bytes.as_ptr().cast(), bytes.len(), to, &mut requests)?;
         }
     }

@@ -21,7 +21,11 @@ impl Told {
     ///
     /// # Errors
     /// That of a real procedure.
-    pub fn send(&mut self, bytes: impl Into<Box<[u8]>>, to: impl IntoIterator<Item = Peer>) -> mpi::Result<()> {
+    pub fn send(
+        &mut self,
+        bytes: impl Into<Box<[u8]>>,
+        to: impl IntoIterator<Item = Peer>,
+    ) -> mpi::Result<()> {
         let bytes = Lent::new(bytes.into());
         let (place, length, mut requests) = (bytes.as_ptr().cast(), bytes.len(), Vec::new());
         // SAFETY: the bytes stay in place until the requests have ended.

@@ -4,7 +4,9 @@
 use crate::early::Runtime;
 use crate::errors::ERR_INTERN;
 use crate::generated::{Proc, make_request};
-use crate::handles::{VirtComm, VirtDatatype, VirtInfo, VirtOp, real_comm, real_datatype, real_info, real_op};
+use crate::handles::{
+    VirtComm, VirtDatatype, VirtInfo, VirtOp, real_comm, real_datatype, real_info, real_op,
+};
 use crate::objects::comm;
 use crate::requests::{self, Argument, Recipe};
 use crate::traffic;
@@ -26,7 +28,9 @@ impl Arrays {
         let pointer = |handle: u64| handle as *mut c_void;
         match argument {
             Argument::Word(word) => *word,
-            Argument::Datatype(handle) => real_datatype(rt, VirtDatatype(pointer(*handle))).0 as u64,
+            Argument::Datatype(handle) => {
+                real_datatype(rt, VirtDatatype(pointer(*handle))).0 as u64
+            }
             Argument::Op(handle) => real_op(rt, VirtOp(pointer(*handle))).0 as u64,
             Argument::Comm(handle) => real_comm(rt, VirtComm(pointer(*handle))).0 as u64,
             Argument::Info(handle) => real_info(rt, VirtInfo(pointer(*handle))).0 as u64,
@@ -58,7 +62,8 @@ pub fn make(rt: &Runtime, recipe: &Recipe) -> (RealRequest, Box<dyn Any + Send>,
         .collect();
     let procedure = Proc::from_slot(u32::from(recipe.slot));
     // SAFETY: the arguments that were recorded for this procedure.
-    let rc = procedure.and_then(|procedure| unsafe { make_request(procedure, &words, &mut request) });
+    let rc =
+        procedure.and_then(|procedure| unsafe { make_request(procedure, &words, &mut request) });
     (request, Box::new(arrays), rc.unwrap_or(ERR_INTERN))
 }
 
@@ -68,7 +73,10 @@ pub fn is_started(rt: &Runtime, index: u32, number: u64) {
         return;
     };
     requests::count_started(rt, recipe.share);
-    match (Proc::from_slot(u32::from(recipe.slot)), &recipe.arguments[..]) {
+    match (
+        Proc::from_slot(u32::from(recipe.slot)),
+        &recipe.arguments[..],
+    ) {
         (
             Some(Proc::MPI_Psend_init),
             [
@@ -84,7 +92,13 @@ pub fn is_started(rt: &Runtime, index: u32, number: u64) {
             let count = c_int::try_from(parts.saturating_mul(*count)).unwrap_or(c_int::MAX);
             let worker = comm::worker_of(rt, recipe.comm(), *peer as c_int);
             if traffic::is_on() {
-                traffic::sent(rt, recipe.comm(), worker, count, VirtDatatype(*datatype as *mut c_void));
+                traffic::sent(
+                    rt,
+                    recipe.comm(),
+                    worker,
+                    count,
+                    VirtDatatype(*datatype as *mut c_void),
+                );
             }
         }
         (Some(Proc::MPI_Precv_init), _) => {}

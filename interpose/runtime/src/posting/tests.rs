@@ -38,7 +38,10 @@ struct Queues {
 
 impl Queues {
     fn post(&mut self, who: u32, envelope: Envelope) -> Option<Message> {
-        let at = self.unexpected.iter().position(|message| matches(&envelope, message));
+        let at = self
+            .unexpected
+            .iter()
+            .position(|message| matches(&envelope, message));
         if at.is_none() {
             self.posted.push((who, envelope));
         }
@@ -46,7 +49,10 @@ impl Queues {
     }
 
     fn arrive(&mut self, message: Message) -> Option<u32> {
-        let at = self.posted.iter().position(|(_, envelope)| matches(envelope, &message));
+        let at = self
+            .posted
+            .iter()
+            .position(|(_, envelope)| matches(envelope, &message));
         if at.is_none() {
             self.unexpected.push(message);
         }
@@ -82,8 +88,17 @@ impl Layer {
     fn take(&mut self, index: u32, envelope: Envelope) -> Option<u64> {
         let comm = VirtComm(envelope.comm as *mut c_void);
         let got = match early::first(&self.early, comm, envelope.peer, envelope.tag) {
-            Some(at) => self.early.remove(at).data.try_into().ok().map(u64::from_le_bytes),
-            None => self.library.post(index, envelope).map(|message| message.number),
+            Some(at) => self
+                .early
+                .remove(at)
+                .data
+                .try_into()
+                .ok()
+                .map(u64::from_le_bytes),
+            None => self
+                .library
+                .post(index, envelope)
+                .map(|message| message.number),
         };
         let request = self.requests.get_mut(index).unwrap();
         request.state = match got {
@@ -97,18 +112,22 @@ impl Layer {
     fn cut(&mut self) -> Vec<u8> {
         let mut unexpected = std::mem::take(&mut self.library.unexpected);
         unexpected.sort_by_key(|message| message.comm);
-        self.early.extend(unexpected.into_iter().map(Layer::early_of));
+        self.early
+            .extend(unexpected.into_iter().map(Layer::early_of));
         let state = (&self.requests, &self.early);
         bincode::encode_to_vec(state, bincode::config::standard()).unwrap()
     }
 
     /// As a rollback and [`crate::recovery`]'s posting.
     fn roll_back(&mut self, saved: &[u8]) {
-        let ((requests, early), _) = bincode::decode_from_slice(saved, bincode::config::standard()).unwrap();
+        let ((requests, early), _) =
+            bincode::decode_from_slice(saved, bincode::config::standard()).unwrap();
         (self.requests, self.early, self.library) = (requests, early, Queues::default());
         for index in self.requests.by_age() {
             let request = self.requests.get(index).unwrap();
-            if let (Some(envelope), State::Active) = (request.kind.envelope().copied(), request.state) {
+            if let (Some(envelope), State::Active) =
+                (request.kind.envelope().copied(), request.state)
+            {
                 assert_eq!(
                     self.take(index, envelope),
                     None,
@@ -163,7 +182,13 @@ struct Program {
 impl Program {
     fn new(random: &mut Random) -> Program {
         let mut requests = Requests::NONE;
-        let mut persistent = || requests.insert(0, Kind::PersistentReceive(random.envelope()), State::Inactive);
+        let mut persistent = || {
+            requests.insert(
+                0,
+                Kind::PersistentReceive(random.envelope()),
+                State::Inactive,
+            )
+        };
         let idle = (0..PERSISTENT).map(|_| persistent()).collect();
         let layer = Layer {
             requests,
@@ -208,14 +233,27 @@ impl Program {
     }
 
     fn post(&mut self, envelope: Envelope) {
-        let index = self.layer.requests.insert(0, Kind::Receive(envelope), State::Active);
+        let index = self
+            .layer
+            .requests
+            .insert(0, Kind::Receive(envelope), State::Active);
         self.begin(index);
     }
 
     fn begin(&mut self, index: u32) {
-        let envelope = *self.layer.requests.get(index).unwrap().kind.envelope().unwrap();
+        let envelope = *self
+            .layer
+            .requests
+            .get(index)
+            .unwrap()
+            .kind
+            .envelope()
+            .unwrap();
         let got = self.layer.take(index, envelope);
-        let expected = self.model.post(index, envelope).map(|message| message.number);
+        let expected = self
+            .model
+            .post(index, envelope)
+            .map(|message| message.number);
         assert_eq!(got, expected, "a receive has got another message");
         self.history.extend(got.map(|number| (index, number)));
         self.held.push(index);
@@ -283,7 +321,13 @@ impl Cut {
         program.model = self.model.clone();
         program.held.clone_from(&self.held);
         program.idle.clone_from(&self.idle);
-        let order = |queues: &Queues| queues.posted.iter().map(|(who, _)| *who).collect::<Vec<_>>();
+        let order = |queues: &Queues| {
+            queues
+                .posted
+                .iter()
+                .map(|(who, _)| *who)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(
             order(&program.layer.library),
             order(&program.model),

@@ -13,12 +13,19 @@ pub fn note(rt: &Runtime, living: &[Identity], plan: &Plan) {
     let world = world::get(rt);
     let living: Vec<ProcessNumber> = living.iter().map(|living| living.process).collect();
     let dead = plan.takeovers.iter().map(|takeover| takeover.worker);
-    let dead: Vec<_> = dead.map(|worker| (worker, world.players[worker.index()])).collect();
-    rt.alone.set(without_neighbour(&dead, &living, &world.nodes));
+    let dead: Vec<_> = dead
+        .map(|worker| (worker, world.players[worker.index()]))
+        .collect();
+    rt.alone
+        .set(without_neighbour(&dead, &living, &world.nodes));
 }
 
 /// The dead workers (each with its process) on whose node no living process is.
-fn without_neighbour(dead: &[(Worker, ProcessNumber)], living: &[ProcessNumber], nodes: &[u64]) -> Vec<Worker> {
+fn without_neighbour(
+    dead: &[(Worker, ProcessNumber)],
+    living: &[ProcessNumber],
+    nodes: &[u64],
+) -> Vec<Worker> {
     let node = |process: ProcessNumber| nodes.get(process.index());
     let is_alone = |rank: ProcessNumber| !living.iter().any(|&other| node(other) == node(rank));
     let alone = dead.iter().filter(|(_, rank)| is_alone(*rank));
@@ -52,9 +59,15 @@ mod tests {
     #[test]
     fn a_newcomer_is_a_neighbour_too() {
         let nodes = [1, 1, 2, 2, 3, 3];
-        assert_eq!(without_neighbour(&[(0, 0), (1, 1)], &[2, 3, 4, 5], &nodes), [0, 1]);
+        assert_eq!(
+            without_neighbour(&[(0, 0), (1, 1)], &[2, 3, 4, 5], &nodes),
+            [0, 1]
+        );
         assert!(without_neighbour(&[(0, 0)], &[1, 2, 3], &nodes).is_empty());
         // Worker 1 is played by the former spare 5, beside the newcomer 4.
-        assert_eq!(without_neighbour(&[(1, 5), (2, 2)], &[0, 1, 4], &nodes), [2]);
+        assert_eq!(
+            without_neighbour(&[(1, 5), (2, 2)], &[0, 1, 4], &nodes),
+            [2]
+        );
     }
 }

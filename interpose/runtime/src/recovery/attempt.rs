@@ -11,7 +11,9 @@ use crate::ending::undone;
 use crate::objects::{comm, tool, window};
 use crate::recovery::Runtime;
 use crate::world::{self, Part};
-use crate::{copies, daemon, disk, events, objects, own_messages, rehearsal, rendezvous, renewal, user};
+use crate::{
+    copies, daemon, disk, events, objects, own_messages, rehearsal, rendezvous, renewal, user,
+};
 use ckptd::events::RecoveryStage;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
@@ -42,7 +44,9 @@ pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
         report.stage(rt, RecoveryStage::Agree);
         if let Ok(plan) = &meeting.verdict {
             let [workers, private] = world::workers_of(all, part_in(rt, plan)?)?;
-            world::update(rt, |world| (world.workers, world.private) = (workers, private));
+            world::update(rt, |world| {
+                (world.workers, world.private) = (workers, private)
+            });
             decide(rt, plan)?;
         }
         Ok(meeting)
@@ -66,7 +70,10 @@ pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
         return Err(Again);
     }
     report.stage(rt, RecoveryStage::Resume);
-    let speaker = plan.takeovers.first().map_or(plan.players[0], |it| it.player);
+    let speaker = plan
+        .takeovers
+        .first()
+        .map_or(plan.players[0], |it| it.player);
     Ok(Outcome {
         frame: loaded.frame,
         signals: loaded.signals,
@@ -106,7 +113,9 @@ fn renew(rt: &Runtime, report: &mut Report) -> mpi::Result<(RealComm, Option<Epo
 /// The threads of a worker stand still before files or memory are put back. (A newcomer opens libraries first, and has nothing to lose.)
 /// Where that cannot be, the process ends, as one more that has died. So does one whose devices would not go back with its memory.
 fn stand_still(rt: &Runtime) {
-    let Part::Worker(_) = world::get(rt).part else { return };
+    let Part::Worker(_) = world::get(rt).part else {
+        return;
+    };
     if user::may_use_devices() {
         log::info!(
             "process {} uses an accelerator and ends, to be replaced",
@@ -132,7 +141,8 @@ fn all_have<T>(all: RealComm, own: mpi::Result<T>) -> Result<T, Again> {
 
 /// The worker that this process plays by the plan.
 fn part_in(rt: &Runtime, plan: &Plan) -> mpi::Result<Worker> {
-    plan.part_of(world::get(rt).process).ok_or(mpi::Error::INTERN)
+    plan.part_of(world::get(rt).process)
+        .ok_or(mpi::Error::INTERN)
 }
 
 /// From here on this process has no other epoch to go back to: once all have come as far, a later attempt cannot choose another one, and
@@ -170,7 +180,8 @@ fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Load
         (false, None) if plan.source(me).is_some() => Origin::SurvivorAnew,
         (false, None) => Origin::Survivor,
     };
-    let loaded = load::load(rt, origin, ready).map_err(|damaged| found::refuse_own(rt, plan, me, &damaged))?;
+    let loaded = load::load(rt, origin, ready)
+        .map_err(|damaged| found::refuse_own(rt, plan, me, &damaged))?;
     report.stage(rt, RecoveryStage::Load);
     // Most have little to load; who has much is to have the processors.
     world::get(rt).workers.sleeping_barrier()?;
@@ -191,7 +202,11 @@ fn take_part(rt: &Runtime, plan: &Plan, report: &mut Report) -> mpi::Result<Load
 /// The attempt has succeeded everywhere: the plan is the world now.
 fn settle(rt: &Runtime, plan: &Plan, loaded: &Loaded) {
     let world = world::get(rt);
-    for takeover in plan.takeovers.iter().filter(|it| it.player == world.process) {
+    for takeover in plan
+        .takeovers
+        .iter()
+        .filter(|it| it.player == world.process)
+    {
         log::debug!("rank {} plays worker {}", takeover.player, takeover.worker);
         user::remove_ledger(rt, world.players[takeover.worker.index()]);
         {

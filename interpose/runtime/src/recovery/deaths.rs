@@ -103,7 +103,12 @@ pub fn learn(rt: &Runtime, earlier: Vec<Death>) {
 }
 
 /// Everybody hears of what those on a dead process's node know: for each dead worker, up to where its output was seen.
-pub fn meet(rt: &Runtime, all: RealComm, dead: &[Worker], living: &[ProcessNumber]) -> mpi::Result<Vec<[Position; 2]>> {
+pub fn meet(
+    rt: &Runtime,
+    all: RealComm,
+    dead: &[Worker],
+    living: &[ProcessNumber],
+) -> mpi::Result<Vec<[Position; 2]>> {
     rt.history.borrow_mut().now.clear();
     if dead.is_empty() {
         return Ok(Vec::new());
@@ -113,7 +118,10 @@ pub fn meet(rt: &Runtime, all: RealComm, dead: &[Worker], living: &[ProcessNumbe
         earlier: earlier(rt),
         players: dead.iter().map(player).collect(),
     };
-    let players = rt.history.borrow_mut().agree(&everybodys(all, &own)?, living);
+    let players = rt
+        .history
+        .borrow_mut()
+        .agree(&everybodys(all, &own)?, living);
     let marks = user::dead_output(rt, &players);
     let own: Vec<[u64; WORDS]> = players
         .iter()
@@ -124,13 +132,18 @@ pub fn meet(rt: &Runtime, all: RealComm, dead: &[Worker], living: &[ProcessNumbe
     let all = all.extremes(Extreme::Greatest, own.as_flattened())?;
     let (all, _) = all.as_chunks::<WORDS>();
     let told = dead.iter().copied().zip(players).zip(all);
-    let deaths = told.map(|(which, words)| Death::read(which, words)).collect();
+    let deaths = told
+        .map(|(which, words)| Death::read(which, words))
+        .collect();
     rt.history.borrow_mut().note(deaths);
     let mark = |words: &[u64]| Position {
         line: words[0],
         column: words[1],
     };
-    Ok(all.iter().map(|words| [mark(words), mark(&words[2..])]).collect())
+    Ok(all
+        .iter()
+        .map(|words| [mark(words), mark(&words[2..])])
+        .collect())
 }
 
 /// What this process knows of a dead one; zeros are nothing.
@@ -203,7 +216,9 @@ impl History {
             dead.max_by_key(|&player| (!self.knows(player), player))
         };
         let count = views.first().map_or(0, |view| view.players.len());
-        (0..count).map(|at| last(at).unwrap_or(views[0].players[at])).collect()
+        (0..count)
+            .map(|at| last(at).unwrap_or(views[0].players[at]))
+            .collect()
     }
 
     /// These deaths have led to the recovery under way, but for those that an attempt has dealt with.
@@ -325,7 +340,10 @@ impl Cause {
     fn phrase(&self) -> String {
         match self {
             Cause::Fault(note) if note.frames.is_empty() => {
-                format!(" of {}, which came from outside of the program", name(note.signal))
+                format!(
+                    " of {}, which came from outside of the program",
+                    name(note.signal)
+                )
             }
             Cause::Fault(note) => {
                 let place = note
@@ -341,20 +359,28 @@ impl Cause {
             }
             Cause::Signal(libc::SIGKILL) | Cause::Unknown => String::new(),
             // The handler has not run: in most cases there was no stack left for it.
-            Cause::Signal(libc::SIGSEGV) => " of SIGSEGV at an unknown place (stack overflow?)".into(),
+            Cause::Signal(libc::SIGSEGV) => {
+                " of SIGSEGV at an unknown place (stack overflow?)".into()
+            }
             Cause::Signal(signal) => format!(" of {}", name(*signal)),
             Cause::Left(status) => format!(" (it ended with status {status})"),
         }
     }
 
     fn backtrace(&self) -> String {
-        let Cause::Fault(note) = self else { return String::new() };
+        let Cause::Fault(note) = self else {
+            return String::new();
+        };
         let mut text = String::new();
         for frame in note.frames.iter().skip(1) {
             let _ = write!(
                 text,
                 "{} {}",
-                if text.is_empty() { "; called from" } else { "," },
+                if text.is_empty() {
+                    "; called from"
+                } else {
+                    ","
+                },
                 place(frame)
             );
         }

@@ -64,7 +64,10 @@ fn the_third_fault_at_the_same_place_is_the_programs() {
 #[test]
 fn of_a_raised_signal_all_callers_count() {
     let abort = |caller| fault(libc::SIGABRT, -6, &[7, caller]);
-    assert_eq!(ends_at(&[(1, 3, abort(1)), (1, 3, abort(2)), (1, 3, abort(3))]), None);
+    assert_eq!(
+        ends_at(&[(1, 3, abort(1)), (1, 3, abort(2)), (1, 3, abort(3))]),
+        None
+    );
     assert_eq!(
         ends_at(&[(1, 3, abort(1)), (2, 3, abort(1)), (1, 3, abort(1))]),
         Some(2)
@@ -89,12 +92,21 @@ fn kills_are_never_the_programs_and_signals_without_a_note_are() {
 fn a_process_that_ends_by_itself_ends_the_job() {
     let mut words = [0; WORDS];
     words[WORDS - 1] = 1 + (5 << 8);
-    assert_eq!(Death::read((Worker(1), ProcessNumber(1)), &words).cause, Cause::Left(5));
+    assert_eq!(
+        Death::read((Worker(1), ProcessNumber(1)), &words).cause,
+        Cause::Left(5)
+    );
     words[WORDS - 2] = 1 + 6;
-    assert_eq!(Death::read((Worker(1), ProcessNumber(1)), &words).cause, Cause::Left(6));
+    assert_eq!(
+        Death::read((Worker(1), ProcessNumber(1)), &words).cause,
+        Cause::Left(6)
+    );
     assert_eq!(ends_at(&[(1, 3, Cause::Left(6))]), Some(0));
     words = [0; WORDS];
-    assert_eq!(Death::read((Worker(1), ProcessNumber(1)), &words).cause, Cause::Unknown);
+    assert_eq!(
+        Death::read((Worker(1), ProcessNumber(1)), &words).cause,
+        Cause::Unknown
+    );
     words[WORDS - 1] = 1 + 0x80 + libc::SIGSEGV as u64;
     assert_eq!(
         Death::read((Worker(1), ProcessNumber(1)), &words).cause,

@@ -131,7 +131,9 @@ impl Missing {
                 rehearsal::from_own_memory(rt, &offer, &mut keep.own.image, &mut keep.store)?;
                 (offer.into_script(), began.elapsed())
             }
-            Missing::Replayed(rebuild) => rebuild.finish(rt, &mut keep.own.image, &mut keep.store)?,
+            Missing::Replayed(rebuild) => {
+                rebuild.finish(rt, &mut keep.own.image, &mut keep.store)?
+            }
         };
         rehearsal::keep_script(rt, script);
         events::emit(Kind::Rebuilt {
@@ -165,7 +167,11 @@ pub fn fetch_from_disk(rt: &Runtime, me: Worker) {
 /// Every worker's copies, after a restart.
 pub fn make_all(rt: &Runtime, me: Worker) -> mpi::Result<()> {
     let world = world::get(rt);
-    make_again(rt, &plan::every_copy(&world.redundancy, world.worker_count), me)
+    make_again(
+        rt,
+        &plan::every_copy(&world.redundancy, world.worker_count),
+        me,
+    )
 }
 
 /// This worker's copy is to be sent. What it does without, since functions bring it back, is in memory, which has just been put back.
@@ -174,7 +180,8 @@ fn complete_own(rt: &Runtime) {
     let (image, store) = (&mut keep.own.image, &mut keep.store);
     let lacked = absent::among(image.absent(), &marks::lasting(rt).reversible_pages());
     let kept = rehearsal::keep_unchanged(&lacked, image, store);
-    let changed = kept.unwrap_or_else(|why| fail(rt, "no memory for copies", &std::io::Error::other(why)));
+    let changed =
+        kept.unwrap_or_else(|why| fail(rt, "no memory for copies", &std::io::Error::other(why)));
     if !changed.is_empty() {
         fail(
             rt,
@@ -201,7 +208,10 @@ pub fn make_again(rt: &Runtime, remakes: &[Remake], me: Worker) -> mpi::Result<(
     let from: Vec<Worker> = expected.iter().map(|remake| remake.worker).collect();
     let offers = rehearsal::offer(rt, thin.collect(), &from)?;
     drop((keep, script));
-    let mut moves: Vec<Move> = expected.iter().map(|remake| Move::receive(remake.worker)).collect();
+    let mut moves: Vec<Move> = expected
+        .iter()
+        .map(|remake| Move::receive(remake.worker))
+        .collect();
     for remake in own {
         moves.push(match redundancy.is_parity() {
             true => group::send_contribution(rt, remake, redundancy.layers(me)),
@@ -213,7 +223,10 @@ pub fn make_again(rt: &Runtime, remakes: &[Remake], me: Worker) -> mpi::Result<(
     }
     drive(rt, &mut moves, |_| ())?;
     if redundancy.is_parity() {
-        let payloads: Vec<_> = moves.iter_mut().filter_map(|it| it.transfer.take_received()).collect();
+        let payloads: Vec<_> = moves
+            .iter_mut()
+            .filter_map(|it| it.transfer.take_received())
+            .collect();
         if !payloads.is_empty() {
             group::keep_parity(rt, payloads);
             note_layers(rt, (1 << redundancy.layers(me)) - 1);

@@ -75,10 +75,28 @@ pub fn forget_refusals(rt: &Runtime) {
 /// more. The error with which the attempt ends; in the next, another copy is taken.
 pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> mpi::Error {
     let own = world::get(rt).process;
-    let from = plan.source(me).map_or(own, |holder| plan.players[holder.index()]);
-    log::warn!("the copy of worker {me} at rank {from} is not used: {}", damaged.0);
-    let mut copies = vec![Refused { worker: me, at: own }, Refused { worker: me, at: from }];
-    copies.extend(damaged_at(rt, me).into_iter().map(|worker| Refused { worker, at: own }));
+    let from = plan
+        .source(me)
+        .map_or(own, |holder| plan.players[holder.index()]);
+    log::warn!(
+        "the copy of worker {me} at rank {from} is not used: {}",
+        damaged.0
+    );
+    let mut copies = vec![
+        Refused {
+            worker: me,
+            at: own,
+        },
+        Refused {
+            worker: me,
+            at: from,
+        },
+    ];
+    copies.extend(
+        damaged_at(rt, me)
+            .into_iter()
+            .map(|worker| Refused { worker, at: own }),
+    );
     let mut found = rt.heritage.borrow_mut();
     for copy in copies {
         if !found.refused.contains(&copy) {
@@ -103,8 +121,9 @@ fn damaged_at(rt: &Runtime, me: Worker) -> Vec<Worker> {
     let (keep, redundancy) = (copies::keep(rt), &world::get(rt).redundancy);
     let partners = redundancy.partners_of(me).zip(&keep.partners);
     // The checksums of parity are with its description.
-    let partners =
-        partners.filter(|(_, copy)| !redundancy.is_parity() && keep.store.damaged(copy.image.runs()).is_some());
+    let partners = partners.filter(|(_, copy)| {
+        !redundancy.is_parity() && keep.store.damaged(copy.image.runs()).is_some()
+    });
     partners.map(|(worker, _)| worker).collect()
 }
 

@@ -30,7 +30,12 @@ pub fn send_piece(rt: &Runtime, lost: Worker, me: Worker) -> Option<Move> {
 
 /// The copy of this worker, made of what the others of its group give, one after the other: all of it at once could be more than
 /// there is memory.
-pub fn gather(rt: &Runtime, plan: &Plan, me: Worker, is_new: bool) -> mpi::Result<(Copy, Option<Prefault>)> {
+pub fn gather(
+    rt: &Runtime,
+    plan: &Plan,
+    me: Worker,
+    is_new: bool,
+) -> mpi::Result<(Copy, Option<Prefault>)> {
     let mut copy = Copy::default();
     let mut ready = None;
     for holder in plan.sources(me) {
@@ -38,7 +43,13 @@ pub fn gather(rt: &Runtime, plan: &Plan, me: Worker, is_new: bool) -> mpi::Resul
         let driven = drive(rt, &mut moves, |_| ());
         let payload = moves[0].transfer.take_received();
         let added = match (driven, payload) {
-            (Ok(()), Some(payload)) => add(rt, payload, plan.epoch, &mut copy, is_new.then_some(&mut ready)),
+            (Ok(()), Some(payload)) => add(
+                rt,
+                payload,
+                plan.epoch,
+                &mut copy,
+                is_new.then_some(&mut ready),
+            ),
             (driven, _) => {
                 copy.image.clear(&mut copies::keep(rt).store);
                 driven?;
@@ -110,8 +121,14 @@ pub fn keep_parity(rt: &Runtime, payloads: Vec<Payload>) {
     let keep = &mut *copies::keep(rt);
     let epoch = payloads.first().map_or(Epoch::NONE, Payload::epoch);
     let (mut combine, mut kept) = (Combine::default(), Copy::default());
-    let folding = Folding::new(payloads, &Image::new(), epoch, &mut combine, &mut keep.store)
-        .unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
+    let folding = Folding::new(
+        payloads,
+        &Image::new(),
+        epoch,
+        &mut combine,
+        &mut keep.store,
+    )
+    .unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
     let is_something = combine.run();
     folding
         .apply(&is_something, &mut kept, &mut keep.store)

@@ -14,8 +14,8 @@ use crate::objects::{file, window};
 use crate::recovery::Runtime;
 use crate::step_back::{self, Undone};
 use crate::{
-    clock, copies, disk, early, events, fault, handles, marks, objects, recompute, rehearsal, requests, schedule, sys,
-    traffic, user,
+    clock, copies, disk, early, events, fault, handles, marks, objects, recompute, rehearsal,
+    requests, schedule, sys, traffic, user,
 };
 use ckptd::events::Kind;
 use std::time::Instant;
@@ -51,12 +51,24 @@ pub enum Origin {
 
 /// Whether a frame is the end of MPI_Init, or of what stands for it, where the first checkpoint is taken; there is no other in these.
 pub fn is_init(frame: &Frame) -> bool {
-    const INITIALISE: [Proc; 3] = [Proc::MPI_Init, Proc::MPI_Init_thread, Proc::MPI_Session_init];
-    INITIALISE.iter().any(|procedure| frame.slot as u32 == procedure.slot())
+    const INITIALISE: [Proc; 3] = [
+        Proc::MPI_Init,
+        Proc::MPI_Init_thread,
+        Proc::MPI_Session_init,
+    ];
+    INITIALISE
+        .iter()
+        .any(|procedure| frame.slot as u32 == procedure.slot())
 }
 
 fn decode(rt: &Runtime, state: &[u8]) -> Saved {
-    copies::decode(state).unwrap_or_else(|why| fail(rt, "the saved state cannot be read", &std::io::Error::other(why)))
+    copies::decode(state).unwrap_or_else(|why| {
+        fail(
+            rt,
+            "the saved state cannot be read",
+            &std::io::Error::other(why),
+        )
+    })
 }
 
 /// Makes the user side's mappings those of a part whose pages (sorted) are on their way, and begins to make them present.
@@ -99,7 +111,11 @@ fn restore_mappings(rt: &Runtime, saved: &Saved, whose: Whose) {
 
 /// A survivor keeps no copy of what steps that were `undone` have changed: those pages stay. Nor of static data: what it has changed for the
 /// first time since the epoch is made again. The pages that are as they were.
-fn put_back_absent(rt: &Runtime, saved: &Saved, undone: Option<Undone>) -> Result<Vec<PageRun>, Damaged> {
+fn put_back_absent(
+    rt: &Runtime,
+    saved: &Saved,
+    undone: Option<Undone>,
+) -> Result<Vec<PageRun>, Damaged> {
     let layout = &saved.user.layout;
     let missing = {
         let keep = &mut *copies::keep(rt);
@@ -116,8 +132,8 @@ fn put_back_absent(rt: &Runtime, saved: &Saved, undone: Option<Undone>) -> Resul
     let (image, store) = (&mut keep.own.image, &mut keep.store);
     let began = Instant::now();
     let before = image.page_count();
-    let script =
-        rehearsal::own_script(rt).ok_or_else(|| Damaged("nothing tells how to make its static data".into()))?;
+    let script = rehearsal::own_script(rt)
+        .ok_or_else(|| Damaged("nothing tells how to make its static data".into()))?;
     rehearsal::put_back(rt, &missing, &script, image, store)
         .map_err(|why| Damaged(format!("its static data cannot be rebuilt: {why}")))?;
     events::emit(Kind::Rebuilt {

@@ -98,7 +98,9 @@ pub fn meet(rt: &Runtime, all: RealComm, whole: Option<Epoch>) -> mpi::Result<Me
 /// changes anything.
 fn note_players(rt: &Runtime, identities: &[Identity]) -> bool {
     let held = identities.iter().filter_map(|living| living.held);
-    let told: Vec<_> = held.filter_map(|held| Some((held.own, held.player?))).collect();
+    let told: Vec<_> = held
+        .filter_map(|held| Some((held.own, held.player?)))
+        .collect();
     world::update(rt, |world| {
         for &(worker, player) in &told {
             world.players[worker.index()] = player;
@@ -166,7 +168,10 @@ fn who(rt: &Runtime, worker: Worker) -> String {
 /// Why the job is lost, with the processes and hosts that were lost.
 fn describe(rt: &Runtime, lost: &Lost) -> String {
     match lost {
-        Lost::Init => "a process failed during MPI_Init, before the first checkpoint; start the job again".into(),
+        Lost::Init => {
+            "a process failed during MPI_Init, before the first checkpoint; start the job again"
+                .into()
+        }
         Lost::Copies { .. } | Lost::Everyone if disk::is_on(rt) => {
             format!(
                 "{}, and no epoch on disk can be used; start the job again",
@@ -188,7 +193,10 @@ pub fn cause(rt: &Runtime, lost: &Lost) -> String {
             epoch,
         } => no_copy(rt, *worker, *died, holders, *epoch),
         Lost::Behind { worker, at, epoch } => {
-            format!("{} is at epoch {at} and cannot reach epoch {epoch}", who(rt, *worker))
+            format!(
+                "{} is at epoch {at} and cannot reach epoch {epoch}",
+                who(rt, *worker)
+            )
         }
         Lost::Program(blamed) => blamed.why.clone(),
         Lost::Everyone => "all workers died, and with them all copies".into(),
@@ -197,12 +205,21 @@ pub fn cause(rt: &Runtime, lost: &Lost) -> String {
 }
 
 /// That no copy of a worker is left, and what has become of each.
-fn no_copy(rt: &Runtime, worker: Worker, died: bool, holders: &[(Worker, Gone)], epoch: Epoch) -> String {
+fn no_copy(
+    rt: &Runtime,
+    worker: Worker,
+    died: bool,
+    holders: &[(Worker, Gone)],
+    epoch: Epoch,
+) -> String {
     let names = |gone: Gone| {
         let of = holders.iter().filter(move |holder| holder.1 == gone);
         of.map(|holder| who(rt, holder.0)).collect::<Vec<_>>()
     };
-    let (dead, damaged) = (names(Gone::Dead).join(" and "), names(Gone::Damaged).join(" and "));
+    let (dead, damaged) = (
+        names(Gone::Dead).join(" and "),
+        names(Gone::Damaged).join(" and "),
+    );
     let worker = who(rt, worker);
     if world::get(rt).redundancy.is_parity() {
         return no_parity(&worker, died, [&dead, &damaged], epoch);
@@ -213,10 +230,14 @@ fn no_copy(rt: &Runtime, worker: Worker, died: bool, holders: &[(Worker, Gone)],
         "its only copies"
     };
     if holders.is_empty() {
-        return format!("{worker} cannot be brought back (epoch {epoch}), and nobody else has a copy of it");
+        return format!(
+            "{worker} cannot be brought back (epoch {epoch}), and nobody else has a copy of it"
+        );
     }
     match (died, damaged.is_empty(), dead.is_empty()) {
-        (true, true, _) => format!("{worker} died together with {dead}, which held {only} (epoch {epoch})"),
+        (true, true, _) => {
+            format!("{worker} died together with {dead}, which held {only} (epoch {epoch})")
+        }
         (true, false, true) => {
             format!(
                 "{worker} died, and its copy (epoch {epoch}) at {damaged} has a wrong checksum or cannot be rebuilt, so it was not used"
@@ -243,14 +264,18 @@ fn no_copy(rt: &Runtime, worker: Worker, died: bool, holders: &[(Worker, Gone)],
 fn no_parity(worker: &str, worker_died: bool, [dead, damaged]: [&str; 2], epoch: Epoch) -> String {
     let lost = match worker_died {
         true => format!("{worker} died"),
-        false => format!("the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum"),
+        false => {
+            format!("the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum")
+        }
     };
     match (dead.is_empty(), worker_died) {
         (false, true) => format!(
             "{lost} together with {dead} of its parity group, which can bring back only one of its workers (epoch {epoch})"
         ),
         (false, false) => {
-            format!("{lost}, so it was not used, and {dead} of its parity group died, so it cannot be made again")
+            format!(
+                "{lost}, so it was not used, and {dead} of its parity group died, so it cannot be made again"
+            )
         }
         (true, _) => format!(
             "{lost}, and what its parity group makes of it (epoch {epoch}) has a wrong checksum, so it was not used; something is damaged at {damaged} or another of the group"

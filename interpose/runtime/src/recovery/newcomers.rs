@@ -67,7 +67,9 @@ fn leader(members: &[Member]) -> mpi::Result<Rank> {
     let most = members.iter().map(|member| member.knows).max();
     let most = most.filter(|&most| most != Knowledge::Nothing);
     let first = members.iter().position(|member| Some(member.knows) == most);
-    first.map(|rank| Rank(rank as u32)).ok_or(mpi::Error::INTERN)
+    first
+        .map(|rank| Rank(rank as u32))
+        .ok_or(mpi::Error::INTERN)
 }
 
 /// The world of the library, and this process's own, ready for use.
@@ -101,7 +103,11 @@ pub fn gather_all(rt: &Runtime) -> mpi::Result<RealComm> {
 }
 
 fn recoveries(members: &[Member]) -> u32 {
-    members.iter().map(|member| member.recoveries).max().unwrap_or(0)
+    members
+        .iter()
+        .map(|member| member.recoveries)
+        .max()
+        .unwrap_or(0)
 }
 
 /// Tells newcomers of the job, and hears of their places.
@@ -112,7 +118,10 @@ fn greet(rt: &Runtime, all: RealComm, members: &[Member]) -> mpi::Result<()> {
     let places = members.iter().zip(places.all());
     let new = places.filter(|(member, _)| member.is_new());
     world::update(rt, |world| {
-        learn_places(&mut world.nodes, new.map(|(member, place)| (member.number, place)))
+        learn_places(
+            &mut world.nodes,
+            new.map(|(member, place)| (member.number, place)),
+        )
     });
     Ok(())
 }
@@ -147,7 +156,10 @@ fn share(all: RealComm, root: Rank, mut text: Vec<u8>) -> mpi::Result<Vec<u8>> {
 }
 
 /// Notes where the processes of these numbers are.
-pub fn learn_places<'a>(nodes: &mut Vec<u64>, places: impl Iterator<Item = (ProcessNumber, &'a Place)>) {
+pub fn learn_places<'a>(
+    nodes: &mut Vec<u64>,
+    places: impl Iterator<Item = (ProcessNumber, &'a Place)>,
+) {
     let own = domains::own_place();
     for (number, place) in places {
         peers::add(place, number, &own);
@@ -198,7 +210,8 @@ fn hear(rt: &Runtime) -> mpi::Result<World> {
     let text = share(all, leader(&members)?, text)?;
     let places: Places = domains::meet(all)?;
     compare(rt, all)?;
-    let (told, _) = bincode::decode_from_slice::<Welcome, _>(&text, standard()).map_err(|_| mpi::Error::INTERN)?;
+    let (told, _) = bincode::decode_from_slice::<Welcome, _>(&text, standard())
+        .map_err(|_| mpi::Error::INTERN)?;
     let mut nodes = told.nodes;
     let numbers = members.iter().map(|member| member.number);
     learn_places(&mut nodes, numbers.zip(places.all()));
@@ -220,7 +233,9 @@ fn hear(rt: &Runtime) -> mpi::Result<World> {
         protected: true,
         finalized: false,
         // This one is counted when it begins here, too.
-        recoveries: recoveries(&members).checked_sub(1).unwrap_or(told.recoveries),
+        recoveries: recoveries(&members)
+            .checked_sub(1)
+            .unwrap_or(told.recoveries),
         players: told.players,
     })
 }

@@ -58,7 +58,11 @@ impl Message {
         // SAFETY: questions about a datatype.
         unsafe {
             check(real::PMPI_Type_size_x(self.datatype, &mut size))?;
-            check(real::PMPI_Type_get_extent_x(self.datatype, &mut lower, &mut extent))?;
+            check(real::PMPI_Type_get_extent_x(
+                self.datatype,
+                &mut lower,
+                &mut extent,
+            ))?;
         }
         let most = (PIECE / size.max(1)).clamp(1, i64::from(c_int::MAX));
         let mut first = 0;
@@ -79,7 +83,17 @@ impl Message {
             all.resize(start + bytes, 0_u8);
             let (to, room, mut position) = (all[start..].as_mut_ptr().cast(), bytes as c_int, 0);
             // SAFETY: elements of the program's, and room for their data.
-            unsafe { real::PMPI_Pack(from, count, self.datatype, to, room, &mut position, RealComm::of_self()) }
+            unsafe {
+                real::PMPI_Pack(
+                    from,
+                    count,
+                    self.datatype,
+                    to,
+                    room,
+                    &mut position,
+                    RealComm::of_self(),
+                )
+            }
         })?;
         Ok(all)
     }
@@ -91,7 +105,17 @@ impl Message {
             rest = others;
             let (from, room, mut position) = (piece.as_ptr().cast(), bytes as c_int, 0);
             // SAFETY: the data of as many elements, and the program's place for them.
-            unsafe { real::PMPI_Unpack(from, room, &mut position, to, count, self.datatype, RealComm::of_self()) }
+            unsafe {
+                real::PMPI_Unpack(
+                    from,
+                    room,
+                    &mut position,
+                    to,
+                    count,
+                    self.datatype,
+                    RealComm::of_self(),
+                )
+            }
         })
     }
 }
@@ -105,12 +129,17 @@ pub fn use_once(rt: &Runtime, made: &[(RealRequest, Recipe)]) -> mpi::Result<()>
         .iter()
         .filter_map(|(real, recipe)| Some((*real, Message::of(rt, recipe)?)));
     let (mut requests, messages): (Vec<RealRequest>, Vec<Message>) = messages.unzip();
-    let (receives, sends): (Vec<usize>, Vec<usize>) = (0..messages.len()).partition(|&at| messages[at].is_receive);
-    let kept: mpi::Result<Vec<Vec<u8>>> = receives.iter().map(|&at| messages[at].content()).collect();
+    let (receives, sends): (Vec<usize>, Vec<usize>) =
+        (0..messages.len()).partition(|&at| messages[at].is_receive);
+    let kept: mpi::Result<Vec<Vec<u8>>> =
+        receives.iter().map(|&at| messages[at].content()).collect();
     let kept = kept?;
     // SAFETY: new requests, which are not active; the program's buffers.
     unsafe {
-        check(real::PMPI_Startall(requests.len() as c_int, requests.as_mut_ptr()))?;
+        check(real::PMPI_Startall(
+            requests.len() as c_int,
+            requests.as_mut_ptr(),
+        ))?;
         for at in sends {
             let last = messages[at].partitions.saturating_sub(1) as c_int;
             check(real::PMPI_Pready_range(0, last, requests[at]))?;

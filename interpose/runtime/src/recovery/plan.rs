@@ -132,12 +132,17 @@ impl Plan {
 
     /// Who takes the part of this worker, if that is new.
     pub fn takeover(&self, worker: Worker) -> Option<&Takeover> {
-        self.takeovers.iter().find(|takeover| takeover.worker == worker)
+        self.takeovers
+            .iter()
+            .find(|takeover| takeover.worker == worker)
     }
 
     /// Where this worker gets its own copy from, if it has none: the holder, or all others of its parity group, by layer.
     pub fn sources(&self, worker: Worker) -> impl Iterator<Item = Worker> {
-        let fetches = self.fetches.iter().filter(move |fetch| fetch.worker == worker);
+        let fetches = self
+            .fetches
+            .iter()
+            .filter(move |fetch| fetch.worker == worker);
         fetches.map(|fetch| fetch.from)
     }
 
@@ -197,7 +202,9 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn player(&self, worker: Worker) -> Option<&Identity> {
-        self.living.iter().find(|identity| identity.part == Some(worker))
+        self.living
+            .iter()
+            .find(|identity| identity.part == Some(worker))
     }
 
     fn dead(&self) -> Vec<Worker> {
@@ -207,24 +214,32 @@ impl Job<'_> {
     }
 
     fn newcomers(&self) -> Vec<&Identity> {
-        self.living.iter().filter(|identity| identity.part.is_none()).collect()
+        self.living
+            .iter()
+            .filter(|identity| identity.part.is_none())
+            .collect()
     }
 
     /// Newcomers that have the copies of a dead worker.
     fn heirs(&self) -> impl Iterator<Item = &Held> {
-        let newcomers = self.living.iter().filter(|identity| identity.part.is_none());
+        let newcomers = self
+            .living
+            .iter()
+            .filter(|identity| identity.part.is_none());
         let held = newcomers.filter_map(|newcomer| newcomer.held.as_ref());
         held.filter(|held| self.player(held.own).is_none())
     }
 
     /// Who has what this dead worker had of this epoch.
     fn heir(&self, worker: Worker, epoch: Epoch) -> Option<&Held> {
-        self.heirs().find(|held| held.own == worker && held.reaches(epoch))
+        self.heirs()
+            .find(|held| held.own == worker && held.reaches(epoch))
     }
 
     /// Whether somebody has a copy of this epoch of a dead worker, if all living workers have it.
     fn is_kept(&self, worker: Worker, epoch: Epoch) -> bool {
-        let lives = |holder: Worker| self.player(holder).is_some() || self.heir(holder, epoch).is_some();
+        let lives =
+            |holder: Worker| self.player(holder).is_some() || self.heir(holder, epoch).is_some();
         let mut live = self.redundancy.holders_of(worker).map(lives);
         let is_held = match self.redundancy.is_parity() {
             true => live.all(|lives| lives),
@@ -235,13 +250,23 @@ impl Job<'_> {
 
     /// Whether this process has a copy of the worker that somebody has found damaged.
     fn is_refused(&self, worker: Worker, process: ProcessNumber) -> bool {
-        let copy = Refused { worker, at: process };
-        self.living.iter().any(|identity| identity.refused.contains(&copy))
+        let copy = Refused {
+            worker,
+            at: process,
+        };
+        self.living
+            .iter()
+            .any(|identity| identity.refused.contains(&copy))
     }
 }
 
 /// Makes the plan for `workers` workers whose copies are where `redundancy` says.
-pub fn make(living: &[Identity], redundancy: &Redundancy, workers: u32, wishes: &[Wish]) -> Result<Plan, Lost> {
+pub fn make(
+    living: &[Identity],
+    redundancy: &Redundancy,
+    workers: u32,
+    wishes: &[Wish],
+) -> Result<Plan, Lost> {
     let job = Job {
         living,
         redundancy,
@@ -266,7 +291,13 @@ pub fn make(living: &[Identity], redundancy: &Redundancy, workers: u32, wishes: 
 }
 
 /// Makes the plan for going back to an epoch on disk, which is chosen then, since copies in memory are `lost`.
-pub fn from_disk(living: &[Identity], redundancy: &Redundancy, workers: u32, wishes: &[Wish], lost: Lost) -> Plan {
+pub fn from_disk(
+    living: &[Identity],
+    redundancy: &Redundancy,
+    workers: u32,
+    wishes: &[Wish],
+    lost: Lost,
+) -> Plan {
     let job = Job {
         living,
         redundancy,
@@ -289,10 +320,11 @@ pub fn from_disk(living: &[Identity], redundancy: &Redundancy, workers: u32, wis
 /// The player of each worker.
 fn players(job: &Job, takeovers: &[Takeover]) -> Vec<ProcessNumber> {
     let taken = |worker: Worker| takeovers.iter().find(|takeover| takeover.worker == worker);
-    let players = Worker::all(job.workers).map(|worker| match (taken(worker), job.player(worker)) {
-        (Some(takeover), _) => takeover.player,
-        (None, living) => living.map_or_else(ProcessNumber::default, |living| living.process),
-    });
+    let players =
+        Worker::all(job.workers).map(|worker| match (taken(worker), job.player(worker)) {
+            (Some(takeover), _) => takeover.player,
+            (None, living) => living.map_or_else(ProcessNumber::default, |living| living.process),
+        });
     players.collect()
 }
 
@@ -308,7 +340,10 @@ fn fetches(job: &Job, takeovers: &[Takeover], epoch: Epoch) -> Result<Vec<Fetch>
         let (mut good, mut gone) = (Vec::new(), Vec::new());
         for (layer, holder) in job.redundancy.holders_of(worker).enumerate() {
             match state_of(job, taken(holder), worker, (layer, holder)) {
-                None => good.push(Fetch { worker, from: holder }),
+                None => good.push(Fetch {
+                    worker,
+                    from: holder,
+                }),
                 Some(why) => gone.push((holder, why)),
             }
         }
@@ -333,9 +368,17 @@ fn fetches(job: &Job, takeovers: &[Takeover], epoch: Epoch) -> Result<Vec<Fetch>
 }
 
 /// Why a holder cannot give what it holds of a worker, if it cannot. `successor` is who takes its part, if it has died.
-fn state_of(job: &Job, successor: Option<&Takeover>, worker: Worker, (layer, holder): (usize, Worker)) -> Option<Gone> {
+fn state_of(
+    job: &Job,
+    successor: Option<&Takeover>,
+    worker: Worker,
+    (layer, holder): (usize, Worker),
+) -> Option<Gone> {
     // With parity, it gives of its own pages, too.
-    let (is_parity, all) = (job.redundancy.is_parity(), (1 << job.redundancy.layers(holder)) - 1);
+    let (is_parity, all) = (
+        job.redundancy.is_parity(),
+        (1 << job.redundancy.layers(holder)) - 1,
+    );
     let has_it = |takeover: &&Takeover| match is_parity {
         true => takeover.has_own && takeover.layers == all,
         false => takeover.layers & (1 << layer) != 0,
@@ -345,7 +388,8 @@ fn state_of(job: &Job, successor: Option<&Takeover>, worker: Worker, (layer, hol
     let Some(player) = living.or(successor) else {
         return Some(Gone::Dead);
     };
-    let is_damaged = job.is_refused(worker, player) || (is_parity && job.is_refused(holder, player));
+    let is_damaged =
+        job.is_refused(worker, player) || (is_parity && job.is_refused(holder, player));
     is_damaged.then_some(Gone::Damaged)
 }
 
@@ -358,7 +402,11 @@ fn remakes(job: &Job, takeovers: &[Takeover]) -> Vec<Remake> {
     };
     let mut all = every_copy(job.redundancy, job.workers);
     // Parity is made of what all partners give.
-    let lost: Vec<Worker> = all.iter().filter(|it| is_gone(it)).map(|it| it.at).collect();
+    let lost: Vec<Worker> = all
+        .iter()
+        .filter(|it| is_gone(it))
+        .map(|it| it.at)
+        .collect();
     all.retain(|copy| is_gone(copy) || job.redundancy.is_parity() && lost.contains(&copy.at));
     all
 }
@@ -376,7 +424,8 @@ pub fn every_copy(redundancy: &Redundancy, workers: u32) -> Vec<Remake> {
 /// among them, the one after: the dead may have committed it. If they cannot have, the one that costs less.
 fn epoch(job: &Job, dead: &[Worker]) -> Result<Epoch, Lost> {
     let workers = || job.living.iter().filter(|identity| identity.part.is_some());
-    let can_reach = |identity: &Identity, epoch| identity.committed == epoch || identity.whole == Some(epoch);
+    let can_reach =
+        |identity: &Identity, epoch| identity.committed == epoch || identity.whole == Some(epoch);
     let committed = workers().map(|identity| identity.committed);
     let committed = committed
         .chain(job.heirs().map(|held| held.epoch))
@@ -416,7 +465,9 @@ fn epoch(job: &Job, dead: &[Worker]) -> Result<Epoch, Lost> {
 fn is_dearer(job: &Job, dead: &[Worker], committed: Epoch) -> bool {
     let left = |worker: &Worker| {
         let is_its = |held: &&Held| held.own == *worker && held.player.is_some();
-        job.heirs().find(is_its).filter(|held| held.epoch == committed)
+        job.heirs()
+            .find(is_its)
+            .filter(|held| held.epoch == committed)
     };
     let left: Vec<Option<&Held>> = dead.iter().map(left).collect();
     if committed == Epoch::NONE || !left.iter().flatten().any(|held| held.whole.is_none()) {
@@ -424,14 +475,24 @@ fn is_dearer(job: &Job, dead: &[Worker], committed: Epoch) -> bool {
     }
     let most = |of: fn(&Identity) -> u64| job.living.iter().map(of).max().unwrap_or(0);
     job.living.iter().any(|living| living.is_thin)
-        || left.iter().all(|left| left.is_some_and(|held| held.has_own))
+        || left
+            .iter()
+            .all(|left| left.is_some_and(|held| held.has_own))
             && most(|living| living.lost_ns) < most(|living| living.fetch_ns)
 }
 
 /// Gives each dead worker the newcomer that has its copy already, else the one that is wished, if it is free, else the lowest one;
 /// newcomers that have a dead worker's copy are not free.
-fn assign(dead: &[Worker], newcomers: &[&Identity], epoch: Option<Epoch>, wishes: &[Wish]) -> Vec<Takeover> {
-    assert!(dead.len() <= newcomers.len(), "the process manager has sent too few");
+fn assign(
+    dead: &[Worker],
+    newcomers: &[&Identity],
+    epoch: Option<Epoch>,
+    wishes: &[Wish],
+) -> Vec<Takeover> {
+    assert!(
+        dead.len() <= newcomers.len(),
+        "the process manager has sent too few"
+    );
     let held = |newcomer: &Identity, worker: Worker| {
         let held = newcomer.held.filter(|held| held.own == worker);
         held.filter(|held| epoch.is_some_and(|epoch| held.reaches(epoch)))
@@ -439,12 +500,21 @@ fn assign(dead: &[Worker], newcomers: &[&Identity], epoch: Option<Epoch>, wishes
     let mut free: Vec<&Identity> = newcomers.to_vec();
     let mut chosen: Vec<Option<&Identity>> = Vec::new();
     for &worker in dead {
-        let at = free.iter().position(|newcomer| held(newcomer, worker).is_some());
+        let at = free
+            .iter()
+            .position(|newcomer| held(newcomer, worker).is_some());
         chosen.push(at.map(|at| free.remove(at)));
     }
-    for (&worker, chosen) in dead.iter().zip(&mut chosen).filter(|(_, chosen)| chosen.is_none()) {
+    for (&worker, chosen) in dead
+        .iter()
+        .zip(&mut chosen)
+        .filter(|(_, chosen)| chosen.is_none())
+    {
         let wish = wishes.iter().find(|wish| wish.worker == worker);
-        let at = wish.and_then(|wish| free.iter().position(|newcomer| newcomer.process == wish.spare));
+        let at = wish.and_then(|wish| {
+            free.iter()
+                .position(|newcomer| newcomer.process == wish.spare)
+        });
         *chosen = at.map(|at| free.remove(at));
     }
     let mut free = free.into_iter();

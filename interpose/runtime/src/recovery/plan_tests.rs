@@ -124,7 +124,11 @@ fn an_epoch_that_anyone_has_committed_counts() {
 
 #[test]
 fn an_epoch_that_the_dead_may_have_committed_counts_if_all_others_have_it_whole() {
-    let all = [whole(worker(0, 0, 3), 4), whole(worker(1, 1, 3), 4), newcomer(3)];
+    let all = [
+        whole(worker(0, 0, 3), 4),
+        whole(worker(1, 1, 3), 4),
+        newcomer(3),
+    ];
     assert_eq!(make(&all, 3, 1).unwrap().epoch, Epoch(4));
     let not_all = [whole(worker(0, 0, 3), 4), worker(1, 1, 3), newcomer(3)];
     assert_eq!(make(&not_all, 3, 1).unwrap().epoch, Epoch(3));
@@ -164,20 +168,43 @@ fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
         ..takeover(1, 5)
     };
     // Worker 2 held the only other copy of worker 1.
-    let living = [worker(0, 0, 2), worker(3, 3, 2), newcomer(4), holding(5, 1, 0, 2)];
+    let living = [
+        worker(0, 0, 2),
+        worker(3, 3, 2),
+        newcomer(4),
+        holding(5, 1, 0, 2),
+    ];
     let plan = make(&living, 4, 1).unwrap();
     assert_eq!(plan.takeovers, vec![fetched, takeover(2, 4)]);
     assert_eq!(plan.players, players([0, 5, 4, 3]));
     // An older epoch is of no use.
-    let living = [worker(0, 0, 3), worker(3, 3, 3), newcomer(4), holding(5, 1, 0, 2)];
+    let living = [
+        worker(0, 0, 3),
+        worker(3, 3, 3),
+        newcomer(4),
+        holding(5, 1, 0, 2),
+    ];
     assert_eq!(lost_worker(&living, 4), Some(1));
     // Worker 1 kept the copy of worker 0, which its successor has got.
-    let living = [worker(2, 2, 2), worker(3, 3, 2), newcomer(4), holding(5, 1, 1, 2)];
+    let living = [
+        worker(2, 2, 2),
+        worker(3, 3, 2),
+        newcomer(4),
+        holding(5, 1, 1, 2),
+    ];
     let plan = make(&living, 4, 1).unwrap();
-    let both = Takeover { layers: 1, ..fetched };
+    let both = Takeover {
+        layers: 1,
+        ..fetched
+    };
     assert_eq!(plan.takeovers, vec![takeover(0, 4), both]);
     // Without that copy, worker 0 is lost.
-    let living = [worker(2, 2, 2), worker(3, 3, 2), newcomer(4), holding(5, 1, 0, 2)];
+    let living = [
+        worker(2, 2, 2),
+        worker(3, 3, 2),
+        newcomer(4),
+        holding(5, 1, 0, 2),
+    ];
     assert_eq!(lost_worker(&living, 4), Some(0));
 }
 
@@ -199,7 +226,12 @@ fn heirs_need_nobody_else() {
         ..takeover(worker, player)
     };
     // A worker with its holder, then all at once.
-    let living = [worker(0, 0, 3), worker(3, 3, 3), heir(4, 1, 3, 0), heir(5, 2, 3, 0)];
+    let living = [
+        worker(0, 0, 3),
+        worker(3, 3, 3),
+        heir(4, 1, 3, 0),
+        heir(5, 2, 3, 0),
+    ];
     let plan = make(&living, 4, 1).unwrap();
     assert_eq!(plan.takeovers, [has_all(1, 4), has_all(2, 5)]);
     assert_eq!((plan.fetches, plan.remakes), (vec![], vec![]));
@@ -223,29 +255,61 @@ fn heirs_need_nobody_else() {
 fn heirs_tell_of_the_epoch_that_was_under_way() {
     let epoch = |living: &[Identity]| make(living, 3, 1).map(|plan| plan.epoch.0);
     // Somebody has seen it committed.
-    assert_eq!(epoch(&[heir(3, 0, 4, 0), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]), Ok(4));
-    assert_eq!(epoch(&[worker(0, 0, 4), heir(4, 1, 3, 4), worker(2, 2, 4)]), Ok(4));
-    // It may be committed: all have it whole.
-    assert_eq!(epoch(&[heir(3, 0, 3, 4), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]), Ok(4));
     assert_eq!(
-        epoch(&[whole(worker(0, 0, 3), 4), heir(4, 1, 3, 4), whole(worker(2, 2, 3), 4)]),
+        epoch(&[heir(3, 0, 4, 0), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
+        Ok(4)
+    );
+    assert_eq!(
+        epoch(&[worker(0, 0, 4), heir(4, 1, 3, 4), worker(2, 2, 4)]),
+        Ok(4)
+    );
+    // It may be committed: all have it whole.
+    assert_eq!(
+        epoch(&[heir(3, 0, 3, 4), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
+        Ok(4)
+    );
+    assert_eq!(
+        epoch(&[
+            whole(worker(0, 0, 3), 4),
+            heir(4, 1, 3, 4),
+            whole(worker(2, 2, 3), 4)
+        ]),
         Ok(4)
     );
     // It was not: a living worker has not got so far.
-    assert_eq!(epoch(&[worker(0, 0, 3), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]), Ok(3));
+    assert_eq!(
+        epoch(&[worker(0, 0, 3), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
+        Ok(3)
+    );
     // Neither had worker 1, whose copy of that epoch died with worker 2.
     assert_eq!(
-        epoch(&[whole(worker(0, 0, 3), 4), heir(4, 1, 3, 0), heir(5, 2, 3, 0)]),
+        epoch(&[
+            whole(worker(0, 0, 3), 4),
+            heir(4, 1, 3, 0),
+            heir(5, 2, 3, 0)
+        ]),
         Ok(3)
     );
     // The first epoch was whole, and nobody has died who had seen it committed.
-    assert_eq!(epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 1), heir(5, 2, 0, 1)]), Ok(1));
+    assert_eq!(
+        epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 1), heir(5, 2, 0, 1)]),
+        Ok(1)
+    );
     assert_eq!(
         epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 0), heir(5, 2, 0, 0)]),
         Err(Lost::Init)
     );
     // Worker 1's copy comes from the heir of its holder.
-    let plan = make(&[whole(worker(0, 0, 3), 4), heir(4, 1, 3, 0), heir(5, 2, 3, 4)], 3, 1).unwrap();
+    let plan = make(
+        &[
+            whole(worker(0, 0, 3), 4),
+            heir(4, 1, 3, 0),
+            heir(5, 2, 3, 4),
+        ],
+        3,
+        1,
+    )
+    .unwrap();
     assert_eq!((plan.epoch, plan.fetches), (Epoch(4), vec![fetch(1, 2)]));
 }
 
@@ -258,31 +322,60 @@ fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_
     };
     let living = |lost, fetch| costs(whole(worker(0, 0, 3), 4), lost, fetch);
     let other = costs(whole(worker(2, 2, 3), 4), 10, 100);
-    let epoch = |living: &[Identity]| make(living, 3, 1).map(|plan| (plan.epoch.0, plan.fetches.len()));
-    assert_eq!(epoch(&[living(99, 80), heir(4, 1, 3, 0), other.clone()]), Ok((3, 0)));
-    assert_eq!(epoch(&[living(100, 80), heir(4, 1, 3, 0), other.clone()]), Ok((4, 1)));
+    let epoch =
+        |living: &[Identity]| make(living, 3, 1).map(|plan| (plan.epoch.0, plan.fetches.len()));
+    assert_eq!(
+        epoch(&[living(99, 80), heir(4, 1, 3, 0), other.clone()]),
+        Ok((3, 0))
+    );
+    assert_eq!(
+        epoch(&[living(100, 80), heir(4, 1, 3, 0), other.clone()]),
+        Ok((4, 1))
+    );
     assert_eq!(
         epoch(&[living(0, 0), heir(4, 1, 3, 0), whole(worker(2, 2, 3), 4)]),
         Ok((4, 1))
     );
     // Worker 1 may have come to the meeting, and seen it committed.
-    assert_eq!(epoch(&[living(0, 80), heir(4, 1, 3, 4), other.clone()]), Ok((4, 0)));
-    assert_eq!(epoch(&[living(0, 80), newcomer(4), other.clone()]), Ok((4, 1)));
-    assert_eq!(epoch(&[living(0, 80), holding(4, 1, 1, 3), other.clone()]), Ok((4, 1)));
+    assert_eq!(
+        epoch(&[living(0, 80), heir(4, 1, 3, 4), other.clone()]),
+        Ok((4, 0))
+    );
+    assert_eq!(
+        epoch(&[living(0, 80), newcomer(4), other.clone()]),
+        Ok((4, 1))
+    );
+    assert_eq!(
+        epoch(&[living(0, 80), holding(4, 1, 1, 3), other.clone()]),
+        Ok((4, 1))
+    );
     // One who has died never came.
-    assert_eq!(epoch(&[living(0, 80), heir(4, 1, 3, 4), heir(5, 2, 3, 0)]), Ok((3, 0)));
+    assert_eq!(
+        epoch(&[living(0, 80), heir(4, 1, 3, 4), heir(5, 2, 3, 0)]),
+        Ok((3, 0))
+    );
     // One who lives may need what worker 1 has kept for it.
     let thin = |lost| Identity {
         is_thin: true,
         ..living(lost, 80)
     };
-    assert_eq!(epoch(&[thin(100), heir(4, 1, 3, 0), other.clone()]), Ok((3, 0)));
-    assert_eq!(epoch(&[thin(0), heir(4, 1, 3, 4), other.clone()]), Ok((4, 0)));
+    assert_eq!(
+        epoch(&[thin(100), heir(4, 1, 3, 0), other.clone()]),
+        Ok((3, 0))
+    );
+    assert_eq!(
+        epoch(&[thin(0), heir(4, 1, 3, 4), other.clone()]),
+        Ok((4, 0))
+    );
     assert_eq!(epoch(&[thin(0), newcomer(4), other.clone()]), Ok((4, 1)));
     // There is no earlier one.
     let first = |identity| costs(whole(identity, 1), 0, 80);
     assert_eq!(
-        epoch(&[first(worker(0, 0, 0)), heir(4, 1, 0, 0), first(worker(2, 2, 0))]),
+        epoch(&[
+            first(worker(0, 0, 0)),
+            heir(4, 1, 0, 0),
+            first(worker(2, 2, 0))
+        ]),
         Ok((1, 1))
     );
 }
@@ -299,7 +392,10 @@ fn an_heir_without_a_whole_own_copy_has_those_of_partners() {
         layers: 1,
         ..takeover(1, 4)
     };
-    assert_eq!((plan.takeovers, plan.fetches), (vec![has_partners], vec![fetch(1, 2)]));
+    assert_eq!(
+        (plan.takeovers, plan.fetches),
+        (vec![has_partners], vec![fetch(1, 2)])
+    );
     assert_eq!(plan.remakes, []);
     // Nobody else has its own.
     let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), newcomer(5)];
@@ -324,7 +420,12 @@ fn a_failure_without_a_dead_worker_needs_no_takeover() {
 
 #[test]
 fn what_is_lost_in_memory_may_be_on_disk() {
-    let living = [worker(0, 0, 2), worker(3, 3, 2), newcomer(4), holding(5, 1, 0, 2)];
+    let living = [
+        worker(0, 0, 2),
+        worker(3, 3, 2),
+        newcomer(4),
+        holding(5, 1, 0, 2),
+    ];
     let lost = Lost::Behind {
         worker: Worker(3),
         at: Epoch(2),
@@ -332,7 +433,10 @@ fn what_is_lost_in_memory_may_be_on_disk() {
     };
     let plan = super::from_disk(&living, &copies(4, 1, 1), 4, &[], lost.clone());
     assert_eq!(plan.takeovers, [takeover(1, 4), takeover(2, 5)]);
-    assert_eq!((plan.players, plan.lost), (players([0, 4, 5, 3]), Some(lost.clone())));
+    assert_eq!(
+        (plan.players, plan.lost),
+        (players([0, 4, 5, 3]), Some(lost.clone()))
+    );
 }
 
 fn refusing(mut identity: Identity, worker: u32, at: u32) -> Identity {
@@ -354,7 +458,10 @@ fn a_damaged_copy_is_not_used_and_made_again() {
     ];
     let plan = super::make(&living, &copies(4, 1, 2), 4, &[]).unwrap();
     assert_eq!(plan.fetches, [fetch(1, 3)]);
-    assert_eq!(plan.remakes, [remake(0, 0, 1), remake(1, 0, 2), remake(3, 1, 1)]);
+    assert_eq!(
+        plan.remakes,
+        [remake(0, 0, 1), remake(1, 0, 2), remake(3, 1, 1)]
+    );
     // With that one copy only, it is lost.
     let damaged = |died, holders| Lost::Copies {
         worker: Worker(1),
@@ -366,12 +473,18 @@ fn a_damaged_copy_is_not_used_and_made_again() {
     assert_eq!(make(&living, 4, 1), Err(lost));
     // All that is lost is named.
     let living = [&living[..2], &living[3..], &[newcomer(5)]].concat();
-    let lost = damaged(true, vec![(Worker(2), Gone::Damaged), (Worker(3), Gone::Dead)]);
+    let lost = damaged(
+        true,
+        vec![(Worker(2), Gone::Damaged), (Worker(3), Gone::Dead)],
+    );
     assert_eq!(super::make(&living, &copies(4, 1, 2), 4, &[]), Err(lost));
     // A survivor whose own copy is damaged gets it from its holder.
     let living = [worker(0, 0, 5), refusing(worker(1, 1, 5), 1, 1)];
     assert_eq!(make(&living, 2, 1).unwrap().fetches, [fetch(1, 0)]);
-    let living = [refusing(worker(0, 0, 5), 1, 0), refusing(worker(1, 1, 5), 1, 1)];
+    let living = [
+        refusing(worker(0, 0, 5), 1, 0),
+        refusing(worker(1, 1, 5), 1, 1),
+    ];
     let lost = Lost::Copies {
         worker: Worker(1),
         died: false,
@@ -403,7 +516,14 @@ fn with_two_copies_any_two_may_die_at_once() {
 #[test]
 fn with_parity_all_others_of_the_group_are_needed() {
     // Groups of workers 0, 2, 4 and 1, 3.
-    let parity = |living: &[Identity]| super::make(living, &Redundancy::place(&[0; 5], 1, Scheme::Parity(3)), 5, &[]);
+    let parity = |living: &[Identity]| {
+        super::make(
+            living,
+            &Redundancy::place(&[0; 5], 1, Scheme::Parity(3)),
+            5,
+            &[],
+        )
+    };
     let living = [
         worker(1, 1, 5),
         worker(2, 2, 5),
@@ -413,7 +533,10 @@ fn with_parity_all_others_of_the_group_are_needed() {
     ];
     let plan = parity(&living).unwrap();
     assert_eq!(plan.fetches, [fetch(0, 2), fetch(0, 4), fetch(3, 1)]);
-    assert_eq!(plan.remakes, [remake(1, 0, 3), remake(2, 1, 0), remake(4, 0, 0)]);
+    assert_eq!(
+        plan.remakes,
+        [remake(1, 0, 3), remake(2, 1, 0), remake(4, 0, 0)]
+    );
     // Two of a group.
     let gone = |worker, holders| Lost::Copies {
         worker: Worker(worker),
@@ -440,8 +563,14 @@ fn with_parity_all_others_of_the_group_are_needed() {
             newcomer(6),
         ]
     };
-    assert_eq!(parity(&living(3)).unwrap().fetches, [fetch(0, 2), fetch(0, 4)]);
-    assert_eq!(parity(&living(0)), Err(gone(0, vec![(Worker(2), Gone::Dead)])));
+    assert_eq!(
+        parity(&living(3)).unwrap().fetches,
+        [fetch(0, 2), fetch(0, 4)]
+    );
+    assert_eq!(
+        parity(&living(0)),
+        Err(gone(0, vec![(Worker(2), Gone::Dead)]))
+    );
     // What somebody has found damaged cannot be used for others.
     let living = [
         worker(1, 1, 5),
@@ -450,25 +579,42 @@ fn with_parity_all_others_of_the_group_are_needed() {
         worker(4, 4, 5),
         newcomer(5),
     ];
-    assert_eq!(parity(&living), Err(gone(0, vec![(Worker(2), Gone::Damaged)])));
+    assert_eq!(
+        parity(&living),
+        Err(gone(0, vec![(Worker(2), Gone::Damaged)]))
+    );
     // Parity is made again of what all have.
     let living = [0, 1, 2, 3, 4].map(|part| refusing(worker(part, part, 5), 0, 2));
-    assert_eq!(parity(&living).unwrap().remakes, [remake(0, 0, 2), remake(4, 1, 2)]);
+    assert_eq!(
+        parity(&living).unwrap().remakes,
+        [remake(0, 0, 2), remake(4, 1, 2)]
+    );
 }
 
 /// Whatever is wished, the plan has each part once and each newcomer once, and only living idle ones.
 #[test]
 fn a_wish_counts_if_it_is_possible() {
-    let living = [worker(0, 0, 3), worker(3, 3, 3), newcomer(4), newcomer(5), newcomer(6)];
+    let living = [
+        worker(0, 0, 3),
+        worker(3, 3, 3),
+        newcomer(4),
+        newcomer(5),
+        newcomer(6),
+    ];
     let takeovers = |wishes: &[(u32, u32)]| {
         let wish = |&(worker, spare): &(u32, u32)| Wish {
             worker: Worker(worker),
             spare: ProcessNumber(spare),
         };
         let wishes: Vec<Wish> = wishes.iter().map(wish).collect();
-        super::make(&living, &copies(4, 2, 1), 4, &wishes).unwrap().takeovers
+        super::make(&living, &copies(4, 2, 1), 4, &wishes)
+            .unwrap()
+            .takeovers
     };
-    assert_eq!(takeovers(&[(1, 6), (2, 5)]), [takeover(1, 6), takeover(2, 5)]);
+    assert_eq!(
+        takeovers(&[(1, 6), (2, 5)]),
+        [takeover(1, 6), takeover(2, 5)]
+    );
     assert_eq!(takeovers(&[(2, 4)]), [takeover(1, 5), takeover(2, 4)]);
     let by_rule = [takeover(1, 4), takeover(2, 5)];
     // A worker, nobody, a dead one, nonsense, other parts.
@@ -476,7 +622,10 @@ fn a_wish_counts_if_it_is_possible() {
     assert_eq!(takeovers(&[(1, 1), (2, u32::MAX)]), by_rule);
     assert_eq!(takeovers(&[(0, 6), (7, 5)]), by_rule);
     // The same newcomer twice.
-    assert_eq!(takeovers(&[(1, 6), (2, 6)]), [takeover(1, 6), takeover(2, 4)]);
+    assert_eq!(
+        takeovers(&[(1, 6), (2, 6)]),
+        [takeover(1, 6), takeover(2, 4)]
+    );
 }
 
 #[test]

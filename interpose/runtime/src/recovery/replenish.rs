@@ -9,7 +9,11 @@ use crate::{daemon, renewal, sys, told, world};
 pub fn replenish(rt: &Runtime) {
     let spares = renewal::spares(rt);
     let config = told::config();
-    if world::is_first_worker(rt) && config.replenish && world::is_protected() && spares < config.spares {
+    if world::is_first_worker(rt)
+        && config.replenish
+        && world::is_protected()
+        && spares < config.spares
+    {
         renewal::replenish(grant(spares));
     }
 }

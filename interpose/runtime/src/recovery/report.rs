@@ -60,9 +60,18 @@ impl Report {
     }
 
     /// An attempt has succeeded: who has died, and who plays which part from now on. `players` are those until now.
-    pub fn settle(&mut self, rt: &Runtime, dead: &[ProcessNumber], plan: &Plan, players: &[ProcessNumber]) {
+    pub fn settle(
+        &mut self,
+        rt: &Runtime,
+        dead: &[ProcessNumber],
+        plan: &Plan,
+        players: &[ProcessNumber],
+    ) {
         self.note_deaths(rt, dead, players);
-        let causes = plan.takeovers.iter().map(|it| deaths::cause_of(rt, it.worker));
+        let causes = plan
+            .takeovers
+            .iter()
+            .map(|it| deaths::cause_of(rt, it.worker));
         self.causes.extend(causes);
         self.remark = deaths::settle(rt, plan.epoch).or(self.remark.take());
         self.takeovers
@@ -99,7 +108,14 @@ impl Report {
         let (moment, by) = self.noticed;
         let failed = self.failed.clone();
         let recovery = self.recovery;
-        events::emit_at(moment, Kind::FailureDetected { recovery, failed, by });
+        events::emit_at(
+            moment,
+            Kind::FailureDetected {
+                recovery,
+                failed,
+                by,
+            },
+        );
         self.deaths
             .iter()
             .for_each(|death| events::emit_at(moment, death.clone()));
@@ -166,14 +182,20 @@ mod tests {
     fn the_summary_names_who_died_and_nobody_else() {
         let rt = &Runtime::new();
         let mut report = Report::new(1, 0, ErrorClass::Abandoned);
-        assert_eq!(report.summary(), "communication failed, but no rank has died");
+        assert_eq!(
+            report.summary(),
+            "communication failed, but no rank has died"
+        );
         report.settle(
             rt,
             &[ProcessNumber(1)],
             &plan(&[(1, 4)]),
             &[0, 1, 2, 3].map(ProcessNumber),
         );
-        assert_eq!(report.summary(), "worker 1 died, spare rank 4 has taken its part");
+        assert_eq!(
+            report.summary(),
+            "worker 1 died, spare rank 4 has taken its part"
+        );
         // The part is played by rank 4 now, which dies as well.
         report.settle(
             rt,

@@ -20,7 +20,9 @@ pub fn repost(rt: &Runtime) -> mpi::Result<()> {
     let check = |rc: c_int| mpi::check(failure(rc).unwrap_or(SUCCESS));
     let indices = requests::table(rt).by_age();
     for index in indices {
-        let Some((kind, state)) = requests::get(rt, index).map(|request| (request.kind, request.state)) else {
+        let Some((kind, state)) =
+            requests::get(rt, index).map(|request| (request.kind, request.state))
+        else {
             continue;
         };
         fault::point("repost.begin", copies::epoch(rt));
@@ -66,7 +68,10 @@ pub fn make_recorded(rt: &Runtime) -> mpi::Result<()> {
     };
     wanted.sort_unstable();
     let identity = |number: u64| requests::recipe(rt, number).map(|recipe| recipe.identity);
-    let own: Vec<Identity> = wanted.iter().filter_map(|&(number, _)| identity(number)).collect();
+    let own: Vec<Identity> = wanted
+        .iter()
+        .filter_map(|&(number, _)| identity(number))
+        .collect();
     let mut holders: HashMap<Identity, usize> = HashMap::new();
     for theirs in everybodys(world::get(rt).private, &own)? {
         for identity in theirs {

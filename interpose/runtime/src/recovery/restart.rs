@@ -49,7 +49,8 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
         ));
     }
     let made = make_recorded(rt).and_then(|()| repost(rt));
-    if let Err(rewound) = super::check_own(rt, made, "the program's requests cannot be made again") {
+    if let Err(rewound) = super::check_own(rt, made, "the program's requests cannot be made again")
+    {
         return rewound;
     }
     renewal::is_running();

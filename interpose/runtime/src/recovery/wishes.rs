@@ -55,7 +55,10 @@ pub fn hear(
     if dead.is_empty() || living.iter().all(|identity| !identity.has_asked) {
         return Ok((Vec::new(), None));
     }
-    let asked = has_asked(rt).then(|| rt.asked.take()).flatten().map(|(_, asked)| asked);
+    let asked = has_asked(rt)
+        .then(|| rt.asked.take())
+        .flatten()
+        .map(|(_, asked)| asked);
     let leased = |worker: &Worker| {
         let leases = asked.as_ref().and_then(|asked| asked.0.as_ref().ok())?;
         leases.iter().find(|lease| lease.worker == *worker)
@@ -77,11 +80,17 @@ pub fn hear(
 pub fn settle(rt: &Runtime, asked: Option<Asked>, plan: &Plan) {
     let Some(Asked(answer)) = asked else { return };
     let leases = answer.as_deref().unwrap_or_default();
-    let is_used = |lease: &&Lease| plan.takeover(lease.worker).is_some_and(|it| it.player == lease.rank);
+    let is_used = |lease: &&Lease| {
+        plan.takeover(lease.worker)
+            .is_some_and(|it| it.player == lease.rank)
+    };
     let choices = plan.takeovers.iter().map(|it| SpareChoice {
         worker: it.worker,
         rank: it.player,
-        by_daemon: leases.iter().filter(is_used).any(|lease| lease.worker == it.worker),
+        by_daemon: leases
+            .iter()
+            .filter(is_used)
+            .any(|lease| lease.worker == it.worker),
     });
     let choices: Vec<SpareChoice> = choices.collect();
     let reason = match &answer {

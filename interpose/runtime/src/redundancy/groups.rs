@@ -52,7 +52,11 @@ impl Groups {
 
     /// The most layers of any group.
     pub fn most_layers(&self) -> usize {
-        self.members.iter().map(|members| members.len() - 1).max().unwrap_or(0)
+        self.members
+            .iter()
+            .map(|members| members.len() - 1)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Who keeps the parity for this worker's pages of a layer.
@@ -74,13 +78,24 @@ mod tests {
 
     #[test]
     fn members_keep_parity_for_each_other() {
-        for (workers, size) in [(4u32, 4), (4, 2), (5, 2), (3, 2), (7, 3), (8, 4), (9, 4), (2, 2)] {
+        for (workers, size) in [
+            (4u32, 4),
+            (4, 2),
+            (5, 2),
+            (3, 2),
+            (7, 3),
+            (8, 4),
+            (9, 4),
+            (2, 2),
+        ] {
             let domains: Vec<u32> = (0..workers).map(|worker| worker / 2).collect();
             let groups = Groups::place(&domains, size);
             for worker in Worker::all(workers) {
                 let layers = groups.layers(worker);
                 assert!(layers >= 1, "{workers} by {size}");
-                let mut others: Vec<Worker> = (0..layers).map(|layer| groups.holder_of(worker, layer)).collect();
+                let mut others: Vec<Worker> = (0..layers)
+                    .map(|layer| groups.holder_of(worker, layer))
+                    .collect();
                 for (layer, &holder) in others.iter().enumerate() {
                     assert_eq!(groups.partner_of(holder, layer), worker);
                 }
@@ -90,8 +105,15 @@ mod tests {
             }
         }
         let numbers = |members: &Vec<Worker>| members.iter().map(|worker| worker.0).collect();
-        let members = |groups: &Groups| -> Vec<Vec<u32>> { groups.members.iter().map(numbers).collect() };
-        assert_eq!(members(&Groups::place(&[0, 0, 1, 1], 2)), [vec![0, 2], vec![1, 3]]);
-        assert_eq!(members(&Groups::place(&[0; 5], 3)), [vec![0, 2, 4], vec![1, 3]]);
+        let members =
+            |groups: &Groups| -> Vec<Vec<u32>> { groups.members.iter().map(numbers).collect() };
+        assert_eq!(
+            members(&Groups::place(&[0, 0, 1, 1], 2)),
+            [vec![0, 2], vec![1, 3]]
+        );
+        assert_eq!(
+            members(&Groups::place(&[0; 5], 3)),
+            [vec![0, 2, 4], vec![1, 3]]
+        );
     }
 }

@@ -23,12 +23,18 @@ pub fn forget(rt: &Runtime) {
 
 /// An epoch is committed; it may be the one with which a phase has begun.
 /// `script` is how the phase before is replayed.
-pub fn keep<'rt>(rt: &'rt Runtime, epoch: Epoch, script: impl FnOnce() -> Option<Ref<'rt, Script>>) {
+pub fn keep<'rt>(
+    rt: &'rt Runtime,
+    epoch: Epoch,
+    script: impl FnOnce() -> Option<Ref<'rt, Script>>,
+) {
     if journal::base(rt) != Some(epoch) || rt.base.borrow().is_some() {
         return;
     }
     let Some(script) = script() else { return };
-    let Way::Replay(before) = &script.way else { return };
+    let Way::Replay(before) = &script.way else {
+        return;
+    };
     let keep = copies::keep(rt);
     let (pages, content) = changed(&keep.own.image, &keep.store, &script.pages);
     let base = Base {
@@ -51,7 +57,9 @@ fn changed(image: &Image, store: &PageStore, known: &[Sums]) -> (Vec<PageRun>, V
             if known.get(&page) != Some(&sum) {
                 runs::push(&mut pages, PageRun::between(page.0, page.0 + 1));
                 // SAFETY: the store holds the run's pages there, one after the other.
-                content.extend_from_slice(unsafe { std::slice::from_raw_parts(at.add(number * PAGE_SIZE), PAGE_SIZE) });
+                content.extend_from_slice(unsafe {
+                    std::slice::from_raw_parts(at.add(number * PAGE_SIZE), PAGE_SIZE)
+                });
             }
         }
     }
@@ -67,9 +75,13 @@ pub fn take(rt: &Runtime) -> Option<Base> {
 /// stay what they are.
 pub fn lay_over(rt: &Runtime, base: &Base) -> Result<(), String> {
     let saved = copies::decode(&base.state)?;
-    saved.user.restore_libraries(rt).map_err(|error| error.to_string())?;
+    saved
+        .user
+        .restore_libraries(rt)
+        .map_err(|error| error.to_string())?;
     let layout = &saved.user.layout;
-    remap::restore_layout(layout, user::State::zones(), Whose::Anothers).map_err(|error| error.to_string())?;
+    remap::restore_layout(layout, user::State::zones(), Whose::Anothers)
+        .map_err(|error| error.to_string())?;
     let content = packed::unpack(&base.content).map_err(|error| error.to_string())?;
     let memory = own_memory::writable().map_err(|error| error.to_string())?;
     let mut rest = content.as_slice();
@@ -80,7 +92,10 @@ pub fn lay_over(rt: &Runtime, base: &Base) -> Result<(), String> {
             .map_err(|error| format!("page {:#x}: {error}", run.start.addr()))?;
         rest = more;
     }
-    saved.user.restore_for_replay().map_err(|error| error.to_string())
+    saved
+        .user
+        .restore_for_replay()
+        .map_err(|error| error.to_string())
 }
 
 fn split<'a>(bytes: &'a [u8], run: &PageRun) -> Result<(&'a [u8], &'a [u8]), String> {

@@ -78,7 +78,10 @@ impl Child {
         });
         // SAFETY: pipe2(2) and fork(2); the child does not come back.
         unsafe {
-            check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK))?;
+            check(libc::pipe2(
+                ends.as_mut_ptr(),
+                libc::O_CLOEXEC | libc::O_NONBLOCK,
+            ))?;
             let (output, input) = (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]));
             let pid = check(shim::fork())?;
             if pid == 0 {
@@ -174,7 +177,8 @@ fn work(rt: &Runtime, script: &Script, task: &Task<'_>, output: c_int) -> ! {
         }
         // Out of each other's way first. Then everything else of the runtime side goes: the other processes must not take
         // this one for the rank.
-        let aside = [memory, output].map(|fd| libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE + 2));
+        let aside =
+            [memory, output].map(|fd| libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE + 2));
         let [memory, output] = [
             libc::dup2(aside[0], RUNTIME_FD_BASE),
             libc::dup2(aside[1], RUNTIME_FD_BASE + 1),
@@ -215,8 +219,15 @@ fn read(script: &Script, path: &Path, task: &Task<'_>, memory: c_int) -> Finding
         Task::Write(pages, _) => {
             let mut give = |(at, page): (u64, u64)| {
                 file.read(page, &mut content)?;
-                let done = given(memory, content.as_ptr().cast(), PAGE_SIZE, at * PAGE_SIZE as u64)?;
-                (done == PAGE_SIZE).then_some(()).ok_or(io::ErrorKind::WriteZero.into())
+                let done = given(
+                    memory,
+                    content.as_ptr().cast(),
+                    PAGE_SIZE,
+                    at * PAGE_SIZE as u64,
+                )?;
+                (done == PAGE_SIZE)
+                    .then_some(())
+                    .ok_or(io::ErrorKind::WriteZero.into())
             };
             let numbers = pages.iter().flat_map(|run| run.start.0..run.end());
             let written: io::Result<()> = (0..).zip(numbers).try_for_each(&mut give);
@@ -254,7 +265,9 @@ fn play(rt: &Runtime, script: &Script, replay: &Replay, task: &Task<'_>, memory:
         Task::Compare => script.pages.iter().flat_map(compare).collect(),
         Task::Write(pages, _) => match write(pages, memory) {
             Ok(()) => Vec::new(),
-            Err((page, error)) => return Finding::failed(format!("page {:#x} cannot be given: {error}", page.addr())),
+            Err((page, error)) => {
+                return Finding::failed(format!("page {:#x} cannot be given: {error}", page.addr()));
+            }
         },
     };
     Finding {
@@ -281,7 +294,8 @@ fn run(rt: &Runtime, replay: &Replay) -> Result<Inputs, String> {
     {
         return Err("the program has mapped memory that others share".into());
     }
-    hold::begin(rt, replay.inputs.clone()).map_err(|error| format!("system calls cannot be held back: {error}"))?;
+    hold::begin(rt, replay.inputs.clone())
+        .map_err(|error| format!("system calls cannot be held back: {error}"))?;
     if replay.base.is_none() {
         inputs::restore(rt)?;
     }
@@ -333,8 +347,11 @@ fn places(pages: &[u64]) -> Vec<String> {
     for page in pages {
         let address = PageIndex(*page).addr();
         let vma = all.iter().find(|vma| vma.range.contains(address));
-        *found.entry(vma.map_or("nothing mapped".into(), label)).or_default() += 1;
+        *found
+            .entry(vma.map_or("nothing mapped".into(), label))
+            .or_default() += 1;
     }
     let told = found.into_iter().take(MOST_PLACES);
-    told.map(|(name, count)| format!("{name}: {count}")).collect()
+    told.map(|(name, count)| format!("{name}: {count}"))
+        .collect()
 }

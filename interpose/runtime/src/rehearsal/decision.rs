@@ -16,7 +16,11 @@ fn is_open(rt: &Runtime) -> bool {
 /// Looks whether there can be no rehearsal any more; `has_none`: there is no script.
 pub fn look(rt: &Runtime, has_none: bool) {
     if is_open(rt) && has_none && !journal::is_under_way(rt) {
-        decide(rt, false, "the initialisation phase was not recorded to its end");
+        decide(
+            rt,
+            false,
+            "the initialisation phase was not recorded to its end",
+        );
     }
 }
 
@@ -36,8 +40,9 @@ pub fn accept(rt: &Runtime, script: &Script, different: Option<&[u64]>) -> bool 
     }
     let pages = script.page_count();
     let rebuilt = different.map(|different| pages - different.len() as u64);
-    let is_worth_it = rebuilt
-        .is_some_and(|rebuilt| 2 * rebuilt >= pages && rebuilt * PAGE_SIZE as u64 > script.journal() + script.inputs());
+    let is_worth_it = rebuilt.is_some_and(|rebuilt| {
+        2 * rebuilt >= pages && rebuilt * PAGE_SIZE as u64 > script.journal() + script.inputs()
+    });
     let why = match rebuilt {
         Some(rebuilt) => format!(
             "{} of {pages} pages differ in a rehearsal; the journal has {} bytes",
@@ -59,7 +64,9 @@ fn decide(rt: &Runtime, replay: bool, why: &str) {
         reason: why.into(),
     });
     if world::is_first_worker(rt) {
-        sys::say(format_args!("UNDERSTUDY_STATIC=auto: {way} for worker 0 ({why})"));
+        sys::say(format_args!(
+            "UNDERSTUDY_STATIC=auto: {way} for worker 0 ({why})"
+        ));
     } else {
         log::info!("UNDERSTUDY_STATIC=auto: {way} ({why})");
     }

@@ -30,7 +30,10 @@ impl Finding {
         self.different.sort_unstable();
         self.different.dedup();
         let Finding {
-            places, took, inputs, ..
+            places,
+            took,
+            inputs,
+            ..
         } = other;
         let fewer = places.len() < self.places.len();
         let places = if fewer { self.places } else { places };

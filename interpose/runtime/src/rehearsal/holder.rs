@@ -28,7 +28,9 @@ pub(super) fn poll(rt: &Runtime) {
     let state = state.get_or_insert_default();
     state.receive(rt);
     if let Some((worker, asked)) = &mut state.asked {
-        let Some(rehearsed) = asked.rehearsed(rt) else { return };
+        let Some(rehearsed) = asked.rehearsed(rt) else {
+            return;
+        };
         let (worker, rehearsed) = (*worker, rehearsed.unwrap_or_else(Rehearsed::none));
         state.asked = None;
         state.settle(rt, worker, rehearsed);
@@ -64,7 +66,10 @@ impl State {
         }
         let finding = rehearsed.finding;
         self.told.retain_mut(|message| message.test() == Ok(false));
-        let proof: Proof = finding.failure.is_none().then_some((finding.different, finding.inputs));
+        let proof: Proof = finding
+            .failure
+            .is_none()
+            .then_some((finding.different, finding.inputs));
         let bytes = bincode::encode_to_vec(&proof, standard()).unwrap_or_default();
         let to = Peer {
             comm: world::private(rt),
@@ -86,7 +91,10 @@ fn tell_user(worker: Worker, rehearsed: &Rehearsed) {
         "rehearsal of worker {worker}: {} of {pages} pages differ, {:?} instead of {took:?}{}",
         finding.different.len(),
         finding.took,
-        finding.failure.as_ref().map_or(String::new(), |why| format!("; {why}"))
+        finding
+            .failure
+            .as_ref()
+            .map_or(String::new(), |why| format!("; {why}"))
     );
     events::emit(Kind::Rehearsal {
         worker,

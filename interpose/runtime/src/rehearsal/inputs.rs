@@ -16,7 +16,8 @@ pub(super) struct Input {
 /// This process stands at the end of `MPI_Init`.
 pub fn note(rt: &Runtime) {
     let _held = crate::shim::hold_descriptors();
-    rt.inputs.set((0..RUNTIME_FD_BASE).filter_map(look).collect());
+    rt.inputs
+        .set((0..RUNTIME_FD_BASE).filter_map(look).collect());
 }
 
 fn look(descriptor: c_int) -> Option<Input> {

@@ -23,7 +23,8 @@ impl Message {
         let mut requests = Vec::new();
         c_int::try_from(bytes.len()).ok()?;
         // SAFETY: the bytes stay beside the request.
-        unsafe { own_messages::send(bytes.as_ptr().cast(), bytes.len(), to, &mut requests) }.ok()?;
+        unsafe { own_messages::send(bytes.as_ptr().cast(), bytes.len(), to, &mut requests) }
+            .ok()?;
         Some(Message::under_way(bytes, requests, to.rank))
     }
 
@@ -31,13 +32,18 @@ impl Message {
     pub(super) fn receive(length: usize, from: Peer) -> Option<Message> {
         let (mut bytes, mut requests) = (vec![0u8; length], Vec::new());
         // SAFETY: as above.
-        unsafe { own_messages::receive(bytes.as_mut_ptr().cast(), length, from, &mut requests) }.ok()?;
+        unsafe { own_messages::receive(bytes.as_mut_ptr().cast(), length, from, &mut requests) }
+            .ok()?;
         Some(Message::under_way(bytes, requests, from.rank))
     }
 
     fn under_way(bytes: Vec<u8>, requests: Vec<RealRequest>, from: Worker) -> Message {
         let bytes = Lent::new(bytes);
-        Message { bytes, requests, from }
+        Message {
+            bytes,
+            requests,
+            from,
+        }
     }
 
     /// Posts the receive of a message that has come from this worker, or from anybody, if one has.

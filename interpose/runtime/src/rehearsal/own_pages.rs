@@ -24,20 +24,32 @@ pub fn put_back(
         return Ok(());
     }
     let pages = absent::pages_of(missing);
-    log::debug!("{} pages of static data are made again", runs::total(&pages));
+    log::debug!(
+        "{} pages of static data are made again",
+        runs::total(&pages)
+    );
     let asked = seed::make(rt, script, &pages)?;
     collect(rt, missing, script, asked, image, store)
 }
 
 /// Adds what was missing to the image, from the memory of this process, where that has not changed it since the phase.
-pub fn from_own_memory(rt: &Runtime, offer: &Offer, image: &mut Image, store: &mut PageStore) -> Result<(), String> {
+pub fn from_own_memory(
+    rt: &Runtime,
+    offer: &Offer,
+    image: &mut Image,
+    store: &mut PageStore,
+) -> Result<(), String> {
     image.lack(offer.absent());
     let changed = keep_unchanged(offer.absent(), image, store)?;
     put_back(rt, &changed, offer.script(), image, store)
 }
 
 /// Keeps those pages again that this process has as they are in the epoch; returns the others.
-pub fn keep_unchanged(absent: &[Sums], image: &mut Image, store: &mut PageStore) -> Result<Vec<Sums>, String> {
+pub fn keep_unchanged(
+    absent: &[Sums],
+    image: &mut Image,
+    store: &mut PageStore,
+) -> Result<Vec<Sums>, String> {
     let (mut equal, mut changed, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     let mut content = [0u8; PAGE_SIZE];
     for (page, sum) in absent.iter().flat_map(Sums::each) {

@@ -137,12 +137,25 @@ impl Rebuild {
         fault::point("replay.begin", Epoch::NONE);
         let began = Instant::now();
         let asked = seed::make(rt, &offer.script, &absent::pages_of(&offer.absent))?;
-        Ok(Rebuild { offer, asked, began })
+        Ok(Rebuild {
+            offer,
+            asked,
+            began,
+        })
     }
 
     /// Adds what was missing to the image. Returns the script, and how long it took.
-    pub fn finish(self, rt: &Runtime, image: &mut Image, store: &mut PageStore) -> Result<(Script, Duration), String> {
-        let Rebuild { offer, asked, began } = self;
+    pub fn finish(
+        self,
+        rt: &Runtime,
+        image: &mut Image,
+        store: &mut PageStore,
+    ) -> Result<(Script, Duration), String> {
+        let Rebuild {
+            offer,
+            asked,
+            began,
+        } = self;
         collect(rt, &offer.absent, &offer.script, asked, image, store)?;
         fault::point("replay.end", Epoch::NONE);
         Ok((offer.script, began.elapsed()))
@@ -162,7 +175,9 @@ pub fn collect(
     let length = runs::total(&pages) as usize * PAGE_SIZE;
     let mut first = Some(asked);
     let mut replay = || {
-        let asked = first.take().map_or_else(|| seed::make(rt, script, &pages), Ok)?;
+        let asked = first
+            .take()
+            .map_or_else(|| seed::make(rt, script, &pages), Ok)?;
         View::of(&asked.made(rt, script)?, length).map_err(|error| error.to_string())
     };
     match &script.way {

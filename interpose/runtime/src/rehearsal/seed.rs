@@ -58,7 +58,9 @@ pub fn plant(rt: &Runtime) {
             line,
             last: Cell::new(0),
         }))),
-        Err(error) => log::warn!("no process for replays, so copies of static data are kept: {error}"),
+        Err(error) => {
+            log::warn!("no process for replays, so copies of static data are kept: {error}")
+        }
     }
 }
 
@@ -83,7 +85,11 @@ pub struct Asked {
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        if let Some(seed) = self.seed.upgrade().filter(|seed| seed.last.get() == self.number) {
+        if let Some(seed) = self
+            .seed
+            .upgrade()
+            .filter(|seed| seed.last.get() == self.number)
+        {
             // One that has ended is found when it is asked again.
             let _ = seed.line.send(&Request::Nothing);
         }
@@ -94,10 +100,16 @@ impl Asked {
     /// Whether it is done; why it has come to nothing.
     fn is_done(&self, rt: &Runtime, limit: Duration) -> Result<bool, String> {
         loop {
-            let heard = rt.seed.borrow().as_ref().map(|seed| seed.line.receive::<Answer>(limit));
+            let heard = rt
+                .seed
+                .borrow()
+                .as_ref()
+                .map(|seed| seed.line.receive::<Answer>(limit));
             match heard {
                 Some(Ok(None)) => return Ok(false),
-                Some(Ok(Some(answer))) if answer.number == self.number => return answer.outcome.map(|()| true),
+                Some(Ok(Some(answer))) if answer.number == self.number => {
+                    return answer.outcome.map(|()| true);
+                }
                 // To a question that is not asked any more.
                 Some(Ok(Some(_))) => {}
                 Some(Err(_)) | None => return gone(rt),
@@ -133,13 +145,17 @@ pub fn rehearse(rt: &Runtime, script: &[u8]) -> Result<Asked, String> {
 
 /// Has these pages made, one after the other.
 pub fn make(rt: &Runtime, script: &Script, pages: &[PageRun]) -> Result<Asked, String> {
-    let bytes = bincode::encode_to_vec((script, pages), standard()).map_err(|error| error.to_string())?;
+    let bytes =
+        bincode::encode_to_vec((script, pages), standard()).map_err(|error| error.to_string())?;
     ask(rt, Request::Make, &bytes)
 }
 
 fn ask(rt: &Runtime, request: fn(u64) -> Request, bytes: &[u8]) -> Result<Asked, String> {
     let tell = |error: io::Error| error.to_string();
-    let (mut question, result) = (child::memory_file().map_err(tell)?, child::memory_file().map_err(tell)?);
+    let (mut question, result) = (
+        child::memory_file().map_err(tell)?,
+        child::memory_file().map_err(tell)?,
+    );
     question.write_all(bytes).map_err(tell)?;
     let Some(seed) = rt.seed.borrow().clone() else {
         return gone(rt);
@@ -151,7 +167,11 @@ fn ask(rt: &Runtime, request: fn(u64) -> Request, bytes: &[u8]) -> Result<Asked,
         return gone(rt);
     }
     let seed = Rc::downgrade(&seed);
-    Ok(Asked { seed, number, result })
+    Ok(Asked {
+        seed,
+        number,
+        result,
+    })
 }
 
 /// What a file holds from its beginning.

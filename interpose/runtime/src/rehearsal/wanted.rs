@@ -48,7 +48,12 @@ pub fn collect<Made: AsRef<[u8]>>(
 }
 
 /// Has the image keep these pages, one after the other in `bytes`, if all are right.
-pub fn take(pages: &[Sums], bytes: &[u8], image: &mut Image, store: &mut PageStore) -> Result<(), String> {
+pub fn take(
+    pages: &[Sums],
+    bytes: &[u8],
+    image: &mut Image,
+    store: &mut PageStore,
+) -> Result<(), String> {
     match wrong_in(pages, bytes).first() {
         Some(page) => Err(format!("page {:#x} is damaged", page.addr())),
         None => add(pages, bytes, image, store),
@@ -57,9 +62,17 @@ pub fn take(pages: &[Sums], bytes: &[u8], image: &mut Image, store: &mut PageSto
 
 /// Which pages are right, in contents that have one after the other.
 fn judge<'a>(pages: &'a [Sums], bytes: &'a [u8]) -> impl Iterator<Item = (PageIndex, bool)> + 'a {
-    let contents = bytes.chunks_exact(PAGE_SIZE).map(Some).chain(std::iter::repeat(None));
+    let contents = bytes
+        .chunks_exact(PAGE_SIZE)
+        .map(Some)
+        .chain(std::iter::repeat(None));
     let pages = pages.iter().flat_map(Sums::each).zip(contents);
-    pages.map(|((page, sum), content)| (page, content.is_some_and(|content| of_page(page, content) == sum)))
+    pages.map(|((page, sum), content)| {
+        (
+            page,
+            content.is_some_and(|content| of_page(page, content) == sum),
+        )
+    })
 }
 
 fn wrong_in(pages: &[Sums], bytes: &[u8]) -> Vec<PageIndex> {
@@ -69,7 +82,9 @@ fn wrong_in(pages: &[Sums], bytes: &[u8]) -> Vec<PageIndex> {
 
 /// Copies the pages that are right.
 fn take_right(pages: &[Sums], from: &[u8], to: &mut [u8]) {
-    let contents = from.chunks_exact(PAGE_SIZE).zip(to.chunks_exact_mut(PAGE_SIZE));
+    let contents = from
+        .chunks_exact(PAGE_SIZE)
+        .zip(to.chunks_exact_mut(PAGE_SIZE));
     for ((from, to), (_, is_right)) in contents.zip(judge(pages, from)) {
         if is_right {
             to.copy_from_slice(from);
@@ -78,7 +93,12 @@ fn take_right(pages: &[Sums], from: &[u8], to: &mut [u8]) {
 }
 
 /// Adds pages to the image that are right.
-pub fn add(pages: &[Sums], bytes: &[u8], image: &mut Image, store: &mut PageStore) -> Result<(), String> {
+pub fn add(
+    pages: &[Sums],
+    bytes: &[u8],
+    image: &mut Image,
+    store: &mut PageStore,
+) -> Result<(), String> {
     let sums: Vec<u64> = pages.iter().flat_map(|run| &run.sums).copied().collect();
     let inserted = image.insert(&absent::pages_of(pages), bytes, &sums, store);
     inserted.map_err(|error| error.to_string())

@@ -106,15 +106,23 @@ pub fn poll(rt: &Runtime) {
 pub(super) fn cut(rt: &Runtime, epoch: Epoch) {
     let changed = script(rt).and_then(|script| script.changed_input().map(Path::to_owned));
     let Some(path) = changed else { return };
-    log::warn!("{} has changed: copies of static data are kept again", path.display());
+    log::warn!(
+        "{} has changed: copies of static data are kept again",
+        path.display()
+    );
     let mut state = state(rt);
     let script = match std::mem::take(&mut state.own) {
         Own::Proved { script, .. } | Own::Withdrawn { script, .. } => Some(script),
         Own::None | Own::Writing { .. } | Own::Asked { .. } => state.before.take(),
     };
     let Some(script) = script else { return };
-    copies::keep(rt).tracker.capture_again(&absent::pages_of(&script.pages));
-    state.own = Own::Withdrawn { script, until: epoch };
+    copies::keep(rt)
+        .tracker
+        .capture_again(&absent::pages_of(&script.pages));
+    state.own = Own::Withdrawn {
+        script,
+        until: epoch,
+    };
 }
 
 /// What is to be done about a phase that has ended, if it is worth it.
@@ -123,7 +131,12 @@ fn own_of(rt: &Runtime, phase: Phase) -> Option<Own> {
     let mut pages = {
         let keep = copies::keep(rt);
         let saved = copies::decode(&keep.own.state.bytes).ok()?;
-        let mut pages = sums_of(&saved.user.layout, &keep.own.image, &keep.store, saved.frame.rsp);
+        let mut pages = sums_of(
+            &saved.user.layout,
+            &keep.own.image,
+            &keep.store,
+            saved.frame.rsp,
+        );
         pages.extend_from_slice(keep.own.image.absent());
         pages
     };
@@ -131,7 +144,10 @@ fn own_of(rt: &Runtime, phase: Phase) -> Option<Own> {
     if told::config().static_data != Static::Disk {
         let way = Way::Replay(Box::new(replay_of(rt, phase)?));
         let script = Script { worker, way, pages };
-        return Some(Own::Asked { script, is_sent: false });
+        return Some(Own::Asked {
+            script,
+            is_sent: false,
+        });
     }
     let way = Way::File(disk::static_path(rt, worker)?);
     let script = Script { worker, way, pages };
@@ -165,7 +181,13 @@ fn replay_of(rt: &Runtime, mut phase: Phase) -> Option<Replay> {
         return None;
     }
     let size = size + base.as_ref().map_or(0, Base::size);
-    let absent: u64 = keep.own.image.absent().iter().map(|run| run.pages().pages).sum();
+    let absent: u64 = keep
+        .own
+        .image
+        .absent()
+        .iter()
+        .map(|run| run.pages().pages)
+        .sum();
     let image = (keep.own.image.page_count() + absent) as usize * PAGE_SIZE;
     let limit = told::config().log_limit.of(image);
     if size > limit {
@@ -175,7 +197,10 @@ fn replay_of(rt: &Runtime, mut phase: Phase) -> Option<Replay> {
     }
     let bytes = journal.encode();
     phase.recorder.tell(rt, Some(bytes.len()));
-    let took = phase.took + base.as_ref().map_or(Duration::ZERO, |base| base.before.took);
+    let took = phase.took
+        + base
+            .as_ref()
+            .map_or(Duration::ZERO, |base| base.before.took);
     log::info!(
         "{calls} calls recorded in {took:?}: {size} bytes, {} compressed",
         bytes.len()
@@ -225,10 +250,17 @@ impl State {
         let Own::Writing { writing, .. } = &self.own else {
             return;
         };
-        let Some(outcome) = writing.outcome() else { return };
+        let Some(outcome) = writing.outcome() else {
+            return;
+        };
         if let Own::Writing { script, .. } = std::mem::take(&mut self.own) {
             match outcome {
-                Ok(()) => self.own = Own::Asked { script, is_sent: false },
+                Ok(()) => {
+                    self.own = Own::Asked {
+                        script,
+                        is_sent: false,
+                    }
+                }
                 Err(error) => tell_not_written(&error),
             }
         }
@@ -264,7 +296,9 @@ impl State {
         if message.test() != Ok(true) {
             return;
         }
-        let Some(message) = self.proof.take() else { return };
+        let Some(message) = self.proof.take() else {
+            return;
+        };
         let proof: Proof = match bincode::decode_from_slice(&message.bytes, standard()) {
             Ok((proof, _)) => proof,
             Err(_) => None,
@@ -298,7 +332,10 @@ impl State {
     }
 
     fn tell_holders(&mut self, rt: &Runtime) {
-        let Own::Proved { script, is_told, .. } = &mut self.own else {
+        let Own::Proved {
+            script, is_told, ..
+        } = &mut self.own
+        else {
             return;
         };
         if std::mem::replace(is_told, true) {
@@ -320,7 +357,10 @@ impl State {
 
     /// This worker keeps no copy of what it can have from its seed; if that is gone, it keeps one again.
     fn thin_own(&mut self, rt: &Runtime) {
-        let Own::Proved { script, is_thin, .. } = &mut self.own else {
+        let Own::Proved {
+            script, is_thin, ..
+        } = &mut self.own
+        else {
             return;
         };
         let keep = &mut *copies::keep(rt);
@@ -343,10 +383,14 @@ impl State {
         }
         let absent = absent::without(image.absent(), &marks::lasting(rt).reversible_pages());
         if !absent.is_empty() {
-            log::warn!("the process for replays has ended, so copies of static data are kept again");
+            log::warn!(
+                "the process for replays has ended, so copies of static data are kept again"
+            );
             // What has changed is part of the next checkpoint; until then it is lost.
             let kept = own_pages::keep_unchanged(&absent, image, store);
-            kept.unwrap_or_else(|why| ending::fail(rt, "no memory for copies", &std::io::Error::other(why)));
+            kept.unwrap_or_else(|why| {
+                ending::fail(rt, "no memory for copies", &std::io::Error::other(why))
+            });
         }
     }
 
@@ -361,7 +405,9 @@ impl State {
             let message = Message::probe(world.private, Some(partner), tag::STATIC);
             self.scripts.extend(message.map(|message| (layer, message)));
         }
-        let come = self.scripts.extract_if(.., |(_, message)| message.test() == Ok(true));
+        let come = self
+            .scripts
+            .extract_if(.., |(_, message)| message.test() == Ok(true));
         come.map(|(layer, message)| (layer, partners[layer], message.bytes.to_vec()))
             .collect()
     }
@@ -370,7 +416,11 @@ impl State {
 /// Who has this worker's phase rehearsed. Another process, if there is one: nothing is proved that only this one can make.
 fn rehearser(rt: &Runtime) -> Worker {
     let me = world::worker(rt);
-    world::get(rt).redundancy.holders_of(me).next().unwrap_or(me)
+    world::get(rt)
+        .redundancy
+        .holders_of(me)
+        .next()
+        .unwrap_or(me)
 }
 
 /// The copy of a partner need not hold what can be rebuilt.
@@ -394,7 +444,9 @@ fn thin(rt: &Runtime, layer: usize, partner: Worker, bytes: &[u8]) {
     }
     give_back(&mut keep.store);
     drop(guard);
-    log::info!("the copy of worker {partner} is without {pages} of {before} pages, which can be rebuilt");
+    log::info!(
+        "the copy of worker {partner} is without {pages} of {before} pages, which can be rebuilt"
+    );
     events::emit(Kind::Thinned {
         worker: partner,
         pages,
@@ -405,9 +457,15 @@ fn thin(rt: &Runtime, layer: usize, partner: Worker, bytes: &[u8]) {
 }
 
 /// For tests: damages every journal that this process has.
-pub fn damage_journals<'a>(rt: &Runtime, scripts: impl Iterator<Item = &'a mut Script>, harm: Harm) {
+pub fn damage_journals<'a>(
+    rt: &Runtime,
+    scripts: impl Iterator<Item = &'a mut Script>,
+    harm: Harm,
+) {
     scripts.for_each(|script| script.damage(harm));
-    if let Own::Asked { script, .. } | Own::Proved { script, .. } | Own::Withdrawn { script, .. } = &mut state(rt).own {
+    if let Own::Asked { script, .. } | Own::Proved { script, .. } | Own::Withdrawn { script, .. } =
+        &mut state(rt).own
+    {
         script.damage(harm);
     }
 }
@@ -455,7 +513,9 @@ pub(super) fn interrupt(rt: &Runtime) {
     match &mut state.own {
         Own::None | Own::Writing { .. } | Own::Withdrawn { .. } => {}
         Own::Asked { is_sent, .. } => *is_sent = false,
-        Own::Proved { is_told, is_thin, .. } => (*is_told, *is_thin) = (false, false),
+        Own::Proved {
+            is_told, is_thin, ..
+        } => (*is_told, *is_thin) = (false, false),
     }
     state.sent.clear();
     state.proof = None;

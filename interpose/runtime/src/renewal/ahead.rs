@@ -25,7 +25,10 @@ pub fn open() {
     match learn() {
         Ok(names) => {
             let count = library::open_ahead(names.lines());
-            log::debug!("{count} libraries are opened ahead, after {:?}", began.elapsed());
+            log::debug!(
+                "{count} libraries are opened ahead, after {:?}",
+                began.elapsed()
+            );
         }
         Err(error) => {
             log::warn!("what the MPI library opens in MPI_Init could not be learnt: {error}");
@@ -97,11 +100,15 @@ fn tell(mut writer: io::PipeWriter) -> ! {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         call::stand_apart();
         components::prepare();
-        let rc = real::PMPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), 0, &mut provided);
+        let rc =
+            real::PMPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), 0, &mut provided);
         if rc == SUCCESS {
             components::open_others();
         }
-        let names: Vec<String> = library::modules().into_iter().map(|module| module.name).collect();
+        let names: Vec<String> = library::modules()
+            .into_iter()
+            .map(|module| module.name)
+            .collect();
         if rc == SUCCESS {
             let _ = writer.write_all(names.join("\n").as_bytes());
             real::PMPI_Finalize();

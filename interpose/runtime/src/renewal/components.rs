@@ -28,7 +28,9 @@ pub unsafe fn prepare() {
     if are_files() {
         // SAFETY: handed on to the caller.
         unsafe {
-            LAUNCHED.iter().for_each(|name| library::set_variable(name, None));
+            LAUNCHED
+                .iter()
+                .for_each(|name| library::set_variable(name, None));
             library::set_variable(c"OMPI_MCA_ess_singleton_isolated", Some(c"1"));
             // Children of several processes would make one directory, and the first that ends removes what another is in.
             library::set_variable(c"OMPI_MCA_orte_create_session_dirs", Some(c"0"));
@@ -58,7 +60,8 @@ pub fn open_others() {
         // SAFETY: PMIx_Init (PMIx 4.1 standard, 5.1.2) has this type. It writes a name and a number (`pmix_proc_t`) to memory that is long
         // enough, and fails for want of a server, when it has opened its components.
         unsafe {
-            let init: unsafe extern "C" fn(*mut c_char, *mut c_void, usize) -> c_int = std::mem::transmute(init);
+            let init: unsafe extern "C" fn(*mut c_char, *mut c_void, usize) -> c_int =
+                std::mem::transmute(init);
             init([0; 512].as_mut_ptr(), std::ptr::null_mut(), 0);
         }
     }

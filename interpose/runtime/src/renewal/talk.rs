@@ -20,7 +20,9 @@ use understudy_numbers::{Guardian, ProcessNumber, Worker};
 // understudy-mpi and ckptd do not know each other.
 const _: () = {
     assert!(call::INTERRUPT == line::INTERRUPT);
-    assert!(size_of::<call::Page>() <= size_of::<line::Page>() && size_of::<line::Page>() <= line::PAGE);
+    assert!(
+        size_of::<call::Page>() <= size_of::<line::Page>() && size_of::<line::Page>() <= line::PAGE
+    );
     assert!(offset_of!(call::Page, generation) == offset_of!(line::Page, generation));
     assert!(offset_of!(call::Page, is_inside) == offset_of!(line::Page, is_inside));
     assert!(call::MAIN_THREAD == line::MAIN_THREAD && call::INTERRUPT == line::INTERRUPT);
@@ -83,8 +85,8 @@ static OWN: OnceLock<Own> = OnceLock::new();
 /// # Errors
 /// Why that cannot be used, for the user.
 pub fn learn() -> Result<(), String> {
-    let text =
-        told::variable(LINE).ok_or("this process has no guardian; start the job with mpirun or understudy run")?;
+    let text = told::variable(LINE)
+        .ok_or("this process has no guardian; start the job with mpirun or understudy run")?;
     let mut parts = text.splitn(3, ',');
     let mut part = || parts.next();
     let own = part()
@@ -128,7 +130,9 @@ fn connect(own: &Own) -> io::Result<()> {
         number: own.number,
         library: library::file(),
     })?;
-    let (_, manager) = await_descriptor(&guardian, |said| matches!(said, ToProcess::Line).then_some(()))?;
+    let (_, manager) = await_descriptor(&guardian, |said| {
+        matches!(said, ToProcess::Line).then_some(())
+    })?;
     let manager = Line::from(lift(manager));
     let (neighbours, page) = await_descriptor(&manager, |said| match said {
         ToProcess::Page { workers } => Some(workers),
@@ -171,7 +175,10 @@ extern "C" fn is_over() -> bool {
 }
 
 /// The first message of a kind, and the descriptor that comes with it.
-fn await_descriptor<T>(line: &Line, kind: impl Fn(ToProcess) -> Option<T>) -> io::Result<(T, OwnedFd)> {
+fn await_descriptor<T>(
+    line: &Line,
+    kind: impl Fn(ToProcess) -> Option<T>,
+) -> io::Result<(T, OwnedFd)> {
     loop {
         if let Some((said, mut descriptors)) = line.receive_with(None)?
             && let Some(said) = kind(said)
@@ -212,7 +219,10 @@ pub fn hear(rt: &Runtime, limit: Duration) -> Option<ToProcess> {
 }
 
 /// The same, with the descriptors that have come with the message.
-pub fn hear_with(rt: &Runtime, limit: impl Into<Option<Duration>>) -> Option<(ToProcess, Vec<OwnedFd>)> {
+pub fn hear_with(
+    rt: &Runtime,
+    limit: impl Into<Option<Duration>>,
+) -> Option<(ToProcess, Vec<OwnedFd>)> {
     match or_end(lines().manager.receive_with(limit)) {
         Some((ToProcess::Inherit { from, status }, files)) => {
             inherit(rt, from, status, files);
@@ -230,7 +240,11 @@ fn inherit(rt: &Runtime, from: ProcessNumber, status: c_int, files: Vec<OwnedFd>
     let mut heir = rt.heir.borrow_mut();
     heir.of = Some(from);
     if let Ok(files) = files.into_iter().map(lift).collect::<Vec<_>>().try_into() {
-        heir.inheritance = Some(Inheritance { from, status, files });
+        heir.inheritance = Some(Inheritance {
+            from,
+            status,
+            files,
+        });
     }
 }
 
@@ -288,7 +302,9 @@ pub fn keep_nothing() {
 
 /// Kills the process manager, for a test.
 pub fn kill_manager() {
-    let manager = LINES.get().map(|lines| lines.page.manager.load(Ordering::Acquire));
+    let manager = LINES
+        .get()
+        .map(|lines| lines.page.manager.load(Ordering::Acquire));
     if let Some(manager @ 1..) = manager {
         // SAFETY: kill(2).
         unsafe { libc::kill(manager as libc::pid_t, libc::SIGKILL) };
@@ -304,7 +320,11 @@ pub fn spare_deaths() -> u32 {
 
 /// When each signal was last passed on to all ranks, in nanoseconds since 1970; 0: never.
 pub fn passed_signals() -> impl Iterator<Item = (i32, u64)> {
-    let times = lines().page.passed.iter().map(|time| time.load(Ordering::Relaxed));
+    let times = lines()
+        .page
+        .passed
+        .iter()
+        .map(|time| time.load(Ordering::Relaxed));
     line::REMEMBERED.into_iter().zip(times)
 }
 
@@ -319,7 +339,10 @@ pub fn is_running() {
 
 /// Whether the main thread can be called in wherever it is, when another process has died.
 pub fn set_interruptible(is: bool) {
-    lines().page.is_interruptible.store(is.into(), Ordering::Release);
+    lines()
+        .page
+        .is_interruptible
+        .store(is.into(), Ordering::Release);
 }
 
 /// So many spares are missing.
@@ -351,10 +374,18 @@ pub fn settle(worker: Worker, number: u64) {
 ///
 /// # Errors
 /// What is told cannot be read.
-pub fn boards(rt: &Runtime, process: ProcessNumber, workers: Vec<Worker>) -> io::Result<Option<Boards>> {
+pub fn boards(
+    rt: &Runtime,
+    process: ProcessNumber,
+    workers: Vec<Worker>,
+) -> io::Result<Option<Boards>> {
     static ASKED: AtomicU64 = AtomicU64::new(0);
     let id = ASKED.fetch_add(1, Ordering::Relaxed);
-    tell(&ToManager::Look { id, process, workers });
+    tell(&ToManager::Look {
+        id,
+        process,
+        workers,
+    });
     while !call::is_over() {
         if let Some((ToProcess::Shown { id: answered }, mut files)) = hear_with(rt, LOOK)
             && answered == id
@@ -362,7 +393,9 @@ pub fn boards(rt: &Runtime, process: ProcessNumber, workers: Vec<Worker>) -> io:
             let mut bytes = Vec::new();
             File::from(files.pop().ok_or(io::ErrorKind::InvalidData)?).read_to_end(&mut bytes)?;
             let decoded = bincode::decode_from_slice(&bytes, bincode::config::standard());
-            return decoded.map(|(boards, _)| Some(boards)).map_err(io::Error::other);
+            return decoded
+                .map(|(boards, _)| Some(boards))
+                .map_err(io::Error::other);
         }
     }
     Ok(None)

@@ -35,7 +35,8 @@ pub fn each_alone<'a>(
             Some(index) => {
                 let request = table.requests.get(index)?;
                 let real = *table.reals.get(index as usize)?;
-                (request.is_alone() || (request.state == State::Inactive && real != NULL)).then_some(real)?
+                (request.is_alone() || (request.state == State::Inactive && real != NULL))
+                    .then_some(real)?
             }
             None if handle == null_handle(rt) => real_request(rt, handle),
             None => return None,
@@ -49,7 +50,12 @@ pub fn each_alone<'a>(
 impl Table {
     /// Returns the datatype that was kept for it, if that is one that the program has made.
     #[inline(always)]
-    fn end(&mut self, rt: &Runtime, handle: &mut VirtRequest, status: &Status) -> Option<VirtDatatype> {
+    fn end(
+        &mut self,
+        rt: &Runtime,
+        handle: &mut VirtRequest,
+        status: &Status,
+    ) -> Option<VirtDatatype> {
         let index = created(HandleKind::Request, handle.0)?;
         let sender = |envelope: &Envelope| match status.cancelled {
             // MPICH 4.0 says of MPI_Irecv from MPI_PROC_NULL that the sender was rank 0.
@@ -62,7 +68,9 @@ impl Table {
             self.kept.retain(|(of, _)| *of != index);
         }
         let datatype = gone?;
-        created(HandleKind::Datatype, datatype.0).is_some().then_some(datatype)
+        created(HandleKind::Datatype, datatype.0)
+            .is_some()
+            .then_some(datatype)
     }
 }
 

@@ -129,7 +129,8 @@ impl Requests {
         let entry = self.entries.get_mut(index as usize)?;
         let request = entry.as_mut().filter(|request| request.is_alone())?;
         if let Kind::Receive(envelope) | Kind::PersistentReceive(envelope) = &request.kind
-            && let Some(count) = sender(envelope).and_then(|worker| self.received.get_mut(worker.index()))
+            && let Some(count) =
+                sender(envelope).and_then(|worker| self.received.get_mut(worker.index()))
         {
             *count += 1;
         }
@@ -175,7 +176,10 @@ impl Requests {
 
     /// The indices of all requests, the one that was begun first at the front: the order in which they are made again.
     pub fn by_age(&self) -> Vec<u32> {
-        let mut indices: Vec<(Stamp, u32)> = self.iter().map(|(index, request)| (request.begun, index)).collect();
+        let mut indices: Vec<(Stamp, u32)> = self
+            .iter()
+            .map(|(index, request)| (request.begun, index))
+            .collect();
         indices.sort_unstable();
         indices.into_iter().map(|(_, index)| index).collect()
     }

@@ -39,7 +39,11 @@ impl Argument {
     /// It must have so many elements, or be null.
     pub unsafe fn integers(first: *const c_int, length: usize) -> Argument {
         // SAFETY: handed on to the caller.
-        unsafe { array(first, length, |all: &[c_int]| Argument::Integers(all.to_vec())) }
+        unsafe {
+            array(first, length, |all: &[c_int]| {
+                Argument::Integers(all.to_vec())
+            })
+        }
     }
 
     /// The same.
@@ -56,14 +60,20 @@ impl Argument {
     /// # Safety
     /// As [`Argument::integers`].
     pub unsafe fn datatypes(first: *const VirtDatatype, length: usize) -> Argument {
-        let copy = |all: &[VirtDatatype]| Argument::Datatypes(all.iter().map(|datatype| datatype.0 as u64).collect());
+        let copy = |all: &[VirtDatatype]| {
+            Argument::Datatypes(all.iter().map(|datatype| datatype.0 as u64).collect())
+        };
         // SAFETY: handed on to the caller.
         unsafe { array(first, length, copy) }
     }
 }
 
 /// A program that hands over no array will hear of it from MPI.
-unsafe fn array<T>(first: *const T, length: usize, copy: impl FnOnce(&[T]) -> Argument) -> Argument {
+unsafe fn array<T>(
+    first: *const T,
+    length: usize,
+    copy: impl FnOnce(&[T]) -> Argument,
+) -> Argument {
     if first.is_null() {
         return Argument::Word(0);
     }
@@ -98,7 +108,12 @@ const PARTITIONED: u64 = 1 << 63;
 
 /// The partitioned message number `number` from one worker to another with this tag: its identity, and the share of its
 /// sender; that of its receiver is the opposite. An end may be nobody.
-pub fn partitioned(comm: u64, ends: [Option<Worker>; 2], tag: c_int, number: u64) -> (Identity, u64) {
+pub fn partitioned(
+    comm: u64,
+    ends: [Option<Worker>; 2],
+    tag: c_int,
+    number: u64,
+) -> (Identity, u64) {
     let [from, to] = ends.map(|end| end.map_or(u32::MAX, |worker| worker.0));
     let ends = u64::from(from) << 32 | u64::from(to);
     let pair = hash([comm, ends, u64::from(tag as u32)]);
@@ -124,7 +139,9 @@ impl Recipe {
         for argument in &self.arguments {
             match argument {
                 Argument::Datatype(one) => act(VirtDatatype(*one as *mut c_void)),
-                Argument::Datatypes(all) => all.iter().for_each(|&one| act(VirtDatatype(one as *mut c_void))),
+                Argument::Datatypes(all) => all
+                    .iter()
+                    .for_each(|&one| act(VirtDatatype(one as *mut c_void))),
                 _ => {}
             }
         }
@@ -177,7 +194,8 @@ mod tests {
     /// The sum over members of which each has started as many as this says.
     fn sum(starts: &[u64], number: u64) -> u64 {
         let members = [2, 5, 7, 11].map(Worker);
-        let share = |at: usize| share_of([members[at], members[(at + 1) % members.len()]], 3, number);
+        let share =
+            |at: usize| share_of([members[at], members[(at + 1) % members.len()]], 3, number);
         let shares = starts
             .iter()
             .enumerate()
@@ -196,8 +214,9 @@ mod tests {
 
     #[test]
     fn both_ends_of_a_partitioned_message_name_it_alike() {
-        let partitioned =
-            |comm, ends: [u32; 2], tag, number| partitioned(comm, ends.map(|end| Some(Worker(end))), tag, number);
+        let partitioned = |comm, ends: [u32; 2], tag, number| {
+            partitioned(comm, ends.map(|end| Some(Worker(end))), tag, number)
+        };
         assert_eq!(partitioned(3, [1, 2], 9, 4), partitioned(3, [1, 2], 9, 4));
         for other in [
             partitioned(3, [2, 1], 9, 4),

@@ -167,7 +167,10 @@ impl Request {
 impl Kind {
     /// Whether it sends a message.
     pub fn is_send(&self) -> bool {
-        matches!(self, Kind::Send | Kind::Synchronous | Kind::PersistentSend(..))
+        matches!(
+            self,
+            Kind::Send | Kind::Synchronous | Kind::PersistentSend(..)
+        )
     }
 
     /// The datatype that must stay as it is until the request is gone.
@@ -182,9 +185,9 @@ impl Kind {
     /// What it sends or receives, if that has to be known to make it again.
     pub fn envelope(&self) -> Option<&Envelope> {
         match self {
-            Kind::Receive(envelope) | Kind::PersistentSend(_, envelope) | Kind::PersistentReceive(envelope) => {
-                Some(envelope)
-            }
+            Kind::Receive(envelope)
+            | Kind::PersistentSend(_, envelope)
+            | Kind::PersistentReceive(envelope) => Some(envelope),
             Kind::Send
             | Kind::Synchronous
             | Kind::Collective(_)

@@ -65,7 +65,9 @@ impl Table {
     fn sweep(&mut self) {
         let requests = &self.requests;
         let has_ended = |send: &Synchronous| {
-            let request = requests.get(send.index).filter(|request| is_synchronous(request));
+            let request = requests
+                .get(send.index)
+                .filter(|request| is_synchronous(request));
             request.is_none_or(|request| !request.is_under_way())
         };
         let mut pending = requests.synchronous.pending.clone();
@@ -159,7 +161,9 @@ pub fn is_received(rt: &Runtime, number: u64, from: Worker) {
     let found = {
         let table = rt.table.borrow();
         let mut pending = table.requests.synchronous.pending.iter();
-        pending.find(|send| send.number == number && send.to == from.0).copied()
+        pending
+            .find(|send| send.number == number && send.to == from.0)
+            .copied()
     };
     if let Some(send) = found {
         settle(rt, &send, false);
@@ -168,5 +172,8 @@ pub fn is_received(rt: &Runtime, number: u64, from: Worker) {
 
 /// Requests have been replaced by saved ones.
 pub(super) fn restored(table: &Table) {
-    HAS_ANY.store(!table.requests.synchronous.pending.is_empty(), Ordering::Relaxed);
+    HAS_ANY.store(
+        !table.requests.synchronous.pending.is_empty(),
+        Ordering::Relaxed,
+    );
 }

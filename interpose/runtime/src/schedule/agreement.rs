@@ -104,7 +104,11 @@ impl Agreement {
 
     /// The third vote is over.
     pub fn confirmed(&mut self, all_agree: bool) {
-        self.phase = if all_agree { Phase::Agreed } else { Phase::Over };
+        self.phase = if all_agree {
+            Phase::Agreed
+        } else {
+            Phase::Over
+        };
     }
 
     /// Whether this worker, which stands still, may go on as it has waited for long.
@@ -134,7 +138,9 @@ impl Agreement {
         match self.phase {
             Phase::Agreed => May::Cut,
             // Where somebody is in a later attempt, this one is over, and the end of its vote on the way.
-            Phase::Standing { agrees: true } | Phase::Confirming { agrees: true } if self.off != self.number => {
+            Phase::Standing { agrees: true } | Phase::Confirming { agrees: true }
+                if self.off != self.number =>
+            {
                 May::Stand
             }
             _ => May::GoOn,

@@ -44,7 +44,11 @@ pub enum Word {
     /// To the leader of this side: a member has come.
     Come { side: u64 },
     /// To the other leader: all of this side have come.
-    Others { name: u64, side: u64, members: Vec<u32> },
+    Others {
+        name: u64,
+        side: u64,
+        members: Vec<u32>,
+    },
     /// Enter nothing else.
     Hold { name: u64 },
     /// The answer.
@@ -109,7 +113,10 @@ impl Assemblies {
     /// A thread has come to the entry of a constructor.
     pub fn come(&mut self, me: Worker, thread: usize, side: Side) {
         let leads = side.leader == me;
-        let name = side.other.filter(|_| leads).map_or(side.name, |other| other.name);
+        let name = side
+            .other
+            .filter(|_| leads)
+            .map_or(side.name, |other| other.name);
         let stage = if leads {
             Stage::Coming
         } else {
@@ -151,8 +158,13 @@ impl Assemblies {
     }
 
     /// The first such word; it is used up.
-    fn take(&mut self, from: Option<Worker>, is_it: impl Fn(&Word) -> bool) -> Option<(Worker, Word)> {
-        let is_it = |(by, word): &(Worker, Word)| from.is_none_or(|from| from == *by) && is_it(word);
+    fn take(
+        &mut self,
+        from: Option<Worker>,
+        is_it: impl Fn(&Word) -> bool,
+    ) -> Option<(Worker, Word)> {
+        let is_it =
+            |(by, word): &(Worker, Word)| from.is_none_or(|from| from == *by) && is_it(word);
         let at = self.heard.iter().position(is_it)?;
         Some(self.heard.remove(at))
     }
@@ -163,7 +175,11 @@ impl Assemblies {
         let next = match &mut visit.stage {
             Stage::Coming => self.all_have_come(me, &visit.side),
             Stage::Others => self.both_have_come(&visit.side, name),
-            Stage::Holding { all, held, is_asked } => {
+            Stage::Holding {
+                all,
+                held,
+                is_asked,
+            } => {
                 let Some(&(next, its_name)) = all.get(*held) else {
                     for &(other, name) in all.iter().filter(|(other, _)| *other != me) {
                         self.told.push((other, Word::Enter { name }));
@@ -187,9 +203,13 @@ impl Assemblies {
             }
             Stage::Waiting { holder: None } => {
                 let asked = self.take(None, |word| *word == Word::Hold { name });
-                asked.map(|(holder, _)| Stage::Waiting { holder: Some(holder) })
+                asked.map(|(holder, _)| Stage::Waiting {
+                    holder: Some(holder),
+                })
             }
-            Stage::Waiting { holder: Some(holder) } => {
+            Stage::Waiting {
+                holder: Some(holder),
+            } => {
                 let is_held = gatherings.hold(name);
                 is_held.then(|| {
                     self.told.push((*holder, Word::Held { name }));
@@ -208,7 +228,11 @@ impl Assemblies {
     fn all_have_come(&mut self, me: Worker, side: &Side) -> Option<Stage> {
         let word = Word::Come { side: side.name };
         let others = || side.members.iter().filter(|member| **member != me);
-        let has_come = |member: &Worker| self.heard.iter().any(|(from, it)| from == member && *it == word);
+        let has_come = |member: &Worker| {
+            self.heard
+                .iter()
+                .any(|(from, it)| from == member && *it == word)
+        };
         if !others().all(has_come) {
             return None;
         }
@@ -219,7 +243,14 @@ impl Assemblies {
             Some(other) if other.leader < me => {
                 let members = side.members.iter().map(|member| member.0).collect();
                 let (name, side) = (other.name, side.name);
-                self.told.push((other.leader, Word::Others { name, side, members }));
+                self.told.push((
+                    other.leader,
+                    Word::Others {
+                        name,
+                        side,
+                        members,
+                    },
+                ));
                 Some(Stage::Waiting { holder: None })
             }
             Some(_) => Some(Stage::Others),
@@ -233,7 +264,9 @@ impl Assemblies {
         let (
             leader,
             Word::Others {
-                side: other, members, ..
+                side: other,
+                members,
+                ..
             },
         ) = self.take(None, is_it)?
         else {
@@ -253,8 +286,17 @@ impl Assemblies {
 
 /// The processes of a side, each with the name that it knows; its leader knows this one.
 fn names(side: &Side, leaders: u64) -> Vec<(Worker, u64)> {
-    let name = |member: &Worker| if *member == side.leader { leaders } else { side.name };
-    side.members.iter().map(|member| (*member, name(member))).collect()
+    let name = |member: &Worker| {
+        if *member == side.leader {
+            leaders
+        } else {
+            side.name
+        }
+    };
+    side.members
+        .iter()
+        .map(|member| (*member, name(member)))
+        .collect()
 }
 
 fn holding(mut all: Vec<(Worker, u64)>) -> Stage {

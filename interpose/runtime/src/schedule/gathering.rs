@@ -44,7 +44,10 @@ impl Gatherings {
     }
 
     fn say(&mut self, uid: u64, is_complete: bool, wants: bool) -> bool {
-        let is_free = self.entries.values().all(|entry| !entry.would_enter && !entry.holds);
+        let is_free = self
+            .entries
+            .values()
+            .all(|entry| !entry.would_enter && !entry.holds);
         let would_enter = wants && is_free;
         let entry = Entry {
             is_complete,

@@ -132,7 +132,8 @@ impl Pace {
         if self.looked.is_none_or(|looked| now - looked >= LOOK) {
             self.look(now);
         }
-        self.wanted.is_some_and(|wanted| last.is_none_or(|last| last < wanted))
+        self.wanted
+            .is_some_and(|wanted| last.is_none_or(|last| last < wanted))
     }
 
     /// Looks for a warning.
@@ -161,7 +162,10 @@ impl Pace {
                 }
             }
             Ok(None) => (),
-            Err(why) => sys::say(format_args!("the warning in {} is not heeded: {why}", file.display())),
+            Err(why) => sys::say(format_args!(
+                "the warning in {} is not heeded: {why}",
+                file.display()
+            )),
         }
     }
 

@@ -52,9 +52,18 @@ pub fn each(rt: &Runtime, blocks: usize, count: impl Into<i64>, datatype: VirtDa
 ///
 /// # Safety
 /// `counts` must have an element for each.
-pub unsafe fn list<T: Copy + Into<i64>>(rt: &Runtime, blocks: usize, counts: *const T, datatype: VirtDatatype) -> u64 {
+pub unsafe fn list<T: Copy + Into<i64>>(
+    rt: &Runtime,
+    blocks: usize,
+    counts: *const T,
+    datatype: VirtDatatype,
+) -> u64 {
     // SAFETY: handed on to the caller.
-    let sum: u64 = unsafe { array(counts, blocks) }.iter().copied().map(positive).sum();
+    let sum: u64 = unsafe { array(counts, blocks) }
+        .iter()
+        .copied()
+        .map(positive)
+        .sum();
     sum * size(rt, datatype)
 }
 
@@ -106,7 +115,9 @@ unsafe fn array<'a, T>(first: *const T, length: usize) -> &'a [T] {
 
 /// To how many a collective sends a block each: all members, or those of the other group.
 pub fn peers(rt: &Runtime, comm: VirtComm) -> usize {
-    comm::get(rt, comm).map_or(0, |comm| comm.remote.as_ref().unwrap_or(&comm.members).len())
+    comm::get(rt, comm).map_or(0, |comm| {
+        comm.remote.as_ref().unwrap_or(&comm.members).len()
+    })
 }
 
 /// How many members the own group has.

@@ -43,7 +43,8 @@ impl Table {
             collectives: Amount::default(),
         };
         let is_its = |other: &CommTraffic| {
-            (other.id, &other.name, other.size, other.remote) == (row.id, &row.name, row.size, row.remote)
+            (other.id, &other.name, other.size, other.remote)
+                == (row.id, &row.name, row.size, row.remote)
         };
         match self.rows.iter().take(MOST_COMMS).position(is_its) {
             Some(index) => index,
@@ -72,7 +73,11 @@ impl Table {
 
     /// What is written down.
     pub fn record(&self, worker: Worker, undone: Amount) -> Traffic {
-        let peers = self.peers.iter().zip(0..).filter(|(messages, _)| messages.count > 0);
+        let peers = self
+            .peers
+            .iter()
+            .zip(0..)
+            .filter(|(messages, _)| messages.count > 0);
         let mut peers: Vec<PeerTraffic> = peers
             .map(|(&messages, to)| PeerTraffic {
                 to: Worker(to),
@@ -82,11 +87,15 @@ impl Table {
         let mut other_peers = Amount::default();
         if peers.len() > MOST_PEERS {
             peers.sort_by_key(|peer| std::cmp::Reverse(peer.messages.bytes));
-            peers.drain(MOST_PEERS..).for_each(|peer| other_peers += peer.messages);
+            peers
+                .drain(MOST_PEERS..)
+                .for_each(|peer| other_peers += peer.messages);
             peers.sort_by_key(|peer| peer.to);
         }
         let (comms, others) = self.rows.split_at(self.rows.len().min(MOST_COMMS));
-        let other_comms = others.first().map(|others| [others.messages, others.collectives]);
+        let other_comms = others
+            .first()
+            .map(|others| [others.messages, others.collectives]);
         Traffic {
             worker,
             peers,
@@ -154,17 +163,32 @@ mod tests {
         let rows: Vec<usize> = (0..100).map(|uid| table.row_of(&comm(uid, None))).collect();
         assert_eq!(rows[MOST_COMMS - 1..MOST_COMMS + 2], [63, 64, 64]);
         assert_eq!(rows[99], 64);
-        table.rows[64].collectives += Amount { count: 5, bytes: 40 };
+        table.rows[64].collectives += Amount {
+            count: 5,
+            bytes: 40,
+        };
         let record = table.record(Worker(1), Amount::default());
         assert_eq!(record.comms.len(), 64);
-        assert_eq!(record.other_comms, [Amount::default(), Amount { count: 5, bytes: 40 }]);
+        assert_eq!(
+            record.other_comms,
+            [
+                Amount::default(),
+                Amount {
+                    count: 5,
+                    bytes: 40
+                }
+            ]
+        );
     }
 
     #[test]
     fn too_many_peers_are_added_up() {
         let mut table = Table::new(10_000);
         for (to, peer) in (0..).zip(&mut table.peers) {
-            *peer += Amount { count: 1, bytes: to };
+            *peer += Amount {
+                count: 1,
+                bytes: to,
+            };
         }
         let record = table.record(Worker(0), Amount::default());
         assert_eq!(record.peers.len(), MOST_PEERS);

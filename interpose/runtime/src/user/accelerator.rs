@@ -109,7 +109,9 @@ impl Driver {
     fn number(function: u64) -> Option<i32> {
         let mut number = 0i32;
         // SAFETY: the driver's function, which writes one `int`.
-        let answer = |at: *mut i32| unsafe { call_user(function as *const c_void, at as u64, 0, 0, 0, 0) } as i32;
+        let answer =
+            |at: *mut i32| unsafe { call_user(function as *const c_void, at as u64, 0, 0, 0, 0) }
+                as i32;
         (function != 0 && answer(&raw mut number) == 0).then_some(number)
     }
 
@@ -136,7 +138,9 @@ impl Driver {
         let (own, arguments) = (u64::from(std::process::id()), arguments.as_mut_ptr() as u64);
         let call = STEPS[step as usize].to_str().unwrap_or_default();
         // SAFETY: the driver's function with a process and its structure, on the program's stack.
-        let code = watched(LIMIT, call, || unsafe { call_user(function, own, arguments, 0, 0, 0) }) as i32;
+        let code = watched(LIMIT, call, || unsafe {
+            call_user(function, own, arguments, 0, 0, 0)
+        }) as i32;
         if code == 0 {
             Ok(())
         } else {
@@ -181,7 +185,10 @@ fn driver(rt: &Runtime) -> Result<Option<Driver>, Busy> {
         return Err(Busy);
     }
     let libraries = loader::libraries();
-    let Some(library) = libraries.iter().find(|library| is_driver(library.path.as_bytes())) else {
+    let Some(library) = libraries
+        .iter()
+        .find(|library| is_driver(library.path.as_bytes()))
+    else {
         rt.accelerator.without.set(Some(mark));
         return Ok(None);
     };
@@ -211,7 +218,10 @@ fn in_use(rt: &Runtime) -> Result<Option<InUse>, Busy> {
 
 impl InUse {
     fn name(&self) -> String {
-        self.devices.first().cloned().unwrap_or_else(|| "libcuda".into())
+        self.devices
+            .first()
+            .cloned()
+            .unwrap_or_else(|| "libcuda".into())
     }
 
     fn refused(&self, why: impl Into<String>) -> UserError {
@@ -235,7 +245,9 @@ impl InUse {
             )));
         }
         if told::config().static_data != Static::Image {
-            return Err(self.refused("copies without static data die with their process; leave UNDERSTUDY_STATIC out"));
+            return Err(self.refused(
+                "copies without static data die with their process; leave UNDERSTUDY_STATIC out",
+            ));
         }
         Ok(driver)
     }
@@ -243,7 +255,9 @@ impl InUse {
 
 /// Brings device memory into the program's, and lets go of the devices, while threads still run; refuses if that cannot be. False: not now.
 pub fn save_devices(rt: &Runtime) -> Result<bool, UserError> {
-    let Ok(found) = in_use(rt) else { return Ok(false) };
+    let Ok(found) = in_use(rt) else {
+        return Ok(false);
+    };
     let Some(found) = found else { return Ok(true) };
     let driver = found.able()?;
     // In another process the main thread would have to go on with it.
@@ -278,7 +292,8 @@ fn kept(rt: &Runtime) -> Result<Option<String>, UserError> {
         .into_iter()
         .next()
         .or_else(|| files::not_to_be_opened(rt));
-    let mapped = || vmas::read_self().map(|all| all.into_iter().find(|vma| files::is_device(&vma.path)));
+    let mapped =
+        || vmas::read_self().map(|all| all.into_iter().find(|vma| files::is_device(&vma.path)));
     Ok(match open {
         Some(open) => Some(open),
         None => mapped()?
@@ -288,7 +303,10 @@ fn kept(rt: &Runtime) -> Result<Option<String>, UserError> {
 }
 
 fn tell(rt: &Runtime, found: &InUse, driver: Driver) {
-    if !rt.accelerator.is_told.replace(true) && world::is_playing() && world::worker(rt) == Worker(0) {
+    if !rt.accelerator.is_told.replace(true)
+        && world::is_playing()
+        && world::worker(rt) == Worker(0)
+    {
         sys::say(format_args!(
             "the program uses an accelerator ({}): its driver ({}) brings the device's memory into every checkpoint, and a failure has all processes that use one replaced",
             found.name(),
@@ -322,7 +340,9 @@ pub fn devices_go_on(rt: &Runtime) -> Result<(), UserError> {
             code: -1,
         }));
     };
-    let restored = driver.step(Step::Restore).and_then(|()| driver.step(Step::Unlock));
+    let restored = driver
+        .step(Step::Restore)
+        .and_then(|()| driver.step(Step::Unlock));
     restored.map_err(UserError::DeviceLost)
 }
 
@@ -361,7 +381,10 @@ mod tests {
         ] {
             assert!(!is_device(path.as_bytes()), "{path}");
         }
-        assert!(is_driver(b"/usr/lib/x86_64-linux-gnu/libcuda.so.570.86.15") && is_driver(b"libcuda.so.1"));
+        assert!(
+            is_driver(b"/usr/lib/x86_64-linux-gnu/libcuda.so.570.86.15")
+                && is_driver(b"libcuda.so.1")
+        );
         assert!(!is_driver(b"/usr/lib/libcudart.so.12") && !is_driver(b""));
     }
 }

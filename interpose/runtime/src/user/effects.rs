@@ -20,7 +20,9 @@ static EPOCH: AtomicU64 = AtomicU64::new(0);
 /// The program is behind the cut of this epoch. All its threads stand still.
 pub fn begin(epoch: Epoch) {
     EPOCH.store(epoch.0, Ordering::Relaxed);
-    let note = output::effects().map_or(std::ptr::null_mut(), |note| std::ptr::from_ref(note).cast_mut());
+    let note = output::effects().map_or(std::ptr::null_mut(), |note| {
+        std::ptr::from_ref(note).cast_mut()
+    });
     NOTES[0].store(note, Ordering::Relaxed);
 }
 
@@ -31,7 +33,16 @@ pub fn note_in(path: &Path) -> io::Result<()> {
     file.set_len(LENGTH as u64)?;
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     // SAFETY: a new mapping, which stays; the caller is on a stack in the zone, so that is where it lies.
-    let note = unsafe { libc::mmap(std::ptr::null_mut(), LENGTH, protection, flags, file.as_raw_fd(), 0) };
+    let note = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            LENGTH,
+            protection,
+            flags,
+            file.as_raw_fd(),
+            0,
+        )
+    };
     if note == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
@@ -50,9 +61,13 @@ pub unsafe extern "C" fn effect_of_others(kind: u32, _: c_int, path: *const c_ch
     }
     // SAFETY: as the caller promises; the notes are never unmapped.
     unsafe {
-        let starts_with = |top: &[u8]| !path.is_null() && CStr::from_ptr(path).to_bytes().starts_with(top);
+        let starts_with =
+            |top: &[u8]| !path.is_null() && CStr::from_ptr(path).to_bytes().starts_with(top);
         // No files.
-        if starts_with(b"/proc/") || starts_with(b"/sys/") || starts_with(b"/dev/") && !starts_with(b"/dev/shm/") {
+        if starts_with(b"/proc/")
+            || starts_with(b"/sys/")
+            || starts_with(b"/dev/") && !starts_with(b"/dev/shm/")
+        {
             return;
         }
         // From the next cut on it will be.

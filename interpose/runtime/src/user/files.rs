@@ -123,12 +123,17 @@ pub(super) fn descriptors() -> Vec<i32> {
         // A process may be allowed fewer descriptors than these.
         return listed_descriptors();
     }
-    let open = all.iter().filter(|polled| polled.revents & libc::POLLNVAL == 0);
+    let open = all
+        .iter()
+        .filter(|polled| polled.revents & libc::POLLNVAL == 0);
     open.map(|polled| polled.fd).collect()
 }
 
 fn listed_descriptors() -> Vec<i32> {
-    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let entries = std::fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten();
     let mut list: Vec<i32> = entries
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect();
@@ -144,7 +149,8 @@ pub(super) fn path_of(fd: i32) -> PathBuf {
 /// The name that an open file has now; `None` if it has none any more.
 pub fn name_of(file: &File) -> Option<PathBuf> {
     let path = path_of(file.as_raw_fd());
-    let has_name = !nameless::is_nameless(path.as_os_str().as_bytes()) && path.symlink_metadata().is_ok();
+    let has_name =
+        !nameless::is_nameless(path.as_os_str().as_bytes()) && path.symlink_metadata().is_ok();
     has_name.then_some(path)
 }
 
@@ -216,7 +222,10 @@ pub fn capture(rt: &Runtime) -> Saved {
 fn look(rt: &Runtime) -> Saved {
     let mut saved = open_now(rt);
     saved.specials = Special::among(saved.others.keys());
-    let descriptions = saved.files.iter().filter(|(_, file)| file.same_as.is_none());
+    let descriptions = saved
+        .files
+        .iter()
+        .filter(|(_, file)| file.same_as.is_none());
     saved.locks = descriptions.map(|(&fd, _)| (fd, held::of(fd))).collect();
     saved.locks.retain(|_, locks| !locks.is_empty());
     nameless::keep(&mut saved.files, &rt.files.has_warned);
@@ -239,7 +248,9 @@ fn open_now(rt: &Runtime) -> Saved {
             saved.files.insert(fd, file);
             regular.push(fd);
         } else if is_programs(fd) && !rt.files.was_inherited(fd) {
-            saved.others.insert(fd, path_of(fd).as_os_str().as_bytes().to_vec());
+            saved
+                .others
+                .insert(fd, path_of(fd).as_os_str().as_bytes().to_vec());
         }
     }
     saved
@@ -254,10 +265,13 @@ pub(super) fn is_device(path: &[u8]) -> bool {
 /// Devices of accelerators that are open. Drivers keep theirs open as long as they are used.
 pub(super) fn accelerators() -> Vec<String> {
     let _held = shim::hold_descriptors();
-    let is_special = |fd: &i32| stat(*fd).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFCHR);
+    let is_special =
+        |fd: &i32| stat(*fd).is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFCHR);
     let paths = descriptors().into_iter().filter(is_special).map(path_of);
     let devices = paths.filter(|path| is_device(path.as_os_str().as_bytes()));
-    devices.map(|path| path.to_string_lossy().into_owned()).collect()
+    devices
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect()
 }
 
 /// The first pipe, socket or the like, which [`restore`] cannot have in another process.
@@ -279,8 +293,9 @@ pub fn written(rt: &Runtime) -> Vec<File> {
     let of_layer = rt.files.of_layer.borrow();
     let of_layer: Vec<Arc<File>> = of_layer.iter().filter_map(Weak::upgrade).collect();
     let saved = open_now(rt);
-    let is_written =
-        |(fd, file): &(&i32, &Open)| file.same_as.is_none() && is_writable(file.flags) && nameless::is_regular(**fd);
+    let is_written = |(fd, file): &(&i32, &Open)| {
+        file.same_as.is_none() && is_writable(file.flags) && nameless::is_regular(**fd)
+    };
     let programs = saved.files.iter().filter(is_written).map(|(&fd, _)| fd);
     programs
         .chain(of_layer.iter().map(|file| file.as_raw_fd()))
@@ -304,7 +319,11 @@ impl Open {
     /// Whether this process (`own`: it is the one that was saved) has the file open as `now`: perhaps somebody has given it another
     /// name, or has removed it. One that the program has removed is back, and another one where the layer had to copy it.
     fn is_still(&self, now: &Open, own: bool) -> bool {
-        let is_back = || Path::new(OsStr::from_bytes(&self.path)).symlink_metadata().is_ok();
+        let is_back = || {
+            Path::new(OsStr::from_bytes(&self.path))
+                .symlink_metadata()
+                .is_ok()
+        };
         let keeps = || !nameless::is_nameless(&now.path) || !is_back();
         now.path == self.path || (own && now.id == self.id && keeps())
     }
@@ -315,8 +334,11 @@ pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> 
     let _held = shim::hold_descriptors();
     let now = open_now(rt);
     put_streams_back(saved, &now);
-    let is_new =
-        |fd: &&i32| !saved.files.contains_key(fd) && !saved.streams.contains_key(fd) && !saved.others.contains_key(fd);
+    let is_new = |fd: &&i32| {
+        !saved.files.contains_key(fd)
+            && !saved.streams.contains_key(fd)
+            && !saved.others.contains_key(fd)
+    };
     for &fd in now.files.keys().chain(now.others.keys()).filter(is_new) {
         // SAFETY: close(2) of what was opened after the cut.
         unsafe { libc::close(fd) };
@@ -327,10 +349,9 @@ pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> 
                 .as_ref()
                 .map_or_else(|| file.is_still(open, own), |it| it.is_open_at(fd))
         };
-        let same = now
-            .files
-            .get(&fd)
-            .is_some_and(|open| is_it(open) && open.same_as == file.same_as && open.flags == file.flags);
+        let same = now.files.get(&fd).is_some_and(|open| {
+            is_it(open) && open.same_as == file.same_as && open.flags == file.flags
+        });
         if !same {
             open_again(fd, file, &saved.files)?;
         }
@@ -398,7 +419,11 @@ fn put_streams_back(saved: &Saved, now: &Saved) {
 fn open_again(fd: i32, file: &Open, all: &BTreeMap<i32, Open>) -> Result<(), UserError> {
     // SAFETY: open(2), dup3(2), close(2) with valid arguments; what the descriptor was before is not the program's.
     unsafe {
-        let mode = if file.close_on_exec { libc::O_CLOEXEC } else { 0 };
+        let mode = if file.close_on_exec {
+            libc::O_CLOEXEC
+        } else {
+            0
+        };
         if let Some(other) = file.same_as {
             return if libc::dup3(other, fd, mode) < 0 {
                 Err(failed(file, "cannot be duplicated"))

@@ -8,7 +8,16 @@ use std::ffi::c_void;
 /// Calls a procedure of the program's C library, on the program's own stack; to be called in a handler.
 fn call(procedure: &str, first: u64, second: u64) -> u64 {
     // SAFETY: one of malloc(3), calloc(3), free(3), malloc_trim(3), with its arguments.
-    unsafe { call_user(user_symbol(procedure) as *const c_void, first, second, 0, 0, 0) }
+    unsafe {
+        call_user(
+            user_symbol(procedure) as *const c_void,
+            first,
+            second,
+            0,
+            0,
+            0,
+        )
+    }
 }
 
 /// Address of a block of so many bytes; 0 if there is no memory.

@@ -24,7 +24,12 @@ pub unsafe extern "C" fn file_effect(
         match kind {
             effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY => loader::note(rt, kind, path, value),
             effect::OVERWRITE | effect::MAP => {
-                undo::overwriting(rt, directory, &*(value as *const effect::Part), kind == effect::MAP);
+                undo::overwriting(
+                    rt,
+                    directory,
+                    &*(value as *const effect::Part),
+                    kind == effect::MAP,
+                );
             }
             _ => undo::file_effect(rt, kind, directory, path, other_directory, other, value),
         }

@@ -26,7 +26,10 @@ pub(super) struct Input {
 
 impl Input {
     /// At the start of the process.
-    pub(super) const START: Input = Input { watch: None, reads: 0 };
+    pub(super) const START: Input = Input {
+        watch: None,
+        reads: 0,
+    };
 }
 
 /// Begins to watch, before the program runs.
@@ -38,7 +41,8 @@ fn is_pipe() -> bool {
     // SAFETY: a plain structure, which fstat(2) fills.
     unsafe {
         let mut about: libc::stat = std::mem::zeroed();
-        libc::fstat(libc::STDIN_FILENO, &mut about) == 0 && about.st_mode & libc::S_IFMT == libc::S_IFIFO
+        libc::fstat(libc::STDIN_FILENO, &mut about) == 0
+            && about.st_mode & libc::S_IFMT == libc::S_IFIFO
     }
 }
 
@@ -48,7 +52,8 @@ fn watch() -> Option<File> {
     unsafe {
         let fd = libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC);
         let watch = (fd >= 0).then(|| File::from_raw_fd(fd))?;
-        (libc::inotify_add_watch(fd, c"/proc/self/fd/0".as_ptr(), libc::IN_ACCESS) >= 0).then_some(watch)
+        (libc::inotify_add_watch(fd, c"/proc/self/fd/0".as_ptr(), libc::IN_ACCESS) >= 0)
+            .then_some(watch)
     }
 }
 

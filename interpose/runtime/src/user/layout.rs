@@ -21,7 +21,9 @@ pub fn remember_start(rt: &Runtime) {
     super::input::remember_start(rt);
     let info = told::info();
     let mut zones = Zones::with_runtime_zone();
-    let range = |start: usize, length: usize| AddrRange::new(start as u64, ((start + length + 4095) & !4095) as u64);
+    let range = |start: usize, length: usize| {
+        AddrRange::new(start as u64, ((start + length + 4095) & !4095) as u64)
+    };
     zones.exclude(range(STUB_PAGE, 4096), Owner::Runtime);
     zones.exclude(range(USER_LD_HEAP, LD_HEAP_SIZE), Owner::Loader);
     zones.exclude(range(RUNTIME_LD_HEAP, LD_HEAP_SIZE), Owner::Loader);
@@ -49,7 +51,10 @@ fn loader_heap(modules: &[tls::Module]) -> Vec<AddrRange> {
         let mut parts = vec![vma.range];
         for &(start, end) in modules.iter().flat_map(|module| &module.ranges) {
             let module = AddrRange::new(start, end);
-            parts = parts.into_iter().flat_map(|part| without(part, module)).collect();
+            parts = parts
+                .into_iter()
+                .flat_map(|part| without(part, module))
+                .collect();
         }
         found.extend(parts);
     }
@@ -65,9 +70,13 @@ fn describe(modules: &[tls::Module]) -> Vec<(String, u64)> {
             module.name.clone()
         }
     };
-    let place =
-        |module: &tls::Module| xxh3_64(format!("{} {:?} {:x}", module.name, module.ranges, module.build()).as_bytes());
-    let mut list: Vec<(String, u64)> = modules.iter().map(|module| (name(module), place(module))).collect();
+    let place = |module: &tls::Module| {
+        xxh3_64(format!("{} {:?} {:x}", module.name, module.ranges, module.build()).as_bytes())
+    };
+    let mut list: Vec<(String, u64)> = modules
+        .iter()
+        .map(|module| (name(module), place(module)))
+        .collect();
     list.push((
         "the dynamic loader's memory (LD_LIBRARY_PATH or the libraries' directories differ)".into(),
         xxh3_64(format!("{:x?}", loader::libraries()).as_bytes()),
@@ -133,9 +142,10 @@ pub fn compare_layout(rt: &Runtime, world: RealComm) -> mpi::Result<Option<Strin
     world.broadcast(root, &mut length)?;
     theirs.resize(length[0] as usize, 0);
     world.broadcast(root, &mut theirs)?;
-    let theirs: Vec<(String, u64)> = bincode::decode_from_slice(&theirs, bincode::config::standard())
-        .map(|(list, _)| list)
-        .unwrap_or_default();
+    let theirs: Vec<(String, u64)> =
+        bincode::decode_from_slice(&theirs, bincode::config::standard())
+            .map(|(list, _)| list)
+            .unwrap_or_default();
     let what = first_difference(&list, &theirs);
     Ok(Some(format!(
         "the address space of rank {different} differs from that of rank 0: {what}; use the same program, libraries and kind of node for all ranks"

@@ -175,17 +175,37 @@ pub unsafe fn note(rt: &Runtime, kind: u32, path: *const c_char, value: i64) {
         return;
     }
     match kind {
-        effect::CLOSE_LIBRARY => operations::note(rt, Call::Close { handle: value as u64 }),
+        effect::CLOSE_LIBRARY => operations::note(
+            rt,
+            Call::Close {
+                handle: value as u64,
+            },
+        ),
         // Without a name it is the program itself.
         _ if path.is_null() => {}
         _ => {
             // SAFETY: the program's string.
-            let path = unsafe { CStr::from_ptr(path) }.to_string_lossy().into_owned();
+            let path = unsafe { CStr::from_ptr(path) }
+                .to_string_lossy()
+                .into_owned();
             let is_relative = path.contains('/') && !path.starts_with('/');
-            let here = || std::env::current_dir().ok()?.into_os_string().into_string().ok();
+            let here = || {
+                std::env::current_dir()
+                    .ok()?
+                    .into_os_string()
+                    .into_string()
+                    .ok()
+            };
             let directory = if is_relative { here() } else { None };
             let flags = value as i32;
-            operations::note(rt, Call::Open { path, flags, directory });
+            operations::note(
+                rt,
+                Call::Open {
+                    path,
+                    flags,
+                    directory,
+                },
+            );
         }
     }
 }
@@ -205,14 +225,20 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
         return refuse(&first.path, "this C library's loader is not known");
     }
     if list::namespaces() != rt.loader.before.get().namespaces {
-        return refuse("a library", "it has done so in a namespace of its own, by dlmopen");
+        return refuse(
+            "a library",
+            "it has done so in a namespace of its own, by dlmopen",
+        );
     }
     if operations.len() > MOST_OPERATIONS
         || operations
             .iter()
             .any(|operation| operation.made.len() >= LIBRARY_PLACES)
     {
-        return refuse("too many libraries", "their list would be in every checkpoint");
+        return refuse(
+            "too many libraries",
+            "their list would be in every checkpoint",
+        );
     }
     let mapped = vmas::read_self()?;
     let now = libraries();
@@ -221,7 +247,8 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
             .iter()
             .find(|vma| vma.range.contains(library.base) && vma.inode != 0);
         let inode = mapping.map(|vma| vma.inode);
-        let file = mapping.and_then(|vma| std::fs::metadata(std::str::from_utf8(&vma.path).ok()?).ok());
+        let file =
+            mapping.and_then(|vma| std::fs::metadata(std::str::from_utf8(&vma.path).ok()?).ok());
         if inode.is_none() || file.map(|file| file.ino()) != inode {
             return refuse(&library.path, "its file has been removed or replaced since");
         }
@@ -237,7 +264,8 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
 fn is_record(handle: u64) -> bool {
     let heap = USER_LD_HEAP as u64..(USER_LD_HEAP + LD_HEAP_SIZE) as u64;
     // SAFETY: the header of a block of that heap.
-    heap.contains(&handle) && unsafe { ((handle as usize - LD_HEAP_HEADER) as *const [usize; 2]).read()[1] == 1 }
+    heap.contains(&handle)
+        && unsafe { ((handle as usize - LD_HEAP_HEADER) as *const [usize; 2]).read()[1] == 1 }
 }
 
 /// The user side's blocks of thread-local data.
@@ -249,7 +277,9 @@ fn blocks(libraries: &[Library]) -> Vec<Block> {
             .find(|library| library.tls_module == module)
             .map(|library| library.path.clone())
     };
-    let made = list::modules().into_iter().filter(|module| module.tls_block != 0);
+    let made = list::modules()
+        .into_iter()
+        .filter(|module| module.tls_block != 0);
     made.map(|module| Block {
         path: path(module.tls_module).unwrap_or_default(),
         module: module.tls_module,
@@ -322,7 +352,10 @@ pub fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
         Some(false) => return Err(refused()),
         None => {
             let own = operations::operations(rt);
-            let rest = saved.operations.strip_prefix(&own[..]).ok_or_else(refused)?;
+            let rest = saved
+                .operations
+                .strip_prefix(&own[..])
+                .ok_or_else(refused)?;
             // Constructors of the libraries run.
             replay::run(saved, rest)?;
             let now = mark(rt);
@@ -349,7 +382,8 @@ unsafe extern "C" fn look_for_loader(context: *mut c_void, found: *mut c_void) -
     let info = told::info();
     // SAFETY: the unwinder passes a valid context, and the argument is that of `is_loading`.
     unsafe {
-        let is_in = unwinder::_Unwind_GetIP(context).wrapping_sub(info.loader_base) < info.loader_length;
+        let is_in =
+            unwinder::_Unwind_GetIP(context).wrapping_sub(info.loader_base) < info.loader_length;
         found.cast::<bool>().write(is_in);
         if is_in {
             unwinder::END_OF_STACK

@@ -141,7 +141,17 @@ fn is_written_lock(words: &[u64], owner: u32, users: u32) -> bool {
     fn is_futex(word: u32) -> bool {
         word & !2 == 1
     }
-    let &[counts, futexes, padding, held_by, elision, more_padding, flags, ..] = words else {
+    let &[
+        counts,
+        futexes,
+        padding,
+        held_by,
+        elision,
+        more_padding,
+        flags,
+        ..,
+    ] = words
+    else {
         return false;
     };
     let (readers, waiting) = halves(counts);
@@ -164,7 +174,12 @@ pub type Change = (ThreadNumber, ThreadNumber);
 
 /// Finds the locks among `words` (aligned memory) that those hold who have other numbers now, with an owner in the first `length`: the
 /// indices of the words with the owners, and their new numbers.
-fn find_owners(words: &[u64], length: usize, changed: &[Change], users: u32) -> Vec<(usize, ThreadNumber)> {
+fn find_owners(
+    words: &[u64],
+    length: usize,
+    changed: &[Change],
+    users: u32,
+) -> Vec<(usize, ThreadNumber)> {
     /// Words of a mutex, and of a lock, before the one with the owner.
     const BEFORE: (usize, usize) = (1, 3);
     let old = || changed.iter().map(|(old, _)| old.0);
@@ -175,16 +190,27 @@ fn find_owners(words: &[u64], length: usize, changed: &[Change], users: u32) -> 
     for start in (0..length).step_by(CHUNK) {
         let chunk = start..(start + CHUNK).min(length);
         // All words of the chunk, so that the processor takes several at a time. The upper half is small in what is looked for.
-        let hits = |word: u64| (word as u32).wrapping_sub(least) <= most - least && word >> 32 <= u64::from(users);
-        if !words[chunk.clone()].iter().fold(false, |any, &word| any | hits(word)) {
+        let hits = |word: u64| {
+            (word as u32).wrapping_sub(least) <= most - least && word >> 32 <= u64::from(users)
+        };
+        if !words[chunk.clone()]
+            .iter()
+            .fold(false, |any, &word| any | hits(word))
+        {
             continue;
         }
         for at in chunk.filter(|&at| hits(words[at])) {
-            let Some(&(old, new)) = changed.iter().find(|(old, _)| old.0 == words[at] as u32) else {
+            let Some(&(old, new)) = changed.iter().find(|(old, _)| old.0 == words[at] as u32)
+            else {
                 continue;
             };
-            let from = |before: usize| at.checked_sub(before).map_or(&[][..], |first| &words[first..]);
-            if is_held_mutex(from(BEFORE.0), old.0, users) || is_written_lock(from(BEFORE.1), old.0, users) {
+            let from = |before: usize| {
+                at.checked_sub(before)
+                    .map_or(&[][..], |first| &words[first..])
+            };
+            if is_held_mutex(from(BEFORE.0), old.0, users)
+                || is_written_lock(from(BEFORE.1), old.0, users)
+            {
                 found.push((at, new));
             }
         }
@@ -212,11 +238,21 @@ const LONGEST: u64 = 56;
 
 /// Where the program may hold locks: what it can write of the loaded pages, and of its thread-local storage; and up to where what
 /// follows may be looked at. (A lock may end in a page that nobody has written, or in another area.)
-fn places(layout: &Layout, pages: &[PageRun], thread_locals: &[AddrRange]) -> Vec<(AddrRange, u64)> {
-    let writable = || layout.areas().iter().filter(|area| area.prot.read && area.prot.write);
+fn places(
+    layout: &Layout,
+    pages: &[PageRun],
+    thread_locals: &[AddrRange],
+) -> Vec<(AddrRange, u64)> {
+    let writable = || {
+        layout
+            .areas()
+            .iter()
+            .filter(|area| area.prot.read && area.prot.write)
+    };
     // A file may end before its mapping does.
     let is_file = |area: &Area| matches!(area.backing, Backing::SharedFile { .. });
-    let is_mapped = |address: u64| writable().any(|area| area.range.contains(address) && !is_file(area));
+    let is_mapped =
+        |address: u64| writable().any(|area| area.range.contains(address) && !is_file(area));
     let with_rest = |range: AddrRange| match is_mapped(range.end) {
         true => (range, range.end + LONGEST),
         false => (range, range.end),
@@ -227,14 +263,25 @@ fn places(layout: &Layout, pages: &[PageRun], thread_locals: &[AddrRange]) -> Ve
         .iter()
         .map(|piece| AddrRange::new(piece.start.next_multiple_of(8), piece.end & !7))
         .filter(|piece| piece.start < piece.end);
-    loaded.chain(aligned.map(|piece| (piece, piece.end))).collect()
+    loaded
+        .chain(aligned.map(|piece| (piece, piece.end)))
+        .collect()
 }
 
 /// Gives the locks in what has just been loaded to the threads that have other numbers now. `changed` has all threads, `pages` (sorted) all
 /// in which a lock of theirs may lie.
-pub fn pass_on(changed: &[Change], layout: &Layout, pages: &[PageRun], thread_locals: &[AddrRange]) {
+pub fn pass_on(
+    changed: &[Change],
+    layout: &Layout,
+    pages: &[PageRun],
+    thread_locals: &[AddrRange],
+) {
     let users = changed.len() as u32;
-    let changed: Vec<Change> = changed.iter().copied().filter(|(old, new)| old != new).collect();
+    let changed: Vec<Change> = changed
+        .iter()
+        .copied()
+        .filter(|(old, new)| old != new)
+        .collect();
     if changed.is_empty() {
         return;
     }
@@ -244,7 +291,11 @@ pub fn pass_on(changed: &[Change], layout: &Layout, pages: &[PageRun], thread_lo
         // SAFETY: readable and writable memory of the user side, which stands still; aligned to words.
         let words = unsafe { std::slice::from_raw_parts(place.start as *const u64, length) };
         let owners = find_owners(words, place.len() as usize / 8, &changed, users);
-        found.extend(owners.into_iter().map(|(at, new)| (place.start + 8 * at as u64, new)));
+        found.extend(
+            owners
+                .into_iter()
+                .map(|(at, new)| (place.start + 8 * at as u64, new)),
+        );
     }
     for (address, new) in found {
         // SAFETY: a lock's words, found above.
@@ -289,7 +340,12 @@ mod tests {
     }
 
     /// A held mutex of this type, robustness and protocol.
-    fn mutex(memory: &mut Memory, kind: i32, robust: i32, protocol: i32) -> *mut libc::pthread_mutex_t {
+    fn mutex(
+        memory: &mut Memory,
+        kind: i32,
+        robust: i32,
+        protocol: i32,
+    ) -> *mut libc::pthread_mutex_t {
         let lock = memory.lock();
         let mut attributes = MaybeUninit::uninit();
         let attributes = attributes.as_mut_ptr();
@@ -308,15 +364,23 @@ mod tests {
     /// Types, robustness and protocols of mutexes that compare their owner.
     fn comparing() -> impl Iterator<Item = (i32, i32, i32)> {
         use libc::{PTHREAD_MUTEX_ERRORCHECK, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_RECURSIVE};
-        let types = [PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_RECURSIVE, PTHREAD_MUTEX_ERRORCHECK];
+        let types = [
+            PTHREAD_MUTEX_NORMAL,
+            PTHREAD_MUTEX_RECURSIVE,
+            PTHREAD_MUTEX_ERRORCHECK,
+        ];
         let robustness = [libc::PTHREAD_MUTEX_STALLED, libc::PTHREAD_MUTEX_ROBUST];
         let protocols = [libc::PTHREAD_PRIO_NONE, libc::PTHREAD_PRIO_INHERIT];
         let all = types.into_iter().flat_map(move |kind| {
-            robustness
-                .into_iter()
-                .flat_map(move |robust| protocols.into_iter().map(move |protocol| (kind, robust, protocol)))
+            robustness.into_iter().flat_map(move |robust| {
+                protocols
+                    .into_iter()
+                    .map(move |protocol| (kind, robust, protocol))
+            })
         });
-        all.filter(|&(kind, robust, protocol)| kind != PTHREAD_MUTEX_NORMAL || robust + protocol > 0)
+        all.filter(|&(kind, robust, protocol)| {
+            kind != PTHREAD_MUTEX_NORMAL || robust + protocol > 0
+        })
     }
 
     #[test]
@@ -335,7 +399,11 @@ mod tests {
             assert!(memory.0 == before, "{kind} {robust} {protocol}");
             // SAFETY: as above.
             assert_eq!(unsafe { libc::pthread_mutex_unlock(lock) }, 0);
-            assert_eq!(memory.pass(), 0, "an unlocked one: {kind} {robust} {protocol}");
+            assert_eq!(
+                memory.pass(),
+                0,
+                "an unlocked one: {kind} {robust} {protocol}"
+            );
         }
     }
 
@@ -374,7 +442,11 @@ mod tests {
             .into_iter(),
         );
         let seen = |memory: &Memory| {
-            let bytes: Vec<u8> = memory.0.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let bytes: Vec<u8> = memory
+                .0
+                .iter()
+                .flat_map(|word| word.to_ne_bytes())
+                .collect();
             bytes
                 .chunks(8 * CHUNK)
                 .map(|page| owners.may_be_in(page))
@@ -437,7 +509,10 @@ mod tests {
     fn a_small_number_is_not_taken_for_a_lock() {
         let recursive = |owner| [join(2, 1), join(owner, 1), join(1, 0), 0, 0];
         let mut words = recursive(2);
-        assert_eq!(replace_owner(&mut words, ThreadNumber(2), ThreadNumber(9)), [1]);
+        assert_eq!(
+            replace_owner(&mut words, ThreadNumber(2), ThreadNumber(9)),
+            [1]
+        );
         assert_eq!(words, recursive(9));
     }
 
@@ -458,7 +533,11 @@ mod tests {
     fn a_lock_at_the_border_is_none() {
         let mut memory = Memory::new();
         let lock = mutex(&mut memory, libc::PTHREAD_MUTEX_RECURSIVE, 0, 0);
-        for (range, expected) in [(CHUNK - 1..CHUNK + 4, 1), (CHUNK..WORDS, 0), (0..CHUNK + 3, 0)] {
+        for (range, expected) in [
+            (CHUNK - 1..CHUNK + 4, 1),
+            (CHUNK..WORDS, 0),
+            (0..CHUNK + 3, 0),
+        ] {
             let mut words = memory.0[range].to_vec();
             let found = replace_owner(&mut words, ThreadNumber::own(), ELSEWHERE);
             assert_eq!(found.len(), expected);

@@ -3,7 +3,9 @@
 use crate::told;
 use crate::user::Runtime;
 use ckptd::private::in_memory;
-use ckptd::relay::{LedgerObserver, LedgerView, NOTE_WORDS, NoteCell, Position, RankStage, Stream, name_in_memory};
+use ckptd::relay::{
+    LedgerObserver, LedgerView, NOTE_WORDS, NoteCell, Position, RankStage, Stream, name_in_memory,
+};
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, RawFd};
@@ -105,10 +107,9 @@ pub fn attach(rt: &Runtime, path: PathBuf, is_silent: bool) {
     match LedgerView::attach(&path, pipes, RELAY_TIMEOUT) {
         Ok(view) => {
             view.introduce(std::os::unix::process::parent_id());
-            for stream in Stream::BOTH
-                .into_iter()
-                .filter(|stream| is_silent && *stream == Stream::Out && pipes[stream.index()].is_some())
-            {
+            for stream in Stream::BOTH.into_iter().filter(|stream| {
+                is_silent && *stream == Stream::Out && pipes[stream.index()].is_some()
+            }) {
                 if let Err(error) = view.takeover(stream, Position::START, Position::NEVER) {
                     log::warn!("the output relay does not answer ({error})");
                 }
@@ -121,7 +122,9 @@ pub fn attach(rt: &Runtime, path: PathBuf, is_silent: bool) {
             });
         }
         Err(error) => {
-            log::warn!("the output relay is not available ({error}); after a failure some output may appear twice")
+            log::warn!(
+                "the output relay is not available ({error}); after a failure some output may appear twice"
+            )
         }
     }
 }
@@ -190,7 +193,10 @@ pub fn capture() -> Saved {
 pub fn restore(rt: &Runtime, saved: &Saved, own: bool) {
     let Some(output) = OUTPUT.get() else { return };
     for stream in Stream::BOTH {
-        let (Some(place), true) = (saved.places[stream.index()], output.pipes[stream.index()].is_some()) else {
+        let (Some(place), true) = (
+            saved.places[stream.index()],
+            output.pipes[stream.index()].is_some(),
+        ) else {
             continue;
         };
         let done = if own {
@@ -255,7 +261,8 @@ pub fn inherit(rt: &Runtime, marks: [Position; 2]) {
 
 /// Removes the ledgers of processes that have ended, among these.
 pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
-    let is_closed = |path: &PathBuf| LedgerObserver::open(path).is_ok_and(|ledger| ledger.is_closed());
+    let is_closed =
+        |path: &PathBuf| LedgerObserver::open(path).is_ok_and(|ledger| ledger.is_closed());
     for path in ranks
         .map(ProcessNumber)
         .filter_map(|it| ledger_of(rt, it))

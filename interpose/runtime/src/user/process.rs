@@ -38,7 +38,13 @@ fn features() -> u64 {
     const ARCH_GET_XCOMP_PERM: i32 = 0x1022;
     let mut permitted = 0u64;
     // SAFETY: arch_prctl(2) writes one word; a kernel that does not know this leaves it alone.
-    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_GET_XCOMP_PERM, &raw mut permitted) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_arch_prctl,
+            ARCH_GET_XCOMP_PERM,
+            &raw mut permitted,
+        )
+    };
     permitted & ON_REQUEST
 }
 
@@ -68,14 +74,28 @@ fn limit(which: u32) -> Option<libc::rlimit64> {
         rlim_max: 0,
     };
     // SAFETY: prlimit64(2) of this process.
-    let result = unsafe { libc::syscall(libc::SYS_prlimit64, 0, which, std::ptr::null::<u8>(), &raw mut value) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_prlimit64,
+            0,
+            which,
+            std::ptr::null::<u8>(),
+            &raw mut value,
+        )
+    };
     (result == 0).then_some(value)
 }
 
 fn signal_stack() -> [u64; 3] {
     let mut stack = [0; 3];
     // SAFETY: sigaltstack(2) writes a structure of this size.
-    unsafe { libc::syscall(libc::SYS_sigaltstack, std::ptr::null::<u8>(), stack.as_mut_ptr()) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_sigaltstack,
+            std::ptr::null::<u8>(),
+            stack.as_mut_ptr(),
+        )
+    };
     stack
 }
 
@@ -122,12 +142,21 @@ impl Saved {
 
 /// Stops the timers of setitimer(2), until [`restore`].
 pub fn stop_timers() {
-    TIMERS.into_iter().for_each(|which| set_timer(which, &[0; 4]));
+    TIMERS
+        .into_iter()
+        .for_each(|which| set_timer(which, &[0; 4]));
 }
 
 fn set_timer(which: i64, value: &Timer) {
     // SAFETY: setitimer(2) with a valid value.
-    unsafe { libc::syscall(libc::SYS_setitimer, which, value.as_ptr(), std::ptr::null::<u8>()) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_setitimer,
+            which,
+            value.as_ptr(),
+            std::ptr::null::<u8>(),
+        )
+    };
 }
 
 /// Sets them where they differ; those of a thread only if this is the one that has made the cut (`is_callers`).
@@ -145,7 +174,15 @@ pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
         };
         value.rlim_cur = soft;
         // SAFETY: prlimit64(2) of this process.
-        let result = unsafe { libc::syscall(libc::SYS_prlimit64, 0, which, &raw const value, std::ptr::null::<u8>()) };
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_prlimit64,
+                0,
+                which,
+                &raw const value,
+                std::ptr::null::<u8>(),
+            )
+        };
         if result != 0 {
             log::warn!(
                 "resource limit {which} cannot be set to {soft} again ({})",
@@ -161,7 +198,8 @@ pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
         unsafe { libc::prctl(libc::PR_SET_NAME, saved.name.as_ptr()) };
     }
     // SAFETY: setpriority(2) of this thread.
-    if saved.nice != nice() && unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, saved.nice) } != 0 {
+    if saved.nice != nice() && unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, saved.nice) } != 0
+    {
         log::warn!(
             "the nice value cannot be {} again ({})",
             saved.nice,
@@ -190,7 +228,13 @@ mod tests {
         const ARCH_GET_XCOMP_SUPP: i32 = 0x1021;
         let mut supported = 0u64;
         // SAFETY: arch_prctl(2) writes one word.
-        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_GET_XCOMP_SUPP, &raw mut supported) };
+        unsafe {
+            libc::syscall(
+                libc::SYS_arch_prctl,
+                ARCH_GET_XCOMP_SUPP,
+                &raw mut supported,
+            )
+        };
         assert!(ask_for(0).is_ok());
         assert_eq!(features(), 0, "nobody has asked yet");
         let answer = ask_for(ON_REQUEST);
@@ -199,7 +243,10 @@ mod tests {
             assert_eq!(features(), ON_REQUEST);
         } else {
             let text = answer.expect_err("this processor has none").to_string();
-            assert!(text.contains("AMX") && text.contains("same processor"), "{text}");
+            assert!(
+                text.contains("AMX") && text.contains("same processor"),
+                "{text}"
+            );
         }
     }
 }

@@ -73,7 +73,9 @@ fn is_open_at(fd: i32, vma: &Vma) -> bool {
 
 /// The mappings that other processes may have too. Looked for only if the program has made any.
 pub fn mappings(rt: &Runtime) -> Vec<Mapping> {
-    rt.shared_mappings.take().unwrap_or_else(|| shared(&mapped()))
+    rt.shared_mappings
+        .take()
+        .unwrap_or_else(|| shared(&mapped()))
 }
 
 fn shared(all: &[Vma]) -> Vec<Mapping> {

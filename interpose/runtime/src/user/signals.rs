@@ -45,7 +45,15 @@ pub fn mask(new: Option<u64>) -> u64 {
     let mut old = 0u64;
     let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: rt_sigprocmask(2) with masks of eight bytes.
-    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, &raw mut old, 8usize) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            new,
+            &raw mut old,
+            8usize,
+        )
+    };
     old
 }
 

@@ -42,7 +42,9 @@ pub fn tell_numbers() {
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub enum Deaf {
     /// One does not hear.
-    #[error("its thread {0} does not react (a system call of its own blocks signal 33, or waits for a child)")]
+    #[error(
+        "its thread {0} does not react (a system call of its own blocks signal 33, or waits for a child)"
+    )]
     Thread(i32),
     /// One is inside of ld.so.
     #[error("a thread is loading a library")]
@@ -85,7 +87,10 @@ pub struct Saved {
 impl Saved {
     /// The numbers of all but perhaps the main one.
     pub fn numbers(&self) -> impl Iterator<Item = ThreadNumber> {
-        self.threads.iter().chain(&self.caller).map(|thread| thread.number)
+        self.threads
+            .iter()
+            .chain(&self.caller)
+            .map(|thread| thread.number)
     }
 
     /// How far down the main thread's stack is in use, if it was stopped.
@@ -126,19 +131,25 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
 /// Stops all threads for a cut; false: it must be put off.
 pub fn stop(rt: &Runtime) -> bool {
     let mut threads = rt.threads.borrow_mut();
-    threads.as_mut().is_none_or(|threads| threads.try_to_stop(CUT_TIMEOUT))
+    threads
+        .as_mut()
+        .is_none_or(|threads| threads.try_to_stop(CUT_TIMEOUT))
 }
 
 /// Stops all threads for a recovery, which cannot be put off.
 pub fn stop_for_good(rt: &Runtime) -> Result<(), UserError> {
     let mut threads = rt.threads.borrow_mut();
-    let Some(threads) = threads.as_mut() else { return Ok(()) };
+    let Some(threads) = threads.as_mut() else {
+        return Ok(());
+    };
     let begin = Instant::now();
     loop {
         match threads.stop(RECOVERY_TIMEOUT) {
             Ok(()) => return Ok(()),
             // It leaves ld.so when it is let go.
-            Err(Deaf::Loader) if begin.elapsed() < RECOVERY_TIMEOUT => std::thread::sleep(POLL_INTERVAL),
+            Err(Deaf::Loader) if begin.elapsed() < RECOVERY_TIMEOUT => {
+                std::thread::sleep(POLL_INTERVAL)
+            }
             Err(deaf) => return Err(UserError::Deaf(deaf)),
         }
     }
@@ -166,10 +177,16 @@ pub fn go_back(rt: &Runtime, frame: &Frame) {
 /// Whether one of the program's threads has such a number, or nobody can tell just now; not so where threads cannot be told apart.
 fn is_any(rt: &Runtime, has: impl Fn(i32) -> bool) -> bool {
     let threads = rt.threads.borrow();
-    let Some(threads) = threads.as_ref() else { return false };
+    let Some(threads) = threads.as_ref() else {
+        return false;
+    };
     // Somebody is in the lists just now, who is no program of one thread.
     let listed = threads.places.threads();
-    listed.is_none_or(|listed| listed.iter().any(|thread| !thread.is_runtimes() && has(thread.number)))
+    listed.is_none_or(|listed| {
+        listed
+            .iter()
+            .any(|thread| !thread.is_runtimes() && has(thread.number))
+    })
 }
 
 /// Whether the program has threads beside the main one that could be stopped.
@@ -206,7 +223,10 @@ pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
     let Some(threads) = threads.as_ref() else {
         return Ok(Saved::default());
     };
-    let found = threads.parked().map(look).collect::<Result<Vec<Thread>, UserError>>()?;
+    let found = threads
+        .parked()
+        .map(look)
+        .collect::<Result<Vec<Thread>, UserError>>()?;
     let caller = turn::is_foreign().then(look_at_caller).transpose()?;
     let libraries = match found[..] {
         [] => Vec::new(),
@@ -242,7 +262,10 @@ fn look_at_caller() -> Result<Thread, UserError> {
     // SAFETY: gettid(2); arch_prctl(2) writes one word.
     unsafe {
         let mut gs = 0u64;
-        raw::call(libc::SYS_arch_prctl, [ARCH_GET_GS, &raw mut gs as usize, 0, 0, 0, 0]);
+        raw::call(
+            libc::SYS_arch_prctl,
+            [ARCH_GET_GS, &raw mut gs as usize, 0, 0, 0, 0],
+        );
         let thread = look_at(libc::gettid(), turn::block() as u64)?;
         Ok(Thread { gs, ..thread })
     }
@@ -250,7 +273,8 @@ fn look_at_caller() -> Result<Thread, UserError> {
 
 fn look_at(number: i32, block: u64) -> Result<Thread, UserError> {
     let [own, main] = [ThreadNumber::of(number), ThreadNumber::main()].map(processors);
-    let name = std::fs::read_to_string(format!("/proc/self/task/{number}/comm")).unwrap_or_default();
+    let name =
+        std::fs::read_to_string(format!("/proc/self/task/{number}/comm")).unwrap_or_default();
     Ok(Thread {
         number: ThreadNumber::of(number),
         block,
@@ -270,7 +294,14 @@ fn processors(thread: ThreadNumber) -> Vec<u64> {
     let mut words = vec![0u64; WORDS];
     let length = WORDS * size_of::<u64>();
     // SAFETY: sched_getaffinity(2) writes that many bytes at most, and tells how many.
-    let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, thread.get(), length, words.as_mut_ptr()) };
+    let written = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getaffinity,
+            thread.get(),
+            length,
+            words.as_mut_ptr(),
+        )
+    };
     words.truncate(written.max(0) as usize / size_of::<u64>());
     words
 }
@@ -278,6 +309,13 @@ fn processors(thread: ThreadNumber) -> Vec<u64> {
 fn robust_list(number: i32) -> [u64; 2] {
     let mut list = [0u64; 2];
     // SAFETY: get_robust_list(2) writes both words.
-    unsafe { libc::syscall(libc::SYS_get_robust_list, number, &raw mut list[0], &raw mut list[1]) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_get_robust_list,
+            number,
+            &raw mut list[0],
+            &raw mut list[1],
+        )
+    };
     list
 }

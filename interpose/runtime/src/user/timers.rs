@@ -83,7 +83,10 @@ pub struct Saved {
 const SIGTIMER: i32 = 32;
 
 fn failed(number: i32, action: &str) -> UserError {
-    UserError::Timer(format!("timer {number} {action}: {}", io::Error::last_os_error()))
+    UserError::Timer(format!(
+        "timer {number} {action}: {}",
+        io::Error::last_os_error()
+    ))
 }
 
 /// The kernel's list, four lines for each timer; `None` if it looks otherwise.
@@ -140,9 +143,11 @@ fn status(thread: ThreadNumber, field: &str) -> Option<u64> {
 
 /// All signals but that by which threads stop; the kernel leaves out two that nobody can block, and while it is waited for the timers'.
 fn blocks_all_but_stop(thread: ThreadNumber) -> bool {
-    let open = [libc::SIGKILL, libc::SIGSTOP, STOP_SIGNAL, SIGTIMER].map(|signal| 1u64 << (signal - 1));
+    let open =
+        [libc::SIGKILL, libc::SIGSTOP, STOP_SIGNAL, SIGTIMER].map(|signal| 1u64 << (signal - 1));
     let open = open.iter().fold(0, |set, signal| set | signal);
-    status(thread, "SigBlk").is_some_and(|blocked| blocked | open == u64::MAX && blocked & 1 << (STOP_SIGNAL - 1) == 0)
+    status(thread, "SigBlk")
+        .is_some_and(|blocked| blocked | open == u64::MAX && blocked & 1 << (STOP_SIGNAL - 1) == 0)
 }
 
 /// Where glibc has the number of its thread, and that, if it has one; an error if that is not certain.
@@ -155,7 +160,9 @@ fn helper(rt: &Runtime, timers: &[Kind]) -> Result<Option<(u64, ThreadNumber)>, 
     if known != 0 {
         // SAFETY: found before, in glibc's data, which is never unmapped.
         let number = ThreadNumber::of(unsafe { (known as *const i32).read_volatile() });
-        return match signalled.is_none_or(|thread| thread == number) && threads::may_have(rt, number) {
+        return match signalled.is_none_or(|thread| thread == number)
+            && threads::may_have(rt, number)
+        {
             true => Ok(Some((known, number))),
             false => Err(UserError::TimerThread),
         };
@@ -187,7 +194,11 @@ fn helper(rt: &Runtime, timers: &[Kind]) -> Result<Option<(u64, ThreadNumber)>, 
 /// Words of glibc's data that have this value.
 fn places(thread: ThreadNumber) -> Vec<u64> {
     let libraries = loader::libraries();
-    let is_libc = |path: &str| Path::new(path).file_name().is_some_and(|name| name == "libc.so.6");
+    let is_libc = |path: &str| {
+        Path::new(path)
+            .file_name()
+            .is_some_and(|name| name == "libc.so.6")
+    };
     let libc = libraries.iter().find(|library| is_libc(&library.path));
     let (Some(libc), Ok(layout)) = (libc, Layout::read_self(zones())) else {
         return Vec::new();
@@ -255,9 +266,14 @@ fn look() -> Vec<Timer> {
 
 /// What has expired since all stopped, which no thread has seen, does so again at once when they go on from here.
 fn set_expired(timers: &mut [Timer], stopped: &[Timer]) {
-    let was_running = |kind: Kind| stopped.iter().any(|timer| timer.kind == kind && !timer.has_expired());
+    let was_running = |kind: Kind| {
+        stopped
+            .iter()
+            .any(|timer| timer.kind == kind && !timer.has_expired())
+    };
     for timer in timers {
-        let is_threads = matches!(timer.kind.notice, Notice::Thread(thread) if thread != ThreadNumber::main());
+        let is_threads =
+            matches!(timer.kind.notice, Notice::Thread(thread) if thread != ThreadNumber::main());
         if is_threads && timer.has_expired() && was_running(timer.kind) {
             timer.time[3] = 1;
         }
@@ -267,7 +283,10 @@ fn set_expired(timers: &mut [Timer], stopped: &[Timer]) {
 /// Looks at all timers.
 pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
     let mut timers = look();
-    set_expired(&mut timers, &std::mem::take(&mut *rt.timers.stopped.borrow_mut()));
+    set_expired(
+        &mut timers,
+        &std::mem::take(&mut *rt.timers.stopped.borrow_mut()),
+    );
     let kinds: Vec<Kind> = timers.iter().map(|timer| timer.kind).collect();
     let helper = helper(rt, &kinds)?;
     Ok(Saved { timers, helper })
@@ -275,7 +294,10 @@ pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
 
 /// The number that a thread of the image has now.
 fn now(thread: ThreadNumber, changed: &[Change]) -> Option<ThreadNumber> {
-    changed.iter().find(|(then, _)| *then == thread).map(|&(_, now)| now)
+    changed
+        .iter()
+        .find(|(then, _)| *then == thread)
+        .map(|&(_, now)| now)
 }
 
 impl Timer {
@@ -325,7 +347,9 @@ pub fn restore(rt: &Runtime, saved: &Saved, changed: &[Change]) -> Result<(), Us
         unsafe { (place as *mut i32).write_volatile(number) };
     }
     // In another process it is looked for again.
-    rt.timers.helper.set(saved.helper.map_or(0, |(place, _)| place));
+    rt.timers
+        .helper
+        .set(saved.helper.map_or(0, |(place, _)| place));
     make_all(&saved.timers, changed)
 }
 
@@ -396,7 +420,14 @@ fn create_any(kind: &Kind, wish: i32) -> Result<i32, UserError> {
     };
     let mut number = wish;
     // SAFETY: timer_create(2) reads the event, and writes the number.
-    match unsafe { libc::syscall(libc::SYS_timer_create, kind.clock, &raw const event, &raw mut number) } {
+    match unsafe {
+        libc::syscall(
+            libc::SYS_timer_create,
+            kind.clock,
+            &raw const event,
+            &raw mut number,
+        )
+    } {
         0 => Ok(number),
         _ => Err(failed(kind.number, "cannot be made again")),
     }
@@ -420,7 +451,10 @@ mod tests {
         assert_eq!(signalled(&timers), Some(ThreadNumber::of(43)));
         let clocks: Vec<i32> = timers.iter().map(|timer| timer.clock).collect();
         assert_eq!(clocks, [1, 0, 0, -6]);
-        assert_eq!((timers[0].number, timers[0].signal, timers[0].value), (7, 14, 0x1267));
+        assert_eq!(
+            (timers[0].number, timers[0].signal, timers[0].value),
+            (7, 14, 0x1267)
+        );
         assert_eq!(parse(""), Some(Vec::new()));
         assert_eq!(parse("something else\n"), None);
     }
@@ -440,7 +474,15 @@ mod tests {
         make(Notice::Nobody, 2);
         let hour: Time = [3600, 0, 1800, 0];
         // SAFETY: timer_settime(2).
-        unsafe { libc::syscall(libc::SYS_timer_settime, first, 0, hour.as_ptr(), std::ptr::null::<u8>()) };
+        unsafe {
+            libc::syscall(
+                libc::SYS_timer_settime,
+                first,
+                0,
+                hour.as_ptr(),
+                std::ptr::null::<u8>(),
+            )
+        };
         let saved = look();
         assert_eq!(saved.len(), 2);
         make(Notice::Nobody, 3);
@@ -484,12 +526,21 @@ mod tests {
             timer(1, thread, never),
             timer(2, Notice::Process, later),
         ];
-        let mut now =
-            [0, 1, 2, 3].map(|number| timer(number, if number == 2 { Notice::Process } else { thread }, never));
+        let mut now = [0, 1, 2, 3].map(|number| {
+            timer(
+                number,
+                if number == 2 { Notice::Process } else { thread },
+                never,
+            )
+        });
         set_expired(&mut now, &stopped);
         assert_eq!(now.map(|timer| timer.time[3]), [1, 0, 0, 0]);
         let moved = [(ThreadNumber::of(43), ThreadNumber::of(99))];
-        let there = now[0].translated(&moved).expect("its thread is there").kind.notice;
+        let there = now[0]
+            .translated(&moved)
+            .expect("its thread is there")
+            .kind
+            .notice;
         assert_eq!(there, Notice::Thread(ThreadNumber::of(99)));
         assert!(now[0].translated(&[]).is_err());
     }

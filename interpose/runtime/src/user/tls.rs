@@ -129,7 +129,12 @@ unsafe extern "C" fn collect(info: *const ModuleInfo, _size: usize, modules: *mu
 /// Checksum of what this library was built from.
 pub fn own_build() -> u64 {
     let here = own_build as *const () as u64;
-    let is_here = |module: &Module| module.ranges.iter().any(|&(start, end)| (start..end).contains(&here));
+    let is_here = |module: &Module| {
+        module
+            .ranges
+            .iter()
+            .any(|&(start, end)| (start..end).contains(&here))
+    };
     let mut modules: Vec<Module> = Vec::new();
     // SAFETY: `collect` takes what dl_iterate_phdr(3) passes; the structures' beginnings are the same.
     unsafe {
@@ -138,7 +143,10 @@ pub fn own_build() -> u64 {
         let callback = std::mem::transmute::<Own, Callback>(collect);
         libc::dl_iterate_phdr(Some(callback), (&raw mut modules).cast());
     }
-    modules.iter().find(|module| is_here(module)).map_or(0, Module::build)
+    modules
+        .iter()
+        .find(|module| is_here(module))
+        .map_or(0, Module::build)
 }
 
 /// The modules of the user side, in load order.
@@ -163,7 +171,10 @@ fn key_slots() -> Vec<(u64, usize)> {
     let table = control_block() + offset;
     // SAFETY: the first word of the table in this thread's control block.
     let first_block = unsafe { (table as *const u64).read() };
-    let mut slots = vec![(table + 8, (RUNTIME_FIRST_KEY / KEYS_PER_BLOCK - 1) as usize * 8)];
+    let mut slots = vec![(
+        table + 8,
+        (RUNTIME_FIRST_KEY / KEYS_PER_BLOCK - 1) as usize * 8,
+    )];
     if first_block != 0 {
         slots.push((first_block, KEYS_PER_BLOCK as usize * key_size as usize));
     }
@@ -174,7 +185,9 @@ fn key_slots() -> Vec<(u64, usize)> {
 pub fn control_block() -> u64 {
     let address: u64;
     // SAFETY: glibc's thread control block points to itself at fs:0x10.
-    unsafe { std::arch::asm!("mov {}, fs:[0x10]", out(reg) address, options(nostack, readonly, preserves_flags)) };
+    unsafe {
+        std::arch::asm!("mov {}, fs:[0x10]", out(reg) address, options(nostack, readonly, preserves_flags))
+    };
     address
 }
 
@@ -212,7 +225,8 @@ impl Saved {
 
     /// The addresses of what is saved.
     pub fn ranges(&self) -> Vec<AddrRange> {
-        let range = |piece: &Piece| AddrRange::new(piece.address, piece.address + piece.bytes.len() as u64);
+        let range =
+            |piece: &Piece| AddrRange::new(piece.address, piece.address + piece.bytes.len() as u64);
         self.pieces.iter().map(range).collect()
     }
 }
@@ -261,10 +275,15 @@ pub fn restore(saved: &Saved) -> Result<(), UserError> {
             return Err(UserError::ThreadLocals(piece.module.clone()));
         }
         // SAFETY: thread-local memory of the user side, of that length.
-        unsafe { (piece.address as *mut u8).copy_from_nonoverlapping(piece.bytes.as_ptr(), piece.bytes.len()) };
+        unsafe {
+            (piece.address as *mut u8)
+                .copy_from_nonoverlapping(piece.bytes.as_ptr(), piece.bytes.len())
+        };
     }
     let (mxcsr, control) = saved.floating_point;
     // SAFETY: loads values that were stored by `capture`.
-    unsafe { std::arch::asm!("ldmxcsr [{}]", "fldcw [{}]", in(reg) &mxcsr, in(reg) &control, options(nostack)) };
+    unsafe {
+        std::arch::asm!("ldmxcsr [{}]", "fldcw [{}]", in(reg) &mxcsr, in(reg) &control, options(nostack))
+    };
     Ok(())
 }

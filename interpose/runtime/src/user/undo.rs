@@ -137,9 +137,12 @@ pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
         start,
     };
     let refuge = place.refuge_of(rank);
-    let on_disk = Recorder::new(place.log_of(rank), &directory, place.job(), rank).lasting(refuge.clone());
+    let on_disk =
+        Recorder::new(place.log_of(rank), &directory, place.job(), rank).lasting(refuge.clone());
     let otherwise = |_| Recorder::new(refuge, &in_memory(), place.job(), rank);
-    rt.undo.recorder.set(Some(on_disk.unwrap_or_else(otherwise)));
+    rt.undo
+        .recorder
+        .set(Some(on_disk.unwrap_or_else(otherwise)));
     if told::config().threads != Threads::Refused {
         tell(effects::note_in(&place.of_threads(rank)));
     }
@@ -215,7 +218,8 @@ impl From<apply::Failed> for UserError {
 fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply::Failed> {
     let place = place(rt);
     // Where nothing can be written to the disk, the logs have gone on in memory, and so each node has its own.
-    let [lock, other] = [place.log_of(FIRST), place.refuge_of(FIRST)].map(|log| log.with_extension(place::LOCK));
+    let [lock, other] =
+        [place.log_of(FIRST), place.refuge_of(FIRST)].map(|log| log.with_extension(place::LOCK));
     let alone = alone(&lock).map(|file| (file, lock));
     let (_alone, lock) = alone
         .or_else(|_| self::alone(&other).map(|file| (file, other.clone())))
@@ -324,8 +328,10 @@ fn on_open(rt: &Runtime, fd: c_int, act: impl FnOnce(&mut Recorder) -> io::Resul
 
 /// Whether effects are noted: a child that the program has forked is not protected, though it has all of this.
 fn is_noting(rt: &Runtime) -> bool {
-    let is_of_this = |recorder: &Recorder| recorder.is_on() && recorder.process() == std::process::id();
-    (world::is_protected() || rt.undo.early.get()) && rt.undo.recorder.borrow().as_ref().is_some_and(is_of_this)
+    let is_of_this =
+        |recorder: &Recorder| recorder.is_on() && recorder.process() == std::process::id();
+    (world::is_protected() || rt.undo.early.get())
+        && rt.undo.recorder.borrow().as_ref().is_some_and(is_of_this)
 }
 
 /// The layer is about to do this to a file of the program's.
@@ -357,7 +363,10 @@ fn with_recorder(rt: &Runtime, path: &Path, act: impl FnOnce(&mut Recorder) -> i
 pub fn full_name(name: &CStr) -> PathBuf {
     // SAFETY: a valid string.
     let found = unsafe { absolute(libc::AT_FDCWD, name.as_ptr()) };
-    found.map_or_else(|| PathBuf::from(OsStr::from_bytes(name.to_bytes())), followed)
+    found.map_or_else(
+        || PathBuf::from(OsStr::from_bytes(name.to_bytes())),
+        followed,
+    )
 }
 
 fn call_on(kind: u32, path: PathBuf, value: i64) -> Option<Call> {
@@ -386,7 +395,9 @@ fn call_on(kind: u32, path: PathBuf, value: i64) -> Option<Call> {
 
 /// Whether a path leads to a file system for files.
 fn is_of_interest(path: &Path) -> bool {
-    let special = ["/proc", "/sys", "/dev"].iter().any(|top| path.starts_with(top));
+    let special = ["/proc", "/sys", "/dev"]
+        .iter()
+        .any(|top| path.starts_with(top));
     path.is_absolute() && (!special || path.starts_with(MEMORY))
 }
 
@@ -399,20 +410,28 @@ unsafe fn absolute(directory: c_int, path: *const c_char) -> Option<PathBuf> {
         return None;
     }
     // SAFETY: handed on to the caller.
-    let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
+    let path = Path::new(OsStr::from_bytes(
+        unsafe { CStr::from_ptr(path) }.to_bytes(),
+    ));
     let full = if path.is_absolute() {
         path.to_owned()
     } else if directory == libc::AT_FDCWD {
         std::env::current_dir().ok()?.join(path)
     } else {
-        fs::read_link(format!("/proc/self/fd/{directory}")).ok()?.join(path)
+        fs::read_link(format!("/proc/self/fd/{directory}"))
+            .ok()?
+            .join(path)
     };
-    let found = fs::canonicalize(full.parent()?).ok()?.join(full.file_name()?);
+    let found = fs::canonicalize(full.parent()?)
+        .ok()?
+        .join(full.file_name()?);
     is_of_interest(&found).then_some(found)
 }
 
 /// Where a name leads to, if it is a link, even to a file that does not exist yet.
 fn followed(path: PathBuf) -> PathBuf {
-    let Ok(target) = fs::read_link(&path) else { return path };
+    let Ok(target) = fs::read_link(&path) else {
+        return path;
+    };
     fs::canonicalize(&path).unwrap_or_else(|_| path.parent().unwrap_or(&path).join(target))
 }

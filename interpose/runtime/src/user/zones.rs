@@ -13,14 +13,20 @@ pub fn zones() -> &'static Zones {
 
 /// Notes it, once, before anybody asks.
 pub(super) fn set(zones: Zones) {
-    assert!(ZONES.set(zones).is_ok(), "the zones were looked at too early");
+    assert!(
+        ZONES.set(zones).is_ok(),
+        "the zones were looked at too early"
+    );
 }
 
 /// `range` without `hole`.
 pub(super) fn without(range: AddrRange, hole: AddrRange) -> Vec<AddrRange> {
     let below = AddrRange::new(range.start, hole.start.clamp(range.start, range.end));
     let above = AddrRange::new(hole.end.clamp(range.start, range.end), range.end);
-    [below, above].into_iter().filter(|part| !part.is_empty()).collect()
+    [below, above]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect()
 }
 
 #[cfg(test)]
@@ -32,7 +38,10 @@ mod tests {
         let range = AddrRange::new(0x1000, 0x9000);
         assert_eq!(
             without(range, AddrRange::new(0x3000, 0x4000)),
-            [AddrRange::new(0x1000, 0x3000), AddrRange::new(0x4000, 0x9000)]
+            [
+                AddrRange::new(0x1000, 0x3000),
+                AddrRange::new(0x4000, 0x9000)
+            ]
         );
         assert_eq!(
             without(range, AddrRange::new(0, 0x2000)),

@@ -39,7 +39,9 @@ fn devices(directory: &Path) -> Vec<String> {
     };
     let mut all = list(directory, of_nvidia);
     all.extend(list(directory, |name| name == "kfd"));
-    all.extend(list(&directory.join("dri"), |name| name.starts_with("renderD")));
+    all.extend(list(&directory.join("dri"), |name| {
+        name.starts_with("renderD")
+    }));
     all
 }
 
@@ -55,7 +57,8 @@ fn driver() -> Option<Driver> {
         let mut version = 0;
         let function = find(c"cuDriverGetVersion");
         if !function.is_null() {
-            let get: unsafe extern "C" fn(*mut c_int) -> c_int = std::mem::transmute::<*mut c_void, _>(function);
+            let get: unsafe extern "C" fn(*mut c_int) -> c_int =
+                std::mem::transmute::<*mut c_void, _>(function);
             get(&raw mut version);
         }
         let can_save = CHECKPOINT_STEPS.iter().all(|name| !find(name).is_null());
@@ -68,15 +71,20 @@ fn judge(devices: &[String], driver: Option<Driver>) -> Check {
     let of_others = devices.iter().find(|path| !path.contains("nvidia"));
     let named = driver.map(|driver| {
         let can = if driver.can_save { "can" } else { "cannot" };
-        format!("the driver ({}) {can} save device memory", version_name(driver.version))
+        format!(
+            "the driver ({}) {can} save device memory",
+            version_name(driver.version)
+        )
     });
     const UNPROTECTED: &str = "programs that use it run unprotected, and say so";
     match (of_nvidia, named) {
-        (Some(device), Some(named)) if driver.is_some_and(|driver| driver.can_save) => Check::warning(
-            NAME,
-            format!("{device}: {named}, which was tried with a stand-in for it only"),
-            "packaging/gpu-check.sh of the sources tries it on this machine",
-        ),
+        (Some(device), Some(named)) if driver.is_some_and(|driver| driver.can_save) => {
+            Check::warning(
+                NAME,
+                format!("{device}: {named}, which was tried with a stand-in for it only"),
+                "packaging/gpu-check.sh of the sources tries it on this machine",
+            )
+        }
         (Some(device), named) => Check::warning(
             NAME,
             format!(
@@ -85,10 +93,16 @@ fn judge(devices: &[String], driver: Option<Driver>) -> Check {
             ),
             "NVIDIA's driver from version 570 on can save device memory",
         ),
-        (None, Some(named)) => Check::ok(NAME, format!("libcuda without a device of NVIDIA's; {named}")),
+        (None, Some(named)) => Check::ok(
+            NAME,
+            format!("libcuda without a device of NVIDIA's; {named}"),
+        ),
         (None, None) => Check::ok(
             NAME,
-            of_others.map_or_else(|| "none".to_owned(), |device| format!("{device}: {UNPROTECTED}")),
+            of_others.map_or_else(
+                || "none".to_owned(),
+                |device| format!("{device}: {UNPROTECTED}"),
+            ),
         ),
     }
 }
@@ -117,7 +131,12 @@ mod tests {
                 Grade::Warning,
                 "/dev/nvidia0: the driver (CUDA 12.8) can save",
             ),
-            (&["/dev/nvidia0"], old, Grade::Warning, "CUDA 12.4) cannot save"),
+            (
+                &["/dev/nvidia0"],
+                old,
+                Grade::Warning,
+                "CUDA 12.4) cannot save",
+            ),
             (&["/dev/nvidia0"], None, Grade::Warning, "no libcuda.so.1"),
             (
                 &["/dev/kfd"],
@@ -129,7 +148,10 @@ mod tests {
         for (devices, driver, grade, words) in cases {
             let devices: Vec<String> = devices.iter().map(|&path| path.to_owned()).collect();
             let check = judge(&devices, driver);
-            assert!(check.grade == grade && check.finding.contains(words), "{check:?}");
+            assert!(
+                check.grade == grade && check.finding.contains(words),
+                "{check:?}"
+            );
         }
     }
 
@@ -149,7 +171,10 @@ mod tests {
             std::fs::write(root.path().join(name), "").expect("a file");
         }
         let found = devices(root.path());
-        let names: Vec<&str> = found.iter().filter_map(|path| path.rsplit('/').next()).collect();
+        let names: Vec<&str> = found
+            .iter()
+            .filter_map(|path| path.rsplit('/').next())
+            .collect();
         assert_eq!(names, ["nvidia0", "nvidia1", "kfd", "renderD128"]);
     }
 }

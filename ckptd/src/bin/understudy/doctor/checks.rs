@@ -33,7 +33,11 @@ pub fn launcher(command: &str) -> Vec<Check> {
         ),
         (
             "btl",
-            |value| value.split(',').any(|name| ["ofi", "uct", "openib"].contains(&name)),
+            |value| {
+                value
+                    .split(',')
+                    .any(|name| ["ofi", "uct", "openib"].contains(&name))
+            },
             "that transport has not been tried",
         ),
     ];
@@ -73,7 +77,8 @@ pub fn settings() -> Vec<Check> {
 
 fn open_mpi(command: &str) -> Check {
     const NAME: &str = "mpirun";
-    const REMEDY: &str = "put the directory of Open MPI's programs on the PATH, or name the launcher with --mpirun";
+    const REMEDY: &str =
+        "put the directory of Open MPI's programs on the PATH, or name the launcher with --mpirun";
     let words = shell_words::split(command).unwrap_or_default();
     let Some(name) = words.first() else {
         return Check::failure(NAME, "no launcher is named", REMEDY);
@@ -181,7 +186,11 @@ fn layer_files(library: Option<&Path>) -> Check {
             ),
         ),
         Ok(path) => Check::ok("understudy", path.display().to_string()),
-        Err(why) => Check::failure("understudy", why, "install all files of understudy in one directory"),
+        Err(why) => Check::failure(
+            "understudy",
+            why,
+            "install all files of understudy in one directory",
+        ),
     }
 }
 
@@ -205,7 +214,10 @@ fn shared_memory() -> Check {
         ),
         (Ok(()), free) => Check::ok(
             SHARED_MEMORY,
-            free.map_or_else(|_| "writable".to_owned(), |free| format!("{} free", bytes(free))),
+            free.map_or_else(
+                |_| "writable".to_owned(),
+                |free| format!("{} free", bytes(free)),
+            ),
         ),
     }
 }
@@ -221,7 +233,9 @@ fn memory() -> Check {
 /// Bytes that this node still has.
 pub fn available_memory() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
         .unwrap_or(0)
         * 1024
@@ -275,7 +289,11 @@ fn processors() -> Check {
             format!("x86-64, {}", count(node::cores() as usize, "core", "cores")),
         )
     } else {
-        Check::failure("processor", std::env::consts::ARCH, "only x86-64 is supported")
+        Check::failure(
+            "processor",
+            std::env::consts::ARCH,
+            "only x86-64 is supported",
+        )
     }
 }
 

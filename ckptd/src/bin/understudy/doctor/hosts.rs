@@ -25,7 +25,10 @@ impl Node {
             .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         let model = model.map_or("unknown processor", |(_, model)| model);
         Self {
-            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            host: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
             kind: format!("{}, glibc {}, {model}", kernel_release(), kernel::glibc()),
             checks: node(library),
         }
@@ -52,7 +55,13 @@ pub fn ask(mpirun: &str, hosts: &[String]) -> (Check, Vec<Node>) {
             format!("{} of {} hosts have answered", nodes.len(), names.len()),
             remedy,
         )
-    } else if nodes.iter().map(|node| &node.kind).collect::<BTreeSet<_>>().len() > 1 {
+    } else if nodes
+        .iter()
+        .map(|node| &node.kind)
+        .collect::<BTreeSet<_>>()
+        .len()
+        > 1
+    {
         Check::failure(
             NAME,
             "they differ in kernel, C library or processor (below)",

@@ -33,7 +33,10 @@ pub fn write_protection() -> io::Result<()> {
     let mut api: [u64; 3] = [0xaa, FEATURES, 0];
     // SAFETY: a new descriptor, and a request with the structure of three words that it takes.
     unsafe {
-        let fd = check(libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | USER_MODE_ONLY))?;
+        let fd = check(libc::syscall(
+            libc::SYS_userfaultfd,
+            libc::O_CLOEXEC | USER_MODE_ONLY,
+        ))?;
         let fd = OwnedFd::from_raw_fd(fd as i32);
         check(libc::ioctl(fd.as_raw_fd(), UFFDIO_API, api.as_mut_ptr()).into()).map(drop)
     }
@@ -46,7 +49,8 @@ pub fn pagemap_scan() -> io::Result<()> {
     // `struct pm_scan_arg`: its size first, an empty range, one category to return.
     let mut request: [u64; 12] = [96, 0, 4096, 4096, 0, 0, 0, 0, 0, 0, 0, 2];
     // SAFETY: the structure that the request takes; no vector, so nothing is written but its fourth field.
-    check(unsafe { libc::ioctl(file.as_raw_fd(), PAGEMAP_SCAN, request.as_mut_ptr()) }.into()).map(drop)
+    check(unsafe { libc::ioctl(file.as_raw_fd(), PAGEMAP_SCAN, request.as_mut_ptr()) }.into())
+        .map(drop)
 }
 
 /// Syscall user dispatch (Linux 5.11): switching off what is off.
@@ -63,7 +67,17 @@ pub fn breakpoint() -> io::Result<()> {
     const USER_ONLY: u64 = 1 << 5 | 1 << 6;
     let address = breakpoint as fn() -> io::Result<()> as usize as u64;
     // The first 72 bytes of `struct perf_event_attr`: type and size share a word, as do wakeup and the breakpoint's type.
-    let attributes: [u64; 9] = [BREAKPOINT | 72 << 32, 0, 0, 0, 0, USER_ONLY, EXECUTE << 32, address, 8];
+    let attributes: [u64; 9] = [
+        BREAKPOINT | 72 << 32,
+        0,
+        0,
+        0,
+        0,
+        USER_ONLY,
+        EXECUTE << 32,
+        address,
+        8,
+    ];
     // SAFETY: a structure of the size that it names; the descriptor is new.
     unsafe {
         let fd = check(libc::syscall(

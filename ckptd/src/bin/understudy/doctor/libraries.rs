@@ -38,7 +38,11 @@ fn loaded(path: &Path) -> Option<String> {
     if let Some(directories) = std::env::var_os("LD_LIBRARY_PATH") {
         loader.env("LD_LIBRARY_PATH", directories);
     }
-    let output = loader.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let output = loader
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -94,8 +98,7 @@ mod tests {
             .collect()
     }
 
-    const MPI: &str =
-        "\tlibmpi.so.40 => /opt/lib/libmpi.so.40 (0x7f0000000000)\n\tlibc.so.6 => /lib/libc.so.6 (0x7f)\n";
+    const MPI: &str = "\tlibmpi.so.40 => /opt/lib/libmpi.so.40 (0x7f0000000000)\n\tlibc.so.6 => /lib/libc.so.6 (0x7f)\n";
 
     #[test]
     fn libraries_that_cannot_be_protected_are_named() {

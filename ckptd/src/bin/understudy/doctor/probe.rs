@@ -95,7 +95,11 @@ impl Memory {
 /// Runs the program for a while.
 pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     let events = tempfile::Builder::new()
-        .prefix(&format!("{}{}-", crate::run::EVENTS_PREFIX, std::process::id()))
+        .prefix(&format!(
+            "{}{}-",
+            crate::run::EVENTS_PREFIX,
+            std::process::id()
+        ))
         .tempdir()?;
     let mut child = start(arguments, events.path())?;
     let mut live = Live::new(events.path());
@@ -114,12 +118,15 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
         end(&mut child)?;
     }
     let standing = live.poll()?.cloned();
-    let is_protected = standing.as_ref().is_some_and(|standing| standing.checkpoint.is_some());
+    let is_protected = standing
+        .as_ref()
+        .is_some_and(|standing| standing.checkpoint.is_some());
     if let Some(check) = trial(is_protected, standing.is_some(), ended, arguments.seconds) {
         return Ok((check, None));
     }
     if largest == 0 || spare == 0 {
-        let finding = "runs protected, to its end, which came too soon for an estimate of its memory";
+        let finding =
+            "runs protected, to its end, which came too soon for an estimate of its memory";
         return Ok((Check::ok(NAME, finding), None));
     }
     let memory = Memory::new(largest, spare, &captures(events.path()), arguments.workers);
@@ -145,7 +152,12 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
 }
 
 /// What a trial says that was not protected, or not to a good end.
-fn trial(is_protected: bool, has_begun: bool, ended: Option<ExitStatus>, seconds: u64) -> Option<Check> {
+fn trial(
+    is_protected: bool,
+    has_begun: bool,
+    ended: Option<ExitStatus>,
+    seconds: u64,
+) -> Option<Check> {
     let how = |status: ExitStatus| match status.code() {
         Some(code) => format!("exit status {code}"),
         None => status.to_string(),
@@ -169,7 +181,11 @@ fn trial(is_protected: bool, has_begun: bool, ended: Option<ExitStatus>, seconds
             "see what it has printed; `understudy run` shows the same",
         )),
         (false, None) => {
-            let where_it_is = if has_begun { "in MPI_Init" } else { "before MPI_Init" };
+            let where_it_is = if has_begun {
+                "in MPI_Init"
+            } else {
+                "before MPI_Init"
+            };
             Some(Check::warning(
                 NAME,
                 format!("was still {where_it_is} after {seconds} s, so nothing can be said of it"),
@@ -222,16 +238,27 @@ fn end(child: &mut Child) -> std::io::Result<()> {
 
 /// Memory of the process that has most, among those with such a role, as far as they are on this node.
 fn resident_most(standing: &Standing, has_role: impl Fn(Role) -> bool) -> u64 {
-    let processes = standing.processes.values().filter(|process| has_role(process.role));
-    processes.map(|process| resident(process.pid)).max().unwrap_or(0)
+    let processes = standing
+        .processes
+        .values()
+        .filter(|process| has_role(process.role));
+    processes
+        .map(|process| resident(process.pid))
+        .max()
+        .unwrap_or(0)
 }
 
 /// proc(5), `RssAnon` and `RssShmem` of `/proc/PID/status`.
 fn resident(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let field = |name: &str| {
-        text.lines()
-            .find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse::<u64>().ok())
+        text.lines().find_map(|line| {
+            line.strip_prefix(name)?
+                .split_whitespace()
+                .next()?
+                .parse::<u64>()
+                .ok()
+        })
     };
     (field("RssAnon:").unwrap_or(0) + field("RssShmem:").unwrap_or(0)) * 1024
 }
@@ -258,9 +285,15 @@ mod tests {
         assert!(trial(true, true, None, 5).is_none() && trial(true, true, exit(0), 5).is_none());
         let grade = |check: Option<Check>| check.map(|check| (check.grade, check.finding));
         let (failed, why) = grade(trial(true, true, exit(3), 5)).expect("a finding");
-        assert!(failed == Grade::Failure && why.contains("exit status 3"), "{why}");
+        assert!(
+            failed == Grade::Failure && why.contains("exit status 3"),
+            "{why}"
+        );
         let (short, why) = grade(trial(false, false, None, 5)).expect("a finding");
-        assert!(short == Grade::Warning && why.contains("nothing can be said"), "{why}");
+        assert!(
+            short == Grade::Warning && why.contains("nothing can be said"),
+            "{why}"
+        );
         let (other, why) = grade(trial(false, false, exit(0), 5)).expect("a finding");
         assert!(
             other == Grade::Failure && why.contains("without a call of MPI_Init"),

@@ -93,7 +93,9 @@ fn verify(path: &Path, content: &mut Option<Content>, sums: &mut Sums) -> Result
         runs: head.runs.len(),
     });
     let runs = decoder.head.runs.clone();
-    let mut numbers = runs.iter().flat_map(|run| run.start.0..run.start.0 + run.pages);
+    let mut numbers = runs
+        .iter()
+        .flat_map(|run| run.start.0..run.start.0 + run.pages);
     decoder.state()?;
     let mut buffer = vec![0; SECTION_PAGES * PAGE_SIZE];
     let mut left = pages;
@@ -132,7 +134,10 @@ pub fn group(files: Vec<EpochFile>) -> Vec<Epochs> {
         });
         groups.entry(key).or_default().push(file);
     }
-    groups.into_iter().map(|(key, files)| Epochs::new(key, files)).collect()
+    groups
+        .into_iter()
+        .map(|(key, files)| Epochs::new(key, files))
+        .collect()
 }
 
 impl Epochs {
@@ -157,7 +162,13 @@ impl Epochs {
     }
 
     pub fn problems(&self) -> impl Iterator<Item = String> + '_ {
-        let damaged = |file: &EpochFile| Some(format!("{}: {}", file.path.display(), file.damage.as_ref()?));
+        let damaged = |file: &EpochFile| {
+            Some(format!(
+                "{}: {}",
+                file.path.display(),
+                file.damage.as_ref()?
+            ))
+        };
         self.files.iter().filter_map(damaged)
     }
 
@@ -166,7 +177,10 @@ impl Epochs {
             return;
         };
         let began = SystemTime::UNIX_EPOCH + Duration::from_nanos(self.lineage);
-        let ago = SystemTime::now().duration_since(began).unwrap_or_default().as_secs();
+        let ago = SystemTime::now()
+            .duration_since(began)
+            .unwrap_or_default()
+            .as_secs();
         let _ = writeln!(
             out,
             "Epoch {} of {} {} (job begun {ago} s ago, {} recoveries and restarts): {} of {} files, {}{}",
@@ -184,7 +198,9 @@ impl Epochs {
             }
         );
         for file in &self.files {
-            let Some(content) = &file.content else { continue };
+            let Some(content) = &file.content else {
+                continue;
+            };
             let _ = writeln!(
                 out,
                 "  worker {:<5} {:>10}  {} pages in {} runs, state {}{}",
@@ -193,7 +209,11 @@ impl Epochs {
                 content.pages,
                 content.runs,
                 bytes(content.state),
-                if file.damage.is_some() { "  DAMAGED" } else { "" }
+                if file.damage.is_some() {
+                    "  DAMAGED"
+                } else {
+                    ""
+                }
             );
         }
         if let Some(sharing) = &self.sharing {

@@ -93,13 +93,20 @@ impl EventFiles {
         let mut pairs: BTreeMap<(ProcessNumber, ProcessNumber), Copied> = BTreeMap::new();
         for event in job.events {
             match event.kind {
-                Kind::Ship { to, bytes, alike, .. } => {
+                Kind::Ship {
+                    to, bytes, alike, ..
+                } => {
                     let copied = pairs.entry((event.rank, to)).or_default();
                     copied.checkpoints += 1;
                     copied.bytes += bytes;
                     copied.alike += alike;
                 }
-                Kind::Rehearsal { worker, journal, .. } | Kind::Thinned { worker, journal, .. } => {
+                Kind::Rehearsal {
+                    worker, journal, ..
+                }
+                | Kind::Thinned {
+                    worker, journal, ..
+                } => {
                     self.journals.insert(worker, journal);
                 }
                 _ => {}
@@ -164,6 +171,13 @@ fn name(kind: &Kind) -> String {
 }
 
 fn length(event: Event) -> u64 {
-    let Event { epoch, kind, at_ns, .. } = event;
-    encode_record(&Record { t: at_ns, epoch, kind }).map_or(0, |frame| frame.len() as u64)
+    let Event {
+        epoch, kind, at_ns, ..
+    } = event;
+    encode_record(&Record {
+        t: at_ns,
+        epoch,
+        kind,
+    })
+    .map_or(0, |frame| frame.len() as u64)
 }

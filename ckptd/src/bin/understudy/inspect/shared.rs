@@ -74,7 +74,11 @@ pub fn compare(workers: &BTreeMap<Worker, &Sums>) -> Option<Sharing> {
     };
     let mut all: Vec<(u128, u64, usize)> = Vec::new();
     for (index, sums) in workers.values().enumerate() {
-        all.extend(sums.others.iter().map(|(number, sum)| (*sum, *number, index)));
+        all.extend(
+            sums.others
+                .iter()
+                .map(|(number, sum)| (*sum, *number, index)),
+        );
     }
     all.sort_unstable();
     for same in all.chunk_by(|one, other| one.0 == other.0) {
@@ -82,9 +86,13 @@ pub fn compare(workers: &BTreeMap<Worker, &Sums>) -> Option<Sharing> {
         if same.iter().all(|it| it.2 == same[0].2) {
             continue;
         }
-        same.iter().for_each(|it| sharing.workers[it.2].shares.elsewhere += 1);
+        same.iter()
+            .for_each(|it| sharing.workers[it.2].shares.elsewhere += 1);
         // A worker has each number once.
-        for in_place in same.chunk_by(|one, other| one.1 == other.1).filter(|it| it.len() > 1) {
+        for in_place in same
+            .chunk_by(|one, other| one.1 == other.1)
+            .filter(|it| it.len() > 1)
+        {
             in_place
                 .iter()
                 .for_each(|it| sharing.workers[it.2].shares.same_place += 1);
@@ -165,7 +173,15 @@ mod tests {
             sums(&[(2, 5), (6, 7), (7, 8)]),
             sums(&[(1, 0), (3, 5)]),
         );
-        let found = compare(&[(Worker(0), &first), (Worker(1), &second), (Worker(4), &third)].into()).unwrap();
+        let found = compare(
+            &[
+                (Worker(0), &first),
+                (Worker(1), &second),
+                (Worker(4), &third),
+            ]
+            .into(),
+        )
+        .unwrap();
         let of = |it: &Shares| [it.pages, it.zeros, it.elsewhere, it.same_place];
         let workers: Vec<_> = found.workers.iter().map(|it| of(&it.shares)).collect();
         assert_eq!(workers, [[5, 1, 2, 1], [3, 0, 2, 1], [2, 1, 1, 0]]);

@@ -20,11 +20,17 @@ macro_rules! line {
 /// What the program has sent.
 pub fn traffic(out: &mut String, it: &Traffic) {
     if it.pairs.is_empty() {
-        line!(out, "  the program's workers have sent no messages from one to another");
+        line!(
+            out,
+            "  the program's workers have sent no messages from one to another"
+        );
     } else if it.workers <= MATRIX {
-        matrix(out, it, "messages that the program's workers have sent", |amount| {
-            amount.count.to_string()
-        });
+        matrix(
+            out,
+            it,
+            "messages that the program's workers have sent",
+            |amount| amount.count.to_string(),
+        );
         matrix(out, it, "the same in bytes", |amount| bytes(amount.bytes));
     } else {
         line!(
@@ -59,7 +65,12 @@ pub fn traffic(out: &mut String, it: &Traffic) {
     }
 }
 
-fn matrix(out: &mut String, it: &Traffic, what: &str, show: impl Fn(ckptd::events::Amount) -> String) {
+fn matrix(
+    out: &mut String,
+    it: &Traffic,
+    what: &str,
+    show: impl Fn(ckptd::events::Amount) -> String,
+) {
     let pairs: BTreeMap<_, _> = it
         .pairs
         .iter()
@@ -71,13 +82,22 @@ fn matrix(out: &mut String, it: &Traffic, what: &str, show: impl Fn(ckptd::event
             .map_or("-".to_owned(), |amount| show(*amount))
     };
     let all = 0..it.workers;
-    let widest = all.clone().flat_map(|from| all.clone().map(move |to| (from, to)));
-    let width = widest.map(|(from, to)| cell(from, to).len()).max().unwrap_or(0).max(2);
+    let widest = all
+        .clone()
+        .flat_map(|from| all.clone().map(move |to| (from, to)));
+    let width = widest
+        .map(|(from, to)| cell(from, to).len())
+        .max()
+        .unwrap_or(0)
+        .max(2);
     line!(out, "  {what}, by worker from (down) and to (across)");
     let head: String = all.clone().map(|to| format!("  {to:>width$}")).collect();
     line!(out, "      {head}");
     for from in all.clone() {
-        let cells: String = all.clone().map(|to| format!("  {:>width$}", cell(from, to))).collect();
+        let cells: String = all
+            .clone()
+            .map(|to| format!("  {:>width$}", cell(from, to)))
+            .collect();
         line!(out, "    {from:>2}{cells}");
     }
 }
@@ -143,7 +163,11 @@ pub fn journal(out: &mut String, it: &JournalTable) {
         bytes(it.kept)
     );
     if it.not_kept > 0 {
-        line!(out, "  {} of them are not kept: too long, or not needed", it.not_kept);
+        line!(
+            out,
+            "  {} of them are not kept: too long, or not needed",
+            it.not_kept
+        );
     }
     line!(
         out,

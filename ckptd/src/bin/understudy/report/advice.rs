@@ -12,14 +12,17 @@ const POINTS: u32 = 60;
 
 /// Expected time lost to checkpoints and failures, by interval.
 pub fn plot(report: &Report, points: &[Point], mtbf: Duration) -> Markup {
-    let Some(costs) = Costs::new(&report.timeline, &report.recoveries).filter(|costs| costs.pause_ns > 0) else {
+    let Some(costs) =
+        Costs::new(&report.timeline, &report.recoveries).filter(|costs| costs.pause_ns > 0)
+    else {
         return html! { p { "There was no checkpoint after the first, so what one costs is not known." } };
     };
     let (cost, mtbf) = (costs.pause_ns as f64 / 1e9, mtbf.as_secs_f64());
     let recovery = costs.recovery_ns as f64 / 1e9;
     let best = advice::daly(cost, mtbf);
     // Per second of work, a part being one interval.
-    let overhead = |interval: f64| advice::expected_with(interval, cost, recovery, mtbf, 1.0) / interval - 1.0;
+    let overhead =
+        |interval: f64| advice::expected_with(interval, cost, recovery, mtbf, 1.0) / interval - 1.0;
     let curve: Vec<(f64, f64)> = (0..=POINTS)
         .map(|index| best * 100f64.powf(f64::from(index) / f64::from(POINTS / 2) - 1.0))
         .map(|interval| (interval, overhead(interval)))

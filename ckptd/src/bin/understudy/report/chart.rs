@@ -38,7 +38,10 @@ fn ticks(from: u64, to: u64) -> Vec<(u64, String)> {
 pub fn round_step(span: f64) -> f64 {
     let power = 10f64.powf((span / 5.0).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);
-    steps.into_iter().find(|step| span / step < 5.0).unwrap_or(10.0 * power)
+    steps
+        .into_iter()
+        .find(|step| span / step < 5.0)
+        .unwrap_or(10.0 * power)
 }
 
 /// Where a time is.
@@ -49,7 +52,10 @@ pub fn percent(at: u64, from: u64, to: u64) -> String {
 
 /// How wide a stretch of time is; it can always be seen.
 pub fn width(from: u64, to: u64, span: u64) -> String {
-    format!("{:.3}%", ((to - from) as f64 / span.max(1) as f64 * 100.0).max(0.15))
+    format!(
+        "{:.3}%",
+        ((to - from) as f64 / span.max(1) as f64 * 100.0).max(0.15)
+    )
 }
 
 /// The data of a drawing, for who cannot see it or wants the numbers.
@@ -73,7 +79,12 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_few() {
-        let labels = |from, to| ticks(from, to).into_iter().map(|(_, label)| label).collect::<Vec<_>>();
+        let labels = |from, to| {
+            ticks(from, to)
+                .into_iter()
+                .map(|(_, label)| label)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(labels(0, 10_000_000_000), ["0 s", "5 s"]);
         assert_eq!(
             labels(1_500_000_000, 1_540_000_000),

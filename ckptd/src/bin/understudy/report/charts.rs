@@ -30,7 +30,8 @@ pub fn points(report: &Report) -> Vec<Point> {
                 copy_ns,
                 ..
             } => {
-                let is_same = points.last().is_some_and(|last| last.epoch == epoch) && !captured.contains(&event.rank);
+                let is_same = points.last().is_some_and(|last| last.epoch == epoch)
+                    && !captured.contains(&event.rank);
                 if !is_same {
                     points.push(Point {
                         epoch,
@@ -61,7 +62,11 @@ pub fn checkpoints(points: &[Point], to: u64) -> Markup {
     let data: Vec<Vec<String>> = points
         .iter()
         .map(|it| {
-            let state = if it.committed { "committed" } else { "given up" };
+            let state = if it.committed {
+                "committed"
+            } else {
+                "given up"
+            };
             vec![
                 it.epoch.to_string(),
                 seconds(it.at),
@@ -84,7 +89,13 @@ pub fn checkpoints(points: &[Point], to: u64) -> Markup {
     }
 }
 
-fn bars(points: &[Point], to: u64, what: &str, value: fn(&Point) -> u64, show: fn(u64) -> String) -> Markup {
+fn bars(
+    points: &[Point],
+    to: u64,
+    what: &str,
+    value: fn(&Point) -> u64,
+    show: fn(u64) -> String,
+) -> Markup {
     const HEIGHT: u64 = 110;
     let most = points.iter().map(value).max().unwrap_or(0).max(1);
     html! {

@@ -13,7 +13,8 @@ pub fn date_and_time(ns: u64) -> String {
 
 /// The same without the date and its zone.
 pub fn time_of_day(ns: u64) -> String {
-    OffsetDateTime::from_unix_timestamp_nanos(ns.into()).map_or_else(|_| "unknown".to_owned(), of_day)
+    OffsetDateTime::from_unix_timestamp_nanos(ns.into())
+        .map_or_else(|_| "unknown".to_owned(), of_day)
 }
 
 fn of_day(at: OffsetDateTime) -> String {
@@ -28,7 +29,10 @@ mod tests {
     fn moments_have_a_date() {
         assert_eq!(date_and_time(0), "1970-01-01 00:00:00 UTC");
         // date -u -d @1709251509
-        assert_eq!(date_and_time(1_709_251_509_700_000_000), "2024-03-01 00:05:09 UTC");
+        assert_eq!(
+            date_and_time(1_709_251_509_700_000_000),
+            "2024-03-01 00:05:09 UTC"
+        );
         assert_eq!(time_of_day(1_709_251_509_700_000_000), "00:05:09");
     }
 }

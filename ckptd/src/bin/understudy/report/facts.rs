@@ -40,7 +40,8 @@ impl Facts {
                 } => {
                     if it.hosts.is_empty() {
                         (it.program, it.command) = (program.clone(), command.clone());
-                        (it.version, it.job, it.workers, it.spares) = (version.clone(), job.clone(), *workers, *spares);
+                        (it.version, it.job, it.workers, it.spares) =
+                            (version.clone(), job.clone(), *workers, *spares);
                     }
                     it.hosts.insert(event.rank, host.clone());
                 }
@@ -92,7 +93,9 @@ pub fn ended(report: &Report) -> &'static str {
         Ended::Finished => "finished",
         Ended::Exited { .. } | Ended::Aborted { .. } => "ended with an error",
         Ended::Lost { .. } => "lost",
-        Ended::Unfinished if report.run.as_ref().is_some_and(|run| run.signal.is_some()) => "ended by a signal",
+        Ended::Unfinished if report.run.as_ref().is_some_and(|run| run.signal.is_some()) => {
+            "ended by a signal"
+        }
         Ended::Unfinished => "not finished",
     }
 }
@@ -165,7 +168,9 @@ pub fn failures(report: &Report, facts: &Facts) -> Markup {
 
 fn row(it: &Recovery, failed: &FailedRank, began_ns: u64, facts: &Facts) -> Markup {
     let at = failed.killed_ns.or(it.detected_ns).or(failed.last_sign_ns);
-    let part = failed.role.map_or_else(String::new, |role| format!(", {role}"));
+    let part = failed
+        .role
+        .map_or_else(String::new, |role| format!(", {role}"));
     let by = it
         .takeovers
         .iter()

@@ -40,14 +40,18 @@ fn rehearsals(report: &Report) -> Vec<Vec<String>> {
         } => Some(vec![
             worker.to_string(),
             bytes(*journal),
-            failure
-                .clone()
-                .unwrap_or_else(|| format!("{} of {pages} pages can be rebuilt", pages - different)),
+            failure.clone().unwrap_or_else(|| {
+                format!("{} of {pages} pages can be rebuilt", pages - different)
+            }),
             places.join(", "),
         ]),
         _ => None,
     };
-    report.timeline.iter().filter_map(|event| row(&event.kind)).collect()
+    report
+        .timeline
+        .iter()
+        .filter_map(|event| row(&event.kind))
+        .collect()
 }
 
 fn calls(it: &JournalTable) -> Markup {

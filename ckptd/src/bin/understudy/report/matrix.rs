@@ -48,7 +48,10 @@ impl Grid {
 
     /// The workers of a row or a column.
     fn name(&self, index: u32) -> String {
-        let (first, last) = (index * self.each, ((index + 1) * self.each).min(self.workers) - 1);
+        let (first, last) = (
+            index * self.each,
+            ((index + 1) * self.each).min(self.workers) - 1,
+        );
         if first == last {
             first.to_string()
         } else {
@@ -194,7 +197,12 @@ mod tests {
         };
         let traffic = Traffic {
             workers: 130,
-            pairs: vec![pair(0, 1, 5), pair(2, 129, 7), pair(3, 3, 11), pair(129, 128, 2)],
+            pairs: vec![
+                pair(0, 1, 5),
+                pair(2, 129, 7),
+                pair(3, 3, 11),
+                pair(129, 128, 2),
+            ],
             other_pairs: Amount::default(),
             communicators: Vec::new(),
             other_communicators: Default::default(),
@@ -205,7 +213,13 @@ mod tests {
         // Workers 0 to 2 are the first row, 129 is alone in the last one.
         assert_eq!(grid.at(0, 0), Amount { count: 1, bytes: 5 });
         assert_eq!(grid.at(0, 43), Amount { count: 1, bytes: 7 });
-        assert_eq!(grid.at(1, 1), Amount { count: 1, bytes: 11 });
+        assert_eq!(
+            grid.at(1, 1),
+            Amount {
+                count: 1,
+                bytes: 11
+            }
+        );
         assert_eq!(grid.at(43, 42), Amount { count: 1, bytes: 2 });
         assert_eq!((grid.name(0), grid.name(43)), ("0-2".into(), "129".into()));
         assert_eq!(grid.most(), 11);

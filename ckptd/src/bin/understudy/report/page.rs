@@ -85,13 +85,20 @@ fn zoom(rows: &[Row], it: &Recovery) -> Markup {
 
 /// Those that are not as they come, and all.
 fn settings(facts: &Facts) -> Markup {
-    let default = |name: &str| SETTINGS.iter().find(|it| it.variable == name).map(|it| it.default);
+    let default = |name: &str| {
+        SETTINGS
+            .iter()
+            .find(|it| it.variable == name)
+            .map(|it| it.default)
+    };
     let rows = |all: bool| -> Vec<Vec<String>> {
         let given = facts
             .settings
             .iter()
             .filter(|(name, value)| all || default(name) != Some(value.as_str()));
-        given.map(|(name, value)| vec![name.clone(), value.clone()]).collect()
+        given
+            .map(|(name, value)| vec![name.clone(), value.clone()])
+            .collect()
     };
     html! {
         div.wide {

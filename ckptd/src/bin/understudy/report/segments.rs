@@ -19,9 +19,13 @@ impl Part {
     fn of(stage: RecoveryStage) -> Self {
         match stage {
             RecoveryStage::Detect | RecoveryStage::Reset | RecoveryStage::Drain => Self::Stop,
-            RecoveryStage::Initialise | RecoveryStage::Agree | RecoveryStage::Replace => Self::Agree,
+            RecoveryStage::Initialise | RecoveryStage::Agree | RecoveryStage::Replace => {
+                Self::Agree
+            }
             RecoveryStage::Fetch | RecoveryStage::Load => Self::Restore,
-            RecoveryStage::Rebuild | RecoveryStage::Reprotect | RecoveryStage::Resume => Self::Rebuild,
+            RecoveryStage::Rebuild | RecoveryStage::Reprotect | RecoveryStage::Resume => {
+                Self::Rebuild
+            }
         }
     }
 }
@@ -50,7 +54,10 @@ impl Doing {
             Self::Cut,
             Self::Recovering,
         ];
-        plain.into_iter().chain(Part::ALL.map(Self::Recovery)).collect()
+        plain
+            .into_iter()
+            .chain(Part::ALL.map(Self::Recovery))
+            .collect()
     }
 
     /// Its name, and its class in the style sheet.
@@ -125,10 +132,12 @@ pub fn rows(report: &Report) -> Vec<Row> {
     }
     let failed = report.recoveries.iter().flat_map(|recovery| {
         let detected = recovery.detected_ns;
-        recovery
-            .failed
-            .iter()
-            .map(move |failed| (failed.rank, failed.killed_ns.or(detected).or(failed.last_sign_ns)))
+        recovery.failed.iter().map(move |failed| {
+            (
+                failed.rank,
+                failed.killed_ns.or(detected).or(failed.last_sign_ns),
+            )
+        })
     });
     let died: BTreeMap<ProcessNumber, Option<u64>> = failed.collect();
     by_rank
@@ -193,7 +202,9 @@ fn row(rank: ProcessNumber, events: &[&Event], died: Option<u64>) -> Row {
                 row.parts.push(Role::Worker(as_worker));
                 turn(Doing::Compute, at);
             }
-            Kind::Capture { scan_ns, copy_ns, .. } => {
+            Kind::Capture {
+                scan_ns, copy_ns, ..
+            } => {
                 let from = at.saturating_sub(scan_ns.saturating_add(copy_ns));
                 row.segments.push(Segment {
                     doing: Doing::Cut,
@@ -229,7 +240,8 @@ fn row(rank: ProcessNumber, events: &[&Event], died: Option<u64>) -> Row {
         to: died.unwrap_or(last).max(since),
     });
     row.segments.extend(segments);
-    row.segments.sort_by_key(|segment| (segment.doing, segment.from));
+    row.segments
+        .sort_by_key(|segment| (segment.doing, segment.from));
     row
 }
 
@@ -242,7 +254,9 @@ pub fn visible(segments: &[Segment], from: u64, to: u64, gap: u64) -> Vec<Segmen
     {
         let (begin, end) = (segment.from.max(from), segment.to.min(to));
         match out.last_mut() {
-            Some(last) if last.doing == segment.doing && begin <= last.to + gap => last.to = last.to.max(end),
+            Some(last) if last.doing == segment.doing && begin <= last.to + gap => {
+                last.to = last.to.max(end)
+            }
             _ => out.push(Segment {
                 doing: segment.doing,
                 from: begin,
@@ -264,8 +278,16 @@ mod tests {
             from,
             to,
         };
-        let seen = visible(&[cut(0, 5), cut(10, 12), cut(13, 14), cut(90, 99)], 4, 95, 2);
-        let found: Vec<_> = seen.iter().map(|segment| (segment.from, segment.to)).collect();
+        let seen = visible(
+            &[cut(0, 5), cut(10, 12), cut(13, 14), cut(90, 99)],
+            4,
+            95,
+            2,
+        );
+        let found: Vec<_> = seen
+            .iter()
+            .map(|segment| (segment.from, segment.to))
+            .collect();
         assert_eq!(found, [(4, 5), (10, 14), (90, 95)]);
     }
 }

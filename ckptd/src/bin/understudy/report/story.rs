@@ -11,10 +11,14 @@ pub fn outcome(report: &Report, points: &[Point]) -> String {
     let it = &report.outcome;
     let end = match &it.ended {
         Ended::Finished => "The job came to its end.".to_owned(),
-        Ended::Exited { status } => format!("A worker ended with status {status}, without MPI_Finalize."),
+        Ended::Exited { status } => {
+            format!("A worker ended with status {status}, without MPI_Finalize.")
+        }
         Ended::Aborted { status } => format!("The job was ended with status {status}."),
         Ended::Lost { status, .. } => format!("The job was lost (status {status})."),
-        Ended::Unfinished => "The job has not come to its end: it still runs, or was killed as a whole.".to_owned(),
+        Ended::Unfinished => {
+            "The job has not come to its end: it still runs, or was killed as a whole.".to_owned()
+        }
     };
     let failed = match it.failures {
         0 => "No process failed.".to_owned(),
@@ -40,7 +44,11 @@ pub fn refusals(report: &Report) -> Vec<String> {
         Ended::Lost { reason, .. } => Some(reason.clone()),
         _ => None,
     };
-    let unprotected = report.outcome.unprotected.as_ref().map(|why| format!("Refused: {why}"));
+    let unprotected = report
+        .outcome
+        .unprotected
+        .as_ref()
+        .map(|why| format!("Refused: {why}"));
     lost.into_iter().chain(unprotected).collect()
 }
 
@@ -136,9 +144,9 @@ fn resumed(it: &Recovery) -> String {
     let (Some(at), Some(epoch)) = (it.resumed_ns, it.epoch) else {
         return "never: the recovery was not completed, and the job was lost".to_owned();
     };
-    let after = it
-        .detect_to_resume_ns
-        .map_or_else(String::new, |ns| format!(", {} after it was noticed", time(ns)));
+    let after = it.detect_to_resume_ns.map_or_else(String::new, |ns| {
+        format!(", {} after it was noticed", time(ns))
+    });
     format!("from epoch {epoch}, at {}{after}", seconds(at))
 }
 
@@ -146,7 +154,9 @@ fn resumed(it: &Recovery) -> String {
 fn lost(it: &Recovery, events: &[Event]) -> Option<u64> {
     let (epoch, detected) = (it.epoch?, it.detected_ns?);
     let cut = events.iter().rev().find_map(|event| match event.kind {
-        Kind::Capture { epoch: captured, .. } if captured == epoch && event.at_ns <= detected => Some(event.at_ns),
+        Kind::Capture {
+            epoch: captured, ..
+        } if captured == epoch && event.at_ns <= detected => Some(event.at_ns),
         _ => None,
     })?;
     Some(detected - cut)

@@ -25,7 +25,8 @@ fn lines(facts: &Facts) -> Vec<String> {
     let has_disk = !matches!(disk, "" | "none");
     let restart = match has_disk {
         true => format!("; it could have been started again from {disk}"),
-        false => "; there is no disk level (UNDERSTUDY_DISK), so it would have had to begin anew".to_owned(),
+        false => "; there is no disk level (UNDERSTUDY_DISK), so it would have had to begin anew"
+            .to_owned(),
     };
     let mut lines = vec![nodes(facts, setting("copies in their own domain")) + &restart];
     if facts.host_names().len() > 1 {
@@ -37,11 +38,17 @@ fn lines(facts: &Facts) -> Vec<String> {
 /// Which nodes must not be lost at the same time.
 fn together(copies: &str) -> String {
     match copies.strip_prefix("xor:") {
-        Some(size) => format!("the loss of the nodes of two workers of one parity group of {size} at the same time"),
+        Some(size) => format!(
+            "the loss of the nodes of two workers of one parity group of {size} at the same time"
+        ),
         None if copies == "2" => {
-            "the loss of the nodes of a worker and of both that held its copies, at the same time".to_owned()
+            "the loss of the nodes of a worker and of both that held its copies, at the same time"
+                .to_owned()
         }
-        None => "the loss of the nodes of a worker and of the one that held its copy, at the same time".to_owned(),
+        None => {
+            "the loss of the nodes of a worker and of the one that held its copy, at the same time"
+                .to_owned()
+        }
     }
 }
 
@@ -49,9 +56,12 @@ fn together(copies: &str) -> String {
 fn nodes(facts: &Facts, at_home: &str) -> String {
     let hosts = facts.host_names();
     match hosts.first() {
-        Some(host) if hosts.len() == 1 => format!("the loss of the node {host}: all copies lay on it"),
+        Some(host) if hosts.len() == 1 => {
+            format!("the loss of the node {host}: all copies lay on it")
+        }
         _ if at_home.starts_with("0 ") || at_home.is_empty() => {
-            "the loss of the launcher's node, or of any one of a job that mpirun has started".to_owned()
+            "the loss of the launcher's node, or of any one of a job that mpirun has started"
+                .to_owned()
         }
         _ => format!("the loss of a node: {at_home} copies lay in the domain of their own worker"),
     }
@@ -59,9 +69,16 @@ fn nodes(facts: &Facts, at_home: &str) -> String {
 
 /// The longest time between two checkpoints that count, or after the last.
 fn longest_gap(points: &[Point], end: u64) -> Option<u64> {
-    let mut times: Vec<u64> = points.iter().filter(|it| it.committed).map(|it| it.at).collect();
+    let mut times: Vec<u64> = points
+        .iter()
+        .filter(|it| it.committed)
+        .map(|it| it.at)
+        .collect();
     times.push(end);
-    times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).max()
+    times
+        .windows(2)
+        .map(|pair| pair[1].saturating_sub(pair[0]))
+        .max()
 }
 
 #[cfg(test)]

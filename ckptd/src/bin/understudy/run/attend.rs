@@ -44,9 +44,14 @@ impl Events {
 
 /// The directory for event files; of an earlier job's files there it keeps none. One that nobody has named is in the working
 /// directory if there are several hosts, since that is most likely to be the same for all.
-pub fn event_directory(settings: &Settings, spans_hosts: bool, dry_run: bool) -> Result<Events, Failure> {
+pub fn event_directory(
+    settings: &Settings,
+    spans_hosts: bool,
+    dry_run: bool,
+) -> Result<Events, Failure> {
     if let Some(path) = settings.get("UNDERSTUDY_LOG_DIR") {
-        let path = std::path::absolute(path).map_err(|error| cannot(format!("--log-dir: {error}")))?;
+        let path =
+            std::path::absolute(path).map_err(|error| cannot(format!("--log-dir: {error}")))?;
         if !dry_run {
             remove_event_files(&path).map_err(|error| {
                 cannot(format!(
@@ -81,7 +86,12 @@ fn remove_event_files(directory: &Path) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
-        if entry.file_name().to_str().and_then(rank_of_file_name).is_some() {
+        if entry
+            .file_name()
+            .to_str()
+            .and_then(rank_of_file_name)
+            .is_some()
+        {
             std::fs::remove_file(entry.path())?;
         }
     }
@@ -114,9 +124,12 @@ pub fn run(job: &Job, progress: Progress) -> Outcome {
     if terminal.is_some() {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
     }
-    let mut child = command
-        .spawn()
-        .map_err(|error| cannot(format!("{} cannot be executed: {error}", Path::new(&line[0]).display())))?;
+    let mut child = command.spawn().map_err(|error| {
+        cannot(format!(
+            "{} cannot be executed: {error}",
+            Path::new(&line[0]).display()
+        ))
+    })?;
     let signalled = signals.pass_on_to(child.id())?;
     let pumps = match terminal {
         Some(terminal) => pumps(&mut child, &terminal)?,
@@ -124,7 +137,10 @@ pub fn run(job: &Job, progress: Progress) -> Outcome {
     };
     let mut live = Live::new(job.events.path());
     let status = attend(child, &mut live, &mut teller)?;
-    let unwritten = pumps.into_iter().filter_map(|pump| pump.join().ok()?.err()).next();
+    let unwritten = pumps
+        .into_iter()
+        .filter_map(|pump| pump.join().ok()?.err())
+        .next();
     let signal = signalled.load(SeqCst);
     let status = conclude(status, &mut live, &mut teller, signal, job);
     let status = match (unwritten, status) {
@@ -142,15 +158,20 @@ pub fn run(job: &Job, progress: Progress) -> Outcome {
 
 /// Threads that pass the job's output to the terminal.
 fn pumps(child: &mut Child, terminal: &Terminal) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
-    let start = |pump: Box<dyn FnOnce() -> io::Result<()> + Send>| std::thread::Builder::new().spawn(pump);
+    let start =
+        |pump: Box<dyn FnOnce() -> io::Result<()> + Send>| std::thread::Builder::new().spawn(pump);
     let mut pumps = Vec::new();
     if let Some(from) = child.stdout.take() {
         let terminal = terminal.clone();
-        pumps.push(start(Box::new(move || pump(from, io::stdout(), &terminal)))?);
+        pumps.push(start(Box::new(move || {
+            pump(from, io::stdout(), &terminal)
+        }))?);
     }
     if let Some(from) = child.stderr.take() {
         let terminal = terminal.clone();
-        pumps.push(start(Box::new(move || pump(from, io::stderr(), &terminal)))?);
+        pumps.push(start(Box::new(move || {
+            pump(from, io::stderr(), &terminal)
+        }))?);
     }
     Ok(pumps)
 }
@@ -168,7 +189,13 @@ fn pump(mut from: impl Read, mut to: impl Write, terminal: &Terminal) -> io::Res
             Err(_) => break,
         }
     }
-    written.or_else(|error| if is_unwanted(&error) { Ok(()) } else { Err(error) })
+    written.or_else(|error| {
+        if is_unwanted(&error) {
+            Ok(())
+        } else {
+            Err(error)
+        }
+    })
 }
 
 /// Waits for the launcher's end.
@@ -184,13 +211,21 @@ fn attend(mut child: Child, live: &mut Live, teller: &mut Teller) -> Result<Exit
                     teller.tell(standing);
                 }
             }
-            Err(RecvTimeoutError::Disconnected) => return Err(cannot("nobody waits for mpirun any more")),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(cannot("nobody waits for mpirun any more"));
+            }
         }
     }
 }
 
 /// Says what came of the job. Returns the exit status.
-fn conclude(status: ExitStatus, live: &mut Live, teller: &mut Teller, signal: i32, job: &Job) -> u8 {
+fn conclude(
+    status: ExitStatus,
+    live: &mut Live,
+    teller: &mut Teller,
+    signal: i32,
+    job: &Job,
+) -> u8 {
     let standing = live.poll().ok().flatten();
     let launcher = match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,
@@ -250,7 +285,13 @@ fn has_room(directory: &Path) -> bool {
 /// Whether an event file there has not even its header.
 fn has_torn_headers(directory: &Path) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let is_events = |entry: &DirEntry| entry.file_name().to_str().and_then(rank_of_file_name).is_some();
+    let is_events = |entry: &DirEntry| {
+        entry
+            .file_name()
+            .to_str()
+            .and_then(rank_of_file_name)
+            .is_some()
+    };
     let length = |entry: DirEntry| entry.metadata().map_or(0, |about| about.len());
     entries
         .filter(is_events)
@@ -267,7 +308,10 @@ impl Record {
             return Self(None);
         };
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let host = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned();
         let run = RunRecord {
             command: words.collect(),
             host,

@@ -100,7 +100,8 @@ fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
     let token = match wish.hosts.as_slice() {
         [] => None,
         hosts => {
-            let address = own_address(hosts).ok_or("this host has no address that others could reach")?;
+            let address =
+                own_address(hosts).ok_or("this host has no address that others could reach")?;
             let token = wish.events.path().join("ckptd.token");
             write_token(&token).map_err(|error| format!("{}: {error}", token.display()))?;
             command.args([
@@ -119,7 +120,10 @@ fn start(wish: &Wish<'_>) -> Result<Daemon, String> {
         token,
     };
     let remote = addresses(&mut own.child, own.token.is_some()).map_err(text)?;
-    let mut variables = vec![("UNDERSTUDY_CKPTD", remote.map_or_else(|| socket.into(), OsString::from))];
+    let mut variables = vec![(
+        "UNDERSTUDY_CKPTD",
+        remote.map_or_else(|| socket.into(), OsString::from),
+    )];
     if let Some(token) = &own.token {
         variables.push(("UNDERSTUDY_CKPTD_TOKEN", token.into()));
     }
@@ -152,7 +156,11 @@ fn write_token(path: &Path) -> std::io::Result<()> {
             text
         });
     let _ = std::fs::remove_file(path);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     writeln!(file, "{text}")
 }
 
@@ -186,6 +194,9 @@ mod tests {
 
     #[test]
     fn an_address_that_only_this_host_knows_is_none() {
-        assert_eq!(own_address(&["localhost".into()]).filter(IpAddr::is_loopback), None);
+        assert_eq!(
+            own_address(&["localhost".into()]).filter(IpAddr::is_loopback),
+            None
+        );
     }
 }

@@ -9,9 +9,12 @@ use std::path::{Path, PathBuf};
 
 /// The words of what the user has given as the launcher.
 pub fn words(command: &str) -> Result<Vec<OsString>, Failure> {
-    let words = shell_words::split(command).map_err(|error| cannot(format!("--mpirun: {error} in `{command}`")))?;
+    let words = shell_words::split(command)
+        .map_err(|error| cannot(format!("--mpirun: {error} in `{command}`")))?;
     if words.is_empty() {
-        return Err(cannot("--mpirun: name a launcher, and options for it if need be"));
+        return Err(cannot(
+            "--mpirun: name a launcher, and options for it if need be",
+        ));
     }
     Ok(words.into_iter().map(OsString::from).collect())
 }
@@ -41,10 +44,12 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
 /// It must be that of an Open MPI that goes on after a failure.
 pub fn check(launcher: &Path) -> Result<(), Failure> {
     let shown = launcher.display();
-    let found =
-        mpi::Installation::ask(launcher).map_err(|error| cannot(format!("{shown} cannot be executed: {error}")))?;
+    let found = mpi::Installation::ask(launcher)
+        .map_err(|error| cannot(format!("{shown} cannot be executed: {error}")))?;
     if let Some(problem) = found.problem() {
-        return Err(cannot(format!("{shown} cannot start a protected job: {problem}")));
+        return Err(cannot(format!(
+            "{shown} cannot start a protected job: {problem}"
+        )));
     }
     Ok(())
 }
@@ -54,7 +59,10 @@ pub fn check_user(line: &[OsString]) -> Result<(), Failure> {
     let is_told = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"]
         .iter()
         .all(|name| std::env::var_os(name).is_some());
-    if rustix::process::geteuid().is_root() && !is_told && !line.iter().any(|word| word == "--allow-run-as-root") {
+    if rustix::process::geteuid().is_root()
+        && !is_told
+        && !line.iter().any(|word| word == "--allow-run-as-root")
+    {
         return Err(cannot(
             "mpirun starts nothing for root. Use another account, or set OMPI_ALLOW_RUN_AS_ROOT=1 and \
              OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 if root is meant.",

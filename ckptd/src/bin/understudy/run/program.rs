@@ -23,10 +23,14 @@ const HEAD: u64 = 64 * 1024;
 pub fn check(name: &OsStr) -> Result<(), Failure> {
     let path = find(name)?;
     let shown = path.display();
-    let no = |why: &dyn std::fmt::Display| Failure::with_status(NOT_EXECUTABLE, format_args!("{shown}: {why}"));
+    let no = |why: &dyn std::fmt::Display| {
+        Failure::with_status(NOT_EXECUTABLE, format_args!("{shown}: {why}"))
+    };
     let metadata = path.metadata().map_err(|error| no(&error))?;
     if metadata.is_dir() {
-        return Err(no(&"a directory cannot be executed. Name the program in it."));
+        return Err(no(
+            &"a directory cannot be executed. Name the program in it.",
+        ));
     }
     if metadata.permissions().mode() & 0o111 == 0 {
         return Err(no(&format_args!(
@@ -59,7 +63,8 @@ fn gains_rights(path: &Path, metadata: &Metadata) -> bool {
     let (user, group, mode) = (geteuid(), getegid(), metadata.mode());
     let sets_user = mode & 0o4000 != 0 && metadata.uid() != user.as_raw();
     let sets_group = mode & 0o2010 == 0o2010 && metadata.gid() != group.as_raw();
-    let has_capabilities = || rustix::fs::getxattr(path, "security.capability", &mut [0; 64]).is_ok();
+    let has_capabilities =
+        || rustix::fs::getxattr(path, "security.capability", &mut [0; 64]).is_ok();
     sets_user || sets_group || (!user.is_root() && has_capabilities())
 }
 
@@ -77,14 +82,19 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     }
     Err(Failure::with_status(
         NOT_FOUND,
-        format_args!("{}: there is no such program here or on the PATH.", path.display()),
+        format_args!(
+            "{}: there is no such program here or on the PATH.",
+            path.display()
+        ),
     ))
 }
 
 /// The first bytes of a file.
 pub fn head(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
-    std::fs::File::open(path)?.take(HEAD).read_to_end(&mut head)?;
+    std::fs::File::open(path)?
+        .take(HEAD)
+        .read_to_end(&mut head)?;
     Ok(head)
 }
 
@@ -94,7 +104,10 @@ fn interpreter(line: &[u8]) -> String {
     let mut words = text.split_whitespace();
     let name = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
     match words.next().map(name) {
-        Some(env) if env == "env" => words.find(|word| !word.starts_with('-')).map(name).unwrap_or(env),
+        Some(env) if env == "env" => words
+            .find(|word| !word.starts_with('-'))
+            .map(name)
+            .unwrap_or(env),
         Some(interpreter) => interpreter,
         None => "sh".into(),
     }
@@ -105,13 +118,22 @@ fn is_dynamic(head: &[u8]) -> Option<bool> {
     let header = FileHeader64::<Endianness>::parse(head).ok()?;
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, head).ok()?;
-    Some(segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP))
+    Some(
+        segments
+            .iter()
+            .any(|segment| segment.p_type(endian) == PT_INTERP),
+    )
 }
 
 /// A shell that waits for a program outlives it, ends with a status of its own, and so the launcher takes a rank that was killed for
 /// one that has ended. Other interpreters are the program themselves.
-fn check_script(shown: &impl std::fmt::Display, interpreter: &str, text: &str) -> Result<(), Failure> {
-    let is_shell = ["sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish"].contains(&interpreter);
+fn check_script(
+    shown: &impl std::fmt::Display,
+    interpreter: &str,
+    text: &str,
+) -> Result<(), Failure> {
+    let is_shell =
+        ["sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish"].contains(&interpreter);
     if !is_shell || text.lines().any(executes) {
         return Ok(());
     }

@@ -42,7 +42,10 @@ pub struct Terminal(Arc<Mutex<Bottom>>);
 impl Terminal {
     /// Passes the job's output through.
     pub fn write(&self, to: &mut impl Write, text: &[u8]) -> io::Result<()> {
-        let mut bottom = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut bottom = self
+            .0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut screen = io::stderr().lock();
         bottom.hide(&mut screen);
         let _ = screen.flush();
@@ -53,7 +56,10 @@ impl Terminal {
     }
 
     fn set(&self, text: String) {
-        let mut bottom = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut bottom = self
+            .0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         if bottom.text != text || !bottom.is_shown {
             let mut screen = io::stderr().lock();
             bottom.hide(&mut screen);

@@ -52,9 +52,12 @@ impl clap::FromArgMatches for Settings {
             Form::Switch => matches.get_flag(variable).then(|| "1".into()),
             Form::Variable => None,
         };
-        let given = SETTINGS
-            .iter()
-            .filter_map(|setting| Some((setting.variable.to_owned(), value(setting.variable, setting.form)?)));
+        let given = SETTINGS.iter().filter_map(|setting| {
+            Some((
+                setting.variable.to_owned(),
+                value(setting.variable, setting.form)?,
+            ))
+        });
         let all: BTreeMap<_, _> = given.collect();
         let options = all.keys().cloned().collect();
         Ok(Self { all, options })
@@ -89,19 +92,28 @@ impl Settings {
 
     /// All values as the ranks will read them, and whether a job of so many workers can be protected by them. What the ranks
     /// would refuse is refused here, before the job has waited for anything.
-    pub fn check(&self, workers: u32, library: &Path, may_be_unprotected: bool) -> Result<Config, Failure> {
+    pub fn check(
+        &self,
+        workers: u32,
+        library: &Path,
+        may_be_unprotected: bool,
+    ) -> Result<Config, Failure> {
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let misspelt = unknown(names).into_iter().find(|it| it.nearest.is_some());
         if let Some(it) = misspelt {
             return Err(usage(format_args!("{it} Correct it, or unset it.")));
         }
         let checked = || {
-            let mut config = Config::read(|name| Some(self.get(name)?.to_string_lossy().into_owned()))?;
+            let mut config =
+                Config::read(|name| Some(self.get(name)?.to_string_lossy().into_owned()))?;
             if self.get("UNDERSTUDY_SPARES").is_none() {
                 config.spares = 1;
             }
             if workers.checked_add(config.spares).is_none() {
-                return Err(format!("{workers} workers and {} spares are too many", config.spares));
+                return Err(format!(
+                    "{workers} workers and {} spares are too many",
+                    config.spares
+                ));
             }
             if !may_be_unprotected && !config.trace {
                 config.check_workers(workers)?;
@@ -115,8 +127,9 @@ impl Settings {
 
     /// Whether epochs can be written where they are to go.
     pub fn check_disk(&self, config: &Config) -> Result<(), Failure> {
-        node::check_disk(config)
-            .map_err(|why| usage(self.as_given(why + ". Choose a directory that can be written to.")))
+        node::check_disk(config).map_err(|why| {
+            usage(self.as_given(why + ". Choose a directory that can be written to."))
+        })
     }
 
     /// A message with options in place of the variables that the user has not set.
@@ -150,11 +163,18 @@ impl Settings {
     }
 
     /// All variables of the ranks but the [`secret`](Self::secret).
-    pub fn variables(&self, library: &Path, events: &Path, require: bool) -> BTreeMap<String, OsString> {
+    pub fn variables(
+        &self,
+        library: &Path,
+        events: &Path,
+        require: bool,
+    ) -> BTreeMap<String, OsString> {
         let mut all = self.all.clone();
-        all.entry("UNDERSTUDY_SPARES".into()).or_insert_with(|| "1".into());
+        all.entry("UNDERSTUDY_SPARES".into())
+            .or_insert_with(|| "1".into());
         if require {
-            all.entry("UNDERSTUDY_REQUIRE".into()).or_insert_with(|| "1".into());
+            all.entry("UNDERSTUDY_REQUIRE".into())
+                .or_insert_with(|| "1".into());
         }
         // Everybody may read the launcher's command line.
         all.remove(SECRET);

@@ -10,8 +10,16 @@ use std::path::Path;
 
 /// Whether the launcher must be told that ranks may share cores. An error if that would be needed, but was not asked for where it
 /// may do harm: on hosts that the user has counted out.
-pub fn must_oversubscribe(arguments: &Arguments, line: &[OsString], ranks: u32) -> Result<bool, Failure> {
-    let says_so = |word: &OsString| word.to_string_lossy().to_lowercase().contains("oversubscribe");
+pub fn must_oversubscribe(
+    arguments: &Arguments,
+    line: &[OsString],
+    ranks: u32,
+) -> Result<bool, Failure> {
+    let says_so = |word: &OsString| {
+        word.to_string_lossy()
+            .to_lowercase()
+            .contains("oversubscribe")
+    };
     if line.iter().any(says_so) {
         return Ok(false);
     }
@@ -56,7 +64,10 @@ fn slots(hosts: &str) -> Result<u32, Failure> {
 /// The hosts that ranks may run on, or none if that is this one alone. A batch system may give others, whose names are not
 /// known here: this one's name stands for them.
 pub fn others(hosts: &[String], file: Option<&Path>) -> Vec<String> {
-    let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let own = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     let names = names(hosts, file);
     match names.iter().all(|name| *name == own || name == "localhost") {
         true if names.is_empty() => vec![own],
@@ -69,7 +80,9 @@ fn names(hosts: &[String], file: Option<&Path>) -> Vec<String> {
     let text = file
         .and_then(|path| std::fs::read_to_string(path).ok())
         .unwrap_or_default();
-    let of_file = text.lines().filter_map(|line| line.split_whitespace().next());
+    let of_file = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
     let given = hosts.iter().flat_map(|hosts| hosts.split(','));
     let bare = |host: &str| host.split(':').next().unwrap_or(host).to_owned();
     given
@@ -99,7 +112,12 @@ mod tests {
 
     #[test]
     fn hosts_are_counted_as_the_launcher_does() {
-        for (hosts, number) in [("a", Some(1)), ("a,a,b", Some(3)), ("a:2,b:3", Some(5)), ("a:x", None)] {
+        for (hosts, number) in [
+            ("a", Some(1)),
+            ("a,a,b", Some(3)),
+            ("a:2,b:3", Some(5)),
+            ("a:x", None),
+        ] {
             assert_eq!(slots(hosts).ok(), number, "{hosts}");
         }
     }
@@ -108,6 +126,9 @@ mod tests {
     fn hosts_have_names() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), "# those of today\nc slots=4\n\nd:2\n").expect("written");
-        assert_eq!(names(&["a:2,b".into()], Some(file.path())), ["a", "b", "c", "d"]);
+        assert_eq!(
+            names(&["a:2,b".into()], Some(file.path())),
+            ["a", "b", "c", "d"]
+        );
     }
 }

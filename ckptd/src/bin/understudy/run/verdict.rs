@@ -21,7 +21,10 @@ pub fn verdict(standing: Option<&Standing>, launcher: u8, is_silent: bool) -> Ve
         status,
         remark: Some(remark),
     };
-    let silent = |status| Verdict { status, remark: None };
+    let silent = |status| Verdict {
+        status,
+        remark: None,
+    };
     let Some(standing) = standing else {
         return match launcher {
             status if is_silent => told(
@@ -43,16 +46,25 @@ pub fn verdict(standing: Option<&Standing>, launcher: u8, is_silent: bool) -> Ve
         .map(|worker| {
             (
                 worker,
-                standing.player(Worker(worker)).and_then(|(_, process)| process.end),
+                standing
+                    .player(Worker(worker))
+                    .and_then(|(_, process)| process.end),
             )
         })
         .collect();
-    let aborted = standing.processes.values().find_map(|process| match process.end {
-        Some(EndHow::Aborted(code)) => Some(code),
-        _ => None,
-    });
+    let aborted = standing
+        .processes
+        .values()
+        .find_map(|process| match process.end {
+            Some(EndHow::Aborted(code)) => Some(code),
+            _ => None,
+        });
     if let Some(code) = aborted {
-        return silent(if launcher == 0 { as_status(code) } else { launcher });
+        return silent(if launcher == 0 {
+            as_status(code)
+        } else {
+            launcher
+        });
     }
     let missing: Vec<String> = ends
         .iter()
@@ -83,7 +95,11 @@ pub fn verdict(standing: Option<&Standing>, launcher: u8, is_silent: bool) -> Ve
         LOST,
         format!(
             "{} {} came to no end, and {why}, although mpirun ended with status 0; the job's results are not complete",
-            if missing.len() == 1 { "worker" } else { "workers" },
+            if missing.len() == 1 {
+                "worker"
+            } else {
+                "workers"
+            },
             missing.join(", ")
         ),
     )
@@ -136,6 +152,9 @@ mod tests {
     fn event_files_that_stayed_empty_are_no_sign_of_a_job_without_protection() {
         let remark = |is_silent| verdict(None, 0, is_silent).remark.unwrap_or_default();
         assert!(remark(false).contains("was not protected"));
-        assert!(remark(true).contains("could not write their event files") && !remark(true).contains("not protected"));
+        assert!(
+            remark(true).contains("could not write their event files")
+                && !remark(true).contains("not protected")
+        );
     }
 }

@@ -76,8 +76,13 @@ pub fn svg(series: &[Simulation]) -> String {
 /// Figure 6a. Orders of magnitude lie between the curves, so the axis is logarithmic.
 fn recomputed(series: &[Simulation]) -> Panel {
     let curves = all(series, 1.0, |it| it.recomputed);
-    let values = curves.iter().flat_map(Curve::values).filter(|value| *value > 0.0);
-    let (least, most) = values.fold((f64::MAX, 1.0f64), |(least, most), it| (least.min(it), most.max(it)));
+    let values = curves
+        .iter()
+        .flat_map(Curve::values)
+        .filter(|value| *value > 0.0);
+    let (least, most) = values.fold((f64::MAX, 1.0f64), |(least, most), it| {
+        (least.min(it), most.max(it))
+    });
     Panel {
         title: "(a) tasks computed again".into(),
         curves,
@@ -93,11 +98,23 @@ fn recomputed(series: &[Simulation]) -> Panel {
 /// Figure 6b: what local rollback saves against global rollback.
 fn saved(series: &[Simulation]) -> Panel {
     let pairs = || {
-        let both = |it| -> Option<(&Simulation, &Strategy)> { Some((it, it.strategies.global.as_ref()?)) };
+        let both =
+            |it| -> Option<(&Simulation, &Strategy)> { Some((it, it.strategies.global.as_ref()?)) };
         series.iter().filter_map(both)
     };
-    let most = pairs().map(|(_, global)| global.mean.energy_j).fold(1.0, f64::max);
-    let (unit, scale) = unit(most, &[(1.0, "J"), (1e3, "kJ"), (1e6, "MJ"), (1e9, "GJ"), (1e12, "TJ")]);
+    let most = pairs()
+        .map(|(_, global)| global.mean.energy_j)
+        .fold(1.0, f64::max);
+    let (unit, scale) = unit(
+        most,
+        &[
+            (1.0, "J"),
+            (1e3, "kJ"),
+            (1e6, "MJ"),
+            (1e9, "GJ"),
+            (1e12, "TJ"),
+        ],
+    );
     let points = pairs().map(|(it, global)| Point {
         nodes: it.nodes as f64,
         mean: (global.mean.energy_j - it.strategies.dataflow.mean.energy_j) / scale,
@@ -112,7 +129,11 @@ fn saved(series: &[Simulation]) -> Panel {
         points: points.collect(),
         equation: equation.collect(),
     };
-    Panel::linear(format!("(b) energy saved by dataflow, {unit}"), vec![curve], 0.0)
+    Panel::linear(
+        format!("(b) energy saved by dataflow, {unit}"),
+        vec![curve],
+        0.0,
+    )
 }
 
 /// Figure 6c.
@@ -121,8 +142,15 @@ fn time(series: &[Simulation]) -> Panel {
         .iter()
         .map(|it| it.strategies.log.mean.time_s)
         .fold(1.0, f64::max);
-    let (unit, scale) = unit(most, &[(1.0, "s"), (60.0, "min"), (3600.0, "h"), (86_400.0, "d")]);
-    let least = series.iter().map(|it| it.undisturbed_s).fold(f64::MAX, f64::min) / scale;
+    let (unit, scale) = unit(
+        most,
+        &[(1.0, "s"), (60.0, "min"), (3600.0, "h"), (86_400.0, "d")],
+    );
+    let least = series
+        .iter()
+        .map(|it| it.undisturbed_s)
+        .fold(f64::MAX, f64::min)
+        / scale;
     Panel::linear(
         format!("(c) run time, {unit} (log as dataflow)"),
         all(series, scale, |it| it.time_s),
@@ -133,13 +161,18 @@ fn time(series: &[Simulation]) -> Panel {
 /// A curve for each way of rolling back.
 fn all(series: &[Simulation], scale: f64, value: fn(&Values) -> f64) -> Vec<Curve> {
     let curve = |name, of: fn(&Simulation) -> Option<&Strategy>| {
-        let known = || series.iter().filter_map(|it| Some((it.nodes as f64, of(it)?)));
+        let known = || {
+            series
+                .iter()
+                .filter_map(|it| Some((it.nodes as f64, of(it)?)))
+        };
         let point = |(nodes, it): (f64, &Strategy)| Point {
             nodes,
             mean: value(&it.mean) / scale,
             deviation: value(&it.deviation) / scale,
         };
-        let expected = |(nodes, it): (f64, &Strategy)| Some((nodes, value(it.expected.as_ref()?) / scale));
+        let expected =
+            |(nodes, it): (f64, &Strategy)| Some((nodes, value(it.expected.as_ref()?) / scale));
         Curve {
             name,
             points: known().map(point).collect(),
@@ -161,7 +194,10 @@ fn unit(most: f64, units: &[(f64, &'static str)]) -> (&'static str, f64) {
 
 impl Curve {
     fn values(&self) -> impl Iterator<Item = f64> {
-        let ends = self.points.iter().flat_map(|it| [it.mean, it.mean + it.deviation]);
+        let ends = self
+            .points
+            .iter()
+            .flat_map(|it| [it.mean, it.mean + it.deviation]);
         ends.chain(self.equation.iter().map(|(_, value)| *value))
     }
 }
@@ -177,7 +213,12 @@ impl Panel {
         };
         let is_empty = curves.iter().all(|it| it.points.is_empty());
         let note = is_empty.then_some("With global rollback it never ends.");
-        Self { title, curves, y, note }
+        Self {
+            title,
+            curves,
+            y,
+            note,
+        }
     }
 
     fn draw(&self, most: f64) -> Markup {
@@ -282,7 +323,10 @@ mod tests {
     #[test]
     fn ticks_are_read_easily() {
         let shown = [0.0, 0.5, 2.75, 200.0, 9000.0, 5e5, 1e6, 2.5e6].map(show);
-        assert_eq!(shown, ["0", "0.5", "2.75", "200", "9000", "500k", "1M", "2.5M"]);
+        assert_eq!(
+            shown,
+            ["0", "0.5", "2.75", "200", "9000", "500k", "1M", "2.5M"]
+        );
         let of = |from, to, is_log| Axis { from, to, is_log }.ticks();
         assert_eq!(of(10.0, 1e4, true), [10.0, 100.0, 1e3, 1e4]);
         assert_eq!(of(2.7, 7.1, false), [3.0, 4.0, 5.0, 6.0, 7.0]);
@@ -299,7 +343,10 @@ mod tests {
             [0.0, 1.0, 100.0, 1e4, 1e9].map(|it| y.share(it)),
             [0.0, 0.0, 0.5, 1.0, 1.0]
         );
-        assert_eq!(unit(71_000.0 * 500.0, &[(1.0, "J"), (1e6, "MJ")]), ("MJ", 1e6));
+        assert_eq!(
+            unit(71_000.0 * 500.0, &[(1.0, "J"), (1e6, "MJ")]),
+            ("MJ", 1e6)
+        );
         assert_eq!(unit(0.5, &[(1.0, "J"), (1e6, "MJ")]), ("J", 1.0));
     }
 }

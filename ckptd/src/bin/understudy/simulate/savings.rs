@@ -36,7 +36,12 @@ pub fn show(machine: &Machine, is_json: bool) -> Outcome {
 
 impl Model {
     fn new(machine: &Machine) -> Self {
-        let of = |is_chain| savings(&Machine { is_chain, ..*machine });
+        let of = |is_chain| {
+            savings(&Machine {
+                is_chain,
+                ..*machine
+            })
+        };
         let shape = |it: &Savings| Shape {
             neighbours: it.neighbours,
             idle: it.idle,
@@ -55,7 +60,11 @@ impl Model {
 
     fn text(&self) -> String {
         let row = |what: &str, value: fn(&Shape) -> f64| {
-            format!("{what:<58} {:>14.3} {:>14.3}\n", value(&self.chain), value(&self.grid))
+            format!(
+                "{what:<58} {:>14.3} {:>14.3}\n",
+                value(&self.chain),
+                value(&self.grid)
+            )
         };
         format!(
             "{} nodes, a checkpoint after every {} iterations: {:.3e} failures per second, and each idle node saves {:.1} J in a recovery.\n\n\
@@ -67,10 +76,13 @@ impl Model {
             "",
             "chain",
             "grid",
-            row("neighbours that compute again, on average (equation 5)", |it| it
-                .neighbours),
+            row(
+                "neighbours that compute again, on average (equation 5)",
+                |it| it.neighbours
+            ),
             row("nodes that are idle meanwhile (equation 6)", |it| it.idle),
-            row("energy saved per second, in watts (equation 3)", |it| it.watts),
+            row("energy saved per second, in watts (equation 3)", |it| it
+                .watts),
         )
     }
 }
@@ -95,7 +107,8 @@ mod tests {
         assert_eq!((model.chain.neighbours, model.grid.neighbours), (9.0, 66.0));
         let text = model.text();
         assert!(
-            text.lines().any(|line| line.ends_with("1267.397       1266.674")),
+            text.lines()
+                .any(|line| line.ends_with("1267.397       1266.674")),
             "{text}"
         );
     }

@@ -92,7 +92,10 @@ pub fn simulate(setting: &Setting, seeds: u64, joules: f64) -> Simulation {
     let (mut all, mut log, mut flow) = (Vec::new(), Vec::new(), Vec::new());
     for seed in 0..seeds {
         let failures = Failures::new(seed, nodes, setting.node_mtbf);
-        let Local { log: by_log, data_flow } = local(setting, failures.clone());
+        let Local {
+            log: by_log,
+            data_flow,
+        } = local(setting, failures.clone());
         all.extend(global(setting, failures));
         log.push(by_log);
         flow.push(data_flow);
@@ -123,10 +126,14 @@ pub fn simulate(setting: &Setting, seeds: u64, joules: f64) -> Simulation {
 
 /// Machines of the same shape, a tenth of the size to all of it.
 pub fn series(setting: &Setting, seeds: u64, joules: f64) -> Vec<Simulation> {
-    let mut grids: Vec<Grid> = (1..=SIZES).map(|tenths| part(setting.grid, tenths)).collect();
+    let mut grids: Vec<Grid> = (1..=SIZES)
+        .map(|tenths| part(setting.grid, tenths))
+        .collect();
     grids.dedup();
     let settings = grids.into_iter().map(|grid| Setting { grid, ..*setting });
-    settings.map(|setting| simulate(&setting, seeds, joules)).collect()
+    settings
+        .map(|setting| simulate(&setting, seeds, joules))
+        .collect()
 }
 
 /// So many tenths of a grid's nodes, at least one.
@@ -146,7 +153,11 @@ fn part(grid: Grid, tenths: usize) -> Grid {
 impl Simulation {
     /// A table with a row for each value, and a column for each way of rolling back.
     pub fn text(&self) -> String {
-        let Strategies { global, log, dataflow } = &self.strategies;
+        let Strategies {
+            global,
+            log,
+            dataflow,
+        } = &self.strategies;
         let columns = [global.as_ref(), Some(log), Some(dataflow)];
         let row = |what: &str, digits: usize, value: fn(&Values) -> f64| {
             let cell = |it: &Option<&Strategy>| match it {
@@ -154,7 +165,11 @@ impl Simulation {
                 Some(it) => {
                     let number = |values: &Values| number(value(values), digits);
                     let known = it.expected.as_ref().map_or_else(|| "-".to_owned(), number);
-                    format!("{:>12} ± {:<8} ({known:>8})", number(&it.mean), number(&it.deviation))
+                    format!(
+                        "{:>12} ± {:<8} ({known:>8})",
+                        number(&it.mean),
+                        number(&it.deviation)
+                    )
                 }
             };
             let cells: String = columns.iter().map(cell).collect();

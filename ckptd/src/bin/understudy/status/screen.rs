@@ -39,13 +39,15 @@ fn wants_end() -> io::Result<bool> {
     let Event::Key(key) = event::read()? else {
         return Ok(false);
     };
-    let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    let is_interrupt =
+        key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
     Ok(is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc))
 }
 
 fn draw(frame: &mut Frame, jobs: &[JobStatus]) {
     let bold = Style::default().add_modifier(Modifier::BOLD);
-    let [top, rest] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
+    let [top, rest] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
     frame.render_widget(
         Line::styled(
             format!(
@@ -56,10 +58,13 @@ fn draw(frame: &mut Frame, jobs: &[JobStatus]) {
         ),
         top,
     );
-    let heights = jobs.iter().map(|job| Constraint::Length(job.ranks.len() as u16 + 3));
+    let heights = jobs
+        .iter()
+        .map(|job| Constraint::Length(job.ranks.len() as u16 + 3));
     let areas = Layout::vertical(heights).split(rest);
     for (job, area) in jobs.iter().zip(areas.iter()) {
-        let [title, below] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(*area);
+        let [title, below] =
+            Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(*area);
         frame.render_widget(Paragraph::new(Line::styled(job.headline(), bold)), title);
         let row = |cells: [String; 4]| Row::new(cells.map(Cell::from));
         let ranks = job.ranks.iter().map(|rank| {
@@ -97,7 +102,11 @@ mod tests {
         let jobs = [JobStatus {
             job: "prterun-vm-7@1".into(),
             launcher: 7,
-            ranks: vec![rank(0, true, false), rank(1, false, false), rank(2, true, true)],
+            ranks: vec![
+                rank(0, true, false),
+                rank(1, false, false),
+                rank(2, true, true),
+            ],
             events: None,
             standing: None,
         }];

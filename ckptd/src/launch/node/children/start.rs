@@ -34,7 +34,10 @@ impl Node {
             let of = *self.children.expected.get(&number)?;
             return Some((of, format!("{}.{}.{}", self.children.programs, of.0, of.1)));
         }
-        let group = self.children.group(caller).filter(|group| !group.is_killed)?;
+        let group = self
+            .children
+            .group(caller)
+            .filter(|group| !group.is_killed)?;
         group.spawns += 1;
         Some((group.of, format!("{}/{}", group.label, group.spawns)))
     }
@@ -45,7 +48,11 @@ impl Node {
         };
         self.children.last_name += 1;
         let here = self.begun.as_ref().map_or(0, |begun| begun.here);
-        let of_programs: Vec<u32> = spawn.programs.iter().map(|program| program.processes).collect();
+        let of_programs: Vec<u32> = spawn
+            .programs
+            .iter()
+            .map(|program| program.processes)
+            .collect();
         let size: u32 = of_programs.iter().sum();
         let processes: Vec<&Process> = self.processes.values().collect();
         let namespace = Namespace {
@@ -81,7 +88,9 @@ impl Node {
         });
         if is_told {
             let (slot, joined) = (self.mailbox.slot(), name.clone());
-            let (answer, _) = Answer::new(Box::new(move |reply| slot.put(Mail::Joined(joined, reply.is_some()))));
+            let (answer, _) = Answer::new(Box::new(move |reply| {
+                slot.put(Mail::Joined(joined, reply.is_some()))
+            }));
             let id = self.note(vec![name.clone()], answer);
             self.reports.push(Report::Join { id, name, size });
         } else {
@@ -105,7 +114,9 @@ impl Node {
     }
 
     fn start_each(&mut self, name: &Name) -> Result<(), Error> {
-        let Children { groups, last_id, .. } = &mut self.children;
+        let Children {
+            groups, last_id, ..
+        } = &mut self.children;
         let group = groups.iter_mut().find(|group| group.name == *name);
         let (Some(group), Some(servers)) = (group, &self.servers) else {
             return Ok(());
@@ -114,7 +125,9 @@ impl Node {
             return Ok(());
         };
         let programs = std::mem::take(&mut group.programs);
-        let each = |program: ChildProgram| std::iter::repeat_n(program.clone(), program.processes as usize);
+        let each = |program: ChildProgram| {
+            std::iter::repeat_n(program.clone(), program.processes as usize)
+        };
         for (rank, program) in (0..).map(Rank).zip(programs.into_iter().flat_map(each)) {
             let identity = servers.identity(name, rank)?;
             let texts = |list: Vec<(OsString, OsString)>| -> Vec<(String, String)> {

@@ -13,7 +13,10 @@ fn node() -> (Node, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let path = Directory::of_anybody(directory.path()).unwrap();
     let listener = Listener::new(&path, Socket::Manager).unwrap();
-    (Node::new(listener, directory.path(), true).unwrap(), directory)
+    (
+        Node::new(listener, directory.path(), true).unwrap(),
+        directory,
+    )
 }
 
 fn pidfd(process: &Process) -> OwnedFd {
@@ -67,9 +70,18 @@ fn has_ended((_, mut process): (u64, Process)) -> bool {
 
 /// It ends so, and all have been given the time in which the death is found for which it may have.
 fn end_badly(node: &mut Node, id: u64, is_killed: bool) {
-    node.note_child(id, ChildNews::Ended { status: 5, is_killed }, None);
+    node.note_child(
+        id,
+        ChildNews::Ended {
+            status: 5,
+            is_killed,
+        },
+        None,
+    );
     for group in &mut node.children.groups {
-        group.broke = group.broke.map(|(since, status)| (since - FOUND_DEAD, status));
+        group.broke = group
+            .broke
+            .map(|(since, status)| (since - FOUND_DEAD, status));
     }
 }
 
@@ -109,11 +121,15 @@ fn a_bad_end_of_one_that_is_settled_ends_the_job() {
 #[test]
 fn what_is_spawned_again_is_ended_before_even_if_it_was_settled() {
     let (mut node, _directory) = node();
-    let [stays, again, of_another] = [(0, 1), (0, 2), (1, 2)].map(|(worker, time)| spawned(&mut node, worker, time));
+    let [stays, again, of_another] =
+        [(0, 1), (0, 2), (1, 2)].map(|(worker, time)| spawned(&mut node, worker, time));
     node.children.settle(Worker(0), 2);
     node.children.settle(Worker(1), 2);
     node.went_back(Worker(0), 1);
-    assert_eq!([stays, again, of_another].map(has_ended), [false, true, false]);
+    assert_eq!(
+        [stays, again, of_another].map(has_ended),
+        [false, true, false]
+    );
 }
 
 /// Its MPI library may have given up for a death from which the workers are still to go back; or it was killed, and they do.
@@ -143,7 +159,8 @@ fn stands_still((_, process): &(u64, Process)) -> bool {
 
 /// A worker whose memory is large may have saved it, and commit that, when others that were faster are dead.
 #[test]
-fn those_that_are_captured_when_another_generation_is_to_be_stand_still_until_their_worker_goes_on() {
+fn those_that_are_captured_when_another_generation_is_to_be_stand_still_until_their_worker_goes_on()
+{
     let (mut node, _directory) = node();
     let [settled, captured, late, again] = [1, 2, 3, 4].map(|time| spawned(&mut node, 0, time));
     node.children.settle(Worker(0), 1);
@@ -201,7 +218,10 @@ fn those_of_a_guardian_that_is_killed_have_been_killed() {
         [Report::Gone { rank }, Report::Abort(137)]
     );
     assert_eq!(node.children.groups.len(), 1);
-    assert_eq!([killed, ended, of_another].map(has_ended), [true, false, false]);
+    assert_eq!(
+        [killed, ended, of_another].map(has_ended),
+        [true, false, false]
+    );
 }
 
 /// News of its end and of MPI_Finalize come by different ways.

@@ -60,7 +60,11 @@ impl Pair {
         let mut greeting = [0; 8];
         server.read_exact(&mut greeting).unwrap();
         assert_eq!(&greeting, b"greeting");
-        Pair { owner, client, server }
+        Pair {
+            owner,
+            client,
+            server,
+        }
     }
 
     fn is_closed(&mut self) -> bool {
@@ -70,7 +74,9 @@ impl Pair {
 
     /// For a while nothing is heard of it.
     fn is_open(&mut self) -> bool {
-        self.server.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        self.server
+            .set_read_timeout(Some(Duration::from_millis(100)))
+            .unwrap();
         self.server.read(&mut [0]).is_err()
     }
 }
@@ -79,7 +85,9 @@ impl Pair {
 fn both_are_told_everything() {
     let connections = Connections::new().unwrap();
     let Pair {
-        mut client, mut server, ..
+        mut client,
+        mut server,
+        ..
     } = Pair::new(&connections, 0);
     // More than a socket takes from somebody whose other end does not read.
     let sent: Vec<u8> = (0..20_000_000u32).map(|at| (at % 251) as u8).collect();

@@ -68,18 +68,27 @@ impl Lookup {
 
     /// Tells what there is. Whether that is anything; if not, it has been told nothing.
     fn answer(&self, store: &Store) -> bool {
-        let published = store.lookup(&self.keys).map(|(key, (name, rank), value)| Published {
-            by: Proc {
-                namespace: fixed(name.as_str()),
-                rank: rank.0,
-            },
-            key: fixed(key),
-            value: value.lend(),
-        });
+        let published = store
+            .lookup(&self.keys)
+            .map(|(key, (name, rank), value)| Published {
+                by: Proc {
+                    namespace: fixed(name.as_str()),
+                    rank: rank.0,
+                },
+                key: fixed(key),
+                value: value.lend(),
+            });
         let mut published: Vec<Published> = published.collect();
         if !published.is_empty() {
             // SAFETY: it is packed before the call returns, so what is lent by the store is there.
-            unsafe { (self.done)(Status::SUCCESS, published.as_mut_ptr(), published.len(), self.context) };
+            unsafe {
+                (self.done)(
+                    Status::SUCCESS,
+                    published.as_mut_ptr(),
+                    published.len(),
+                    self.context,
+                )
+            };
         }
         !published.is_empty()
     }

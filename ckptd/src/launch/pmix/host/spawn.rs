@@ -47,9 +47,15 @@ unsafe fn program(app: &App) -> Option<ChildProgram> {
     // SAFETY: as the caller says: texts, lists of texts, so many infos.
     unsafe {
         let infos = slice(app.infos.cast_const(), app.info_count);
-        let text = |text: *mut c_char| (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
-        let is_directory = |info: &&Info| text_in(&info.key) == Some(DIRECTORY) && info.value.of == Type::STRING;
-        let directory = infos.iter().find(is_directory).map(|info| info.value.data.string);
+        let text = |text: *mut c_char| {
+            (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+        };
+        let is_directory =
+            |info: &&Info| text_in(&info.key) == Some(DIRECTORY) && info.value.of == Type::STRING;
+        let directory = infos
+            .iter()
+            .find(is_directory)
+            .map(|info| info.value.data.string);
         let variables = texts(app.environment).into_iter().filter_map(|pair| {
             let (name, value) = pair.split_once('=')?;
             Some((name.to_owned(), value.to_owned()))
@@ -58,8 +64,13 @@ unsafe fn program(app: &App) -> Option<ChildProgram> {
             file: text(app.command)?,
             arguments: texts(app.arguments),
             variables: variables.collect(),
-            directory: directory.or(Some(app.directory)).and_then(text).map(PathBuf::from),
-            processes: u32::try_from(app.processes).ok().filter(|&processes| processes > 0)?,
+            directory: directory
+                .or(Some(app.directory))
+                .and_then(text)
+                .map(PathBuf::from),
+            processes: u32::try_from(app.processes)
+                .ok()
+                .filter(|&processes| processes > 0)?,
         })
     }
 }
@@ -76,7 +87,12 @@ pub unsafe extern "C" fn spawn(
     // SAFETY: libpmix gives a process and so many applications.
     let (proc, programs) = unsafe {
         let apps = std::slice::from_raw_parts(apps, count);
-        (&*proc, apps.iter().map(|app| program(app)).collect::<Option<Vec<_>>>())
+        (
+            &*proc,
+            apps.iter()
+                .map(|app| program(app))
+                .collect::<Option<Vec<_>>>(),
+        )
     };
     let (Some(host), Some(done)) = (Host::current(), done) else {
         return Status::ERROR;

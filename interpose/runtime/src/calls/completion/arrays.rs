@@ -42,7 +42,13 @@ impl Arrays {
     ///
     /// # Safety
     /// As [`Arrays::request`]; so many must follow.
-    pub unsafe fn end_together(&self, rt: &Runtime, first: usize, count: usize, how: How) -> Result<Together, Rewound> {
+    pub unsafe fn end_together(
+        &self,
+        rt: &Runtime,
+        first: usize,
+        count: usize,
+        how: How,
+    ) -> Result<Together, Rewound> {
         if count == 0 {
             return Ok(Together::Ended);
         }

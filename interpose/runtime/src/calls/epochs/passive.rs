@@ -55,7 +55,12 @@ fn wait(rt: &Runtime, win: VirtWin, take: impl Fn(bool) -> bool) -> Result<(), R
 }
 
 /// A lock has been taken. Where fences have been, the library knows whether it may be: else it is given back.
-fn taken(rt: &Runtime, procedure: Proc, win: VirtWin, give_back: impl FnOnce(&mut Epochs)) -> c_int {
+fn taken(
+    rt: &Runtime,
+    procedure: Proc,
+    win: VirtWin,
+    give_back: impl FnOnce(&mut Epochs),
+) -> c_int {
     if !window::get(rt, win).is_some_and(|window| window.epochs.is_fenced) {
         return SUCCESS;
     }
@@ -66,7 +71,12 @@ fn taken(rt: &Runtime, procedure: Proc, win: VirtWin, give_back: impl FnOnce(&mu
     finish_win(rt, procedure, rc, win)
 }
 
-pub unsafe extern "C" fn MPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: VirtWin) -> c_int {
+pub unsafe extern "C" fn MPI_Win_lock(
+    lock_type: c_int,
+    rank: c_int,
+    assert: c_int,
+    win: VirtWin,
+) -> c_int {
     let rt = runtime();
     if !attention::is_on() && recent::lock(rt, win, rank, lock_type, assert) {
         return SUCCESS;
@@ -87,7 +97,12 @@ fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, lock_type: c_int, assert: c
     };
     let own = or_end!(rt, procedure, win, own(rt, win)).filter(|own| own.members().contains(&rank));
     let Some((own, hold)) = own.zip(Hold::of(lock_type, assert)) else {
-        or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.targets.is_none()));
+        or_end!(
+            rt,
+            procedure,
+            win,
+            check(rt, win, |epochs| epochs.targets.is_none())
+        );
         outcome!(cut::hold(rt));
         // SAFETY: the real library checks its arguments.
         let rc = attempt!(rt, unsafe {
@@ -95,7 +110,12 @@ fn lock_any(rt: &Runtime, win: VirtWin, rank: c_int, lock_type: c_int, assert: c
         });
         return noted(rt, procedure, rc, win, lock);
     };
-    or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.may_lock(rank)));
+    or_end!(
+        rt,
+        procedure,
+        win,
+        check(rt, win, |epochs| epochs.may_lock(rank))
+    );
     outcome!(wait(rt, win, |has_waited| own.take(rank, hold, has_waited)));
     window::change_epochs(rt, win, lock);
     taken(rt, procedure, win, |epochs| {
@@ -117,13 +137,23 @@ pub unsafe extern "C" fn MPI_Win_unlock(rank: c_int, win: VirtWin) -> c_int {
 fn unlock_any(rt: &Runtime, win: VirtWin, rank: c_int) -> c_int {
     let procedure = Proc::MPI_Win_unlock;
     outcome!(cut::here(rt));
-    or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.targets.is_none()));
+    or_end!(
+        rt,
+        procedure,
+        win,
+        check(rt, win, |epochs| epochs.targets.is_none())
+    );
     let own = or_end!(rt, procedure, win, own(rt, win));
     let own = own.zip(window::get(rt, win).and_then(|window| window.epochs.held(rank)));
-    if own.as_ref().is_none_or(|(own, _)| own.told().ranks.remove(&rank)) {
+    if own
+        .as_ref()
+        .is_none_or(|(own, _)| own.told().ranks.remove(&rank))
+    {
         arch::will_return();
         // SAFETY: the real library checks its arguments.
-        let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock(rank, real_win(rt, win)) });
+        let rc = attempt!(rt, unsafe {
+            real::PMPI_Win_unlock(rank, real_win(rt, win))
+        });
         if rc != SUCCESS {
             return finish_win(rt, procedure, rc, win);
         }
@@ -145,10 +175,17 @@ pub unsafe extern "C" fn MPI_Win_lock_all(assert: c_int, win: VirtWin) -> c_int 
     let lock = |epochs: &mut Epochs| epochs.all = Some(assert);
     let own = or_end!(rt, procedure, win, own(rt, win));
     let Some((own, hold)) = own.zip(Hold::of(LOCK_SHARED, assert)) else {
-        or_end!(rt, procedure, win, check(rt, win, |epochs| epochs.targets.is_none()));
+        or_end!(
+            rt,
+            procedure,
+            win,
+            check(rt, win, |epochs| epochs.targets.is_none())
+        );
         outcome!(cut::hold(rt));
         // SAFETY: the real library checks its arguments.
-        let rc = attempt!(rt, unsafe { real::PMPI_Win_lock_all(assert, real_win(rt, win)) });
+        let rc = attempt!(rt, unsafe {
+            real::PMPI_Win_lock_all(assert, real_win(rt, win))
+        });
         return noted(rt, procedure, rc, win, lock);
     };
     or_end!(rt, procedure, win, check(rt, win, Epochs::may_begin));
@@ -166,7 +203,10 @@ pub unsafe extern "C" fn MPI_Win_unlock_all(win: VirtWin) -> c_int {
     outcome!(cut::here(rt));
     let own = or_end!(rt, procedure, win, own(rt, win));
     let own = own.zip(window::get(rt, win).and_then(|window| window.epochs.held_of_all()));
-    if own.as_ref().is_none_or(|(own, _)| std::mem::take(&mut own.told().all)) {
+    if own
+        .as_ref()
+        .is_none_or(|(own, _)| std::mem::take(&mut own.told().all))
+    {
         arch::will_return();
         // SAFETY: the real library checks its arguments.
         let rc = attempt!(rt, unsafe { real::PMPI_Win_unlock_all(real_win(rt, win)) });

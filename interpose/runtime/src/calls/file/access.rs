@@ -107,7 +107,13 @@ fn start_of(rt: &Runtime, file: &File, at: At, units: u64) -> Result<u64> {
 ///
 /// # Safety
 /// The buffer must be the program's.
-pub(super) unsafe fn access(rt: &Runtime, fh: VirtFile, way: Way, at: At, buffer: Buffer) -> Result<u64> {
+pub(super) unsafe fn access(
+    rt: &Runtime,
+    fh: VirtFile,
+    way: Way,
+    at: At,
+    buffer: Buffer,
+) -> Result<u64> {
     let file = known(rt, fh)?;
     let Buffer {
         address,
@@ -115,8 +121,16 @@ pub(super) unsafe fn access(rt: &Runtime, fh: VirtFile, way: Way, at: At, buffer
         datatype,
     } = buffer;
     let representation = file.view.representation;
-    let memory = check(rt, fh, &file, way, at)
-        .and_then(|()| Memory::new(rt, address, count, datatype, representation, way == Way::Read));
+    let memory = check(rt, fh, &file, way, at).and_then(|()| {
+        Memory::new(
+            rt,
+            address,
+            count,
+            datatype,
+            representation,
+            way == Way::Read,
+        )
+    });
     let memory = match memory {
         // The others wait for this one.
         Err(failure @ Failure::Class(_)) if at == At::Ordered => {
@@ -194,7 +208,13 @@ fn read_ranges(open: &std::fs::File, ranges: &[Range], into: &mut [u8]) -> io::R
     Ok(done)
 }
 
-unsafe fn read(rt: &Runtime, fh: VirtFile, file: &File, ranges: &[Range], memory: &Memory) -> Result<u64> {
+unsafe fn read(
+    rt: &Runtime,
+    fh: VirtFile,
+    file: &File,
+    ranges: &[Range],
+    memory: &Memory,
+) -> Result<u64> {
     let open = file::descriptor(rt, fh)?;
     let read = |into: &mut [u8]| {
         locked(rt, file, &open, libc::F_RDLCK, ranges, || {
@@ -211,7 +231,13 @@ unsafe fn read(rt: &Runtime, fh: VirtFile, file: &File, ranges: &[Range], memory
     Ok(count as u64)
 }
 
-unsafe fn write(rt: &Runtime, fh: VirtFile, file: &File, ranges: &[Range], memory: &Memory) -> Result<u64> {
+unsafe fn write(
+    rt: &Runtime,
+    fh: VirtFile,
+    file: &File,
+    ranges: &[Range],
+    memory: &Memory,
+) -> Result<u64> {
     let open = file::descriptor(rt, fh)?;
     // SAFETY: handed on to the caller.
     let data = unsafe { memory.gather(rt)? };

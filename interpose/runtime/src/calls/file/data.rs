@@ -70,7 +70,14 @@ unsafe fn now(
 
 /// # Safety
 /// The program's arguments.
-unsafe fn begun(rt: &Runtime, fh: VirtFile, way: Way, at: At, buffer: Buffer, request: *mut VirtRequest) -> Result<()> {
+unsafe fn begun(
+    rt: &Runtime,
+    fh: VirtFile,
+    way: Way,
+    at: At,
+    buffer: Buffer,
+    request: *mut VirtRequest,
+) -> Result<()> {
     if request.is_null() {
         return Err(class(ERR_ARG));
     }
@@ -78,14 +85,27 @@ unsafe fn begun(rt: &Runtime, fh: VirtFile, way: Way, at: At, buffer: Buffer, re
     // SAFETY: handed on to the caller.
     unsafe {
         let bytes = access(rt, fh, way, at, buffer)?;
-        let done = requests::add_done(rt, comm::self_handle(rt), Kind::Send, status_of(bytes), SUCCESS);
+        let done = requests::add_done(
+            rt,
+            comm::self_handle(rt),
+            Kind::Send,
+            status_of(bytes),
+            SUCCESS,
+        );
         put(request, done)
     }
 }
 
 /// # Safety
 /// The program's arguments.
-unsafe fn begin(rt: &Runtime, fh: VirtFile, split: Split, way: Way, at: At, buffer: Buffer) -> Result<()> {
+unsafe fn begin(
+    rt: &Runtime,
+    fh: VirtFile,
+    split: Split,
+    way: Way,
+    at: At,
+    buffer: Buffer,
+) -> Result<()> {
     if known(rt, fh)?.split.is_some() {
         return Err(class(ERR_REQUEST));
     }

@@ -29,8 +29,14 @@ pub(super) fn size_of(rt: &Runtime, datatype: VirtDatatype) -> Result<u64> {
 pub(super) fn external_size(rt: &Runtime, datatype: VirtDatatype) -> Result<u64> {
     let mut size = 0;
     // SAFETY: a datatype and the name of the representation.
-    let rc =
-        unsafe { real::PMPI_Pack_external_size(c"external32".as_ptr(), 1, real_datatype(rt, datatype), &mut size) };
+    let rc = unsafe {
+        real::PMPI_Pack_external_size(
+            c"external32".as_ptr(),
+            1,
+            real_datatype(rt, datatype),
+            &mut size,
+        )
+    };
     local(rc)?;
     Ok(size as u64)
 }

@@ -30,7 +30,8 @@ pub unsafe extern "C" fn MPI_File_set_info(fh: VirtFile, info: VirtInfo) -> c_in
 
 pub unsafe extern "C" fn MPI_File_get_info(fh: VirtFile, info_used: *mut VirtInfo) -> c_int {
     let rt = runtime();
-    let made = known(rt, fh).and_then(|file| info::create(rt, &file.info).map_err(Failure::Library));
+    let made =
+        known(rt, fh).and_then(|file| info::create(rt, &file.info).map_err(Failure::Library));
     // SAFETY: the program's place for the handle.
     let got = made.and_then(|handle| unsafe { put(info_used, handle) });
     finish(rt, Proc::MPI_File_get_info, fh, got)

@@ -41,13 +41,16 @@ pub(super) struct Memory {
 
 /// Whether the data of an element lie without gaps and in their order from its address on.
 fn is_dense(rt: &Runtime, datatype: VirtDatatype, size: u64) -> bool {
-    datatype::is_predefined(rt, datatype) || TypeMaps::exact(FEW_PIECES).of(rt, datatype).pieces == [(0, size as usize)]
+    datatype::is_predefined(rt, datatype)
+        || TypeMaps::exact(FEW_PIECES).of(rt, datatype).pieces == [(0, size as usize)]
 }
 
 fn pieces_of(rt: &Runtime, datatype: VirtDatatype) -> Result<Arc<TypeMap>> {
     let map = TypeMaps::exact(MOST_PIECES).of(rt, datatype);
     if map.pieces.iter().map(|(_, length)| length).sum::<usize>() != map.size {
-        log::error!("an element of 2 GiB or more has more than {MOST_PIECES} pieces, or some that cannot be told");
+        log::error!(
+            "an element of 2 GiB or more has more than {MOST_PIECES} pieces, or some that cannot be told"
+        );
         return Err(class(ERR_TYPE));
     }
     Ok(map)
@@ -69,9 +72,13 @@ impl Memory {
         let size = size_of(rt, datatype)?;
         let (mut bound, mut extent) = (0, 0);
         // SAFETY: a local query of a datatype.
-        local(unsafe { real::PMPI_Type_get_extent(real_datatype(rt, datatype), &mut bound, &mut extent) })?;
+        local(unsafe {
+            real::PMPI_Type_get_extent(real_datatype(rt, datatype), &mut bound, &mut extent)
+        })?;
         let conversion = match representation {
-            Representation::External32 if external_size(rt, datatype)? != size => return Err(class(ERR_CONVERSION)),
+            Representation::External32 if external_size(rt, datatype)? != size => {
+                return Err(class(ERR_CONVERSION));
+            }
             Representation::Registered(number) => Conversion::new(rt, number, datatype, is_read)?,
             Representation::Native | Representation::External32 => None,
         };
@@ -100,13 +107,16 @@ impl Memory {
 
     /// Bytes of data in memory that so many in the file are.
     pub(super) fn in_memory(&self, bytes: u64) -> u64 {
-        self.conversion.as_ref().map_or(bytes, |it| it.in_memory(bytes))
+        self.conversion
+            .as_ref()
+            .map_or(bytes, |it| it.in_memory(bytes))
     }
 
     /// The memory itself, if the data lie there as they are in the file.
     pub(super) fn plain(&self) -> Option<*mut [u8]> {
         let is_there = self.is_plain && self.bytes() > 0;
-        is_there.then(|| std::ptr::slice_from_raw_parts_mut(self.address.cast(), self.bytes() as usize))
+        is_there
+            .then(|| std::ptr::slice_from_raw_parts_mut(self.address.cast(), self.bytes() as usize))
     }
 
     /// Elements in parts that are not too large: number of the first one, count.
@@ -131,7 +141,11 @@ impl Memory {
                     return;
                 }
                 let length = length.min(bytes - at);
-                piece(at, self.element(element).wrapping_byte_offset(offset).cast(), length);
+                piece(
+                    at,
+                    self.element(element).wrapping_byte_offset(offset).cast(),
+                    length,
+                );
                 at += length;
             }
         }
@@ -158,7 +172,15 @@ impl Memory {
                 Representation::External32 => {
                     let mut position = 0;
                     let name = c"external32".as_ptr();
-                    real::PMPI_Pack_external(name, from, count, datatype, to, length as isize, &mut position)
+                    real::PMPI_Pack_external(
+                        name,
+                        from,
+                        count,
+                        datatype,
+                        to,
+                        length as isize,
+                        &mut position,
+                    )
                 }
             }
         })
@@ -185,7 +207,15 @@ impl Memory {
                 Representation::External32 => {
                     let mut position = 0;
                     let name = c"external32".as_ptr();
-                    real::PMPI_Unpack_external(name, from, length as isize, &mut position, to, count, datatype)
+                    real::PMPI_Unpack_external(
+                        name,
+                        from,
+                        length as isize,
+                        &mut position,
+                        to,
+                        count,
+                        datatype,
+                    )
                 }
             }
         })

@@ -1,7 +1,10 @@
 //! Opening, closing and deleting files (MPI 4.1, 14.2).
 #![allow(unsafe_code)]
 
-use super::{Failure, Result, class, comm_of, finish, first_does, known, library, put, shared, together, view};
+use super::{
+    Failure, Result, class, comm_of, finish, first_does, known, library, put, shared, together,
+    view,
+};
 use crate::calls::runtime;
 use crate::errors::*;
 use crate::generated::{Proc, real};
@@ -58,7 +61,10 @@ fn check_mode(amode: c_int) -> Result<()> {
         .into_iter()
         .filter(|&way| has(way));
     let makes = has(mode::CREATE) || has(mode::EXCL);
-    if ways.count() != 1 || (has(mode::RDONLY) && makes) || (has(mode::RDWR) && has(mode::SEQUENTIAL)) {
+    if ways.count() != 1
+        || (has(mode::RDONLY) && makes)
+        || (has(mode::RDWR) && has(mode::SEQUENTIAL))
+    {
         return Err(class(ERR_AMODE));
     }
     Ok(())
@@ -76,9 +82,15 @@ fn make_file(rt: &Runtime, path: &Path, amode: c_int) -> Result<()> {
             flags: libc::O_RDWR | libc::O_CREAT | libc::O_EXCL,
         },
     );
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o666).open(path);
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o666)
+        .open(path);
     match made {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && amode & mode::EXCL == 0 => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && amode & mode::EXCL == 0 => {
+            Ok(())
+        }
         other => Ok(other.map(drop)?),
     }
 }
@@ -92,7 +104,12 @@ fn duplicate(rt: &Runtime, parent: VirtComm) -> Result<VirtComm> {
     let mut made = None;
     // SAFETY: a communicator, and a place for the new one.
     let duplicate = |new: &mut RealComm| unsafe { real::PMPI_Comm_dup(real_comm(rt, parent), new) };
-    library(create::make(rt, duplicate, |it| early::is_used(rt, it), &mut made))?;
+    library(create::make(
+        rt,
+        duplicate,
+        |it| early::is_used(rt, it),
+        &mut made,
+    ))?;
     traffic::forget_recent(rt);
     let made = made.ok_or(class(ERR_INTERN))?;
     Ok(create::register(rt, made, parent))
@@ -128,7 +145,10 @@ fn shared_paths(rt: &Runtime, path: &Path, file_comm: VirtComm) -> [PathBuf; 2] 
     let uid = comm::get(rt, file_comm).map_or(0, |comm| comm.uid);
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_else(|| OsStr::new("file")));
-    name.push(format!(".understudy-shared-{}-{uid:x}", in_file_names(&told::job())));
+    name.push(format!(
+        ".understudy-shared-{}-{uid:x}",
+        in_file_names(&told::job())
+    ));
     [
         path.with_file_name(name),
         user::in_job_memory(&told::job(), &format!("{uid:x}.pointer")),
@@ -144,7 +164,12 @@ struct Common {
 }
 
 /// All have opened the file, or none has.
-fn agree_on(rt: &Runtime, file_comm: VirtComm, opened: Result<u64>, paths: [PathBuf; 2]) -> Result<Common> {
+fn agree_on(
+    rt: &Runtime,
+    file_comm: VirtComm,
+    opened: Result<u64>,
+    paths: [PathBuf; 2],
+) -> Result<Common> {
     let real = real_comm(rt, file_comm);
     let (code, length) = match opened {
         Ok(length) => (SUCCESS, length),
@@ -163,13 +188,22 @@ fn agree_on(rt: &Runtime, file_comm: VirtComm, opened: Result<u64>, paths: [Path
                 true if file::is_on_one_node(rt, file_comm, &world::get(rt).players) => in_memory,
                 true => PathBuf::new(),
             };
-            Ok(Common { length, shared_path })
+            Ok(Common {
+                length,
+                shared_path,
+            })
         }
         _ => Err(class(ERR_INTERN)),
     }
 }
 
-fn open(rt: &Runtime, parent: VirtComm, path: &Path, amode: c_int, hints: VirtInfo) -> Result<VirtFile> {
+fn open(
+    rt: &Runtime,
+    parent: VirtComm,
+    path: &Path,
+    amode: c_int,
+    hints: VirtInfo,
+) -> Result<VirtFile> {
     check_mode(amode)?;
     comm::workers_only(rt, parent).map_err(class)?;
     let file_comm = duplicate(rt, parent)?;
@@ -180,7 +214,13 @@ fn open(rt: &Runtime, parent: VirtComm, path: &Path, amode: c_int, hints: VirtIn
     opened
 }
 
-fn open_on(rt: &Runtime, file_comm: VirtComm, path: &Path, amode: c_int, hints: VirtInfo) -> Result<VirtFile> {
+fn open_on(
+    rt: &Runtime,
+    file_comm: VirtComm,
+    path: &Path,
+    amode: c_int,
+    hints: VirtInfo,
+) -> Result<VirtFile> {
     let paths = shared_paths(rt, path, file_comm);
     first_does(real_comm(rt, file_comm), || {
         // What a lost node may have left of the same opening before a rollback.
@@ -194,9 +234,16 @@ fn open_on(rt: &Runtime, file_comm: VirtComm, path: &Path, amode: c_int, hints: 
             return Err(io::Error::from_raw_os_error(libc::EISDIR));
         }
         descriptor = Some(opened);
-        Ok(if amode & mode::APPEND != 0 { about.len() } else { 0 })
+        Ok(if amode & mode::APPEND != 0 {
+            about.len()
+        } else {
+            0
+        })
     });
-    let Common { length, shared_path } = agree_on(rt, file_comm, opened.map_err(Failure::from), paths)?;
+    let Common {
+        length,
+        shared_path,
+    } = agree_on(rt, file_comm, opened.map_err(Failure::from), paths)?;
     let descriptor = descriptor.ok_or(class(ERR_INTERN))?;
     Ok(file::enter(
         rt,
@@ -280,7 +327,12 @@ fn close(rt: &Runtime, fh: VirtFile) -> Result<()> {
 pub unsafe extern "C" fn MPI_File_close(fh: *mut VirtFile) -> c_int {
     let rt = runtime();
     if fh.is_null() {
-        return finish(rt, Proc::MPI_File_close, errhandler::no_file(rt), Err(class(ERR_ARG)));
+        return finish(
+            rt,
+            Proc::MPI_File_close,
+            errhandler::no_file(rt),
+            Err(class(ERR_ARG)),
+        );
     }
     // SAFETY: the program's handle.
     let handle = unsafe { *fh };

@@ -25,13 +25,17 @@ pub(super) fn layout_of(rt: &Runtime, fh: VirtFile, file: &File) -> Result<Arc<L
 
 /// What writing by a view is that has bytes of the file more than once.
 pub(super) fn for_reading_only() -> Failure {
-    log::error!("a view that has bytes of the file more than once is for reading only (MPI 4.1, 14.3)");
+    log::error!(
+        "a view that has bytes of the file more than once is for reading only (MPI 4.1, 14.3)"
+    );
     class(ERR_TYPE)
 }
 
 pub(super) fn make_layout(rt: &Runtime, view: &View) -> Result<Layout> {
     let map = match view.representation {
-        Representation::Registered(number) => Arc::new(representation::map_of(rt, number, handle(view.filetype))?),
+        Representation::Registered(number) => {
+            Arc::new(representation::map_of(rt, number, handle(view.filetype))?)
+        }
         Representation::Native | Representation::External32 => {
             TypeMaps::exact(MOST_PIECES).of(rt, handle(view.filetype))
         }
@@ -39,8 +43,14 @@ pub(super) fn make_layout(rt: &Runtime, view: &View) -> Result<Layout> {
     let total: usize = map.pieces.iter().map(|(_, length)| length).sum();
     // Bytes may come twice where they are only read; nothing may go back.
     let is_rising = map.pieces.windows(2).all(|two| two[0].0 <= two[1].0);
-    if total != map.size || !is_rising || map.extent < 0 || map.pieces.first().is_some_and(|first| first.0 < 0) {
-        log::error!("the file type of a view has more than {MOST_PIECES} pieces, or places that fall (MPI 4.1, 14.3)");
+    if total != map.size
+        || !is_rising
+        || map.extent < 0
+        || map.pieces.first().is_some_and(|first| first.0 < 0)
+    {
+        log::error!(
+            "the file type of a view has more than {MOST_PIECES} pieces, or places that fall (MPI 4.1, 14.3)"
+        );
         return Err(class(ERR_TYPE));
     }
     let pieces = map.pieces.iter().filter(|(_, length)| *length > 0);
@@ -51,5 +61,7 @@ pub(super) fn make_layout(rt: &Runtime, view: &View) -> Result<Layout> {
 /// How many units there are up to the end of the file.
 pub(super) fn units_before_end(rt: &Runtime, fh: VirtFile, file: &File) -> Result<u64> {
     let size = file::descriptor(rt, fh)?.metadata()?.len();
-    Ok(layout_of(rt, fh, file)?.bytes_before(size).div_ceil(file.view.unit))
+    Ok(layout_of(rt, fh, file)?
+        .bytes_before(size)
+        .div_ceil(file.view.unit))
 }

@@ -54,11 +54,14 @@ pub unsafe extern "C" fn MPI_Register_datarep(
         if name.is_empty() || name.len() >= MAX_NAME {
             return Err(class(ERR_ARG));
         }
-        let is_the_standards = [&b"native"[..], b"internal", b"external32"].contains(&&name.to_ascii_lowercase()[..]);
+        let is_the_standards =
+            [&b"native"[..], b"internal", b"external32"].contains(&&name.to_ascii_lowercase()[..]);
         if is_the_standards || known::find(rt, name).is_some() {
             return Err(class(ERR_DUP_DATAREP));
         }
-        let address = |function: DatarepConversionFn<VirtDatatype>| function.map_or(0, |it| it as usize as u64);
+        let address = |function: DatarepConversionFn<VirtDatatype>| {
+            function.map_or(0, |it| it as usize as u64)
+        };
         known::register(
             rt,
             Registered {
@@ -72,7 +75,12 @@ pub unsafe extern "C" fn MPI_Register_datarep(
         );
         Ok(())
     };
-    finish(rt, Proc::MPI_Register_datarep, errhandler::no_file(rt), register())
+    finish(
+        rt,
+        Proc::MPI_Register_datarep,
+        errhandler::no_file(rt),
+        register(),
+    )
 }
 
 fn refused(what: &str) -> Failure {
@@ -92,7 +100,10 @@ fn item_size(rt: &Runtime, number: u32, datatype: VirtDatatype) -> Result<u64> {
     // SAFETY: the program's extent function, with the arguments that the standard says; a handler called by the program runs.
     let rc = unsafe {
         let function = one.extent as *const c_void;
-        call_program(function, [theirs, &raw mut extent as u64, one.extra_state, 0, 0]) as c_int
+        call_program(
+            function,
+            [theirs, &raw mut extent as u64, one.extra_state, 0, 0],
+        ) as c_int
     };
     match u64::try_from(extent) {
         Ok(bytes) if bytes > 0 && rc == SUCCESS => {
@@ -118,11 +129,20 @@ fn parts(rt: &Runtime, datatype: VirtDatatype) -> Result<Option<(Recipe, Vec<Par
     let Some(recipe) = datatype::kept_recipe(rt, datatype).map(|recipe| recipe.clone()) else {
         let name = datatype::name_of(real_datatype(rt, datatype));
         return match PAIRS.contains(&&name[..]) {
-            true => Err(refused("pairs of values have no representation of the program's")),
+            true => Err(refused(
+                "pairs of values have no representation of the program's",
+            )),
             false => Ok(None),
         };
     };
-    let of = |at: usize| recipe.contained.get(at).copied().map(handle).ok_or(class(ERR_TYPE));
+    let of = |at: usize| {
+        recipe
+            .contained
+            .get(at)
+            .copied()
+            .map(handle)
+            .ok_or(class(ERR_TYPE))
+    };
     let parts = match combiner::blocks(&recipe, MOST_PIECES) {
         Some(Blocks::Same(blocks)) => vec![Part {
             of: of(0)?,
@@ -142,7 +162,11 @@ fn parts(rt: &Runtime, datatype: VirtDatatype) -> Result<Option<(Recipe, Vec<Par
                     in_elements: false,
                 })
             };
-            blocks.into_iter().enumerate().map(each).collect::<Result<_>>()?
+            blocks
+                .into_iter()
+                .enumerate()
+                .map(each)
+                .collect::<Result<_>>()?
         }
         None => {
             return Err(refused(
@@ -185,7 +209,9 @@ fn bounded_map(rt: &Runtime, number: u32, datatype: VirtDatatype) -> Result<(Typ
             pieces.add(&old, begin, count).ok_or(class(ERR_TYPE))?;
             size += count * old.size;
             let (low, high) = (begin + lower, begin + lower + count as isize * old.extent);
-            bounds = Some(bounds.map_or((low, high), |(least, most)| (least.min(low), most.max(high))));
+            bounds = Some(bounds.map_or((low, high), |(least, most)| {
+                (least.min(low), most.max(high))
+            }));
         }
     }
     let (lower, upper) = bounds.unwrap_or((0, 0));
@@ -195,7 +221,14 @@ fn bounded_map(rt: &Runtime, number: u32, datatype: VirtDatatype) -> Result<(Typ
         None => (lower, upper - lower),
     };
     let pieces = pieces.0;
-    Ok((TypeMap { pieces, extent, size }, lower))
+    Ok((
+        TypeMap {
+            pieces,
+            extent,
+            size,
+        },
+        lower,
+    ))
 }
 
 /// The items of a datatype (its type signature): a predefined datatype and how many, in their order.
@@ -212,7 +245,8 @@ fn signature(rt: &Runtime, datatype: VirtDatatype) -> Result<Vec<(VirtDatatype, 
             continue;
         }
         for _ in 0..times {
-            one.iter().for_each(|&(item, count)| append(&mut all, item, count));
+            one.iter()
+                .for_each(|&(item, count)| append(&mut all, item, count));
             if all.len() > MOST_PIECES {
                 return Err(class(ERR_TYPE));
             }
@@ -262,7 +296,11 @@ impl Items {
         let mut sum = self.whole.map(|of_one| of_one * elements);
         for run in &self.runs {
             let count = fitting(run).min(run.count);
-            sum = [sum[0] + count, sum[1] + count * run.file, sum[2] + count * run.memory];
+            sum = [
+                sum[0] + count,
+                sum[1] + count * run.file,
+                sum[2] + count * run.memory,
+            ];
             if count < run.count {
                 break;
             }
@@ -305,7 +343,12 @@ pub(super) struct Conversion {
 
 impl Conversion {
     /// For reading, or for writing; `None`: data are in the file as in memory.
-    pub(super) fn new(rt: &Runtime, number: u32, datatype: VirtDatatype, is_read: bool) -> Result<Option<Conversion>> {
+    pub(super) fn new(
+        rt: &Runtime,
+        number: u32,
+        datatype: VirtDatatype,
+        is_read: bool,
+    ) -> Result<Option<Conversion>> {
         size_of(rt, datatype)?;
         let run = |(item, count)| {
             Ok(Run {
@@ -353,9 +396,18 @@ impl Conversion {
         while position < items {
             let count = MOST_ITEMS.min(items - position);
             let file = filebuf as u64 + self.items.place(position);
-            let arguments = [userbuf as u64, self.datatype, count, file, position, self.extra_state];
+            let arguments = [
+                userbuf as u64,
+                self.datatype,
+                count,
+                file,
+                position,
+                self.extra_state,
+            ];
             // SAFETY: a conversion function of the program, with the arguments that the standard says; a handler called by the program runs.
-            let rc = unsafe { call_program_with_six(self.function as *const c_void, arguments) as c_int };
+            let rc = unsafe {
+                call_program_with_six(self.function as *const c_void, arguments) as c_int
+            };
             if rc != SUCCESS {
                 return Err(class(ERR_CONVERSION));
             }
@@ -370,7 +422,11 @@ mod tests {
     use super::{Items, Run};
 
     fn run(count: u64, file: u64, memory: u64) -> Run {
-        Run { count, file, memory }
+        Run {
+            count,
+            file,
+            memory,
+        }
     }
 
     #[test]
@@ -386,7 +442,10 @@ mod tests {
     #[test]
     fn items_have_their_places() {
         let items = Items::new(vec![run(2, 8, 4), run(1, 3, 8)]);
-        assert_eq!([0, 1, 2, 3, 5].map(|item| items.place(item)), [0, 8, 16, 19, 35]);
+        assert_eq!(
+            [0, 1, 2, 3, 5].map(|item| items.place(item)),
+            [0, 8, 16, 19, 35]
+        );
         assert_eq!(Items::new(Vec::new()).in_bytes(100), [0, 0, 0]);
     }
 }

@@ -49,7 +49,14 @@ pub(super) fn forget(file: &File) -> Result<()> {
 }
 
 /// Where a pointer goes that is at `now`.
-pub(super) fn sought(rt: &Runtime, fh: VirtFile, file: &File, offset: i64, whence: c_int, now: u64) -> Result<u64> {
+pub(super) fn sought(
+    rt: &Runtime,
+    fh: VirtFile,
+    file: &File,
+    offset: i64,
+    whence: c_int,
+    now: u64,
+) -> Result<u64> {
     let base = match whence {
         SEEK_SET => 0,
         SEEK_CUR => now as i64,
@@ -72,7 +79,12 @@ fn seek(rt: &Runtime, fh: VirtFile, offset: i64, whence: c_int) -> Result<()> {
 /// `MPI_File_seek_shared`
 pub unsafe extern "C" fn MPI_File_seek_shared(fh: VirtFile, offset: i64, whence: c_int) -> c_int {
     let rt = runtime();
-    finish(rt, Proc::MPI_File_seek_shared, fh, seek(rt, fh, offset, whence))
+    finish(
+        rt,
+        Proc::MPI_File_seek_shared,
+        fh,
+        seek(rt, fh, offset, whence),
+    )
 }
 
 /// `MPI_File_get_position_shared`
@@ -80,6 +92,7 @@ pub unsafe extern "C" fn MPI_File_get_position_shared(fh: VirtFile, offset: *mut
     let rt = runtime();
     let place = known(rt, fh).and_then(|file| position(&file));
     // SAFETY: the program's place for it.
-    let got: std::result::Result<(), Failure> = place.and_then(|place| unsafe { super::put(offset, place as i64) });
+    let got: std::result::Result<(), Failure> =
+        place.and_then(|place| unsafe { super::put(offset, place as i64) });
     finish(rt, Proc::MPI_File_get_position_shared, fh, got)
 }

@@ -5,7 +5,9 @@ use super::extent::{external_size, handle, size_of};
 use super::hints::add_hints;
 use super::places::{for_reading_only, layout_of, make_layout};
 use super::representation::map_of;
-use super::{Failure, Result, agree, class, comm_of, finish, first_does, known, local, put, shared, together};
+use super::{
+    Failure, Result, agree, class, comm_of, finish, first_does, known, local, put, shared, together,
+};
 use crate::calls::arguments::put_text;
 use crate::calls::runtime;
 use crate::errors::*;
@@ -78,7 +80,9 @@ fn new_view(
     if unit == 0 || tile % unit != 0 {
         return Err(class(ERR_TYPE));
     }
-    if of == Representation::External32 && (external_size(rt, etype)? != unit || external_size(rt, filetype)? != tile) {
+    if of == Representation::External32
+        && (external_size(rt, etype)? != unit || external_size(rt, filetype)? != tile)
+    {
         log::error!("a view in external32 needs datatypes that are as long there as in memory");
         return Err(class(ERR_UNSUPPORTED_DATAREP));
     }
@@ -141,8 +145,9 @@ pub unsafe extern "C" fn MPI_File_set_view(
 ) -> c_int {
     let rt = runtime();
     // SAFETY: a C string of the program.
-    let view = unsafe { representation_of(rt, datarep) }
-        .and_then(|of| known(rt, fh).and_then(|file| new_view(rt, &file, disp, etype, filetype, of)));
+    let view = unsafe { representation_of(rt, datarep) }.and_then(|of| {
+        known(rt, fh).and_then(|file| new_view(rt, &file, disp, etype, filetype, of))
+    });
     let set = set(rt, fh, view).map(|()| add_hints(rt, fh, info));
     finish(rt, Proc::MPI_File_set_view, fh, set)
 }
@@ -161,7 +166,11 @@ pub unsafe extern "C" fn MPI_File_get_view(
         let name = match view.representation {
             Representation::Native => b"native".to_vec(),
             Representation::External32 => b"external32".to_vec(),
-            Representation::Registered(number) => representation::get(rt, number).ok_or(class(ERR_INTERN))?.name,
+            Representation::Registered(number) => {
+                representation::get(rt, number)
+                    .ok_or(class(ERR_INTERN))?
+                    .name
+            }
         };
         // SAFETY: the program's places; the text is shorter than MPI_MAX_DATAREP_STRING.
         unsafe {
@@ -178,7 +187,11 @@ pub unsafe extern "C" fn MPI_File_get_view(
     finish(rt, Proc::MPI_File_get_view, fh, view())
 }
 
-pub unsafe extern "C" fn MPI_File_get_byte_offset(fh: VirtFile, offset: i64, disp: *mut i64) -> c_int {
+pub unsafe extern "C" fn MPI_File_get_byte_offset(
+    fh: VirtFile,
+    offset: i64,
+    disp: *mut i64,
+) -> c_int {
     let rt = runtime();
     let place = || {
         let file = known(rt, fh)?;
@@ -190,7 +203,11 @@ pub unsafe extern "C" fn MPI_File_get_byte_offset(fh: VirtFile, offset: i64, dis
     finish(rt, Proc::MPI_File_get_byte_offset, fh, got)
 }
 
-pub unsafe extern "C" fn MPI_File_get_type_extent(fh: VirtFile, datatype: VirtDatatype, extent: *mut isize) -> c_int {
+pub unsafe extern "C" fn MPI_File_get_type_extent(
+    fh: VirtFile,
+    datatype: VirtDatatype,
+    extent: *mut isize,
+) -> c_int {
     let rt = runtime();
     let measure = || {
         let file = known(rt, fh)?;
@@ -198,12 +215,16 @@ pub unsafe extern "C" fn MPI_File_get_type_extent(fh: VirtFile, datatype: VirtDa
         if let Representation::Registered(number) = file.view.representation {
             return Ok(map_of(rt, number, datatype)?.extent);
         }
-        if file.view.representation == Representation::External32 && datatype::is_predefined(rt, datatype) {
+        if file.view.representation == Representation::External32
+            && datatype::is_predefined(rt, datatype)
+        {
             return Ok(external_size(rt, datatype)? as isize);
         }
         let (mut bound, mut extent) = (0, 0);
         // SAFETY: a local query of a datatype.
-        local(unsafe { real::PMPI_Type_get_extent(real_datatype(rt, datatype), &mut bound, &mut extent) })?;
+        local(unsafe {
+            real::PMPI_Type_get_extent(real_datatype(rt, datatype), &mut bound, &mut extent)
+        })?;
         Ok(extent)
     };
     // SAFETY: the program's place for it.

@@ -25,7 +25,9 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
     let procedure = Proc::MPI_Win_shared_query;
     if window::has_spawned(rt, win) {
         // SAFETY: the real library checks its arguments.
-        let rc = unsafe { real::PMPI_Win_shared_query(real_win(rt, win), rank, size, disp_unit, baseptr) };
+        let rc = unsafe {
+            real::PMPI_Win_shared_query(real_win(rt, win), rank, size, disp_unit, baseptr)
+        };
         return finish_win(rt, procedure, attempt!(rt, rc), win);
     }
     let part = match window::get(rt, win) {
@@ -49,7 +51,9 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
 fn reachable(rt: &Runtime, window: &Window, rank: c_int) -> Result<(i64, c_int, u64), c_int> {
     /// `MPI_ERR_RMA_FLAVOR`
     const ERR_RMA_FLAVOR: c_int = 70;
-    if window.flavor == Flavor::Dynamic || (window.flavor != Flavor::Shared && standard_version() < (4, 1)) {
+    if window.flavor == Flavor::Dynamic
+        || (window.flavor != Flavor::Shared && standard_version() < (4, 1))
+    {
         return Err(ERR_RMA_FLAVOR);
     }
     if window.flavor == Flavor::Shared || window.region.first().is_some() {

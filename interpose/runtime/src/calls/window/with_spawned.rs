@@ -28,13 +28,19 @@ pub(super) fn make(
     let mut new = RealWin(std::ptr::null_mut());
     let rc = match window.cells {
         0 => ERR_NO_MEM,
-        _ => constructor(&mut window, real_comm(rt, comm), real_info(rt, info), &mut new),
+        _ => constructor(
+            &mut window,
+            real_comm(rt, comm),
+            real_info(rt, info),
+            &mut new,
+        ),
     };
     enter(rt, rc, window, new)
 }
 
 /// A procedure that makes a window with memory.
-type Allocate = unsafe extern "C" fn(isize, c_int, RealInfo, RealComm, *mut c_void, *mut RealWin) -> c_int;
+type Allocate =
+    unsafe extern "C" fn(isize, c_int, RealInfo, RealComm, *mut c_void, *mut RealWin) -> c_int;
 
 /// Memory of the library's.
 ///
@@ -48,7 +54,14 @@ pub(super) unsafe fn allocate(
 ) -> c_int {
     // SAFETY: the caller's promise; the real library checks the rest.
     unsafe {
-        let rc = allocate(window.size as isize, window.disp_unit, info, comm, place, new);
+        let rc = allocate(
+            window.size as isize,
+            window.disp_unit,
+            info,
+            comm,
+            place,
+            new,
+        );
         if rc == SUCCESS {
             window.base = place.cast::<u64>().read_unaligned();
         }

@@ -23,7 +23,10 @@ impl Transfer {
     pub fn ask(&mut self, comm: RealComm, to: Worker, wanted: &Wanted) -> mpi::Result<()> {
         self.comm = comm;
         self.their_answer = vec![0; answer_bytes(wanted.pages())];
-        let (into, length) = (self.their_answer.as_mut_ptr().cast(), self.their_answer.len());
+        let (into, length) = (
+            self.their_answer.as_mut_ptr().cast(),
+            self.their_answer.len(),
+        );
         let answer = Peer {
             comm,
             rank: to,
@@ -66,7 +69,9 @@ impl Transfer {
         let question = self
             .check_header()
             .and_then(|()| Wanted::decode(&self.their_header))
-            .unwrap_or_else(|error| crate::ending::fail(rt, "a partner's question cannot be read", &error));
+            .unwrap_or_else(|error| {
+                crate::ending::fail(rt, "a partner's question cannot be read", &error)
+            });
         self.question = Some(question);
         Ok(())
     }
@@ -77,7 +82,12 @@ impl Transfer {
     }
 
     /// Answers the question, and makes ready for what follows. The slots of what was found get a reference more each.
-    pub fn answer(&mut self, answer: Vec<u8>, found: Vec<SlotRun>, store: &mut PageStore) -> mpi::Result<()> {
+    pub fn answer(
+        &mut self,
+        answer: Vec<u8>,
+        found: Vec<SlotRun>,
+        store: &mut PageStore,
+    ) -> mpi::Result<()> {
         store.share(found.iter().map(|run| run.extent()));
         store.release(take(&mut self.alike).into_iter().map(SlotRun::extent));
         self.alike = found;

@@ -82,7 +82,10 @@ impl Front {
     /// # Panics
     /// If they do not fit.
     pub fn write(&mut self, bytes: &[u8], at: u64) {
-        assert!(at + bytes.len() as u64 <= SUMS_AT, "outside of the owner's part");
+        assert!(
+            at + bytes.len() as u64 <= SUMS_AT,
+            "outside of the owner's part"
+        );
         compiler_fence(Ordering::SeqCst);
         // SAFETY: memory of this mapping, which nobody else writes.
         unsafe {
@@ -121,10 +124,19 @@ pub(super) struct Arena {
 unsafe impl Send for Arena {}
 
 /// A new mapping: of a file from an offset on, or without access.
-fn map(base: Option<u64>, bytes: usize, file: Option<(&File, u64)>) -> Result<*mut c_void, StoreError> {
+fn map(
+    base: Option<u64>,
+    bytes: usize,
+    file: Option<(&File, u64)>,
+) -> Result<*mut c_void, StoreError> {
     let fixed = base.map_or(0, |_| libc::MAP_FIXED_NOREPLACE);
     let (access, kind, descriptor, offset): (c_int, c_int, c_int, u64) = match file {
-        None => (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0),
+        None => (
+            libc::PROT_NONE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        ),
         Some((file, at)) => (
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED,
@@ -166,9 +178,15 @@ impl Arena {
     /// Reserves it.
     pub fn new(config: StoreConfig, files: Option<Files>) -> Result<Arena, StoreError> {
         let capacity = config.capacity_pages.next_multiple_of(GROW_STEP);
-        let capacity = files.as_ref().map_or(capacity, |_| capacity.min(FILE_SLOTS));
+        let capacity = files
+            .as_ref()
+            .map_or(capacity, |_| capacity.min(FILE_SLOTS));
         let bytes = capacity as usize * PAGE_SIZE;
-        let base = map(config.base, bytes, files.as_ref().map(|files| (&*files.pages, 0)))?;
+        let base = map(
+            config.base,
+            bytes,
+            files.as_ref().map(|files| (&*files.pages, 0)),
+        )?;
         let arena = |sums| Arena {
             base: base.cast(),
             capacity,
@@ -235,7 +253,9 @@ impl Arena {
             let bytes = (target - self.open) as usize * PAGE_SIZE;
             let start = self.base.wrapping_add(self.open as usize * PAGE_SIZE);
             // SAFETY: the range lies in the arena and holds nothing yet.
-            if unsafe { libc::mprotect(start.cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) } != 0 {
+            if unsafe { libc::mprotect(start.cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) }
+                != 0
+            {
                 let source = io::Error::last_os_error();
                 return Err(StoreError::Grow { bytes, source });
             }

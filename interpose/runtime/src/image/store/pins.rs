@@ -33,7 +33,10 @@ impl Pins {
         let (mut at, end) = (extent.first.0, extent.end());
         let mut others = Vec::new();
         let first = self.ranges.partition_point(|range| range.1 <= at);
-        for &(start, stop) in self.ranges[first..].iter().take_while(|range| range.0 < end) {
+        for &(start, stop) in self.ranges[first..]
+            .iter()
+            .take_while(|range| range.0 < end)
+        {
             if at < start {
                 others.push(Extent::between(at, start));
             }
@@ -74,7 +77,10 @@ mod tests {
         assert_eq!(pins.hold_back(extent(0, 10)), [extent(0, 10)]);
         assert_eq!(pins.hold_back(extent(15, 5)), [extent(15, 5)]);
         assert_eq!(pins.hold_back(extent(11, 2)), []);
-        assert_eq!(pins.hold_back(extent(14, 12)), [extent(15, 5), extent(25, 1)]);
+        assert_eq!(
+            pins.hold_back(extent(14, 12)),
+            [extent(15, 5), extent(25, 1)]
+        );
         assert_eq!(pins.hold_back(extent(30, 0)), []);
         assert_eq!(pins.held(), [extent(11, 2), extent(14, 1), extent(20, 5)]);
     }

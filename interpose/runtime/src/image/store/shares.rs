@@ -73,16 +73,29 @@ mod tests {
         assert_eq!(shares.take_off(extent(3, 4)), [extent(3, 4)]);
         shares.add(extent(10, 5));
         shares.add(extent(12, 1));
-        assert_eq!(shares.take_off(extent(8, 10)), [extent(8, 2), extent(15, 3)]);
-        assert_eq!(shares.take_off(extent(8, 10)), [extent(8, 4), extent(13, 5)]);
+        assert_eq!(
+            shares.take_off(extent(8, 10)),
+            [extent(8, 2), extent(15, 3)]
+        );
+        assert_eq!(
+            shares.take_off(extent(8, 10)),
+            [extent(8, 4), extent(13, 5)]
+        );
         assert_eq!(shares.take_off(extent(12, 1)), [extent(12, 1)]);
     }
 
     #[test]
     fn references_can_be_counted_anew() {
         let mut shares = Shares::count([extent(0, 8), extent(20, 4), extent(6, 4), extent(7, 1)]);
-        assert_eq!(shares.take_off(extent(0, 24)), [extent(0, 6), extent(8, 16)]);
+        assert_eq!(
+            shares.take_off(extent(0, 24)),
+            [extent(0, 6), extent(8, 16)]
+        );
         assert_eq!(shares.take_off(extent(6, 2)), [extent(6, 1)]);
-        assert!(Shares::count([extent(0, 8), extent(8, 2)]).further.is_empty());
+        assert!(
+            Shares::count([extent(0, 8), extent(8, 2)])
+                .further
+                .is_empty()
+        );
     }
 }

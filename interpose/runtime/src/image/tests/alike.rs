@@ -20,7 +20,9 @@ fn fill(pages: &[(u64, u8)], store: &mut PageStore) -> Vec<SlotRun> {
         .for_each(|&(page, _)| runs::push(&mut list, PageRun::between(page, page + 1)));
     let extents = store.alloc(runs::total(&list)).unwrap();
     let runs = lay_out(&list, &extents);
-    let slots = runs.iter().flat_map(|run| run.slot.0..run.slot.0 + run.pages.pages);
+    let slots = runs
+        .iter()
+        .flat_map(|run| run.slot.0..run.slot.0 + run.pages.pages);
     for (slot, &(_, byte)) in slots.zip(pages) {
         store.fill(Slot(slot), &[byte; PAGE_SIZE]);
     }
@@ -33,14 +35,24 @@ fn image(pages: &[(u64, u8)], store: &mut PageStore) -> Image {
 }
 
 fn pages(list: &[(u64, u64)]) -> Vec<PageRun> {
-    list.iter().map(|&(start, end)| PageRun::between(start, end)).collect()
+    list.iter()
+        .map(|&(start, end)| PageRun::between(start, end))
+        .collect()
 }
 
 fn wanted(of: &[SlotRun], store: &PageStore) -> Wanted {
     Wanted::new(of, store.identities(of), store)
 }
 
-const WORKERS: &[(u64, u8)] = &[(10, 1), (11, 2), (12, 3), (13, 4), (20, 5), (21, 6), (30, 7)];
+const WORKERS: &[(u64, u8)] = &[
+    (10, 1),
+    (11, 2),
+    (12, 3),
+    (13, 4),
+    (20, 5),
+    (21, 6),
+    (30, 7),
+];
 /// Pages 10, 12, 13, 20 and 30 are the same.
 const HOLDERS: &[(u64, u8)] = &[
     (9, 1),
@@ -140,9 +152,12 @@ fn what_the_receiver_has_is_not_sent_and_lives_as_long_as_the_copy() {
             continue;
         }
         let mut copy = Image::new();
-        copy.apply(incoming.into_delta(&mut mine).unwrap(), &mut mine).unwrap();
+        copy.apply(incoming.into_delta(&mut mine).unwrap(), &mut mine)
+            .unwrap();
         let mut image = Image::new();
-        image.apply(delta(captured.runs().to_vec()), &mut theirs).unwrap();
+        image
+            .apply(delta(captured.runs().to_vec()), &mut theirs)
+            .unwrap();
         assert_same_image(&image, &theirs, &copy, &mine);
         assert_eq!(mine.damaged(copy.runs()), None);
         // Its own image goes on without them.
@@ -163,7 +178,10 @@ fn a_copy_that_came_whole_refers_to_what_is_there() {
     assert_eq!(copy.refer_to(&own, &mut store), 5);
     assert_eq!(store.live(), before - 5);
     assert_eq!(copy.refer_to(&own, &mut store), 0);
-    assert_eq!((store.sums(copy.runs()), store.damaged(copy.runs())), (whole, None));
+    assert_eq!(
+        (store.sums(copy.runs()), store.damaged(copy.runs())),
+        (whole, None)
+    );
     // Another process that has got both counts the same.
     let references = [copy.runs(), own.runs()].concat();
     store.count_shares(references.iter().map(|run| run.extent()));

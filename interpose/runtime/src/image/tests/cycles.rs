@@ -21,14 +21,16 @@ fn cycle(prepare: impl Fn(&User), change: impl Fn(&User)) {
         for round in 0..2 {
             change(&user);
             rank.rollback(&user);
-            user.snapshot().assert_same(&want, &format!("{choice:?} round {round}"));
+            user.snapshot()
+                .assert_same(&want, &format!("{choice:?} round {round}"));
         }
         change(&user);
         rank.commit(&user);
         let want = user.snapshot();
         change(&user);
         rank.rollback(&user);
-        user.snapshot().assert_same(&want, &format!("{choice:?} next epoch"));
+        user.snapshot()
+            .assert_same(&want, &format!("{choice:?} next epoch"));
     });
 }
 
@@ -84,7 +86,11 @@ fn pages_that_are_given_up() {
         for value in 102..105 {
             user.fill(4, 8, value);
             rank.commit(&user);
-            assert_eq!((rank.image.page_count(), rank.store.live()), (56, 56), "{choice:?}");
+            assert_eq!(
+                (rank.image.page_count(), rank.store.live()),
+                (56, 56),
+                "{choice:?}"
+            );
             user.fill(4, 8, 107);
             // Somebody has undone that.
             user.fill(8, 4, value);
@@ -95,7 +101,13 @@ fn pages_that_are_given_up() {
         }
         user.fill(11, 1, 9);
         rank.apart.clear();
-        let restored = restore_pages(&mut rank.tracker, &rank.saved, &rank.image, &rank.store, &[]);
+        let restored = restore_pages(
+            &mut rank.tracker,
+            &rank.saved,
+            &rank.image,
+            &rank.store,
+            &[],
+        );
         assert!(
             matches!(restored, Err(RestoreError::Absent { page }) if page == user.page(11)),
             "{choice:?}"
@@ -117,7 +129,8 @@ fn exposed_pages() {
         user.fill(0, 64, 1);
         let mut rank = Rank::new(choice);
         rank.commit(&user);
-        rank.tracker.expose(&[PageRun::between(user.page(8), user.page(16))]);
+        rank.tracker
+            .expose(&[PageRun::between(user.page(8), user.page(16))]);
         let write_unseen = |rank: &mut Rank, page| {
             user.write(page, 9);
             rank.tracker.arm(&user.layout(), &[]).unwrap();
@@ -333,7 +346,8 @@ fn an_abandoned_delta_is_in_the_next_one_and_in_a_rollback() {
         assert_eq!(again.page_count(), 2);
         rank.tracker.abandon(again, &mut rank.store);
         rank.rollback(&user);
-        user.snapshot().assert_same(&want, "rollback over an abandoned delta");
+        user.snapshot()
+            .assert_same(&want, "rollback over an abandoned delta");
         assert_eq!(rank.store.live(), rank.image.page_count());
     });
 }
@@ -444,7 +458,8 @@ fn pages_that_vanish_with_their_tables() {
             assert_eq!(delta.page_count(), 1, "{choice:?} round {round}");
             user.fill(0, 4 * TABLE, 77);
             rank.rollback(&user);
-            user.snapshot().assert_same(&want, &format!("{choice:?} round {round}"));
+            user.snapshot()
+                .assert_same(&want, &format!("{choice:?} round {round}"));
         }
     });
 }

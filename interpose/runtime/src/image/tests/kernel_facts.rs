@@ -10,7 +10,8 @@ struct Probe {
     pagemap: Pagemap,
 }
 
-const EVERYTHING: u64 = cat::WPALLOWED | cat::WRITTEN | cat::FILE | cat::PRESENT | cat::SWAPPED | cat::PFNZERO;
+const EVERYTHING: u64 =
+    cat::WPALLOWED | cat::WRITTEN | cat::FILE | cat::PRESENT | cat::SWAPPED | cat::PFNZERO;
 
 impl Probe {
     /// `None` (and the test passes) where the kernel has no such tracking.
@@ -132,14 +133,19 @@ fn a_dropped_anonymous_page_is_gone_and_a_new_mapping_is_not_watched() {
     assert_eq!(p.state(0), 0);
     p.user.map(1, 1, RW);
     p.user.write(1, 1);
-    assert_eq!(p.state(1), cat::PRESENT | cat::WRITTEN, "must not be WPALLOWED");
+    assert_eq!(
+        p.state(1),
+        cat::PRESENT | cat::WRITTEN,
+        "must not be WPALLOWED"
+    );
 }
 
 #[test]
 fn a_dropped_page_of_a_private_file_leaves_a_marker() {
     let Some(mut p) = Probe::new() else { return };
     let file = TempFile::new("private", 2, 5);
-    p.user.map_with(0, 2, RW, libc::MAP_PRIVATE, Some(&file.open()));
+    p.user
+        .map_with(0, 2, RW, libc::MAP_PRIVATE, Some(&file.open()));
     assert_eq!(p.user.read(0), 5);
     assert_ne!(p.state(0) & cat::FILE, 0, "page cache page");
     p.user.write(1, 6);
@@ -154,7 +160,11 @@ fn a_dropped_page_of_a_private_file_leaves_a_marker() {
         "looks like a clean swapped page"
     );
     assert!(p.user.advise(1, 1, libc::MADV_POPULATE_READ));
-    assert_ne!(p.state(1) & cat::FILE, 0, "and is the file's page after a look");
+    assert_ne!(
+        p.state(1) & cat::FILE,
+        0,
+        "and is the file's page after a look"
+    );
 }
 
 #[test]
@@ -193,7 +203,11 @@ fn registering_twice_is_fine_and_a_second_userfaultfd_is_refused() {
     p.user.fill(0, 4, 1);
     p.arm(0, 4);
     p.uffd.register(p.range(0, 4)).unwrap();
-    assert_eq!(p.state(0) & cat::WRITTEN, 0, "registering again keeps the protection");
+    assert_eq!(
+        p.state(0) & cat::WRITTEN,
+        0,
+        "registering again keeps the protection"
+    );
     let other = Uffd::open().unwrap();
     let error = other.register(p.range(0, 4)).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EBUSY));

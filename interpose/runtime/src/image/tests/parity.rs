@@ -25,7 +25,12 @@ struct Group {
 }
 
 fn page_list(pages: impl IntoIterator<Item = u64>) -> Vec<PageRun> {
-    runs::normalise(pages.into_iter().map(|page| PageRun::between(page, page + 1)).collect())
+    runs::normalise(
+        pages
+            .into_iter()
+            .map(|page| PageRun::between(page, page + 1))
+            .collect(),
+    )
 }
 
 fn content<'a>(image: &'a Image, store: &'a PageStore) -> BTreeMap<u64, &'a [u8]> {
@@ -33,7 +38,9 @@ fn content<'a>(image: &'a Image, store: &'a PageStore) -> BTreeMap<u64, &'a [u8]
     for (PageIndex(first), pages, at) in image.extents(store) {
         for index in 0..pages {
             // SAFETY: an allocated slot.
-            let page = unsafe { std::slice::from_raw_parts(at.add(index as usize * PAGE_SIZE), PAGE_SIZE) };
+            let page = unsafe {
+                std::slice::from_raw_parts(at.add(index as usize * PAGE_SIZE), PAGE_SIZE)
+            };
             all.insert(first + index, page);
         }
     }
@@ -59,7 +66,11 @@ impl Group {
     /// What a member might capture: some pages are new or changed, some are gone.
     fn delta(&mut self, member: usize, random: &mut Random) -> Delta {
         let image = &self.members[member].own;
-        let known: Vec<u64> = image.pages().iter().flat_map(|run| run.start.0..run.end()).collect();
+        let known: Vec<u64> = image
+            .pages()
+            .iter()
+            .flat_map(|run| run.start.0..run.end())
+            .collect();
         // Places that members have in common for the most part.
         let changed = (0..random.below(60)).map(|_| 1000 + member as u64 + random.below(150));
         let changed = page_list(changed.collect::<Vec<_>>());
@@ -67,7 +78,10 @@ impl Group {
         let dropped = runs::subtract(&page_list(dropped.collect::<Vec<_>>()), &changed);
         let extents = self.store.alloc(runs::total(&changed)).unwrap();
         let runs = lay_out(&changed, &extents);
-        for slot in runs.iter().flat_map(|run| run.slot.0..run.slot.0 + run.pages.pages) {
+        for slot in runs
+            .iter()
+            .flat_map(|run| run.slot.0..run.slot.0 + run.pages.pages)
+        {
             let at = self.store.ptr(Slot(slot)).cast::<u64>();
             // Pages of zeros are pages, too.
             let value = random.below(4) * (1 + random.below(u64::from(u32::MAX)));
@@ -92,7 +106,14 @@ impl Group {
         for member in 0..count {
             let delta = self.delta(member, random);
             let mut combine = Combine::default();
-            let made = changes(&delta, &self.members[member].own, layers, &mut combine, &mut self.store).unwrap();
+            let made = changes(
+                &delta,
+                &self.members[member].own,
+                layers,
+                &mut combine,
+                &mut self.store,
+            )
+            .unwrap();
             combine.run();
             for (layer, changes) in made.into_iter().enumerate() {
                 received[self.holder(member, layer)].push(changes.runs);
@@ -101,7 +122,14 @@ impl Group {
         }
         for ((member, received), delta) in self.members.iter_mut().zip(received).zip(deltas) {
             let (mut combine, epoch) = (Combine::default(), delta.epoch);
-            let mut folded = fold(&member.parity, &received, epoch, &mut combine, &mut self.store).unwrap();
+            let mut folded = fold(
+                &member.parity,
+                &received,
+                epoch,
+                &mut combine,
+                &mut self.store,
+            )
+            .unwrap();
             let is_something = combine.run();
             thin(&mut folded, &is_something, &mut self.store);
             member.parity.apply(folded, &mut self.store).unwrap();
@@ -113,11 +141,16 @@ impl Group {
 
     fn assert_can_lose(&mut self, lost: usize) {
         let (count, layers) = (self.members.len(), self.layers());
-        let (epoch, pages) = (self.members[lost].own.epoch(), self.members[lost].own.pages());
+        let (epoch, pages) = (
+            self.members[lost].own.epoch(),
+            self.members[lost].own.pages(),
+        );
         let mut copy = blank(epoch, &pages, &mut self.store).unwrap();
         for layer in 0..layers {
             let member = self.holder(lost, layer);
-            let common = |mine| (0..layers).find(|&theirs| self.holder(lost, theirs) == self.holder(member, mine));
+            let common = |mine| {
+                (0..layers).find(|&theirs| self.holder(lost, theirs) == self.holder(member, mine))
+            };
             let common: Vec<Option<usize>> = (0..layers).map(common).collect();
             let of = &self.members[member];
             let mut piece = piece(&of.own, &of.parity, layer, &common);
@@ -165,7 +198,10 @@ fn any_member_can_be_made_again_from_the_others() {
                 group.assert_can_lose(lost);
                 group.assert_parity_can_be_made(lost);
             }
-            let images = group.members.iter().flat_map(|member| [&member.own, &member.parity]);
+            let images = group
+                .members
+                .iter()
+                .flat_map(|member| [&member.own, &member.parity]);
             let live: u64 = images.map(Image::page_count).sum();
             assert_eq!(group.store.live(), live, "nothing else keeps its room");
         }

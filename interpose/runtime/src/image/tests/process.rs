@@ -54,9 +54,18 @@ fn a_child_with_other_memory_takes_the_image_over() {
             let mut tracker = Tracker::select(choice).unwrap().tracker;
             let stats = restore_layout(&rank.saved, &user.zones, Whose::Anothers).unwrap();
             assert!(!stats.break_differs);
-            load_all(&mut tracker, &rank.saved, &rank.image, &rank.store, None, &|_| false).unwrap();
+            load_all(
+                &mut tracker,
+                &rank.saved,
+                &rank.image,
+                &rank.store,
+                None,
+                &|_| false,
+            )
+            .unwrap();
             let got = user.snapshot();
-            let strip = |layout: &Layout| layout.areas().iter().map(|a| (a.range, a.prot)).collect();
+            let strip =
+                |layout: &Layout| layout.areas().iter().map(|a| (a.range, a.prot)).collect();
             let (a, b): (Vec<_>, Vec<_>) = (strip(&got.layout), strip(&want.layout));
             assert_eq!(a, b);
             got.assert_same_pages(&want, "in the child");
@@ -76,16 +85,31 @@ fn a_long_image_is_loaded_whole_or_found_damaged() {
         rank.commit(&user);
         user.fill(1000, 40, 3);
         let changed = [5, 511, 1010, 1011, 2905];
-        changed.iter().for_each(|&page| user.write(page, user.read(page) ^ 1));
+        changed
+            .iter()
+            .for_each(|&page| user.write(page, user.read(page) ^ 1));
         rank.commit(&user);
-        assert!(rank.image.page_count() > 1024, "{} pages", rank.image.page_count());
+        assert!(
+            rank.image.page_count() > 1024,
+            "{} pages",
+            rank.image.page_count()
+        );
         let want = user.snapshot();
         let rank = std::panic::AssertUnwindSafe(rank);
         in_child(|| {
             let rank = { rank };
             let mut tracker = Tracker::select(choice).unwrap().tracker;
             let is_changed = |page: &[u8]| page[7] != page[8];
-            let mut load = || load_all(&mut tracker, &rank.saved, &rank.image, &rank.store, None, &is_changed);
+            let mut load = || {
+                load_all(
+                    &mut tracker,
+                    &rank.saved,
+                    &rank.image,
+                    &rank.store,
+                    None,
+                    &is_changed,
+                )
+            };
             user.unmap(3, 3000);
             user.map(3, 3000, RW);
             user.fill(2000, 10, 99);
@@ -94,7 +118,12 @@ fn a_long_image_is_loaded_whole_or_found_damaged() {
             let expected = pages.map(|page| PageRun::between(page, page + 1));
             assert_eq!(found, normalise(expected.to_vec()));
             user.snapshot().assert_same_pages(&want, "in the child");
-            let run = rank.image.runs().iter().max_by_key(|run| run.pages.pages).unwrap();
+            let run = rank
+                .image
+                .runs()
+                .iter()
+                .max_by_key(|run| run.pages.pages)
+                .unwrap();
             let middle = run.pages.pages / 2;
             let slot = Slot(run.slot.0 + middle);
             // SAFETY: a slot of the image, which nobody uses meanwhile.
@@ -131,7 +160,11 @@ fn the_brk_heap_comes_back_with_its_end() {
         fill(1);
         let mut rank = Rank::new(Choice::Auto);
         rank.commit(&user);
-        assert!(rank.saved.heap().is_some_and(|heap| heap.end == start + 64 * PAGE));
+        assert!(
+            rank.saved
+                .heap()
+                .is_some_and(|heap| heap.end == start + 64 * PAGE)
+        );
         let want = user.snapshot();
         for other in [8, 200] {
             assert_eq!(brk(start + other * PAGE), start + other * PAGE);

@@ -56,7 +56,8 @@ impl World<'_> {
             }
             8 => {
                 let file = self.file.open();
-                self.user.map_with(first, n, RW, libc::MAP_PRIVATE, Some(&file));
+                self.user
+                    .map_with(first, n, RW, libc::MAP_PRIVATE, Some(&file));
                 self.set(first, n, Some(RW));
             }
             9 if self.all_mapped(first, n) => {
@@ -99,14 +100,20 @@ fn run(choice: Choice, rounds: u64) {
         match world.random.below(5) {
             0 | 1 => {
                 rank.rollback(&world.user);
-                world.user.snapshot().assert_same(&want, &format!("round {round}"));
+                world
+                    .user
+                    .snapshot()
+                    .assert_same(&want, &format!("round {round}"));
                 world.pages.clone_from(&model);
             }
             2 => {
                 let saved = rank.saved.clone();
                 let first = world.random.below(PAGES);
                 let end = first + world.random.below(PAGES - first + 1);
-                rank.left_out = vec![PageRun::between(world.user.page(first), world.user.page(end))];
+                rank.left_out = vec![PageRun::between(
+                    world.user.page(first),
+                    world.user.page(end),
+                )];
                 let lost = rank.capture(&world.user);
                 rank.tracker.abandon(lost, &mut rank.store);
                 rank.left_out.clear();

@@ -28,7 +28,10 @@ fn check(store: &PageStore, extents: &[Extent], value: u64) {
 
 #[test]
 fn random_allocations_never_overlap_and_keep_their_content() {
-    for store in [new_store(1 << 16), store_in(Files::new().unwrap(), 1 << 16, &[])] {
+    for store in [
+        new_store(1 << 16),
+        store_in(Files::new().unwrap(), 1 << 16, &[]),
+    ] {
         allocate_at_random(store);
     }
 }
@@ -63,12 +66,19 @@ fn allocate_at_random(mut store: PageStore) {
     let mut all = BTreeSet::new();
     for (extents, value) in &taken {
         check(&store, extents, *value);
-        assert!(slots(extents).all(|slot| all.insert(slot)), "slot handed out twice");
+        assert!(
+            slots(extents).all(|slot| all.insert(slot)),
+            "slot handed out twice"
+        );
     }
     for (extents, _) in taken {
         store.release(extents);
     }
-    assert_eq!((store.live(), store.free_slots()), (0, 0), "everything is joined again");
+    assert_eq!(
+        (store.live(), store.free_slots()),
+        (0, 0),
+        "everything is joined again"
+    );
 }
 
 #[test]
@@ -82,10 +92,17 @@ fn one_extent_is_preferred_and_fragments_serve_when_there_is_no_room() {
     }
     let pieces = store.alloc(3000).unwrap();
     assert_eq!(pieces.len(), 3);
-    assert!(matches!(store.alloc_contiguous(1025), Err(StoreError::Full { .. })));
+    assert!(matches!(
+        store.alloc_contiguous(1025),
+        Err(StoreError::Full { .. })
+    ));
     let before = store.live();
     assert!(store.alloc_parts(&[1024, 1024, 1025]).is_err());
-    assert_eq!(store.live(), before, "a failed allocation leaves nothing behind");
+    assert_eq!(
+        store.live(),
+        before,
+        "a failed allocation leaves nothing behind"
+    );
     assert_eq!(store.alloc_parts(&[1024, 512, 512]).unwrap().len(), 3);
 }
 

@@ -57,7 +57,13 @@ impl User {
     }
 
     pub fn map(&self, page: u64, pages: u64, prot: i32) {
-        self.map_with(page, pages, prot, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, None);
+        self.map_with(
+            page,
+            pages,
+            prot,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            None,
+        );
     }
 
     pub fn map_with(&self, page: u64, pages: u64, prot: i32, flags: i32, file: Option<&File>) {
@@ -168,9 +174,16 @@ impl Snapshot {
             let areas = other.layout.areas().iter();
             let area = areas.clone().find(|area| area.range.contains(page * PAGE));
             let heads = (bytes.get(..12), theirs.get(..12));
-            assert!(theirs == bytes, "{what}: page {page:#x} differs: {heads:?} in {area:?}");
+            assert!(
+                theirs == bytes,
+                "{what}: page {page:#x} differs: {heads:?} in {area:?}"
+            );
         }
-        assert_eq!(self.pages.len(), other.pages.len(), "{what}: readable pages");
+        assert_eq!(
+            self.pages.len(),
+            other.pages.len(),
+            "{what}: readable pages"
+        );
     }
 }
 
@@ -254,7 +267,14 @@ impl Rank {
 
     pub fn rollback(&mut self, user: &User) -> RestoreStats {
         restore_layout(&self.saved, &user.zones, Whose::Own).unwrap();
-        restore_pages(&mut self.tracker, &self.saved, &self.image, &self.store, &self.apart).unwrap()
+        restore_pages(
+            &mut self.tracker,
+            &self.saved,
+            &self.image,
+            &self.store,
+            &self.apart,
+        )
+        .unwrap()
     }
 }
 
@@ -307,7 +327,11 @@ impl TempFile {
     }
 
     pub fn open(&self) -> File {
-        File::options().read(true).write(true).open(&self.0).unwrap()
+        File::options()
+            .read(true)
+            .write(true)
+            .open(&self.0)
+            .unwrap()
     }
 }
 

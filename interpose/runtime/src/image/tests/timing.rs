@@ -57,7 +57,10 @@ fn measure(choice: Choice, megabytes: u64, percent: u64, outlives: bool) {
         let mut delta = None;
         captures.push(timed(|| {
             let Rank {
-                tracker, store, image, ..
+                tracker,
+                store,
+                image,
+                ..
             } = &mut rank;
             delta = Some(
                 capture(tracker, &layout, &[], [&[]; 2], epoch, store, image)
@@ -74,10 +77,16 @@ fn measure(choice: Choice, megabytes: u64, percent: u64, outlives: bool) {
             rank.rollback(&user);
         }));
     }
-    let (start, bytes) = (user.addr(0) as *mut libc::c_void, pages as usize * PAGE_SIZE);
+    let (start, bytes) = (
+        user.addr(0) as *mut libc::c_void,
+        pages as usize * PAGE_SIZE,
+    );
     let loads = (0..5).map(|_| {
         // SAFETY: pages of the test's own window, which are loaded again below.
-        assert_eq!(unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) }, 0);
+        assert_eq!(
+            unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) },
+            0
+        );
         timed(|| {
             let Rank {
                 tracker,
@@ -125,7 +134,10 @@ fn timing_of_an_empty_reservation() {
         let whole = AddrRange::new(user.addr(0), user.addr(pages));
         for round in 0..3 {
             let time = timed(|| drop(rank.commit(&user)));
-            println!("{choice:?} empty {} GiB, capture {round}: {time:?}", whole.len() >> 30);
+            println!(
+                "{choice:?} empty {} GiB, capture {round}: {time:?}",
+                whole.len() >> 30
+            );
         }
     });
 }

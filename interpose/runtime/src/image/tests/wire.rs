@@ -47,7 +47,9 @@ pub fn assert_same_image(a: &Image, from: &PageStore, b: &Image, to: &PageStore)
         let mut all = Vec::new();
         for (_, pages, at) in image.extents(store) {
             // SAFETY: allocated slots.
-            all.extend_from_slice(unsafe { std::slice::from_raw_parts(at, pages as usize * PAGE_SIZE) });
+            all.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(at, pages as usize * PAGE_SIZE)
+            });
         }
         all
     };
@@ -96,9 +98,16 @@ fn damage_and_nonsense_are_refused() {
     // SAFETY: an allocated slot.
     unsafe { *incoming.chunks()[1].ptr ^= 1 };
     let damaged = incoming.into_delta(&mut to).unwrap();
-    let mut pages = outgoing.header.runs.iter().flat_map(|run| run.start.0..run.end());
+    let mut pages = outgoing
+        .header
+        .runs
+        .iter()
+        .flat_map(|run| run.start.0..run.end());
     let first_of_second = pages.nth(outgoing.header.chunks[0] as usize);
-    assert_eq!(to.damaged(damaged.runs()).map(|page| page.0), first_of_second);
+    assert_eq!(
+        to.damaged(damaged.runs()).map(|page| page.0),
+        first_of_second
+    );
     damaged.free(&mut to);
 
     let mut incoming = Incoming::expect(outgoing.header.clone(), Vec::new(), &mut to).unwrap();

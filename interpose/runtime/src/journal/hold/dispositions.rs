@@ -149,7 +149,9 @@ static TABLE: [Disposition; END] = {
 /// What becomes of the system call with this number.
 pub fn of(number: c_long) -> Disposition {
     let at = usize::try_from(number).ok();
-    at.and_then(|at| TABLE.get(at)).copied().unwrap_or(Disposition::GiveUp)
+    at.and_then(|at| TABLE.get(at))
+        .copied()
+        .unwrap_or(Disposition::GiveUp)
 }
 
 #[cfg(test)]

@@ -27,7 +27,12 @@ const OWN_COMMANDS: [c_int; 12] = [
 ];
 const F_GETSIG: c_int = 11;
 /// Locks are the worker's, and a replay must neither wait for them nor take them.
-const LOCKS: [c_int; 4] = [libc::F_SETLK, libc::F_SETLKW, libc::F_OFD_SETLK, libc::F_OFD_SETLKW];
+const LOCKS: [c_int; 4] = [
+    libc::F_SETLK,
+    libc::F_SETLKW,
+    libc::F_OFD_SETLK,
+    libc::F_OFD_SETLKW,
+];
 
 /// Requests of ioctl(2) that read, or change only the descriptor.
 const OWN_REQUESTS: [u64; 7] = [
@@ -56,7 +61,11 @@ const OWN_OPTIONS: [c_int; 12] = [
     libc::PR_SET_VMA,
 ];
 /// Options that would change what this child is to those who wait for it.
-const OTHER_OPTIONS: [c_int; 3] = [libc::PR_SET_PDEATHSIG, libc::PR_SET_DUMPABLE, libc::PR_SET_NO_NEW_PRIVS];
+const OTHER_OPTIONS: [c_int; 3] = [
+    libc::PR_SET_PDEATHSIG,
+    libc::PR_SET_DUMPABLE,
+    libc::PR_SET_NO_NEW_PRIVS,
+];
 
 /// What becomes of such a call.
 pub fn fate(hold: &mut Hold, number: c_long, a: &[i64; 6]) -> Fate {
@@ -68,9 +77,15 @@ pub fn fate(hold: &mut Hold, number: c_long, a: &[i64; 6]) -> Fate {
             files::opened(hold, at_cwd, a[0], flags.into())
         }
         libc::SYS_openat => files::opened(hold, a[0], a[1], a[2]),
-        libc::SYS_read | libc::SYS_readv | libc::SYS_pread64 | libc::SYS_preadv | libc::SYS_preadv2 => read(a[0]),
+        libc::SYS_read
+        | libc::SYS_readv
+        | libc::SYS_pread64
+        | libc::SYS_preadv
+        | libc::SYS_preadv2 => read(a[0]),
         libc::SYS_write | libc::SYS_pwrite64 => on_own(hold, a[0], a[2]),
-        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => on_own(hold, a[0], total(a[1], a[2])),
+        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => {
+            on_own(hold, a[0], total(a[1], a[2]))
+        }
         libc::SYS_ftruncate
         | libc::SYS_fallocate
         | libc::SYS_fsync
@@ -113,7 +128,9 @@ fn total(list: i64, count: i64) -> i64 {
         return 0;
     }
     // SAFETY: the program's list, as long as it says.
-    let list = unsafe { std::slice::from_raw_parts(list as *const libc::iovec, count.clamp(0, 1024) as usize) };
+    let list = unsafe {
+        std::slice::from_raw_parts(list as *const libc::iovec, count.clamp(0, 1024) as usize)
+    };
     list.iter().map(|buffer| buffer.iov_len as i64).sum()
 }
 
@@ -130,13 +147,27 @@ fn read(descriptor: i64) -> Fate {
     // SAFETY: fstat(2), ioctl_tty(2).
     let (kind, is_terminal) = unsafe {
         let mut about: libc::stat = std::mem::zeroed();
-        if make(libc::SYS_fstat, &[descriptor, &raw mut about as i64, 0, 0, 0, 0]) < 0 {
+        if make(
+            libc::SYS_fstat,
+            &[descriptor, &raw mut about as i64, 0, 0, 0, 0],
+        ) < 0
+        {
             return Fate::Pass;
         }
         let mut terminal: libc::termios = std::mem::zeroed();
-        let arguments = [descriptor, libc::TCGETS as i64, &raw mut terminal as i64, 0, 0, 0];
+        let arguments = [
+            descriptor,
+            libc::TCGETS as i64,
+            &raw mut terminal as i64,
+            0,
+            0,
+            0,
+        ];
         let kind = about.st_mode & libc::S_IFMT;
-        (kind, kind == libc::S_IFCHR && make(libc::SYS_ioctl, &arguments) == 0)
+        (
+            kind,
+            kind == libc::S_IFCHR && make(libc::SYS_ioctl, &arguments) == 0,
+        )
     };
     match kind {
         libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Fate::Pass,
@@ -205,7 +236,12 @@ fn masked(a: &[i64; 6]) -> Fate {
 fn stack(hold: &mut Hold, a: &[i64; 6]) -> Fate {
     let mut real = [0u64; STACK];
     // SAFETY: sigaltstack(2) fills the structure.
-    unsafe { make(libc::SYS_sigaltstack, &[0, real.as_mut_ptr() as i64, 0, 0, 0, 0]) };
+    unsafe {
+        make(
+            libc::SYS_sigaltstack,
+            &[0, real.as_mut_ptr() as i64, 0, 0, 0, 0],
+        )
+    };
     exchange(hold.stack.get_or_insert(real), a[0], a[1]);
     Fate::Answer(0)
 }

@@ -12,7 +12,8 @@ use std::os::unix::fs::FileExt;
 
 const CWD: i64 = libc::AT_FDCWD as i64;
 /// Flags that are about the file's name.
-const ABOUT_NAME: c_int = libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_DIRECT | libc::O_NOATIME;
+const ABOUT_NAME: c_int =
+    libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_DIRECT | libc::O_NOATIME;
 /// Files of the kernel, whose contents are made when they are read (statfs(2)).
 const PSEUDO: [i64; 2] = [0x9fa0, 0x6265_6572];
 /// What a library or program begins with. Mappings of them are needed by any recovery, and made from the file.
@@ -65,7 +66,14 @@ fn writes(flags: c_int) -> bool {
 }
 
 /// Gives the program what was recorded.
-fn recorded(hold: &mut Hold, outcome: Outcome, directory: i64, path: &CStr, flags: c_int, name: Vec<u8>) -> Fate {
+fn recorded(
+    hold: &mut Hold,
+    outcome: Outcome,
+    directory: i64,
+    path: &CStr,
+    flags: c_int,
+    name: Vec<u8>,
+) -> Fate {
     match outcome {
         Outcome::Result(result, _) => Fate::Answer(result),
         Outcome::File(number, about) => {
@@ -84,7 +92,9 @@ fn recorded(hold: &mut Hold, outcome: Outcome, directory: i64, path: &CStr, flag
         Outcome::Long(number) => {
             // SAFETY: open(2).
             let descriptor = unsafe { open(directory, path, flags & !libc::O_ACCMODE) };
-            let now = (descriptor >= 0).then(|| borrow(descriptor).metadata().ok()).flatten();
+            let now = (descriptor >= 0)
+                .then(|| borrow(descriptor).metadata().ok())
+                .flatten();
             if !now.is_some_and(|now| hold.asked.is_same(number, &Identity::of(&now))) {
                 return Fate::Changed(number);
             }
@@ -95,7 +105,8 @@ fn recorded(hold: &mut Hold, outcome: Outcome, directory: i64, path: &CStr, flag
 
 /// A new file.
 fn empty(hold: &mut Hold, flags: c_int, name: Option<Vec<u8>>) -> Fate {
-    in_memory(hold, &[], flags, name).map_or(Fate::GiveUp, |(descriptor, _)| Fate::Answer(descriptor))
+    in_memory(hold, &[], flags, name)
+        .map_or(Fate::GiveUp, |(descriptor, _)| Fate::Answer(descriptor))
 }
 
 /// A file with these contents, as the program opens it.
@@ -121,7 +132,14 @@ fn taken(hold: &mut Hold, descriptor: i64, flags: c_int, name: Vec<u8>) -> Fate 
 }
 
 /// Opens a file and records what comes of it.
-fn look(hold: &mut Hold, call: Vec<u8>, directory: i64, path: &CStr, flags: c_int, name: Vec<u8>) -> Fate {
+fn look(
+    hold: &mut Hold,
+    call: Vec<u8>,
+    directory: i64,
+    path: &CStr,
+    flags: c_int,
+    name: Vec<u8>,
+) -> Fate {
     if waits(directory, path) {
         return Fate::GiveUp;
     }
@@ -152,7 +170,14 @@ fn waits(directory: i64, path: &CStr) -> bool {
     // SAFETY: fstatat(2).
     unsafe {
         let mut about: libc::stat = std::mem::zeroed();
-        let arguments = [directory, path.as_ptr() as i64, &raw mut about as i64, 0, 0, 0];
+        let arguments = [
+            directory,
+            path.as_ptr() as i64,
+            &raw mut about as i64,
+            0,
+            0,
+            0,
+        ];
         let is_there = make(libc::SYS_newfstatat, &arguments) == 0;
         is_there && matches!(about.st_mode & libc::S_IFMT, libc::S_IFIFO | libc::S_IFSOCK)
     }
@@ -162,9 +187,16 @@ fn waits(directory: i64, path: &CStr) -> bool {
 fn learn(hold: &mut Hold, descriptor: i64) -> Option<(Outcome, Option<Vec<u8>>)> {
     // SAFETY: fstat(2), fstatfs(2).
     let (about, system) = unsafe {
-        let (mut about, mut system): (libc::stat, libc::statfs) = (std::mem::zeroed(), std::mem::zeroed());
-        make(libc::SYS_fstat, &[descriptor, &raw mut about as i64, 0, 0, 0, 0]);
-        make(libc::SYS_fstatfs, &[descriptor, &raw mut system as i64, 0, 0, 0, 0]);
+        let (mut about, mut system): (libc::stat, libc::statfs) =
+            (std::mem::zeroed(), std::mem::zeroed());
+        make(
+            libc::SYS_fstat,
+            &[descriptor, &raw mut about as i64, 0, 0, 0, 0],
+        );
+        make(
+            libc::SYS_fstatfs,
+            &[descriptor, &raw mut system as i64, 0, 0, 0, 0],
+        );
         (about, system)
     };
     match about.st_mode & libc::S_IFMT {
@@ -180,7 +212,8 @@ fn learn(hold: &mut Hold, descriptor: i64) -> Option<(Outcome, Option<Vec<u8>>)>
         let content = contents(descriptor)?;
         if let Some(number) = hold.asked.keep(&content) {
             // SAFETY: plain data of that size.
-            let about = unsafe { std::slice::from_raw_parts((&raw const about).cast::<u8>(), STAT) };
+            let about =
+                unsafe { std::slice::from_raw_parts((&raw const about).cast::<u8>(), STAT) };
             return Some((Outcome::File(number, about.to_vec()), Some(content)));
         }
     }
@@ -219,10 +252,18 @@ fn close(descriptor: i64) {
 
 /// A new file in memory with these contents, under the lowest free descriptor, as the program's would be; it is found again
 /// by its name, if it has one.
-fn in_memory(hold: &mut Hold, content: &[u8], flags: c_int, name: Option<Vec<u8>>) -> Option<(i64, Place)> {
+fn in_memory(
+    hold: &mut Hold,
+    content: &[u8],
+    flags: c_int,
+    name: Option<Vec<u8>>,
+) -> Option<(i64, Place)> {
     // SAFETY: plain system calls on new descriptors.
     unsafe {
-        let made = make(libc::SYS_memfd_create, &[c"held back".as_ptr() as i64, 0, 0, 0, 0, 0]);
+        let made = make(
+            libc::SYS_memfd_create,
+            &[c"held back".as_ptr() as i64, 0, 0, 0, 0, 0],
+        );
         if made < 0 {
             return None;
         }
@@ -259,7 +300,10 @@ fn place_of(descriptor: i64) -> Option<Place> {
     // SAFETY: fstat(2).
     unsafe {
         let mut about: libc::stat = std::mem::zeroed();
-        let is_open = make(libc::SYS_fstat, &[descriptor, &raw mut about as i64, 0, 0, 0, 0]) == 0;
+        let is_open = make(
+            libc::SYS_fstat,
+            &[descriptor, &raw mut about as i64, 0, 0, 0, 0],
+        ) == 0;
         is_open.then_some((about.st_dev, about.st_ino))
     }
 }
@@ -284,7 +328,12 @@ pub fn stat_of(hold: &Hold, descriptor: i64) -> Option<&[u8]> {
 
 /// A file that was open before the phase began gets its recorded contents, or is opened once more, so that nobody else's
 /// position changes with it.
-pub fn inherit(hold: &mut Hold, descriptor: c_int, flags: c_int, offset: i64) -> Result<(), String> {
+pub fn inherit(
+    hold: &mut Hold,
+    descriptor: c_int,
+    flags: c_int,
+    offset: i64,
+) -> Result<(), String> {
     let call = [b"open".as_slice(), &descriptor.to_le_bytes()].concat();
     let (outcome, content) = match hold.asked.next(&call) {
         Some(outcome @ Outcome::File(number, _)) => (Some(outcome), hold.asked.content(number)),
@@ -309,19 +358,23 @@ pub fn inherit(hold: &mut Hold, descriptor: c_int, flags: c_int, offset: i64) ->
     }
     let flags = flags & !(ABOUT_NAME | libc::O_TRUNC);
     let made = match (outcome, content) {
-        (Some(Outcome::File(_, about)), Some(content)) => {
-            in_memory(hold, &content, flags, None).map(|(made, place)| {
+        (Some(Outcome::File(_, about)), Some(content)) => in_memory(hold, &content, flags, None)
+            .map(|(made, place)| {
                 hold.stats.insert(place, about);
                 made
-            })
-        }
+            }),
         _ => Some(again(descriptor, flags)).filter(|made| *made >= 0),
     };
-    let made = made.ok_or_else(|| format!("descriptor {descriptor} cannot be opened again"))? as c_int;
+    let made =
+        made.ok_or_else(|| format!("descriptor {descriptor} cannot be opened again"))? as c_int;
     // SAFETY: plain system calls on descriptors of this child.
     unsafe {
         let close_on_exec = libc::fcntl(descriptor, libc::F_GETFD) & libc::FD_CLOEXEC != 0;
-        libc::dup3(made, descriptor, if close_on_exec { libc::O_CLOEXEC } else { 0 });
+        libc::dup3(
+            made,
+            descriptor,
+            if close_on_exec { libc::O_CLOEXEC } else { 0 },
+        );
         libc::close(made);
         libc::lseek(descriptor, offset, libc::SEEK_SET);
     }

@@ -30,8 +30,16 @@ struct Question {
     answer: Option<(usize, Size)>,
 }
 
-const fn question(texts: &'static [usize], values: &'static [usize], answer: Option<(usize, Size)>) -> Question {
-    Question { texts, values, answer }
+const fn question(
+    texts: &'static [usize],
+    values: &'static [usize],
+    answer: Option<(usize, Size)>,
+) -> Question {
+    Question {
+        texts,
+        values,
+        answer,
+    }
 }
 
 fn question_of(number: c_long) -> Option<Question> {
@@ -142,7 +150,8 @@ mod tests {
     fn every_question_has_its_arguments() {
         for number in 0..500 {
             // This one may also change something.
-            let is_question = dispositions::of(number) == Disposition::Inquire || number == libc::SYS_prlimit64;
+            let is_question =
+                dispositions::of(number) == Disposition::Inquire || number == libc::SYS_prlimit64;
             assert_eq!(question_of(number).is_some(), is_question, "{number}");
         }
     }

@@ -17,7 +17,10 @@ type Function<'a> = (u64, u64, &'a str);
 /// looked at closer that are asked for.
 pub fn names(addresses: &[u64]) -> Vec<String> {
     let vmas = vmas::read_self().unwrap_or_default();
-    let mut names: Vec<String> = addresses.iter().map(|address| format!("{address:#x}")).collect();
+    let mut names: Vec<String> = addresses
+        .iter()
+        .map(|address| format!("{address:#x}"))
+        .collect();
     let mut by_file: BTreeMap<&[u8], Vec<Wanted>> = BTreeMap::new();
     for (index, &address) in addresses.iter().enumerate() {
         if let Some(vma) = vmas.iter().find(|vma| vma.range.contains(address)) {
@@ -47,8 +50,12 @@ fn name_in_file(path: &[u8], base: u64, mut wanted: Vec<Wanted>, names: &mut [St
         wanted.iter_mut().for_each(|(address, _)| *address -= base);
     }
     wanted.sort_unstable();
-    let functions = file.as_ref().map_or_else(Vec::new, |file| functions(file, &wanted));
-    let file_name = Path::new(OsStr::from_bytes(path)).file_name().unwrap_or_default();
+    let functions = file
+        .as_ref()
+        .map_or_else(Vec::new, |file| functions(file, &wanted));
+    let file_name = Path::new(OsStr::from_bytes(path))
+        .file_name()
+        .unwrap_or_default();
     for (number, (offset, index)) in wanted.into_iter().enumerate() {
         let shown = match functions.get(number).copied().flatten() {
             Some((start, _, name)) => format!("{}+{:#x}", readable(name), offset - start),

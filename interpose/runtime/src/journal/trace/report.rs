@@ -69,9 +69,13 @@ pub fn merge(reports: Vec<Report>) -> Merged {
         later,
     };
     all.rows = rows.into_iter().map(row).collect();
-    all.rows
-        .sort_by_key(|row| std::cmp::Reverse((row.in_phase.1 + row.later.1, row.in_phase.0 + row.later.0)));
-    Merged { workers, report: all }
+    all.rows.sort_by_key(|row| {
+        std::cmp::Reverse((row.in_phase.1 + row.later.1, row.in_phase.0 + row.later.0))
+    });
+    Merged {
+        workers,
+        report: all,
+    }
 }
 
 impl Merged {
@@ -84,7 +88,9 @@ impl Merged {
             ..
         } = &self.report;
         match end {
-            Some((_, name, times)) if calls - calls_in_phase >= FEW_CALLS => format!("{name}#{times}"),
+            Some((_, name, times)) if calls - calls_in_phase >= FEW_CALLS => {
+                format!("{name}#{times}")
+            }
             _ => "auto".into(),
         }
     }
@@ -116,10 +122,20 @@ impl fmt::Display for Merged {
             writeln!(out, "and {} more places", report.rows.len() - MOST_ROWS)?;
         }
         match report.automatic {
-            Some(call) => writeln!(out, "`auto` would end the phase at the first cut after call {call}")?,
-            None => writeln!(out, "`auto` would end the phase when the first interval is over")?,
+            Some(call) => writeln!(
+                out,
+                "`auto` would end the phase at the first cut after call {call}"
+            )?,
+            None => writeln!(
+                out,
+                "`auto` would end the phase when the first interval is over"
+            )?,
         }
-        writeln!(out, "recommended: UNDERSTUDY_INIT_END={}", self.recommended())
+        writeln!(
+            out,
+            "recommended: UNDERSTUDY_INIT_END={}",
+            self.recommended()
+        )
     }
 }
 
@@ -151,7 +167,9 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("           6             61            0              0  MPI_Bcast at main+0x10"),
+            text.contains(
+                "           6             61            0              0  MPI_Bcast at main+0x10"
+            ),
             "{text}"
         );
         assert!(
@@ -163,6 +181,9 @@ mod tests {
     #[test]
     fn a_run_without_a_pattern_gets_no_advice() {
         let text = merge(vec![report(0, 45)]).to_string();
-        assert!(text.ends_with("recommended: UNDERSTUDY_INIT_END=auto\n"), "{text}");
+        assert!(
+            text.ends_with("recommended: UNDERSTUDY_INIT_END=auto\n"),
+            "{text}"
+        );
     }
 }

@@ -156,7 +156,10 @@ impl Tally {
             bytes_in_phase: sites.iter().map(|site| site.in_phase.1).sum(),
             sites,
             automatic: self.automatic,
-            end: self.stretches.get(last).and_then(|stretch| stretch.candidate),
+            end: self
+                .stretches
+                .get(last)
+                .and_then(|stretch| stretch.candidate),
         }
     }
 }

@@ -51,7 +51,14 @@ extern "C" fn copy_by_proxy(it: &mut ByProxy) -> u64 {
 extern "C" fn delete_by_proxy(it: &mut ByProxy) -> u64 {
     // SAFETY: as above.
     let proxy: DeleteProxy = unsafe { std::mem::transmute(it.proxy.delete as usize) };
-    proxy(it.function, it.object, it.key, INTEGER, it.value, it.extra_state) as u64
+    proxy(
+        it.function,
+        it.object,
+        it.key,
+        INTEGER,
+        it.value,
+        it.extra_state,
+    ) as u64
 }
 
 /// Calls `int copy(object, keyval, extra_state, attribute_val_in, *attribute_val_out, *flag)`: what the copy gets; nothing if it gets no attribute with this key.
@@ -88,7 +95,14 @@ pub(super) fn copy(
         }
         None => {
             let places = [&raw mut value_out as u64, &raw mut flag as u64];
-            let arguments = [object, key as u32 as u64, extra_state, value, places[0], places[1]];
+            let arguments = [
+                object,
+                key as u32 as u64,
+                extra_state,
+                value,
+                places[0],
+                places[1],
+            ];
             // SAFETY: a copy function of the program, and no constant; a handler called by the program runs, and the places are valid until it returns.
             unsafe { call_program_with_six(function as *const c_void, arguments) as c_int }
         }
@@ -100,7 +114,14 @@ pub(super) fn copy(
     }
 }
 
-fn by_proxy(keyval: &Keyval, proxy: Proxy, function: u64, object: u64, key: c_int, value: u64) -> ByProxy {
+fn by_proxy(
+    keyval: &Keyval,
+    proxy: Proxy,
+    function: u64,
+    object: u64,
+    key: c_int,
+    value: u64,
+) -> ByProxy {
     ByProxy {
         proxy,
         function,
@@ -119,7 +140,13 @@ pub(super) fn is_any(keyval: &Keyval) -> bool {
 }
 
 /// Calls `int delete(object, keyval, attribute_val, extra_state)`.
-pub(super) fn delete(rt: &Runtime, keyval: &Keyval, object: u64, key: c_int, value: Value) -> c_int {
+pub(super) fn delete(
+    rt: &Runtime,
+    keyval: &Keyval,
+    object: u64,
+    key: c_int,
+    value: Value,
+) -> c_int {
     let Keyval {
         delete: function,
         extra_state,

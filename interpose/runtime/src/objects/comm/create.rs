@@ -129,7 +129,11 @@ fn candidate(rt: &Runtime) -> u64 {
 /// `uid`, members and remote group.
 type Identity = (u64, Vec<Worker>, Option<Vec<Worker>>);
 
-fn describe(rt: &Runtime, new: RealComm, has_requests: impl Fn(VirtComm) -> bool) -> mpi::Result<Comm> {
+fn describe(
+    rt: &Runtime,
+    new: RealComm,
+    has_requests: impl Fn(VirtComm) -> bool,
+) -> mpi::Result<Comm> {
     let mut inter = 0;
     // SAFETY: a communicator of ours.
     check(unsafe { real::PMPI_Comm_test_inter(new, &mut inter) })?;
@@ -139,7 +143,12 @@ fn describe(rt: &Runtime, new: RealComm, has_requests: impl Fn(VirtComm) -> bool
         0 => None,
         _ => Some(members_of(remote_group)?),
     };
-    let (uid, members, remote) = if own.iter().chain(others.iter().flatten()).copied().any(is_spawned) {
+    let (uid, members, remote) = if own
+        .iter()
+        .chain(others.iter().flatten())
+        .copied()
+        .any(is_spawned)
+    {
         // Processes without the layer take part in no exchange.
         (candidate(rt), own, others)
     } else if inter == 0 {
@@ -156,7 +165,8 @@ fn describe(rt: &Runtime, new: RealComm, has_requests: impl Fn(VirtComm) -> bool
         describe_inter(rt, new, own)?
     };
     let all = rt.comm.state.borrow().workers as usize;
-    let collective_over_all = remote.is_none() && members.len() == all && !members.iter().copied().any(is_spawned);
+    let collective_over_all =
+        remote.is_none() && members.len() == all && !members.iter().copied().any(is_spawned);
     let name = Some(hints::name(new)).filter(|name| !name.is_empty());
     let (topology, info) = (Topology::read(new)?, hints::of_comm(rt, new));
     let (errhandler, attributes) = (0, Vec::new());
@@ -195,7 +205,10 @@ fn exchange(rt: &Runtime, comm: RealComm, uid: u64, share: u64) -> mpi::Result<V
         check(rc)?;
         let mut all = vec![[0u64; 3]; size.max(0) as usize];
         let bytes = size_of::<[u64; 3]>() as c_int;
-        let (send, receive) = (own.as_ptr().cast::<c_void>(), all.as_mut_ptr().cast::<c_void>());
+        let (send, receive) = (
+            own.as_ptr().cast::<c_void>(),
+            all.as_mut_ptr().cast::<c_void>(),
+        );
         check(real::PMPI_Allgather(
             send,
             bytes,
@@ -238,7 +251,14 @@ pub fn tag_of(name: &CStr) -> c_int {
 /// The constructor of a communicator of a group to which this process belongs, without a parent that the program knows.
 pub fn of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut RealComm) -> c_int {
     // SAFETY: the world, and a group of ours.
-    unsafe { real::PMPI_Comm_create_group(real_comm(rt, super::world_handle(rt)), real_group(rt, group), tag, new) }
+    unsafe {
+        real::PMPI_Comm_create_group(
+            real_comm(rt, super::world_handle(rt)),
+            real_group(rt, group),
+            tag,
+            new,
+        )
+    }
 }
 
 /// The constructor of an intercommunicator between a group to which this process belongs, with the rank of its leader in it, and
@@ -259,7 +279,14 @@ pub fn between_groups(
     let remote_leader = remote_leader.map_or(0, |leader| leader.0 as c_int);
     // SAFETY: communicators of ours; the bridge and the remote leader are looked at by the leader only.
     unsafe {
-        let rc = real::PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, BRIDGE_TAG, new);
+        let rc = real::PMPI_Intercomm_create(
+            local,
+            local_leader,
+            bridge,
+            remote_leader,
+            BRIDGE_TAG,
+            new,
+        );
         match real::PMPI_Comm_free(&mut local) {
             _ if rc != errors::SUCCESS => rc,
             freed => freed,

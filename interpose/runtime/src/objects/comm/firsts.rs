@@ -31,7 +31,12 @@ pub type Firsts = Vec<Counted>;
 /// So many of each count.
 fn limit() -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
-    let set = || std::env::var("MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD").ok()?.parse().ok();
+    let set = || {
+        std::env::var("MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD")
+            .ok()?
+            .parse()
+            .ok()
+    };
     *LIMIT.get_or_init(|| set().unwrap_or(5))
 }
 

@@ -78,8 +78,14 @@ fn all(rt: &Runtime, is_meant: impl Fn(&Comm) -> bool) -> Vec<u32> {
 
 /// Those of which all members are among these workers, all if none are given, and what this process adds to their sum: if the
 /// sum of all workers is 0, all of them may be [forgotten](forget).
-pub fn within(rt: &Runtime, workers: Option<&[Worker]>, has_requests: impl Fn(VirtComm) -> bool) -> (Vec<u32>, u64) {
-    let is_within = |comm: &Comm| workers.is_none_or(|workers| comm.workers().all(|one| workers.contains(&one)));
+pub fn within(
+    rt: &Runtime,
+    workers: Option<&[Worker]>,
+    has_requests: impl Fn(VirtComm) -> bool,
+) -> (Vec<u32>, u64) {
+    let is_within = |comm: &Comm| {
+        workers.is_none_or(|workers| comm.workers().all(|one| workers.contains(&one)))
+    };
     let indices = all(rt, is_within);
     let (me, objects) = (rt.comm.state.borrow().me, objects(rt));
     let recipes = indices
@@ -122,9 +128,12 @@ pub fn part(rt: &Runtime, index: u32) {
 
 /// The spawned processes of a communicator that has gone to which no other one leads that has not been freed.
 fn parted_with(gone: &Comm, comms: &[(u32, &Comm)]) -> Vec<Worker> {
-    let leads_to = |comm: &Comm, one: Worker| !comm.is_freed && comm.workers().any(|other| other == one);
+    let leads_to =
+        |comm: &Comm, one: Worker| !comm.is_freed && comm.workers().any(|other| other == one);
     let is_left = |one: Worker| !comms.iter().any(|(_, comm)| leads_to(comm, one));
-    gone.workers().filter(|&one| is_spawned(one) && is_left(one)).collect()
+    gone.workers()
+        .filter(|&one| is_spawned(one) && is_left(one))
+        .collect()
 }
 
 /// The freed communicators all of whose spawned processes have been disconnected.
@@ -139,7 +148,13 @@ fn quiet(comms: &[(u32, &Comm)], parted: &BTreeSet<Worker>) -> Vec<u32> {
 
 /// What a member adds. With requests it breaks the ring.
 fn share(comm: &Comm, me: Worker, has_requests: bool) -> u64 {
-    let of = |worker: Worker| xxh3_64([comm.uid, u64::from(worker.0)].map(u64::to_le_bytes).as_flattened());
+    let of = |worker: Worker| {
+        xxh3_64(
+            [comm.uid, u64::from(worker.0)]
+                .map(u64::to_le_bytes)
+                .as_flattened(),
+        )
+    };
     match has_requests {
         true => of(me).rotate_left(1) | 1,
         false => of(me).wrapping_sub(of(comm.after(me))),
@@ -206,10 +221,17 @@ mod tests {
             ..comm(9, &[4, 0])
         };
         let sum = |shares: &[(&Comm, u32, bool)]| {
-            let shares = shares.iter().map(|&(comm, me, used)| share(comm, Worker(me), used));
+            let shares = shares
+                .iter()
+                .map(|&(comm, me, used)| share(comm, Worker(me), used));
             shares.fold(0, u64::wrapping_add)
         };
-        let whole = [(&one, 0, false), (&one, 2, false), (&one, 5, false), (&other, 5, false)];
+        let whole = [
+            (&one, 0, false),
+            (&one, 2, false),
+            (&one, 5, false),
+            (&other, 5, false),
+        ];
         assert_ne!(sum(&whole), 0, "worker 2 has not freed the second");
         assert_eq!(sum(&[&whole[..], &[(&other, 2, false)]].concat()), 0);
         assert_ne!(sum(&[&whole[..], &[(&other, 2, true)]].concat()), 0);

@@ -18,7 +18,10 @@ pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The real `MPI_INFO_NULL`.
 pub fn null_info(rt: &Runtime) -> RealInfo {
-    real_info(rt, VirtInfo(handles::predefined_handle(rt, "ompi_mpi_info_null")))
+    real_info(
+        rt,
+        VirtInfo(handles::predefined_handle(rt, "ompi_mpi_info_null")),
+    )
 }
 
 /// Names a real communicator; a name that is too long is cut by the real library.
@@ -34,7 +37,9 @@ pub fn name(comm: RealComm) -> Vec<u8> {
     let mut buffer = [0u8; MAX_NAME + 1];
     let mut length = 0;
     // SAFETY: the real library writes at most MPI_MAX_OBJECT_NAME bytes.
-    let rc = unsafe { real::PMPI_Comm_get_name(comm, buffer.as_mut_ptr().cast::<c_char>(), &mut length) };
+    let rc = unsafe {
+        real::PMPI_Comm_get_name(comm, buffer.as_mut_ptr().cast::<c_char>(), &mut length)
+    };
     match CStr::from_bytes_until_nul(&buffer) {
         Ok(name) if rc == errors::SUCCESS => name.to_bytes().to_vec(),
         _ => Vec::new(),
@@ -61,8 +66,15 @@ pub fn pairs(info: RealInfo) -> Pairs {
                 return None;
             }
             let mut value = vec![0u8; length.max(0) as usize + 1];
-            rc = real::PMPI_Info_get(info, name, length, value.as_mut_ptr().cast::<c_char>(), &mut flag);
-            let text = |bytes: &[u8]| Some(CStr::from_bytes_until_nul(bytes).ok()?.to_bytes().to_vec());
+            rc = real::PMPI_Info_get(
+                info,
+                name,
+                length,
+                value.as_mut_ptr().cast::<c_char>(),
+                &mut flag,
+            );
+            let text =
+                |bytes: &[u8]| Some(CStr::from_bytes_until_nul(bytes).ok()?.to_bytes().to_vec());
             if rc == errors::SUCCESS && flag != 0 {
                 Some((text(&key)?, text(&value)?))
             } else {
@@ -100,7 +112,9 @@ pub fn apply(rt: &Runtime, comm: RealComm, hints: &[(Vec<u8>, Vec<u8>)]) -> c_in
             return rc;
         }
         for (key, value) in hints {
-            if let (Ok(key), Ok(value)) = (CString::new(key.as_slice()), CString::new(value.as_slice())) {
+            if let (Ok(key), Ok(value)) =
+                (CString::new(key.as_slice()), CString::new(value.as_slice()))
+            {
                 // A hint may be ignored (MPI 4.1, 7.4.4).
                 real::PMPI_Info_set(info, key.as_ptr(), value.as_ptr());
             }

@@ -19,7 +19,10 @@ pub struct Planned {
 
 impl Planned {
     fn workers(&self) -> impl Iterator<Item = Worker> + '_ {
-        self.members.iter().chain(self.remote.iter().flatten()).copied()
+        self.members
+            .iter()
+            .chain(self.remote.iter().flatten())
+            .copied()
     }
 
     /// The part of a worker, if it has one.
@@ -96,7 +99,10 @@ pub fn batches(mut planned: Vec<Planned>) -> Vec<Vec<Planned>> {
     for one in planned {
         let mut occupied = vec![0u64; batches.len() / 64 + 1];
         for worker in one.workers() {
-            for (all, own) in occupied.iter_mut().zip(taken.get(&worker).into_iter().flatten()) {
+            for (all, own) in occupied
+                .iter_mut()
+                .zip(taken.get(&worker).into_iter().flatten())
+            {
                 *all |= own;
             }
         }
@@ -240,7 +246,10 @@ mod tests {
             })
         );
         assert_eq!(
-            uids_of(Worker(3), &batches(vec![intra(7, &[3]), planned, intra(8, &[0])])),
+            uids_of(
+                Worker(3),
+                &batches(vec![intra(7, &[3]), planned, intra(8, &[0])])
+            ),
             [7, 9]
         );
     }
@@ -249,7 +258,10 @@ mod tests {
     fn uids_are_not_used_twice_while_they_exist() {
         assert_eq!(next_uid(Worker(0), [0, u64::MAX].into_iter()), 1);
         assert_eq!(
-            next_uid(Worker(3), [0, 5, (3 << 40) | 1, (3 << 40) | 7, 4 << 40].into_iter()),
+            next_uid(
+                Worker(3),
+                [0, 5, (3 << 40) | 1, (3 << 40) | 7, 4 << 40].into_iter()
+            ),
             (3 << 40) | 8
         );
         assert_eq!(chooser(next_uid(Worker(3), std::iter::empty())), Worker(3));

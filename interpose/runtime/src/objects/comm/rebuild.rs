@@ -4,7 +4,8 @@
 use super::create::BRIDGE_TAG;
 use super::plan::{Part, Planned, batches, chooser, uids_of};
 use super::{
-    SELF, Topology, WORLD, connect_world, firsts, handle, hints, make_bridge, name_predefined, null_real, renew_self,
+    SELF, Topology, WORLD, connect_world, firsts, handle, hints, make_bridge, name_predefined,
+    null_real, renew_self,
 };
 use crate::generated::{HandleKind, real};
 use crate::handles::real_comm;
@@ -53,7 +54,10 @@ pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<(
         make_batch(rt, bridge, me, batch, &own, &mut made)?;
         fault::point("rebuild.half", epoch);
     }
-    let of_world = objects(rt).comms.get(WORLD).map(|world| world.firsts.clone());
+    let of_world = objects(rt)
+        .comms
+        .get(WORLD)
+        .map(|world| world.firsts.clone());
     firsts::make_again(new_world, &of_world.unwrap_or_default())?;
     finish(rt, made);
     group::rebuild(rt);
@@ -74,7 +78,11 @@ struct Made {
 fn finish(rt: &Runtime, made: Made) {
     for &(index, comm) in &made.results {
         handles::set_real(rt, HandleKind::Comm, index, comm.0);
-        if let Some(name) = objects(rt).comms.get(index).and_then(|recipe| recipe.name.as_deref()) {
+        if let Some(name) = objects(rt)
+            .comms
+            .get(index)
+            .and_then(|recipe| recipe.name.as_deref())
+        {
             hints::set_name(comm, name);
         }
     }
@@ -82,7 +90,11 @@ fn finish(rt: &Runtime, made: Made) {
     for index in [WORLD, SELF] {
         let hints = objects(rt).comms.get(index).map(|comm| comm.info.clone());
         // They may be ignored (MPI 4.1, 7.4.4).
-        hints::apply(rt, real_comm(rt, handle(rt, index)), &hints.unwrap_or_default());
+        hints::apply(
+            rt,
+            real_comm(rt, handle(rt, index)),
+            &hints.unwrap_or_default(),
+        );
     }
     for mut part in made.parts {
         // SAFETY: a communicator of ours.
@@ -108,7 +120,9 @@ fn chosen_by(rt: &Runtime, me: Worker) -> Vec<Planned> {
 }
 
 fn own_indices(rt: &Runtime) -> HashMap<u64, u32> {
-    created(&objects(rt)).map(|(index, comm)| (comm.uid, index)).collect()
+    created(&objects(rt))
+        .map(|(index, comm)| (comm.uid, index))
+        .collect()
 }
 
 fn sorted(uids: impl Iterator<Item = u64>) -> Vec<u64> {
@@ -120,7 +134,9 @@ fn sorted(uids: impl Iterator<Item = u64>) -> Vec<u64> {
 /// Fails in all workers if the tables of any do not fit to the plan; it would wait for ever otherwise.
 fn agree_on(world: RealComm, fits: bool) -> mpi::Result<()> {
     if !fits {
-        log::error!("the communicators of this rank are not those that the other ranks have with it");
+        log::error!(
+            "the communicators of this rank are not those that the other ranks have with it"
+        );
     }
     match gather::all_say(world, fits)? {
         true => Ok(()),
@@ -141,13 +157,18 @@ fn make_batch(
         .enumerate()
         .find_map(|(at, planned)| Some((at, planned, planned.part_of(me)?)));
     let (color, key) = match mine {
-        Some((at, _, part)) => (2 * at as c_int + c_int::from(part.second), part.rank as c_int),
+        Some((at, _, part)) => (
+            2 * at as c_int + c_int::from(part.second),
+            part.rank as c_int,
+        ),
         None => (UNDEFINED, 0),
     };
     let mut comm = null_real(rt);
     // SAFETY: a communicator of ours; all workers call this for each batch.
     check(unsafe { real::PMPI_Comm_split(world, color, key, &mut comm) })?;
-    let Some((_, planned, part)) = mine else { return Ok(()) };
+    let Some((_, planned, part)) = mine else {
+        return Ok(());
+    };
     comm.return_errors();
     let index = *own.get(&planned.uid).ok_or(mpi::Error::INTERN)?;
     let comm = match made.fresh.take() {
@@ -155,7 +176,14 @@ fn make_batch(
         Some(fresh) => {
             let writes = objects(rt).comms.get(index).map_or(0, |comm| comm.writes);
             let comm = fresh.in_force(rt, writes, || {
-                make_one(rt, (world, duplicate(rt, comm, made)?), planned, part, index, made)
+                make_one(
+                    rt,
+                    (world, duplicate(rt, comm, made)?),
+                    planned,
+                    part,
+                    index,
+                    made,
+                )
             });
             made.fresh = Some(fresh);
             comm
@@ -188,7 +216,9 @@ fn make_one(
         let leader = remote.first().copied().ok_or(mpi::Error::INTERN)?;
         let mut inter = null_real(rt);
         // SAFETY: communicators of ours; both groups are at this point.
-        check(unsafe { real::PMPI_Intercomm_create(comm, 0, world, leader.0 as c_int, BRIDGE_TAG, &mut inter) })?;
+        check(unsafe {
+            real::PMPI_Intercomm_create(comm, 0, world, leader.0 as c_int, BRIDGE_TAG, &mut inter)
+        })?;
         made.parts.push(comm);
         inter.return_errors();
         comm = inter;

@@ -43,7 +43,10 @@ pub fn with_group<T>(
     ask: AskGroup,
     then: impl FnOnce(RealGroup) -> mpi::Result<T>,
 ) -> mpi::Result<T> {
-    let mut group = real_group(rt, VirtGroup(handles::predefined_handle(rt, "ompi_mpi_group_null")));
+    let mut group = real_group(
+        rt,
+        VirtGroup(handles::predefined_handle(rt, "ompi_mpi_group_null")),
+    );
     check(ask(comm, &mut group))?;
     let outcome = then(group);
     // SAFETY: the group is ours.
@@ -52,7 +55,10 @@ pub fn with_group<T>(
 }
 
 /// Visits the groups of all communicators that lead to spawned processes, with the numbers of their members.
-pub fn visit(rt: &Runtime, mut then: impl FnMut(RealGroup, &[Worker]) -> mpi::Result<()>) -> mpi::Result<()> {
+pub fn visit(
+    rt: &Runtime,
+    mut then: impl FnMut(RealGroup, &[Worker]) -> mpi::Result<()>,
+) -> mpi::Result<()> {
     let mut groups: Vec<(RealComm, AskGroup, Vec<Worker>)> = Vec::new();
     for (index, comm) in objects(rt).comms.iter() {
         if comm.has_spawned() && !comm.is_freed {
@@ -66,9 +72,9 @@ pub fn visit(rt: &Runtime, mut then: impl FnMut(RealGroup, &[Worker]) -> mpi::Re
             groups.extend(others.map(|others| (real, remote_group as AskGroup, others)));
         }
     }
-    groups
-        .into_iter()
-        .try_for_each(|(comm, ask, members)| with_group(rt, comm, ask, |group| then(group, &members)))
+    groups.into_iter().try_for_each(|(comm, ask, members)| {
+        with_group(rt, comm, ask, |group| then(group, &members))
+    })
 }
 
 /// The numbers of the members of a real group: workers, and processes that are known or are given numbers now. Local.

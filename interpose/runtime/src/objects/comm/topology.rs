@@ -62,7 +62,9 @@ pub fn degrees(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
     match recipe.as_ref().map(|recipe| &recipe.topology) {
         Some(Topology::Cart { dims, .. }) => (2 * dims.len() as c_int, 2 * dims.len() as c_int),
         Some(Topology::DistGraph {
-            sources, destinations, ..
+            sources,
+            destinations,
+            ..
         }) => (sources.len() as c_int, destinations.len() as c_int),
         Some(Topology::Graph { .. }) => {
             let (mut rank, mut degree) = (0, 0);
@@ -105,7 +107,8 @@ impl Topology {
                 CART => {
                     let mut length = 0;
                     super::check(real::PMPI_Cartdim_get(comm, &mut length))?;
-                    let (mut dims, mut periods, mut own) = (zeros(length), zeros(length), zeros(length));
+                    let (mut dims, mut periods, mut own) =
+                        (zeros(length), zeros(length), zeros(length));
                     let (d, p, o) = (dims.as_mut_ptr(), periods.as_mut_ptr(), own.as_mut_ptr());
                     super::check(real::PMPI_Cart_get(comm, length, d, p, o))?;
                     Ok(Topology::Cart { dims, periods })
@@ -165,12 +168,22 @@ impl Topology {
                     *new = from;
                     errors::SUCCESS
                 }
-                Topology::Cart { dims, periods } => {
-                    real::PMPI_Cart_create(from, dims.len() as c_int, dims.as_ptr(), periods.as_ptr(), 0, new)
-                }
-                Topology::Graph { index, edges } => {
-                    real::PMPI_Graph_create(from, index.len() as c_int, index.as_ptr(), edges.as_ptr(), 0, new)
-                }
+                Topology::Cart { dims, periods } => real::PMPI_Cart_create(
+                    from,
+                    dims.len() as c_int,
+                    dims.as_ptr(),
+                    periods.as_ptr(),
+                    0,
+                    new,
+                ),
+                Topology::Graph { index, edges } => real::PMPI_Graph_create(
+                    from,
+                    index.len() as c_int,
+                    index.as_ptr(),
+                    edges.as_ptr(),
+                    0,
+                    new,
+                ),
                 Topology::DistGraph {
                     sources,
                     source_weights,

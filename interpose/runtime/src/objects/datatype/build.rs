@@ -99,14 +99,22 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
             DUP => real::PMPI_Type_dup(old?, to),
             CONTIGUOUS => real::PMPI_Type_contiguous(a.one()?, old?, to),
             VECTOR => real::PMPI_Type_vector(a.one()?, a.one()?, a.one()?, old?, to),
-            HVECTOR | HVECTOR_INTEGER => real::PMPI_Type_create_hvector(a.one()?, a.one()?, address(0)?, old?, to),
+            HVECTOR | HVECTOR_INTEGER => {
+                real::PMPI_Type_create_hvector(a.one()?, a.one()?, address(0)?, old?, to)
+            }
             INDEXED => {
                 let count = a.one()?;
                 real::PMPI_Type_indexed(count, a.many(count)?, a.many(count)?, old?, to)
             }
             HINDEXED | HINDEXED_INTEGER => {
                 let count = a.one()?;
-                real::PMPI_Type_create_hindexed(count, a.many(count)?, addresses(recipe, count)?, old?, to)
+                real::PMPI_Type_create_hindexed(
+                    count,
+                    a.many(count)?,
+                    addresses(recipe, count)?,
+                    old?,
+                    to,
+                )
             }
             INDEXED_BLOCK => {
                 let (count, length) = (a.one()?, a.one()?);
@@ -114,7 +122,13 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
             }
             HINDEXED_BLOCK => {
                 let (count, length) = (a.one()?, a.one()?);
-                real::PMPI_Type_create_hindexed_block(count, length, addresses(recipe, count)?, old?, to)
+                real::PMPI_Type_create_hindexed_block(
+                    count,
+                    length,
+                    addresses(recipe, count)?,
+                    old?,
+                    to,
+                )
             }
             STRUCT | STRUCT_INTEGER => {
                 let count = a.one()?;
@@ -129,9 +143,12 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
             }
             DARRAY => {
                 let (size, rank, n) = (a.one()?, a.one()?, a.one()?);
-                let (gsizes, distribs, dargs, psizes) = (a.many(n)?, a.many(n)?, a.many(n)?, a.many(n)?);
+                let (gsizes, distribs, dargs, psizes) =
+                    (a.many(n)?, a.many(n)?, a.many(n)?, a.many(n)?);
                 let order = a.one()?;
-                real::PMPI_Type_create_darray(size, rank, n, gsizes, distribs, dargs, psizes, order, old?, to)
+                real::PMPI_Type_create_darray(
+                    size, rank, n, gsizes, distribs, dargs, psizes, order, old?, to,
+                )
             }
             RESIZED => real::PMPI_Type_create_resized(old?, address(0)?, address(1)?, to),
             F90_REAL => real::PMPI_Type_create_f90_real(a.one()?, a.one()?, to),
@@ -145,7 +162,11 @@ fn construct(rt: &Runtime, recipe: &Recipe) -> Result<RealDatatype, c_int> {
 }
 
 /// By a procedure for large counts, which has made it before.
-fn construct_large(rt: &Runtime, recipe: &Recipe, bases: &[RealDatatype]) -> Result<RealDatatype, c_int> {
+fn construct_large(
+    rt: &Runtime,
+    recipe: &Recipe,
+    bases: &[RealDatatype],
+) -> Result<RealDatatype, c_int> {
     let old = bases.first().copied().ok_or(ERR_INTERN);
     let (mut a, mut c) = (Arguments(&recipe.integers), Arguments(&recipe.counts));
     let mut new = null_real(rt);
@@ -186,7 +207,9 @@ fn construct_large(rt: &Runtime, recipe: &Recipe, bases: &[RealDatatype]) -> Res
                 let (size, rank, n) = (a.one()?, a.one()?, a.one()?);
                 let (distribs, dargs, psizes) = (a.many(n)?, a.many(n)?, a.many(n)?);
                 let (gsizes, order) = (c.many(n)?, a.one()?);
-                real::PMPI_Type_create_darray_c(size, rank, n, gsizes, distribs, dargs, psizes, order, old?, to)
+                real::PMPI_Type_create_darray_c(
+                    size, rank, n, gsizes, distribs, dargs, psizes, order, old?, to,
+                )
             }
             RESIZED => real::PMPI_Type_create_resized_c(old?, c.one()?, c.one()?, to),
             _ => return Err(ERR_INTERN),
@@ -198,7 +221,10 @@ fn construct_large(rt: &Runtime, recipe: &Recipe, bases: &[RealDatatype]) -> Res
 
 /// Sorts datatypes, each with those it is made from, so that it comes after them.
 pub(super) fn order(all: &[(u32, Vec<u32>)]) -> Vec<u32> {
-    let bases: BTreeMap<u32, &[u32]> = all.iter().map(|(index, bases)| (*index, bases.as_slice())).collect();
+    let bases: BTreeMap<u32, &[u32]> = all
+        .iter()
+        .map(|(index, bases)| (*index, bases.as_slice()))
+        .collect();
     let mut entered: BTreeMap<u32, bool> = BTreeMap::new();
     let mut sorted = Vec::with_capacity(all.len());
     for &(root, _) in all {
@@ -244,7 +270,8 @@ mod tests {
 
     #[test]
     fn long_chains_do_not_recurse() {
-        let all: Vec<(u32, Vec<u32>)> = (0..100_000).map(|index| (index, vec![index + 1])).collect();
+        let all: Vec<(u32, Vec<u32>)> =
+            (0..100_000).map(|index| (index, vec![index + 1])).collect();
         assert_eq!(order(&all).first(), Some(&100_000));
     }
 }

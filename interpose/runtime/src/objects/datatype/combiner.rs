@@ -2,8 +2,8 @@
 
 use super::Recipe;
 use super::build::{
-    CONTIGUOUS, DARRAY, DUP, HINDEXED, HINDEXED_BLOCK, HINDEXED_INTEGER, HVECTOR, HVECTOR_INTEGER, INDEXED,
-    INDEXED_BLOCK, RESIZED, STRUCT, STRUCT_INTEGER, SUBARRAY, VECTOR,
+    CONTIGUOUS, DARRAY, DUP, HINDEXED, HINDEXED_BLOCK, HINDEXED_INTEGER, HVECTOR, HVECTOR_INTEGER,
+    INDEXED, INDEXED_BLOCK, RESIZED, STRUCT, STRUCT_INTEGER, SUBARRAY, VECTOR,
 };
 
 /// Blocks of elements: where each begins, and how many elements it has.
@@ -34,11 +34,18 @@ struct Arguments {
 
 /// A constructor's arguments, whichever counts it has (MPI 4.1, 5.1.13); `None` for constructors that are not known here.
 fn arguments(recipe: &Recipe) -> Option<Arguments> {
-    let integers: Vec<i64> = recipe.integers.iter().map(|&integer| integer.into()).collect();
+    let integers: Vec<i64> = recipe
+        .integers
+        .iter()
+        .map(|&integer| integer.into())
+        .collect();
     let counts = &recipe.counts;
     if counts.is_empty() {
         let addresses = recipe.addresses.clone();
-        return Some(Arguments { integers, addresses });
+        return Some(Arguments {
+            integers,
+            addresses,
+        });
     }
     let count = || usize::try_from(*counts.first()?).ok();
     let split = |at: usize| {
@@ -54,7 +61,10 @@ fn arguments(recipe: &Recipe) -> Option<Arguments> {
         DARRAY => among(&integers, 3, counts)?,
         _ => return None,
     };
-    Some(Arguments { integers, addresses })
+    Some(Arguments {
+        integers,
+        addresses,
+    })
 }
 
 /// Integers with counts among them.
@@ -68,7 +78,10 @@ pub fn blocks(recipe: &Recipe, most: usize) -> Option<Blocks> {
     let arguments = arguments(recipe)?;
     let integer = |at: usize| Some(*arguments.integers.get(at)? as isize);
     let lengths = |at: usize, count: usize| arguments.integers.get(at..at + count);
-    let count = arguments.integers.first().map_or(0, |&count| count.max(0) as usize);
+    let count = arguments
+        .integers
+        .first()
+        .map_or(0, |&count| count.max(0) as usize);
     if count > most && recipe.combiner != CONTIGUOUS {
         return None;
     }
@@ -95,7 +108,9 @@ pub fn blocks(recipe: &Recipe, most: usize) -> Option<Blocks> {
         DUP | RESIZED => Blocks::Same(vec![(0, 1)]),
         CONTIGUOUS => Blocks::Same(vec![(0, count)]),
         VECTOR => Blocks::Elements(strided(integer(2)?, integer(1)?)),
-        HVECTOR | HVECTOR_INTEGER => Blocks::Same(strided(*arguments.addresses.first()? as isize, integer(1)?)),
+        HVECTOR | HVECTOR_INTEGER => {
+            Blocks::Same(strided(*arguments.addresses.first()? as isize, integer(1)?))
+        }
         INDEXED => Blocks::Elements(zip(lengths(1, count)?, integers(1 + count)?)),
         HINDEXED | HINDEXED_INTEGER => Blocks::Same(zip(lengths(1, count)?, addresses().collect())),
         INDEXED_BLOCK => Blocks::Elements(zip(&alike()?, integers(2)?)),
@@ -121,7 +136,9 @@ pub fn bounds(recipe: &Recipe) -> Option<Bounds> {
     let arguments = arguments(recipe)?;
     let array = |first: usize, dimensions: usize| {
         let sizes = arguments.integers.get(first..)?.get(..dimensions)?;
-        Some(Bounds::Elements(sizes.iter().map(|&size| size as isize).product()))
+        Some(Bounds::Elements(
+            sizes.iter().map(|&size| size as isize).product(),
+        ))
     };
     let dimensions = |at: usize| usize::try_from(*arguments.integers.get(at)?).ok();
     match recipe.combiner {
@@ -156,12 +173,18 @@ fn subarray(integers: &[i64], most: usize) -> Option<Vec<(isize, usize)>> {
 
 /// The rows of one process's part of a distributed array (MPI 4.1, 5.1.4).
 fn darray(integers: &[i64], most: usize) -> Option<Vec<(isize, usize)>> {
-    let (rank, dimensions) = (*integers.get(1)? as isize, usize::try_from(*integers.get(2)?).ok()?);
+    let (rank, dimensions) = (
+        *integers.get(1)? as isize,
+        usize::try_from(*integers.get(2)?).ok()?,
+    );
     let part = |at: usize| integers.get(3 + at * dimensions..3 + (at + 1) * dimensions);
     let (sizes, ways, arguments, processes) = (part(0)?, part(1)?, part(2)?, part(3)?);
     let axis = |axis: usize| -> Axis {
         let (size, count) = (sizes[axis] as isize, processes[axis].max(1) as isize);
-        let after: isize = processes[axis + 1..].iter().map(|&count| count as isize).product();
+        let after: isize = processes[axis + 1..]
+            .iter()
+            .map(|&count| count as isize)
+            .product();
         let own = rank / after.max(1) % count;
         let block = |default: isize| match arguments[axis] {
             DEFAULT_ARGUMENT => default,
@@ -196,7 +219,9 @@ fn rows(mut axes: Vec<Axis>, order: i64, most: usize) -> Option<Vec<(isize, usiz
         if rows.len().saturating_mul(count) > most {
             return None;
         }
-        let places = taken.iter().flat_map(|&(begin, length)| begin..begin + length as isize);
+        let places = taken
+            .iter()
+            .flat_map(|&(begin, length)| begin..begin + length as isize);
         rows = places
             .flat_map(|at| {
                 rows.iter()
@@ -240,8 +265,14 @@ mod tests {
         let far = 1 << 40;
         let pairs = [
             (recipe(CONTIGUOUS, &[3], &[]), large(CONTIGUOUS, &[], &[3])),
-            (recipe(VECTOR, &[3, 2, 5], &[]), large(VECTOR, &[], &[3, 2, 5])),
-            (recipe(HVECTOR, &[2, 1], &[far]), large(HVECTOR, &[], &[2, 1, far])),
+            (
+                recipe(VECTOR, &[3, 2, 5], &[]),
+                large(VECTOR, &[], &[3, 2, 5]),
+            ),
+            (
+                recipe(HVECTOR, &[2, 1], &[far]),
+                large(HVECTOR, &[], &[2, 1, far]),
+            ),
             (
                 recipe(INDEXED, &[2, 1, 3, 7, 9], &[]),
                 large(INDEXED, &[], &[2, 1, 3, 7, 9]),
@@ -270,7 +301,10 @@ mod tests {
                 recipe(DARRAY, &[4, 1, 2, 5, 7, 0, 1, -1, 2, 2, 2, ORDER_C], &[]),
                 large(DARRAY, &[4, 1, 2, 0, 1, -1, 2, 2, 2, ORDER_C], &[5, 7]),
             ),
-            (recipe(RESIZED, &[], &[-8, far]), large(RESIZED, &[], &[-8, far])),
+            (
+                recipe(RESIZED, &[], &[-8, far]),
+                large(RESIZED, &[], &[-8, far]),
+            ),
         ];
         for (few, many) in pairs {
             assert!(blocks(&few).is_some(), "{few:?}");
@@ -289,7 +323,10 @@ mod tests {
     #[test]
     fn vectors_have_a_stride() {
         let vector = blocks(&recipe(VECTOR, &[3, 2, 5], &[]));
-        assert_eq!(vector, Some(Blocks::Elements(vec![(0, 2), (5, 2), (10, 2)])));
+        assert_eq!(
+            vector,
+            Some(Blocks::Elements(vec![(0, 2), (5, 2), (10, 2)]))
+        );
         let bytes = blocks(&recipe(HVECTOR, &[2, 1], &[24]));
         assert_eq!(bytes, Some(Blocks::Same(vec![(0, 1), (24, 1)])));
     }
@@ -313,9 +350,16 @@ mod tests {
     fn arrays_are_as_long_as_the_whole() {
         let part = recipe(SUBARRAY, &[2, 4, 5, 2, 3, 1, 1, ORDER_C], &[]);
         assert_eq!(bounds(&part), Some(Bounds::Elements(20)));
-        let dealt = recipe(DARRAY, &[4, 0, 2, 5, 7, BLOCK, CYCLIC, -1, 2, 2, 2, ORDER_C], &[]);
+        let dealt = recipe(
+            DARRAY,
+            &[4, 0, 2, 5, 7, BLOCK, CYCLIC, -1, 2, 2, 2, ORDER_C],
+            &[],
+        );
         assert_eq!(bounds(&dealt), Some(Bounds::Elements(35)));
-        assert_eq!(bounds(&recipe(RESIZED, &[], &[-8, 24])), Some(Bounds::Bytes(-8, 24)));
+        assert_eq!(
+            bounds(&recipe(RESIZED, &[], &[-8, 24])),
+            Some(Bounds::Bytes(-8, 24))
+        );
         assert_eq!(bounds(&recipe(VECTOR, &[3, 2, 5], &[])), None);
     }
 
@@ -330,9 +374,11 @@ mod tests {
             ))
         };
         let rows = |rows: &[isize], columns: &[(isize, usize)]| {
-            let all = rows
-                .iter()
-                .flat_map(|row| columns.iter().map(move |&(at, length)| (row * 7 + at, length)));
+            let all = rows.iter().flat_map(|row| {
+                columns
+                    .iter()
+                    .map(move |&(at, length)| (row * 7 + at, length))
+            });
             Some(Blocks::Elements(all.collect()))
         };
         assert_eq!(part(0), rows(&[0, 1, 2], &[(0, 2), (4, 2)]));

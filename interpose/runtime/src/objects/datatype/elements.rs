@@ -63,7 +63,8 @@ fn measure(datatype: RealDatatype) -> Option<(usize, usize)> {
 /// The only predefined datatype in a datatype.
 fn base(rt: &Runtime, datatype: VirtDatatype) -> Option<VirtDatatype> {
     // The program may have freed what it is made of.
-    let Some(recipe) = kept_recipe(rt, datatype).filter(|recipe| !recipe.contained.is_empty()) else {
+    let Some(recipe) = kept_recipe(rt, datatype).filter(|recipe| !recipe.contained.is_empty())
+    else {
         return (datatype != null_handle(rt)).then_some(datatype);
     };
     let mut bases = recipe
@@ -126,7 +127,8 @@ impl Elements {
     /// How many a buffer has, if they lie there one behind the other.
     fn in_place(&self, operand: Operand) -> Option<usize> {
         let count = usize::try_from(operand.count).ok()?;
-        (operand.datatype == self.datatype && (self.size == self.extent || count <= 1)).then_some(count)
+        (operand.datatype == self.datatype && (self.size == self.extent || count <= 1))
+            .then_some(count)
     }
 
     fn are_dense(&self) -> bool {
@@ -147,7 +149,13 @@ impl Elements {
                 return Ok(packed);
             }
             let copies = Copies::new(packed.count, self.extent);
-            unpack(packed.at(), bytes, copies.at(), copies.count as c_int, self.real)?;
+            unpack(
+                packed.at(),
+                bytes,
+                copies.at(),
+                copies.count as c_int,
+                self.real,
+            )?;
             Ok(copies)
         }
     }
@@ -162,7 +170,13 @@ impl Elements {
                 return unpack(copies.at(), bytes, to.at, to.count, real);
             }
             let packed = Copies::new(copies.count, self.size);
-            pack(copies.at(), copies.count as c_int, self.real, packed.at(), bytes)?;
+            pack(
+                copies.at(),
+                copies.count as c_int,
+                self.real,
+                packed.at(),
+                bytes,
+            )?;
             unpack(packed.at(), bytes, to.at, to.count, real)
         }
     }
@@ -194,7 +208,13 @@ impl Elements {
     ///
     /// # Safety
     /// The operands' memory.
-    pub unsafe fn combine(&self, rt: &Runtime, from: Operand, into: Operand, op: VirtOp) -> Result<(), c_int> {
+    pub unsafe fn combine(
+        &self,
+        rt: &Runtime,
+        from: Operand,
+        into: Operand,
+        op: VirtOp,
+    ) -> Result<(), c_int> {
         let reduce = |from: *const c_void, into: *mut c_void, count: usize| {
             let count = c_int::try_from(count).map_err(|_| ERR_TYPE)?;
             // SAFETY: so many elements at both addresses.
@@ -206,7 +226,9 @@ impl Elements {
                 Some(_) => None,
                 None => Some(self.gather(rt, from)?),
             };
-            let origin = copies.as_ref().map_or(from.at.cast_const(), |copies| copies.at());
+            let origin = copies
+                .as_ref()
+                .map_or(from.at.cast_const(), |copies| copies.at());
             match self.in_place(into) {
                 Some(count) => reduce(origin, into.at, count),
                 None => {
@@ -224,7 +246,8 @@ impl Elements {
     /// An element at each address.
     pub unsafe fn are_equal(&self, one: *const c_void, other: *const c_void) -> bool {
         // SAFETY: the caller's promise.
-        let bytes = |at: *const c_void| unsafe { std::slice::from_raw_parts(at.cast::<u8>(), self.size) };
+        let bytes =
+            |at: *const c_void| unsafe { std::slice::from_raw_parts(at.cast::<u8>(), self.size) };
         bytes(one) == bytes(other)
     }
 }
@@ -244,7 +267,17 @@ unsafe fn pack(
 ) -> Result<(), c_int> {
     let (room, mut position) = (c_int::try_from(bytes).map_err(|_| ERR_TYPE)?, 0);
     // SAFETY: the caller's promise.
-    check(unsafe { real::PMPI_Pack(from, count, datatype, to, room, &mut position, RealComm::world()) })
+    check(unsafe {
+        real::PMPI_Pack(
+            from,
+            count,
+            datatype,
+            to,
+            room,
+            &mut position,
+            RealComm::world(),
+        )
+    })
 }
 
 /// # Safety
@@ -258,5 +291,15 @@ unsafe fn unpack(
 ) -> Result<(), c_int> {
     let (room, mut position) = (c_int::try_from(bytes).map_err(|_| ERR_TYPE)?, 0);
     // SAFETY: the caller's promise.
-    check(unsafe { real::PMPI_Unpack(from, room, &mut position, to, count, datatype, RealComm::world()) })
+    check(unsafe {
+        real::PMPI_Unpack(
+            from,
+            room,
+            &mut position,
+            to,
+            count,
+            datatype,
+            RealComm::world(),
+        )
+    })
 }

@@ -73,12 +73,21 @@ fn envelope(datatype: RealDatatype, counts: Counts) -> Result<Envelope, c_int> {
         let [integers, addresses, counts, datatypes] = &mut many;
         // SAFETY: a datatype of ours, made by a library that has such procedures.
         check(unsafe {
-            real::PMPI_Type_get_envelope_c(datatype, integers, addresses, counts, datatypes, &mut combiner)
+            real::PMPI_Type_get_envelope_c(
+                datatype,
+                integers,
+                addresses,
+                counts,
+                datatypes,
+                &mut combiner,
+            )
         })?;
     } else {
         let [integers, addresses, datatypes] = &mut few;
         // SAFETY: a datatype of ours.
-        check(unsafe { real::PMPI_Type_get_envelope(datatype, integers, addresses, datatypes, &mut combiner) })?;
+        check(unsafe {
+            real::PMPI_Type_get_envelope(datatype, integers, addresses, datatypes, &mut combiner)
+        })?;
         many = [few[0].into(), few[1].into(), 0, few[2].into()];
     }
     Ok(Envelope {
@@ -109,7 +118,10 @@ pub(super) fn inspect(
     let mut found = vec![RealDatatype(std::ptr::null_mut()); told.datatypes];
     check(read_contents(datatype, &mut recipe, &mut found, counts))?;
     for mut duplicate in found {
-        if virtual_of(rt, duplicate) == null_handle(rt) && !duplicate.0.is_null() && duplicate != null_real(rt) {
+        if virtual_of(rt, duplicate) == null_handle(rt)
+            && !duplicate.0.is_null()
+            && duplicate != null_real(rt)
+        {
             // SAFETY: a duplicate that the real library has made for us.
             unsafe { real::PMPI_Type_free(&mut duplicate) };
         }
@@ -118,7 +130,12 @@ pub(super) fn inspect(
 }
 
 /// Fills the arrays, whose lengths the real library has told.
-fn read_contents(datatype: RealDatatype, recipe: &mut Recipe, found: &mut [RealDatatype], counts: Counts) -> c_int {
+fn read_contents(
+    datatype: RealDatatype,
+    recipe: &mut Recipe,
+    found: &mut [RealDatatype],
+    counts: Counts,
+) -> c_int {
     let [integers, addresses, large, datatypes] = [
         recipe.integers.len(),
         recipe.addresses.len(),
@@ -139,7 +156,8 @@ fn read_contents(datatype: RealDatatype, recipe: &mut Recipe, found: &mut [RealD
                 datatype, integers, addresses, large, datatypes, int, aint, count, found,
             );
         }
-        let [integers, addresses, datatypes] = [integers, addresses, datatypes].map(|length| length as c_int);
+        let [integers, addresses, datatypes] =
+            [integers, addresses, datatypes].map(|length| length as c_int);
         real::PMPI_Type_get_contents(datatype, integers, addresses, datatypes, int, aint, found)
     }
 }

@@ -48,7 +48,9 @@ impl Layout {
 
     /// The piece that holds a byte of a tile.
     fn piece_of(&self, byte: u64) -> usize {
-        self.pieces.partition_point(|piece| piece[2] <= byte).saturating_sub(1)
+        self.pieces
+            .partition_point(|piece| piece[2] <= byte)
+            .saturating_sub(1)
     }
 
     /// Where a byte of data is.
@@ -100,12 +102,19 @@ impl Layout {
             let part = |&[offset, length, _]: &[u64; 3]| end.saturating_sub(offset).min(length);
             self.pieces.iter().map(part).sum()
         };
-        let last = self.pieces.iter().map(|piece| piece[0] + piece[1]).max().unwrap_or(0);
+        let last = self
+            .pieces
+            .iter()
+            .map(|piece| piece[0] + piece[1])
+            .max()
+            .unwrap_or(0);
         // Tiles may reach into each other.
         let reach = last.div_ceil(self.extent.max(1)).max(1);
         let tile = end / self.extent.max(1);
         let whole = (tile + 1).saturating_sub(reach);
-        let rest: u64 = (whole..=tile).map(|tile| in_tile(end - tile * self.extent)).sum();
+        let rest: u64 = (whole..=tile)
+            .map(|tile| in_tile(end - tile * self.extent))
+            .sum();
         whole * self.size + rest
     }
 }
@@ -124,10 +133,16 @@ mod tests {
     #[test]
     fn tiles_with_gaps_are_told_apart() {
         let layout = Layout::new(100, [(4, 4), (12, 8)], 24);
-        assert_eq!(layout.ranges(0, 24), [(104, 4), (112, 8), (128, 4), (136, 8)]);
+        assert_eq!(
+            layout.ranges(0, 24),
+            [(104, 4), (112, 8), (128, 4), (136, 8)]
+        );
         assert_eq!(layout.ranges(2, 4), [(106, 2), (112, 2)]);
         assert_eq!(layout.ranges(11, 3), [(119, 1), (128, 2)]);
-        assert_eq!((layout.place(0), layout.place(4), layout.place(12)), (104, 112, 128));
+        assert_eq!(
+            (layout.place(0), layout.place(4), layout.place(12)),
+            (104, 112, 128)
+        );
         for (end, bytes) in [
             (0, 0),
             (104, 0),
@@ -161,7 +176,11 @@ mod tests {
         assert_eq!(layout.ranges(0, 20), [(0, 8), (4, 4), (12, 8)]);
         assert_eq!(layout.ranges(8, 4), [(4, 4)]);
         assert_eq!(
-            (layout.place(8), layout.bytes_before(8), layout.bytes_before(16)),
+            (
+                layout.place(8),
+                layout.bytes_before(8),
+                layout.bytes_before(16)
+            ),
             (4, 12, 16)
         );
         assert!(layout.repeats());

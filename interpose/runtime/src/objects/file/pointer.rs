@@ -74,7 +74,12 @@ pub fn position(file: &File) -> io::Result<u64> {
 
 fn open(file: &File) -> io::Result<fs::File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600);
     let open = options.open(file.shared_path())?;
     lock(&open, libc::F_WRLCK, (0, 8))?;
     Ok(open)

@@ -23,7 +23,10 @@ pub struct Registered {
 
 /// The number of the representation of this name.
 pub fn find(rt: &Runtime, name: &[u8]) -> Option<u32> {
-    let at = objects(rt).representations.iter().position(|one| one.name == name)?;
+    let at = objects(rt)
+        .representations
+        .iter()
+        .position(|one| one.name == name)?;
     u32::try_from(at).ok()
 }
 

@@ -51,7 +51,11 @@ impl Written {
     fn note(&mut self, name: &[u8], object: u64, value: Vec<u8>, comms: &[u64]) {
         self.count += 1;
         let mut next = self.count;
-        let needed = |from: u64, to: u64| comms.iter().any(|made_after| (from..to).contains(made_after));
+        let needed = |from: u64, to: u64| {
+            comms
+                .iter()
+                .any(|made_after| (from..to).contains(made_after))
+        };
         let mut kept: Vec<Write> = Vec::with_capacity(self.writes.len() + 1);
         for write in self.writes.drain(..).rev() {
             let is_same = write.is_same(name, object);
@@ -75,9 +79,15 @@ impl Written {
 
     /// The last write to each variable among the first `count`, in their order.
     fn after(&self, count: u64) -> impl Iterator<Item = &Write> {
-        let before = move || self.writes.iter().filter(move |write| write.number <= count);
+        let before = move || {
+            self.writes
+                .iter()
+                .filter(move |write| write.number <= count)
+        };
         before().filter(move |write| {
-            let is_later = |other: &Write| other.number > write.number && other.is_same(&write.name, write.object);
+            let is_later = |other: &Write| {
+                other.number > write.number && other.is_same(&write.name, write.object)
+            };
             !before().any(is_later)
         })
     }
@@ -92,19 +102,30 @@ pub fn count(rt: &Runtime) -> u64 {
 pub fn note(rt: &Runtime, cvar: &Cvar, value: Vec<u8>) {
     let objects = &mut *objects_mut(rt);
     let made_after: Vec<u64> = made_after(objects.comms.iter()).collect();
-    objects.tool.written.note(&cvar.name, cvar.object, value, &made_after);
+    objects
+        .tool
+        .written
+        .note(&cvar.name, cvar.object, value, &made_after);
 }
 
 /// Of communicators that the program has made.
 fn made_after<'c>(comms: impl Iterator<Item = (u32, &'c Comm)>) -> impl Iterator<Item = u64> {
-    comms.filter(|&(index, _)| index > SELF).map(|(_, comm)| comm.writes)
+    comms
+        .filter(|&(index, _)| index > SELF)
+        .map(|(_, comm)| comm.writes)
 }
 
 /// Whether a communicator of this process was made after a write.
 pub fn precede(rt: &Runtime) -> bool {
     let objects = objects(rt);
-    let first = objects.tool.written.writes.first().map(|write| write.number);
-    first.is_some_and(|first| made_after(objects.comms.iter()).any(|made_after| made_after >= first))
+    let first = objects
+        .tool
+        .written
+        .writes
+        .first()
+        .map(|write| write.number);
+    first
+        .is_some_and(|first| made_after(objects.comms.iter()).any(|made_after| made_after >= first))
 }
 
 /// The values of a new generation, before any has been written again.
@@ -117,11 +138,20 @@ impl Fresh {
         if !open_again(rt) {
             return Fresh(found);
         }
-        for write in objects(rt).tool.written.writes.iter().filter(|write| write.object == 0) {
+        for write in objects(rt)
+            .tool
+            .written
+            .writes
+            .iter()
+            .filter(|write| write.object == 0)
+        {
             if !found.iter().any(|other| other.is_same(&write.name, 0))
                 && let Ok(value) = read(rt, write)
             {
-                found.push(Write { value, ..write.clone() });
+                found.push(Write {
+                    value,
+                    ..write.clone()
+                });
             }
         }
         Fresh(found)
@@ -159,7 +189,9 @@ pub(super) fn open_again(rt: &Runtime) -> bool {
 /// Puts the last values in force.
 pub(super) fn all_again(rt: &Runtime) {
     let written = objects(rt).tool.written.clone();
-    written.after(u64::MAX).for_each(|write| write_again(rt, write));
+    written
+        .after(u64::MAX)
+        .for_each(|write| write_again(rt, write));
 }
 
 fn write_again(rt: &Runtime, write: &Write) {
@@ -168,7 +200,10 @@ fn write_again(rt: &Runtime, write: &Write) {
         succeeded(unsafe { real::PMPI_T_cvar_write(handle, write.value.as_ptr().cast()) })
     });
     if let Err(rc) = done {
-        not_made_again(&format!("variable {}", String::from_utf8_lossy(&write.name)), rc);
+        not_made_again(
+            &format!("variable {}", String::from_utf8_lossy(&write.name)),
+            rc,
+        );
     }
 }
 
@@ -233,7 +268,12 @@ mod tests {
         let mut written = Written::NONE;
         for value in 0..100 {
             // Made after the tenth write, and after none.
-            written.note(b"a", 0, vec![value], if value < 10 { &[0] } else { &[0, 10] });
+            written.note(
+                b"a",
+                0,
+                vec![value],
+                if value < 10 { &[0] } else { &[0, 10] },
+            );
         }
         let kept: Vec<u64> = written.writes.iter().map(|write| write.number).collect();
         assert_eq!(kept, [10, 100]);

@@ -77,7 +77,16 @@ impl Locks {
         let file = shared::open_locks(window, bytes as u64)?;
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, file.as_raw_fd(), 0) };
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                access,
+                flags,
+                file.as_raw_fd(),
+                0,
+            )
+        };
         NonNull::new(at.cast())
             .filter(|_| at != libc::MAP_FAILED)
             .map(|at| Locks { at, members })
@@ -95,7 +104,8 @@ impl Locks {
 
     fn of_epochs(&self, rank: usize) -> Option<&AtomicU64> {
         // SAFETY: as above.
-        (rank < self.members).then(|| unsafe { self.at.byte_add(PAGE_SIZE + rank * STRIDE).cast().as_ref() })
+        (rank < self.members)
+            .then(|| unsafe { self.at.byte_add(PAGE_SIZE + rank * STRIDE).cast().as_ref() })
     }
 }
 
@@ -172,14 +182,18 @@ impl Direct {
 
     #[inline]
     fn lock_of_epochs(&self, rank: c_int) -> Option<Lock<'_>> {
-        let word = self.locks.as_ref()?.of_epochs(usize::try_from(rank).ok()?)?;
+        let word = self
+            .locks
+            .as_ref()?
+            .of_epochs(usize::try_from(rank).ok()?)?;
         Some(Lock::new(word, self.generation))
     }
 
     /// Takes the lock of a member's part, if it is free, nobody waits for it, and there is such a member.
     #[inline]
     pub fn take_free(&self, rank: c_int, hold: Hold) -> bool {
-        self.lock_of_epochs(rank).is_some_and(|lock| lock.take_free(hold))
+        self.lock_of_epochs(rank)
+            .is_some_and(|lock| lock.take_free(hold))
     }
 
     /// Takes the lock of a member's part, if it is free and there is such a member. Who `has_waited` for somebody who wants to hold it alone
@@ -206,7 +220,9 @@ impl Direct {
 
     /// Takes those of all members, or none.
     pub fn take_all(&self, hold: Hold, has_waited: bool) -> bool {
-        let missed = self.members().find(|&rank| !self.take(rank, hold, has_waited));
+        let missed = self
+            .members()
+            .find(|&rank| !self.take(rank, hold, has_waited));
         if let Some(missed) = missed {
             (0..missed).for_each(|rank| self.give_back(rank, hold));
         }
@@ -228,7 +244,10 @@ impl Direct {
 
     /// The ranks whose locks are the layer's.
     pub fn members(&self) -> Range<c_int> {
-        0..self.locks.as_ref().map_or(0, |locks| locks.members as c_int)
+        0..self
+            .locks
+            .as_ref()
+            .map_or(0, |locks| locks.members as c_int)
     }
 
     /// Of which passive target epochs the library has been told.

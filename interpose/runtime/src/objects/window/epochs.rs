@@ -66,7 +66,11 @@ impl Epochs {
 
     /// Whether this process may access a member's part.
     pub fn admit(&self, rank: c_int) -> bool {
-        let is_target = || self.targets.as_ref().is_some_and(|targets| targets.contains(&rank));
+        let is_target = || {
+            self.targets
+                .as_ref()
+                .is_some_and(|targets| targets.contains(&rank))
+        };
         self.is_fenced || self.all.is_some() || self.locks.has(rank) || is_target()
     }
 
@@ -89,7 +93,9 @@ impl Epochs {
     /// How this process holds the lock of a member's part.
     #[inline]
     pub fn held(&self, rank: c_int) -> Option<Hold> {
-        self.locks.get(rank).and_then(|(kind, assert)| Hold::of(kind, assert))
+        self.locks
+            .get(rank)
+            .and_then(|(kind, assert)| Hold::of(kind, assert))
     }
 
     /// How it holds those of all members.

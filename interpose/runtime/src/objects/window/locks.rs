@@ -41,7 +41,9 @@ impl Lock<'_> {
                 Equal => found as u32,
                 Greater => return false,
             };
-            let Some(state) = change(state) else { return false };
+            let Some(state) = change(state) else {
+                return false;
+            };
             let new = u64::from(self.generation) << 32 | u64::from(state);
             match self
                 .word
@@ -70,7 +72,9 @@ impl Lock<'_> {
         let barred = if has_waited { WRITER } else { WRITER | WAITS };
         match hold {
             Hold::Shared => self.change(|state| (state & barred == 0).then_some(state + 1)),
-            Hold::Exclusive => self.change(|state| (state & !WAITS == 0).then_some(WRITER)) || self.wish(),
+            Hold::Exclusive => {
+                self.change(|state| (state & !WAITS == 0).then_some(WRITER)) || self.wish()
+            }
             Hold::Unchecked => true,
         }
     }

@@ -29,7 +29,9 @@ static NUMBERS: [(Predefined, Number); 8] = [
 impl Number {
     /// What the elements of a datatype are.
     pub fn of(rt: &Runtime, datatype: VirtDatatype) -> Option<Number> {
-        let found = NUMBERS.iter().find(|(known, _)| known.get(rt) == datatype.0);
+        let found = NUMBERS
+            .iter()
+            .find(|(known, _)| known.get(rt) == datatype.0);
         found.map(|&(_, number)| number)
     }
 
@@ -70,7 +72,13 @@ mod tests {
         let mut before = from;
         let place = (&raw mut before).cast();
         // SAFETY: numbers of this frame.
-        unsafe { kind.add((&raw const from).cast::<c_void>(), (&raw mut into).cast(), Some(place)) };
+        unsafe {
+            kind.add(
+                (&raw const from).cast::<c_void>(),
+                (&raw mut into).cast(),
+                Some(place),
+            )
+        };
         (before, into)
     }
 

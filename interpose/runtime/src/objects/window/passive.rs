@@ -32,7 +32,8 @@ pub fn tell(rt: &Runtime, win: VirtWin) -> c_int {
     let (Ok(Some(own)), Some(window)) = (own(rt, win), get(rt, win)) else {
         return SUCCESS;
     };
-    let (Epochs { all, locks, .. }, mut told, real) = (&window.epochs, own.told(), real_win(rt, win));
+    let (Epochs { all, locks, .. }, mut told, real) =
+        (&window.epochs, own.told(), real_win(rt, win));
     // SAFETY: a window of ours.
     unsafe {
         if all.is_some() && !told.all {

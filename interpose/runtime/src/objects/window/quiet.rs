@@ -19,7 +19,9 @@ pub fn quiesce(rt: &Runtime) -> mpi::Result<bool> {
     let mut are_even = true;
     for window in in_order(rt) {
         flush(rt, &window)?;
-        let Known { real, comm, epochs, .. } = window;
+        let Known {
+            real, comm, epochs, ..
+        } = window;
         let says = [epochs.is_fenced, !epochs.is_fenced, epochs.is_held()].map(u64::from);
         match real_comm(rt, comm).extremes(Extreme::Greatest, &says)?[..] {
             [1, 1, _] => are_even = false,
@@ -55,7 +57,9 @@ fn flush(rt: &Runtime, window: &Known) -> mpi::Result<()> {
 /// That of a real procedure.
 pub fn meet_again(rt: &Runtime) -> mpi::Result<()> {
     let windows = in_order(rt);
-    let widest = windows.iter().find(|window| comm::spans_all(rt, window.comm));
+    let widest = windows
+        .iter()
+        .find(|window| comm::spans_all(rt, window.comm));
     let met: Vec<&Known> = match widest {
         Some(widest) => vec![widest],
         None => windows.iter().collect(),

@@ -30,7 +30,8 @@ pub fn rebuild(rt: &Runtime, players: &[ProcessNumber]) -> mpi::Result<()> {
         let real = made?;
         handles::set_real(rt, HandleKind::Win, known.index, real.0);
         return_errors(real);
-        let own = direct::renew(rt, known.index, &window, players).map_err(|_| mpi::Error::INTERN)?;
+        let own =
+            direct::renew(rt, known.index, &window, players).map_err(|_| mpi::Error::INTERN)?;
         match own.filter(|own| own.has_locks()) {
             Some(own) => {
                 take_again(&own, &known.epochs)?;
@@ -44,13 +45,20 @@ pub fn rebuild(rt: &Runtime, players: &[ProcessNumber]) -> mpi::Result<()> {
 
 /// Takes the locks again that were held at a cut.
 fn take_again(own: &Direct, epochs: &Epochs) -> mpi::Result<()> {
-    let mut taken = epochs
-        .locks
-        .iter()
-        .map(|(rank, (kind, assert))| Hold::of(kind, assert).is_some_and(|hold| own.take(rank, hold, true)));
-    let takes_all = || epochs.held_of_all().is_none_or(|hold| own.take_all(hold, true));
+    let mut taken = epochs.locks.iter().map(|(rank, (kind, assert))| {
+        Hold::of(kind, assert).is_some_and(|hold| own.take(rank, hold, true))
+    });
+    let takes_all = || {
+        epochs
+            .held_of_all()
+            .is_none_or(|hold| own.take_all(hold, true))
+    };
     let are_taken = taken.all(|is_taken| is_taken) && takes_all();
-    if are_taken { Ok(()) } else { Err(mpi::Error::INTERN) }
+    if are_taken {
+        Ok(())
+    } else {
+        Err(mpi::Error::INTERN)
+    }
 }
 
 fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
@@ -73,7 +81,11 @@ fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
             Flavor::Dynamic => {
                 check(real::PMPI_Win_create_dynamic(info, comm, &mut new))?;
                 for &(base, size) in &window.attached {
-                    check(real::PMPI_Win_attach(new, base as *mut c_void, size as isize))?;
+                    check(real::PMPI_Win_attach(
+                        new,
+                        base as *mut c_void,
+                        size as isize,
+                    ))?;
                 }
             }
         }

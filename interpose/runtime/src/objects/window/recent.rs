@@ -127,8 +127,14 @@ pub fn unlock(rt: &Runtime, win: VirtWin, rank: c_int) -> bool {
 
 /// Changes the epochs of the window that was reached last, if it is this one; whether they have changed.
 #[inline(always)]
-fn change(rt: &Runtime, win: VirtWin, change: impl FnOnce(&mut Recent, &mut Epochs) -> bool) -> bool {
-    let (Some(mut recent), Some(mut objects)) = (rt.recent.try_borrow_mut(), rt.objects.try_borrow_mut()) else {
+fn change(
+    rt: &Runtime,
+    win: VirtWin,
+    change: impl FnOnce(&mut Recent, &mut Epochs) -> bool,
+) -> bool {
+    let (Some(mut recent), Some(mut objects)) =
+        (rt.recent.try_borrow_mut(), rt.objects.try_borrow_mut())
+    else {
         return false;
     };
     let Some(recent) = recent.as_mut().filter(|recent| recent.win == win) else {
@@ -143,7 +149,12 @@ fn change(rt: &Runtime, win: VirtWin, change: impl FnOnce(&mut Recent, &mut Epoc
 
 /// Epochs of a window have been opened or closed.
 pub(super) fn refresh(rt: &Runtime, win: VirtWin, epochs: &Epochs) {
-    if let Some(recent) = rt.recent.borrow_mut().as_mut().filter(|recent| recent.win == win) {
+    if let Some(recent) = rt
+        .recent
+        .borrow_mut()
+        .as_mut()
+        .filter(|recent| recent.win == win)
+    {
         recent.note(epochs);
     }
 }
@@ -196,7 +207,9 @@ pub unsafe fn add(
 #[inline]
 pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> Flush {
     match (&*rt.recent.borrow(), rank) {
-        (Some(recent), Some(rank)) if recent.is_of(win, rank) && recent.is_passive => recent.direct.flush(),
+        (Some(recent), Some(rank)) if recent.is_of(win, rank) && recent.is_passive => {
+            recent.direct.flush()
+        }
         _ => direct::flush(rt, win, rank),
     }
 }
@@ -205,8 +218,16 @@ pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> Flush {
 pub fn remember(rt: &Runtime, win: VirtWin, rank: c_int, datatype: VirtDatatype, element: u64) {
     let part = |window: &Window| {
         let (memory, segment) = window.region.segment(usize::try_from(rank).ok()?)?;
-        let (size, unit) = (u64::try_from(segment.size), u64::try_from(segment.disp_unit));
-        Some((memory, size.ok()?, unit.ok()?, window.epochs.are_passive(Some(rank))))
+        let (size, unit) = (
+            u64::try_from(segment.size),
+            u64::try_from(segment.disp_unit),
+        );
+        Some((
+            memory,
+            size.ok()?,
+            unit.ok()?,
+            window.epochs.are_passive(Some(rank)),
+        ))
     };
     let part = get(rt, win).and_then(|window| part(&window));
     if let Some((memory, size, unit, is_passive)) = part

@@ -71,7 +71,11 @@ fn starts(segments: &[Segment]) -> Vec<u64> {
     let mut starts = vec![0];
     for segment in segments {
         let end = starts[starts.len() - 1] + segment.size.max(0) as u64;
-        starts.push(if may_be_apart { end.next_multiple_of(PAGE) } else { end });
+        starts.push(if may_be_apart {
+            end.next_multiple_of(PAGE)
+        } else {
+            end
+        });
     }
     starts
 }
@@ -79,7 +83,9 @@ fn starts(segments: &[Segment]) -> Vec<u64> {
 impl Region {
     /// The bytes of whole pages.
     fn length(&self) -> u64 {
-        self.starts.last().map_or(0, |end| end.next_multiple_of(PAGE))
+        self.starts
+            .last()
+            .map_or(0, |end| end.next_multiple_of(PAGE))
     }
 
     /// The files, and which bytes of the region are in each. A page that two members have is that of the lower rank.
@@ -145,7 +151,9 @@ impl Region {
     pub fn is_on_one_node(&self, rt: &Runtime, players: &[ProcessNumber]) -> bool {
         let world = world::get(rt);
         let node = |owner: &Worker| world.nodes[players[owner.index()].index()];
-        self.owners.windows(2).all(|two| node(&two[0]) == node(&two[1]))
+        self.owners
+            .windows(2)
+            .all(|two| node(&two[0]) == node(&two[1]))
     }
 
     /// Maps all parts, one behind the other.
@@ -171,11 +179,16 @@ impl Region {
         self.base = base as u64;
         for (part, bytes) in self.parts() {
             let file = part.open(bytes.end - bytes.start)?;
-            let (at, length) = ((self.base + bytes.start) as *mut _, (bytes.end - bytes.start) as usize);
+            let (at, length) = (
+                (self.base + bytes.start) as *mut _,
+                (bytes.end - bytes.start) as usize,
+            );
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_SHARED | libc::MAP_FIXED;
             // SAFETY: inside of the mapping above, which nobody knows yet.
-            if unsafe { libc::mmap(at, length, access, flags, file.as_raw_fd(), 0) } == libc::MAP_FAILED {
+            if unsafe { libc::mmap(at, length, access, flags, file.as_raw_fd(), 0) }
+                == libc::MAP_FAILED
+            {
                 return Err(io::Error::last_os_error());
             }
         }
@@ -215,7 +228,8 @@ fn is_plenty(bytes: u64) -> bool {
     unsafe {
         let mut found: libc::statvfs = std::mem::zeroed();
         let path = std::ffi::CString::new(MEMORY).unwrap_or_default();
-        libc::statvfs(path.as_ptr(), &mut found) == 0 && found.f_bavail.saturating_mul(found.f_frsize) / SHARE >= bytes
+        libc::statvfs(path.as_ptr(), &mut found) == 0
+            && found.f_bavail.saturating_mul(found.f_frsize) / SHARE >= bytes
     }
 }
 
@@ -224,7 +238,12 @@ fn is_plenty(bytes: u64) -> bool {
 ///
 /// # Errors
 /// `MPI_ERR_NO_MEM`, or that of a real procedure.
-pub fn allocate_if_plenty(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Result<Option<Region>, c_int> {
+pub fn allocate_if_plenty(
+    rt: &Runtime,
+    own: u32,
+    real: RealComm,
+    segment: Segment,
+) -> Result<Option<Region>, c_int> {
     let code = |error: mpi::Error| error.code();
     let sizes = gather::everybodys(real, &segment.size).map_err(code)?;
     let bytes = sizes.iter().map(|&size| size.max(0) as u64).sum();
@@ -255,9 +274,9 @@ pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Res
     }
     // Nobody has it mapped yet; it may be one that was left behind.
     shared::remove_locks(region.window);
-    let made = region
-        .own_part()
-        .map_or(Ok(()), |(part, bytes)| part.make(bytes.end - bytes.start).map(drop));
+    let made = region.own_part().map_or(Ok(()), |(part, bytes)| {
+        part.make(bytes.end - bytes.start).map(drop)
+    });
     let is_made = gather::all_say(real, made.is_ok()).map_err(code)?;
     let mapped = if is_made { region.map() } else { Ok(()) };
     if is_made && gather::all_say(real, mapped.is_ok()).map_err(code)? {
@@ -309,7 +328,9 @@ mod tests {
         Region {
             base: 0x10000,
             starts: starts(&segments),
-            owners: (0..sizes.len() as u32).map(|rank| Worker(2 * rank)).collect(),
+            owners: (0..sizes.len() as u32)
+                .map(|rank| Worker(2 * rank))
+                .collect(),
             segments,
             window: 5,
         }
@@ -329,7 +350,10 @@ mod tests {
     fn segments_follow_each_other_and_pages_have_one_owner() {
         let found = region(&[100, 0, 8192, 5, 4096], false);
         assert_eq!(found.starts, [0, 100, 100, 8292, 8297, 12393]);
-        let owners: Vec<(u32, Range<u64>)> = found.parts().map(|(part, bytes)| (part.owner.0, bytes)).collect();
+        let owners: Vec<(u32, Range<u64>)> = found
+            .parts()
+            .map(|(part, bytes)| (part.owner.0, bytes))
+            .collect();
         assert_eq!(owners, [(0, 0..4096), (4, 4096..12288), (8, 12288..16384)]);
         assert_covered(&found);
         let part = |rank| found.segment(rank).map(|(at, segment)| (at, segment.size));

@@ -91,7 +91,11 @@ impl<'a> Work<'a> {
         let mut files = files.into_iter().map(lift);
         let (mut question, result) = (files.next()?, files.next()?);
         let (number, script, goal) = match request {
-            Request::Rehearse(number) => (number, read(&mut question).ok()?, Goal::Rehearse(Rehearsal::default())),
+            Request::Rehearse(number) => (
+                number,
+                read(&mut question).ok()?,
+                Goal::Rehearse(Rehearsal::default()),
+            ),
             Request::Make(number) => {
                 let (script, pages) = read(&mut question).ok()?;
                 (number, script, Goal::Make(pages))
@@ -108,7 +112,12 @@ impl<'a> Work<'a> {
     }
 
     /// Goes on as far as possible; what has come of it, at the end.
-    fn go_on(&mut self, rt: &Runtime, turns: &'a File, quiet: &Quiet) -> Option<Result<(), String>> {
+    fn go_on(
+        &mut self,
+        rt: &Runtime,
+        turns: &'a File,
+        quiet: &Quiet,
+    ) -> Option<Result<(), String>> {
         if self.child.as_mut().is_some_and(|child| !child.is_done()) {
             return None;
         }
@@ -119,7 +128,9 @@ impl<'a> Work<'a> {
                     if !rehearsal.learn(finding, &mut self.script) {
                         let found = rehearsal.found.take().unwrap_or_default();
                         let rehearsed = Rehearsed::of(&self.script, found);
-                        return Some(write(&mut self.result, &rehearsed).map_err(|error| error.to_string()));
+                        return Some(
+                            write(&mut self.result, &rehearsed).map_err(|error| error.to_string()),
+                        );
                     }
                 }
             }
@@ -150,7 +161,8 @@ pub fn serve(rt: &Runtime, kept: [OwnedFd; 3], quiet: &Quiet) -> ! {
     // take for the rank's.
     let [line, owner, turns] = unsafe {
         libc::prctl(libc::PR_SET_NAME, NAME.as_ptr());
-        let aside = kept.map(|fd| libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE + 3));
+        let aside =
+            kept.map(|fd| libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, RUNTIME_FD_BASE + 3));
         let mut low = RUNTIME_FD_BASE..;
         let kept = aside.map(|fd| libc::dup3(fd, low.next().unwrap_or(fd), libc::O_CLOEXEC));
         libc::close_range(RUNTIME_FD_BASE as u32 + 3, u32::MAX, 0);

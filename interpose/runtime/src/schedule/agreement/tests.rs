@@ -78,12 +78,18 @@ impl Job {
         };
         let count = 2 + job.dice.below(4);
         job.workers.resize_with(count, Worker::default);
-        job.workers.iter_mut().for_each(|worker| worker.came = vec![0; count]);
+        job.workers
+            .iter_mut()
+            .for_each(|worker| worker.came = vec![0; count]);
         for _ in 0..job.dice.below(60) {
             let [from, to] = [job.dice.below(count), job.dice.below(count)];
             if job.dice.below(8) == 0 {
-                job.workers[from].program.push_back(Step::Set(job.flags.len()));
-                job.workers[to].program.push_back(Step::Await(job.flags.len()));
+                job.workers[from]
+                    .program
+                    .push_back(Step::Set(job.flags.len()));
+                job.workers[to]
+                    .program
+                    .push_back(Step::Await(job.flags.len()));
                 job.flags.push(false);
             } else if job.dice.below(6) > 0 {
                 job.workers[from].program.push_back(Step::Send(to));
@@ -100,9 +106,11 @@ impl Job {
 
     fn collective(&mut self, members: Vec<usize>, is_broadcast: bool) {
         let number = self.collectives.len();
-        members
-            .iter()
-            .for_each(|&member| self.workers[member].program.push_back(Step::Collective(number)));
+        members.iter().for_each(|&member| {
+            self.workers[member]
+                .program
+                .push_back(Step::Collective(number))
+        });
         self.collectives.push(Collective {
             members,
             entered: Vec::new(),
@@ -112,7 +120,9 @@ impl Job {
 
     /// Everybody has voted.
     fn is_over(&self, vote: usize, attempt: u64) -> bool {
-        self.workers.iter().all(|worker| worker.voted[vote] >= attempt)
+        self.workers
+            .iter()
+            .all(|worker| worker.voted[vote] >= attempt)
     }
 
     fn tell(&mut self, attempt: u64) {
@@ -160,7 +170,10 @@ impl Job {
                 self.agreed[vote].entry(attempt).or_default().push(says);
                 self.workers[who].voted[vote + 1] = attempt;
             }
-        } else if agreement.may() == May::Stand && agreement.may_give_up() && self.dice.below(PATIENCE) == 0 {
+        } else if agreement.may() == May::Stand
+            && agreement.may_give_up()
+            && self.dice.below(PATIENCE) == 0
+        {
             assert!(agreement.goes_on(), "{agreement:?}");
             self.tell(attempt);
         }
@@ -181,7 +194,10 @@ impl Job {
         for other in &self.workers {
             let has_taken = other.cuts > self.workers[who].cuts;
             assert!(!other.is_blind || has_taken, "{other:?} does not look");
-            assert!(has_taken || other.agreement.may() != May::GoOn, "{other:?} goes on");
+            assert!(
+                has_taken || other.agreement.may() != May::GoOn,
+                "{other:?} goes on"
+            );
             assert!(has_taken || other.agreement.number == number);
         }
         self.workers[who].cuts += 1;
@@ -198,13 +214,21 @@ impl Job {
             return false;
         };
         // The cut itself waits for all.
-        if self.workers.iter().any(|worker| worker.cuts < self.workers[who].cuts) {
+        if self
+            .workers
+            .iter()
+            .any(|worker| worker.cuts < self.workers[who].cuts)
+        {
             return false;
         }
         let looks = self.workers[who].agreement.is_under_way() || self.workers[who].is_asked;
         match next {
             // Whoever is in a wait without looking is not asked before it is over.
-            Step::Receive(_) | Step::Send(_) if !self.workers[who].is_blind && looks && !self.look(who) => return true,
+            Step::Receive(_) | Step::Send(_)
+                if !self.workers[who].is_blind && looks && !self.look(who) =>
+            {
+                return true;
+            }
             Step::Receive(from) if self.workers[who].came[from] == 0 => {
                 self.workers[who].is_blind = !self.workers[who].agreement.is_under_way();
                 return false;

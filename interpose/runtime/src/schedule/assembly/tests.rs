@@ -127,7 +127,9 @@ impl Job {
         for _ in 0..30 {
             let call = job.dice.below(job.calls.len());
             for (process, thread) in job.calls[call].members() {
-                job.processes[process].threads[thread].program.push_back(call);
+                job.processes[process].threads[thread]
+                    .program
+                    .push_back(call);
             }
         }
         job
@@ -139,7 +141,10 @@ impl Job {
         let mut members = Vec::new();
         for process in 0..count {
             if self.dice.below(count) < wanted {
-                members.push((process, self.dice.below(self.processes[process].threads.len())));
+                members.push((
+                    process,
+                    self.dice.below(self.processes[process].threads.len()),
+                ));
             }
         }
         members
@@ -157,10 +162,16 @@ impl Job {
             return;
         };
         let enters = match &mut self.calls[number] {
-            Call::Collective(comm) => gather(&mut self.processes[process], (process, thread), number, comm),
+            Call::Collective(comm) => gather(
+                &mut self.processes[process],
+                (process, thread),
+                number,
+                comm,
+            ),
             Call::Constructor(sides) => {
                 let side = side_of(number, sides, process);
-                let (enters, told) = assemble(&mut self.processes[process], (process, thread), side);
+                let (enters, told) =
+                    assemble(&mut self.processes[process], (process, thread), side);
                 for (to, word) in told {
                     let way = self.on_their_way.entry((process, to.index()));
                     way.or_default().push_back(word);
@@ -202,7 +213,10 @@ impl Job {
         {
             let would_enter = comm.words.values().all(|&word| word);
             comm.words.clear();
-            comm.said = Some((would_enter, comm.members.iter().map(|&(process, _)| process).collect()));
+            comm.said = Some((
+                would_enter,
+                comm.members.iter().map(|&(process, _)| process).collect(),
+            ));
         }
         if self.inside[number].len() == members {
             for process in self.inside[number].drain(..) {
@@ -221,7 +235,8 @@ impl Job {
 fn gather(own: &mut Process, (process, thread): Member, number: usize, comm: &mut Comm) -> bool {
     let is_alone = own.threads.len() == 1;
     if !std::mem::replace(&mut own.threads[thread].is_waiting, true) {
-        comm.words.insert(process, own.gatherings.come(number as u64, is_alone));
+        comm.words
+            .insert(process, own.gatherings.come(number as u64, is_alone));
         return false;
     }
     let Some((would_enter, hear)) = &mut comm.said else {
@@ -235,12 +250,17 @@ fn gather(own: &mut Process, (process, thread): Member, number: usize, comm: &mu
         own.gatherings.enter(number as u64);
         return true;
     }
-    comm.words.insert(process, own.gatherings.again(number as u64));
+    comm.words
+        .insert(process, own.gatherings.again(number as u64));
     false
 }
 
 /// The same of a constructor, and what is to be told.
-fn assemble(own: &mut Process, (process, thread): Member, side: Side) -> (bool, Vec<(Worker, Word)>) {
+fn assemble(
+    own: &mut Process,
+    (process, thread): Member,
+    side: Side,
+) -> (bool, Vec<(Worker, Word)>) {
     let me = worker(process);
     if !own.assemblies.has(thread) {
         own.assemblies.come(me, thread, side);

@@ -48,7 +48,11 @@ pub fn path_only(fd: i32) -> io::Result<File> {
 
 /// Whether the file that the kernel gives this path has no name.
 pub fn is_nameless(path: &[u8]) -> bool {
-    let is_there = || Path::new(OsStr::from_bytes(path)).symlink_metadata().is_ok();
+    let is_there = || {
+        Path::new(OsStr::from_bytes(path))
+            .symlink_metadata()
+            .is_ok()
+    };
     path.ends_with(REMOVED) && !is_there()
 }
 
@@ -131,7 +135,10 @@ pub fn keep(files: &mut BTreeMap<i32, Open>, has_warned: &Cell<bool>) {
                 String::from_utf8_lossy(&file.path),
                 file.size
             ),
-            Err(error) => log::warn!("{} cannot be read: {error}", String::from_utf8_lossy(&file.path)),
+            Err(error) => log::warn!(
+                "{} cannot be read: {error}",
+                String::from_utf8_lossy(&file.path)
+            ),
         }
     }
 }
@@ -171,8 +178,13 @@ impl Nameless {
         let is_same = |open: &Open| open.nameless.as_ref().is_some_and(|it| it.id == self.id);
         // Lower descriptors have been put back; a higher one may be open still.
         let is_there = |other: i32| other < fd || (other > fd && self.is_open_at(other));
-        let twin = all.iter().find(|&(&other, open)| is_there(other) && is_same(open));
-        twin.map_or_else(|| Nameless::make(&all[&fd]), |(&other, _)| File::open(within(other)))
+        let twin = all
+            .iter()
+            .find(|&(&other, open)| is_there(other) && is_same(open));
+        twin.map_or_else(
+            || Nameless::make(&all[&fd]),
+            |(&other, _)| File::open(within(other)),
+        )
     }
 
     /// Makes an empty one like `file`: in the same directory, or in memory where that cannot be.
@@ -198,7 +210,9 @@ impl Nameless {
 
     /// Gives a file its content again, if that is another one. The descriptor may be one for reading only.
     pub fn fill(&self, fd: i32, flags: i32) -> io::Result<()> {
-        let Some(then) = &self.content else { return Ok(()) };
+        let Some(then) = &self.content else {
+            return Ok(());
+        };
         if content(fd, flags, then.len())?.as_ref() == Some(then) {
             return Ok(());
         }

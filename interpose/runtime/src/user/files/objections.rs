@@ -14,7 +14,9 @@ fn objection(fd: i32, about: &libc::stat) -> Option<String> {
                 nameless::other_name(about, path_of(fd).as_os_str().as_bytes()),
                 Named::Elsewhere
             );
-            has_lost.then(|| "it has another name, which cannot be found; let the program open it by that".into())
+            has_lost.then(|| {
+                "it has another name, which cannot be found; let the program open it by that".into()
+            })
         }
         libc::S_IFIFO if is_programs(fd) && Stream::of(fd, about).is_none() => pipes::objection(fd),
         _ => None,

@@ -52,8 +52,9 @@ pub fn objection(fd: i32) -> Option<String> {
     }
     let length = waiting(fd);
     let is_read = flags & libc::O_ACCMODE == libc::O_RDONLY;
-    (is_read && length > 0 && content(fd).len() != length)
-        .then(|| format!("it holds {length} bytes, too many to be kept; let the program read them sooner"))
+    (is_read && length > 0 && content(fd).len() != length).then(|| {
+        format!("it holds {length} bytes, too many to be kept; let the program read them sooner")
+    })
 }
 
 /// Reads all that is there, and makes of the descriptor what it was.
@@ -75,5 +76,7 @@ pub fn refill(fd: i32, flags: i32, capacity: i32, bytes: &[u8]) -> io::Result<()
     // Another descriptor for the other end.
     let mut options = OpenOptions::new();
     options.write(true).custom_flags(libc::O_NONBLOCK);
-    options.open(format!("/proc/self/fd/{fd}"))?.write_all(bytes)
+    options
+        .open(format!("/proc/self/fd/{fd}"))?
+        .write_all(bytes)
 }

@@ -42,7 +42,9 @@ pub struct Special {
 
 /// The value of a line of `fdinfo`.
 fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
-    text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+    text.lines()
+        .find_map(|line| line.strip_prefix(name))
+        .map(str::trim)
 }
 
 fn hex(text: &str) -> Option<u64> {
@@ -52,7 +54,10 @@ fn hex(text: &str) -> Option<u64> {
 /// `(seconds, nanoseconds)`.
 fn pair(text: &str) -> Option<[i64; 2]> {
     let (seconds, rest) = text.strip_prefix('(')?.split_once(',')?;
-    Some([seconds.parse().ok()?, rest.trim_end_matches(')').trim().parse().ok()?])
+    Some([
+        seconds.parse().ok()?,
+        rest.trim_end_matches(')').trim().parse().ok()?,
+    ])
 }
 
 /// `tfd: 3 events: 19 data: 9 …`
@@ -76,8 +81,10 @@ impl Special {
                 is_semaphore: value(&text, "eventfd-semaphore:") == Some("1"),
             },
             b"anon_inode:[timerfd]" => {
-                let [[interval, more], [next, and]] =
-                    [pair(value(&text, "it_interval:")?)?, pair(value(&text, "it_value:")?)?];
+                let [[interval, more], [next, and]] = [
+                    pair(value(&text, "it_interval:")?)?,
+                    pair(value(&text, "it_value:")?)?,
+                ];
                 // What has expired and was not read expires again at once.
                 let has_expired = value(&text, "ticks:") != Some("0");
                 let times = if has_expired {
@@ -104,19 +111,29 @@ impl Special {
                 Kind::Pipe {
                     number: number.parse().ok()?,
                     capacity: pipes::capacity(fd),
-                    content: if is_read { pipes::content(fd) } else { Vec::new() },
+                    content: if is_read {
+                        pipes::content(fd)
+                    } else {
+                        Vec::new()
+                    },
                 }
             }
         };
         let same_as = None;
-        Some(Special { kind, flags, same_as })
+        Some(Special {
+            kind,
+            flags,
+            same_as,
+        })
     }
 
     /// Those of these descriptors that can be made anew.
     pub fn among<'a>(descriptors: impl Iterator<Item = &'a i32>) -> BTreeMap<i32, Special> {
         let mut all: BTreeMap<i32, Special> = BTreeMap::new();
         for &fd in descriptors {
-            let Some(mut special) = Special::of(fd) else { continue };
+            let Some(mut special) = Special::of(fd) else {
+                continue;
+            };
             let is_same = |(other, _): &(&i32, &Special)| is_same_description(fd, **other);
             special.same_as = all.iter().find(is_same).map(|(other, _)| *other);
             all.insert(fd, special);
@@ -127,7 +144,12 @@ impl Special {
     /// Whether it can become the other by what is put into it.
     fn is_like(&self, other: &Special) -> bool {
         let is_alike = match (&self.kind, &other.kind) {
-            (Kind::Counter { is_semaphore: one, .. }, Kind::Counter { is_semaphore, .. }) => one == is_semaphore,
+            (
+                Kind::Counter {
+                    is_semaphore: one, ..
+                },
+                Kind::Counter { is_semaphore, .. },
+            ) => one == is_semaphore,
             (Kind::Timer { clock: one, .. }, Kind::Timer { clock, .. }) => one == clock,
             (Kind::Pipe { .. }, Kind::Pipe { .. }) => self.is_read() == other.is_read(),
             (one, kind) => discriminant(one) == discriminant(kind),
@@ -151,7 +173,8 @@ impl Special {
 fn place(made: i32, fd: i32, flags: i32) -> bool {
     // SAFETY: dup3(2), fcntl(2), close(2) of descriptors that nobody else uses.
     unsafe {
-        let is_placed = made >= 0 && (made == fd || libc::dup3(made, fd, flags & CLOSE_ON_EXEC) == fd);
+        let is_placed =
+            made >= 0 && (made == fd || libc::dup3(made, fd, flags & CLOSE_ON_EXEC) == fd);
         if is_placed {
             libc::fcntl(fd, libc::F_SETFL, flags & libc::O_NONBLOCK);
         }
@@ -167,7 +190,14 @@ fn make(fd: i32, special: &Special) -> bool {
     // SAFETY: system calls that make descriptors, with valid arguments.
     unsafe {
         let made = match &special.kind {
-            Kind::Counter { is_semaphore, .. } => libc::eventfd(0, if *is_semaphore { libc::EFD_SEMAPHORE } else { 0 }),
+            Kind::Counter { is_semaphore, .. } => libc::eventfd(
+                0,
+                if *is_semaphore {
+                    libc::EFD_SEMAPHORE
+                } else {
+                    0
+                },
+            ),
             Kind::Timer { clock, .. } => libc::timerfd_create(*clock, 0),
             Kind::Signals(_) => set_signals(-1, 0),
             Kind::Set(_) => libc::epoll_create1(0),
@@ -202,7 +232,15 @@ fn open_end(end: i32, fd: i32, flags: i32) -> bool {
 /// A descriptor of these signals; a new one for -1.
 fn set_signals(fd: i32, mask: u64) -> i32 {
     // SAFETY: signalfd4(2) with a valid mask.
-    unsafe { libc::syscall(libc::SYS_signalfd4, fd, &raw const mask, size_of_val(&mask), 0) as i32 }
+    unsafe {
+        libc::syscall(
+            libc::SYS_signalfd4,
+            fd,
+            &raw const mask,
+            size_of_val(&mask),
+            0,
+        ) as i32
+    }
 }
 
 /// Those that this process has not, or of which it has made something else.
@@ -232,14 +270,19 @@ pub fn make_again(saved: &BTreeMap<i32, Special>, missing: &BTreeSet<i32>) -> BT
     let mut made = BTreeSet::new();
     for fd in missing {
         let special = &saved[fd];
-        let is_there = |other: &i32| made.contains(other) || saved.contains_key(other) && !missing.contains(other);
+        let is_there = |other: &i32| {
+            made.contains(other) || saved.contains_key(other) && !missing.contains(other)
+        };
         let of_pipe = |is_read: bool| {
-            let is_end = move |(_, it): &(&i32, &Special)| it.pipe() == special.pipe() && it.is_read() == is_read;
+            let is_end = move |(_, it): &(&i32, &Special)| {
+                it.pipe() == special.pipe() && it.is_read() == is_read
+            };
             saved.iter().filter(is_end).map(|(end, _)| *end)
         };
         let has_come = if let Some(other) = special.same_as {
             // SAFETY: dup3(2); what the descriptor was before is not the program's.
-            is_there(&other) && unsafe { libc::dup3(other, *fd, special.flags & CLOSE_ON_EXEC) == *fd }
+            is_there(&other)
+                && unsafe { libc::dup3(other, *fd, special.flags & CLOSE_ON_EXEC) == *fd }
         } else if special.pipe().is_none() {
             make(*fd, special)
         } else if let Some(end) = of_pipe(true).chain(of_pipe(false)).find(is_there) {
@@ -271,7 +314,10 @@ fn set_members(fd: i32, now: &[(i32, u32, u64)], then: &[(i32, u32, u64)]) {
 
 /// Gives those that are there what was in them. A pipe of which another process may have an end stays as it is.
 pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
-    for (&fd, special) in saved.iter().filter(|(_, special)| special.same_as.is_none()) {
+    for (&fd, special) in saved
+        .iter()
+        .filter(|(_, special)| special.same_as.is_none())
+    {
         let Some(now) = Special::of(fd) else { continue };
         if now.flags != special.flags {
             // SAFETY: fcntl(2); those of access and of close-on-exec it leaves alone.
@@ -290,7 +336,9 @@ pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
             }
             (Kind::Timer { .. }, Kind::Timer { times, .. }) => {
                 // SAFETY: timerfd_settime(2) with an itimerspec; what has expired since is forgotten.
-                unsafe { libc::timerfd_settime(fd, 0, times.as_ptr().cast(), std::ptr::null_mut()) };
+                unsafe {
+                    libc::timerfd_settime(fd, 0, times.as_ptr().cast(), std::ptr::null_mut())
+                };
             }
             (Kind::Signals(_), Kind::Signals(mask)) => {
                 set_signals(fd, *mask);

@@ -21,12 +21,19 @@ impl Stream {
         // SAFETY: fcntl(2) that only asks.
         let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
         let close_on_exec = flags & libc::FD_CLOEXEC != 0;
-        Some(Stream { stream, close_on_exec })
+        Some(Stream {
+            stream,
+            close_on_exec,
+        })
     }
 
     /// Makes a descriptor one of this stream's. False: it has no pipe here.
     pub fn put(&self, fd: i32) -> bool {
-        let mode = if self.close_on_exec { libc::O_CLOEXEC } else { 0 };
+        let mode = if self.close_on_exec {
+            libc::O_CLOEXEC
+        } else {
+            0
+        };
         // SAFETY: dup3(2); what the descriptor was before is not the program's.
         output::pipe_of(self.stream).is_some_and(|pipe| unsafe { libc::dup3(pipe, fd, mode) == fd })
     }
@@ -34,5 +41,6 @@ impl Stream {
 
 /// Whether a descriptor was one of these at the start, so that the program has made of it what it is if it is none.
 pub fn was_one(fd: i32) -> bool {
-    matches!(fd, libc::STDOUT_FILENO | libc::STDERR_FILENO) && output::pipe_of(fd as usize - 1).is_some()
+    matches!(fd, libc::STDOUT_FILENO | libc::STDERR_FILENO)
+        && output::pipe_of(fd as usize - 1).is_some()
 }

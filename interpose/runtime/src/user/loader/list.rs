@@ -54,7 +54,8 @@ unsafe extern "C" fn collect(info: *const ModuleInfo, _size: usize, modules: *mu
     // SAFETY: dl_iterate_phdr passes a valid structure and our own argument.
     unsafe {
         let (info, modules) = (&*info, &mut *modules.cast::<Vec<Module>>());
-        let headers: &[Header] = std::slice::from_raw_parts(info.headers, info.header_count as usize);
+        let headers: &[Header] =
+            std::slice::from_raw_parts(info.headers, info.header_count as usize);
         let segments = || headers.iter().filter(|header| header.kind == PT_LOAD);
         let base = info.base as u64;
         let dynamic = headers.iter().find(|header| header.kind == PT_DYNAMIC);
@@ -85,7 +86,12 @@ type Callback = unsafe extern "C" fn(*const ModuleInfo, usize, *mut c_void) -> c
 pub fn modules() -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
     // SAFETY: the callback has the type that dl_iterate_phdr(3) calls.
-    unsafe { (told::info().user_iterate)(collect as Callback as *const c_void, (&raw mut modules).cast()) };
+    unsafe {
+        (told::info().user_iterate)(
+            collect as Callback as *const c_void,
+            (&raw mut modules).cast(),
+        )
+    };
     modules
 }
 
@@ -106,7 +112,9 @@ pub fn runtime_modules() -> Vec<Module> {
 pub fn link_maps() -> impl Iterator<Item = &'static LinkMap> {
     // SAFETY: ld.so's list of the program's namespace.
     let map = |at: *const LinkMap| unsafe { at.as_ref() };
-    std::iter::successors(map(told::info().link_map.cast()), move |before| map(before.next))
+    std::iter::successors(map(told::info().link_map.cast()), move |before| {
+        map(before.next)
+    })
 }
 
 /// All libraries of the user side in load order.
@@ -116,7 +124,9 @@ pub fn libraries() -> Vec<Library> {
     let mut modules = modules.iter();
     for map in link_maps() {
         // SAFETY: ld.so keeps the name as long as the record.
-        let path = unsafe { CStr::from_ptr(map.name) }.to_string_lossy().into_owned();
+        let path = unsafe { CStr::from_ptr(map.name) }
+            .to_string_lossy()
+            .into_owned();
         // dl_iterate_phdr(3) walks the same list.
         let module = modules.next();
         list.push(Library {
@@ -162,7 +172,16 @@ pub fn use_block(tls_module: u64) -> u64 {
     let argument = [tls_module, 0];
     let function = told::user_symbol("__tls_get_addr");
     // SAFETY: the function that code calls for thread-local data (ELF ABI), on the program's stack, with a module that is loaded.
-    unsafe { call_user(function as *const c_void, argument.as_ptr() as u64, 0, 0, 0, 0) }
+    unsafe {
+        call_user(
+            function as *const c_void,
+            argument.as_ptr() as u64,
+            0,
+            0,
+            0,
+            0,
+        )
+    }
 }
 
 /// ld.so does not note where the block of a library is that only code with fixed offsets uses. Has it do so if there is one

@@ -19,7 +19,9 @@ use crate::user::tls;
 use crate::{sys, told};
 use std::ffi::c_int;
 use std::sync::OnceLock;
-use understudy_abi::{LD_HEAP_CLASSES, LD_HEAP_REGIONS, LD_HEAP_SIZE, RUNTIME_LD_HEAP, USER_LD_HEAP};
+use understudy_abi::{
+    LD_HEAP_CLASSES, LD_HEAP_REGIONS, LD_HEAP_SIZE, RUNTIME_LD_HEAP, USER_LD_HEAP,
+};
 
 const WORD: u64 = 8;
 const REGION: u64 = (LD_HEAP_SIZE / LD_HEAP_REGIONS) as u64;
@@ -96,14 +98,19 @@ fn not_state(data: AddrRange) -> Option<[AddrRange; 3]> {
 const MUTEX: u64 = 40;
 const RECURSIVE: u32 = 1;
 
-unsafe extern "C" fn look_for_lock(_: *mut libc::dl_phdr_info, _: usize, argument: *mut std::ffi::c_void) -> c_int {
+unsafe extern "C" fn look_for_lock(
+    _: *mut libc::dl_phdr_info,
+    _: usize,
+    argument: *mut std::ffi::c_void,
+) -> c_int {
     // SAFETY: the argument of `locks`: ranges; the first is ld.so's data, which is mapped.
     unsafe {
         let (data, found) = &mut *argument.cast::<(AddrRange, Vec<u64>)>();
         let own = libc::gettid() as u32;
         let words = |at: u64| (at as *const [u32; 5]).read();
         let last = data.end - MUTEX;
-        let is_held = |at: &u64| matches!(words(*at), [1 | 2, 1, owner, 1, RECURSIVE] if owner == own);
+        let is_held =
+            |at: &u64| matches!(words(*at), [1 | 2, 1, owner, 1, RECURSIVE] if owner == own);
         found.extend((data.start..last).step_by(WORD as usize).filter(is_held));
     }
     1
@@ -127,7 +134,9 @@ fn locks(data: AddrRange) -> Option<AddrRange> {
 
 /// Whether somebody is inside of ld.so, or its locks are not known. Safe in a signal handler.
 pub fn is_locked() -> bool {
-    let Some(locks) = LOCKS.get() else { return true };
+    let Some(locks) = LOCKS.get() else {
+        return true;
+    };
     let mut words = (locks.start..locks.end).step_by(MUTEX as usize);
     // SAFETY: words of ld.so's data.
     words.any(|lock| unsafe { (lock as *const u32).read_volatile() } != 0)
@@ -135,13 +144,17 @@ pub fn is_locked() -> bool {
 
 fn copy(range: AddrRange) -> Copy {
     // SAFETY: mapped memory of ld.so, which stands still.
-    let bytes = unsafe { std::slice::from_raw_parts(range.start as *const u8, range.len() as usize) };
+    let bytes =
+        unsafe { std::slice::from_raw_parts(range.start as *const u8, range.len() as usize) };
     (range.start, bytes.to_vec())
 }
 
 /// Writes what differs: other threads may be reading.
 fn write((at, bytes): &Copy) {
-    for (word, bytes) in (*at..).step_by(WORD as usize).zip(bytes.chunks_exact(WORD as usize)) {
+    for (word, bytes) in (*at..)
+        .step_by(WORD as usize)
+        .zip(bytes.chunks_exact(WORD as usize))
+    {
         let value = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
         let place = word as *mut u64;
         // SAFETY: aligned words that `copy` has read.
@@ -157,9 +170,12 @@ fn write((at, bytes): &Copy) {
 fn in_use(heap: usize) -> impl Iterator<Item = AddrRange> {
     let start = [USER_LD_HEAP, RUNTIME_LD_HEAP][heap] as u64;
     // SAFETY: the face's books.
-    let used: [usize; LD_HEAP_CLASSES] = unsafe { told::info().loader_heap.used[heap].read_volatile() };
+    let used: [usize; LD_HEAP_CLASSES] =
+        unsafe { told::info().loader_heap.used[heap].read_volatile() };
     let regions = (0u64..).zip(used).filter(|&(_, used)| used > 0);
-    regions.map(move |(class, used)| AddrRange::new(start + class * REGION, start + class * REGION + used as u64))
+    regions.map(move |(class, used)| {
+        AddrRange::new(start + class * REGION, start + class * REGION + used as u64)
+    })
 }
 
 /// The block of the runtime side's heap that an address lies in.
@@ -179,11 +195,20 @@ fn shared_blocks(rt: &Runtime) -> Vec<AddrRange> {
     let data = AddrRange::new(start as u64, (start + length) as u64);
     let is_data = |range: &&AddrRange| data.intersect(**range).is_some();
     let words = |range: &AddrRange| (range.start..range.end).step_by(WORD as usize);
-    for word in rt.loader.places.borrow().iter().filter(is_data).flat_map(words) {
+    for word in rt
+        .loader
+        .places
+        .borrow()
+        .iter()
+        .filter(is_data)
+        .flat_map(words)
+    {
         // SAFETY: words of ld.so's data, and of its heap below.
         let mut address = unsafe { (word as *const u64).read() };
         for _ in 0..LONGEST_CHAIN {
-            let Some(block) = runtime_block(address) else { break };
+            let Some(block) = runtime_block(address) else {
+                break;
+            };
             if found.contains(&block) {
                 break;
             }
@@ -205,7 +230,14 @@ impl Snapshot {
     pub fn take(rt: &Runtime) -> Snapshot {
         let heap = &told::info().loader_heap;
         Snapshot {
-            data: rt.loader.places.borrow().iter().copied().map(copy).collect(),
+            data: rt
+                .loader
+                .places
+                .borrow()
+                .iter()
+                .copied()
+                .map(copy)
+                .collect(),
             heap: in_use(0).map(copy).collect(),
             // SAFETY: the face's books of that length.
             books: unsafe { std::slice::from_raw_parts(heap.state, heap.state_length) }.to_vec(),

@@ -38,7 +38,9 @@ struct Symbol {
 pub fn names(start: &str) -> bool {
     let is_it = |name: &CStr| {
         let name = name.to_bytes().to_ascii_lowercase();
-        name.strip_prefix(b"p").unwrap_or(&name).starts_with(start.as_bytes())
+        name.strip_prefix(b"p")
+            .unwrap_or(&name)
+            .starts_with(start.as_bytes())
     };
     // SAFETY: a loaded library, whose name ld.so keeps.
     link_maps().any(|map| unsafe { !is_of_mpi(CStr::from_ptr(map.name)) && names_in(map, is_it) })
@@ -51,7 +53,9 @@ fn is_of_mpi(path: &CStr) -> bool {
         .file_name()
         .unwrap_or_default()
         .to_string_lossy();
-    ["libmpi", "libunderstudy"].iter().any(|start| file.starts_with(start))
+    ["libmpi", "libunderstudy"]
+        .iter()
+        .any(|start| file.starts_with(start))
 }
 
 /// # Safety
@@ -76,7 +80,10 @@ unsafe fn names_in(map: &LinkMap, is_it: impl Fn(&CStr) -> bool) -> bool {
     [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)]
         .iter()
         .any(|&(table, bytes)| {
-            let (table, count) = (entry(table), entry(bytes) as usize / size_of::<Relocation>());
+            let (table, count) = (
+                entry(table),
+                entry(bytes) as usize / size_of::<Relocation>(),
+            );
             if table == 0 {
                 return false;
             }
@@ -87,8 +94,12 @@ unsafe fn names_in(map: &LinkMap, is_it: impl Fn(&CStr) -> bool) -> bool {
                     .iter()
                     .filter(|relocation| relocation.info >> 32 != 0)
                     .any(|relocation| {
-                        let symbol = &*(symbols as *const Symbol).add((relocation.info >> 32) as usize);
-                        symbol.section == 0 && is_it(CStr::from_ptr((text + u64::from(symbol.name)) as *const c_char))
+                        let symbol =
+                            &*(symbols as *const Symbol).add((relocation.info >> 32) as usize);
+                        symbol.section == 0
+                            && is_it(CStr::from_ptr(
+                                (text + u64::from(symbol.name)) as *const c_char,
+                            ))
                     })
             }
         })

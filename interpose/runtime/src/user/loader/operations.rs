@@ -98,7 +98,9 @@ impl Log {
         let now = list::libraries();
         if now != self.known {
             let made: Vec<Library> = missing(&self.known, &now).cloned().collect();
-            let gone: Vec<u64> = missing(&now, &self.known).map(|library| library.handle).collect();
+            let gone: Vec<u64> = missing(&now, &self.known)
+                .map(|library| library.handle)
+                .collect();
             if self.operations.is_empty() {
                 self.operations.push(Operation {
                     call: Call::Nothing,
@@ -189,8 +191,14 @@ mod tests {
     #[test]
     fn a_library_that_is_closed_at_once_leaves_nothing() {
         assert!(cancels(&open(&[1, 2]), &close(1, &[2, 1])));
-        assert!(!cancels(&open(&[1, 2]), &close(1, &[1])), "its need has stayed");
-        assert!(!cancels(&open(&[1]), &close(3, &[3])), "another one was closed");
+        assert!(
+            !cancels(&open(&[1, 2]), &close(1, &[1])),
+            "its need has stayed"
+        );
+        assert!(
+            !cancels(&open(&[1]), &close(3, &[3])),
+            "another one was closed"
+        );
         assert!(!cancels(&open(&[]), &close(1, &[])), "it was there before");
         assert!(!cancels(&close(1, &[1]), &open(&[1])));
     }

@@ -19,8 +19,18 @@ use understudy_abi::LIBRARY_PLACES;
 /// Makes ld.so's state the saved one, which these operations lead to.
 pub fn run(saved: &Saved, operations: &[Operation]) -> Result<(), UserError> {
     let now = list::libraries();
-    let missing = || saved.libraries.iter().filter(|library| !now.contains(library));
-    let late = || saved.blocks.iter().filter(|block| block.current().is_none());
+    let missing = || {
+        saved
+            .libraries
+            .iter()
+            .filter(|library| !now.contains(library))
+    };
+    let late = || {
+        saved
+            .blocks
+            .iter()
+            .filter(|block| block.current().is_none())
+    };
     // Nothing else may take their places.
     let records = missing().map(|library| library.handle);
     let mut reserved: Vec<u64> = records.chain(late().map(|block| block.allocated)).collect();
@@ -38,7 +48,10 @@ pub fn run(saved: &Saved, operations: &[Operation]) -> Result<(), UserError> {
     log::debug!("wanted {:x?}, have {now:x?}", saved.libraries);
     let differs = |(saved, now): &(&Library, &Library)| saved != now;
     let first = saved.libraries.iter().zip(&now).find(differs);
-    let first = first.map_or_else(|| "the list of libraries".into(), |(saved, _)| saved.path.clone());
+    let first = first.map_or_else(
+        || "the list of libraries".into(),
+        |(saved, _)| saved.path.clone(),
+    );
     Err(UserError::Library(first))
 }
 
@@ -55,7 +68,11 @@ fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserErr
     operation.gone.iter().for_each(hide);
     let made = &operation.made;
     let room = |(index, library)| make_room(library, &made[..index]);
-    let places = made.iter().enumerate().map(room).collect::<Result<Vec<u64>, _>>()?;
+    let places = made
+        .iter()
+        .enumerate()
+        .map(room)
+        .collect::<Result<Vec<u64>, _>>()?;
     for library in &operation.made {
         let before = reserved.len();
         reserved.retain(|&address| address != library.handle);
@@ -66,8 +83,15 @@ fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserErr
     prescribe(&operation.made, &places);
     match &operation.call {
         // Found by another one's search path, maybe; now it is known where.
-        Call::Open { path, flags, directory } => {
-            let found = operation.made.first().filter(|library| is_named(library, path));
+        Call::Open {
+            path,
+            flags,
+            directory,
+        } => {
+            let found = operation
+                .made
+                .first()
+                .filter(|library| is_named(library, path));
             open(
                 found.map_or(path, |library| &library.path),
                 *flags,
@@ -113,15 +137,22 @@ fn make_room(library: &Library, before: &[Library]) -> Result<u64, UserError> {
         others.any(|other| other.intersect(range).is_some())
     };
     let is_plain = |vma: &&vmas::Vma| {
-        vmas::owner_by_name(vma) == Owner::User && vma.path != b"[heap]" && !zones().touches_excluded(vma.range)
+        vmas::owner_by_name(vma) == Owner::User
+            && vma.path != b"[heap]"
+            && !zones().touches_excluded(vma.range)
     };
     for start in (lowest..=base).rev().step_by(PAGE as usize) {
         let window = AddrRange::new(start, (start + room).next_multiple_of(PAGE));
-        let mut inside = mapped.iter().filter(|vma| vma.range.intersect(window).is_some());
+        let mut inside = mapped
+            .iter()
+            .filter(|vma| vma.range.intersect(window).is_some());
         if is_loaded(window) || !inside.clone().all(|vma| is_plain(&vma)) {
             continue;
         }
-        for part in inside.by_ref().filter_map(|vma| vma.range.intersect(window)) {
+        for part in inside
+            .by_ref()
+            .filter_map(|vma| vma.range.intersect(window))
+        {
             // SAFETY: plain memory of the user side, which nobody uses any more.
             unsafe { libc::munmap(part.start as *mut _, part.len() as usize) };
         }
@@ -133,15 +164,24 @@ fn make_room(library: &Library, before: &[Library]) -> Result<u64, UserError> {
 /// Whether ld.so aligns libraries.
 fn is_aligning() -> bool {
     // SAFETY: a string of libc's.
-    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy();
-    let minor = version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
+    let version =
+        unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy();
+    let minor = version
+        .split('.')
+        .nth(1)
+        .and_then(|minor| minor.parse::<u32>().ok());
     minor.is_some_and(|minor| minor >= 35)
 }
 
 /// Tells ld.so where the next libraries go, and the records of them.
 fn prescribe(libraries: &[Library], starts: &[u64]) {
     let (mut places, mut records) = ([0; LIBRARY_PLACES], [0; LIBRARY_PLACES]);
-    for (index, (library, &start)) in libraries.iter().zip(starts).enumerate().take(LIBRARY_PLACES - 1) {
+    for (index, (library, &start)) in libraries
+        .iter()
+        .zip(starts)
+        .enumerate()
+        .take(LIBRARY_PLACES - 1)
+    {
         places[index] = start as usize;
         records[index] = library.handle as usize;
     }
@@ -175,8 +215,12 @@ impl Block {
     /// Where it lies in this process.
     fn current(&self) -> Option<u64> {
         let modules = list::modules();
-        let module = modules.iter().find(|module| module.tls_module == self.module);
-        module.map(|module| module.tls_block).filter(|&block| block != 0)
+        let module = modules
+            .iter()
+            .find(|module| module.tls_module == self.module);
+        module
+            .map(|module| module.tls_block)
+            .filter(|&block| block != 0)
     }
 
     /// Makes it, where it was.
@@ -189,7 +233,9 @@ impl Block {
             next.write_volatile(0);
             made
         };
-        if made == self.address && vector::entries()[self.module as usize].allocated == self.allocated {
+        if made == self.address
+            && vector::entries()[self.module as usize].allocated == self.allocated
+        {
             return Ok(());
         }
         Err(UserError::ThreadLocals(self.path.clone()))

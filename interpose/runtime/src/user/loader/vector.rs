@@ -47,8 +47,12 @@ pub fn lengthen(modules: &[Module]) -> bool {
                 .iter()
                 .filter(|module| module.tls_module != 0 && module.tls_block != 0)
         };
-        let agrees = |module: &Module| old.add(module.tls_module as usize).read().block == module.tls_block;
-        if length >= LENGTH || with_block().next().is_none() || !with_block().filter(fits).all(agrees) {
+        let agrees =
+            |module: &Module| old.add(module.tls_module as usize).read().block == module.tls_block;
+        if length >= LENGTH
+            || with_block().next().is_none()
+            || !with_block().filter(fits).all(agrees)
+        {
             return false;
         }
         let new = Box::leak(vec![Entry::default(); LENGTH + 2].into_boxed_slice()).as_mut_ptr();

@@ -229,9 +229,17 @@ impl Places {
         unsafe {
             for (list, programs) in saved.nodes.iter().enumerate() {
                 let head = self.heads + list * LIST;
-                let others = self.nodes(list).into_iter().filter(|&node| !self.is_programs(node));
+                let others = self
+                    .nodes(list)
+                    .into_iter()
+                    .filter(|&node| !self.is_programs(node));
                 let mut before = head;
-                for node in programs.iter().map(|&node| node as usize).chain(others).chain([head]) {
+                for node in programs
+                    .iter()
+                    .map(|&node| node as usize)
+                    .chain(others)
+                    .chain([head])
+                {
                     word(before).write(node);
                     word(node + 8).write(before);
                     before = node;

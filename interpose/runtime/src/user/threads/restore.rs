@@ -51,7 +51,9 @@ extern "C" fn depart() -> ! {
     // SAFETY: gettid(2).
     let number = unsafe { libc::gettid() };
     let threads = rt.threads.borrow();
-    let found = threads.as_ref().and_then(|threads| threads.slot_for(number));
+    let found = threads
+        .as_ref()
+        .and_then(|threads| threads.slot_for(number));
     drop(threads);
     let Some(slot) = found else {
         crate::sys::say(format_args!("{}", Deaf::Many(slot::SLOTS)));
@@ -70,7 +72,14 @@ fn end(slot: &Slot) {
     slot.order(END);
     while slot.exists.load(Ordering::SeqCst) != 0 {
         // The kernel's wake-up is not a private one.
-        let arguments = [slot.exists.as_ptr() as usize, libc::FUTEX_WAIT as usize, 1, 0, 0, 0];
+        let arguments = [
+            slot.exists.as_ptr() as usize,
+            libc::FUTEX_WAIT as usize,
+            1,
+            0,
+            0,
+            0,
+        ];
         // SAFETY: futex(2) on a word that lives.
         unsafe { raw::call(libc::SYS_futex, arguments) };
     }
@@ -83,7 +92,9 @@ impl Saved {
     /// what ld.so knows of them.
     pub fn clear(&self, rt: &Runtime) -> Result<(), UserError> {
         let threads = rt.threads.borrow();
-        let Some(threads) = threads.as_ref() else { return Ok(()) };
+        let Some(threads) = threads.as_ref() else {
+            return Ok(());
+        };
         let is_surplus = |slot: &&Slot| {
             let is_main = slot.block.load(Ordering::Relaxed) as u64 == tls::control_block();
             let mut saved = self.threads.iter().chain(&self.caller);
@@ -137,7 +148,9 @@ impl Saved {
         let quiet = Quiet::begin();
         for thread in &all {
             // SAFETY: the thread's memory has been put back, and it stands still or is to be made.
-            if !thread.is_main() && !unsafe { vectors::tell(thread.block, thread.generation, &self.libraries, &now) } {
+            if !thread.is_main()
+                && !unsafe { vectors::tell(thread.block, thread.generation, &self.libraries, &now) }
+            {
                 return Err(UserError::Vectors);
             }
             let number = if is_own(thread) {
@@ -147,8 +160,11 @@ impl Saved {
                 slot.frame.store(thread.frame as usize, Ordering::SeqCst);
                 ThreadNumber::of(slot.number.load(Ordering::Relaxed))
             } else {
-                let slot = threads.slot_for(0).ok_or(UserError::Deaf(Deaf::Many(slot::SLOTS)))?;
-                slot.uses_tiles.store(u32::from(uses_tiles), Ordering::Relaxed);
+                let slot = threads
+                    .slot_for(0)
+                    .ok_or(UserError::Deaf(Deaf::Many(slot::SLOTS)))?;
+                slot.uses_tiles
+                    .store(u32::from(uses_tiles), Ordering::Relaxed);
                 threads.make(slot, thread)?
             };
             changed.push((thread.number, number));
@@ -163,7 +179,12 @@ impl Saved {
     }
 
     /// All threads that go on from a frame, the one that leads the way back included.
-    fn all(&self, rt: &Runtime, caller: &Caller<'_>, main: ThreadNumber) -> Result<Vec<Thread>, UserError> {
+    fn all(
+        &self,
+        rt: &Runtime,
+        caller: &Caller<'_>,
+        main: ThreadNumber,
+    ) -> Result<Vec<Thread>, UserError> {
         let mut all = self.threads.clone();
         if self.is_mains() {
             arch::stay();
@@ -208,7 +229,9 @@ impl super::Threads {
         // SAFETY: signals are blocked, the slot is free, and the thread's memory is there.
         let number = unsafe { slot::make_thread(slot, slot.stack(), told, thread.block as usize) };
         if number < 0 {
-            return Err(UserError::NoThread(std::io::Error::from_raw_os_error(-number as i32)));
+            return Err(UserError::NoThread(std::io::Error::from_raw_os_error(
+                -number as i32,
+            )));
         }
         slot.number.store(number as i32, Ordering::Relaxed);
         while slot.state.load(Ordering::SeqCst) != PARKED {
@@ -216,11 +239,21 @@ impl super::Threads {
         }
         let number = ThreadNumber::of(number as i32);
         // Names and processors are no more than advice: another node has others.
-        let _ = std::fs::write(format!("/proc/self/task/{}/comm", number.get()), &thread.name);
+        let _ = std::fs::write(
+            format!("/proc/self/task/{}/comm", number.get()),
+            &thread.name,
+        );
         if let Some(words) = &thread.processors {
             let length = size_of_val(&words[..]);
             // SAFETY: sched_setaffinity(2) reads that many bytes.
-            unsafe { libc::syscall(libc::SYS_sched_setaffinity, number.get(), length, words.as_ptr()) };
+            unsafe {
+                libc::syscall(
+                    libc::SYS_sched_setaffinity,
+                    number.get(),
+                    length,
+                    words.as_ptr(),
+                )
+            };
         }
         Ok(number)
     }

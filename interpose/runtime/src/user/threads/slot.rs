@@ -143,7 +143,9 @@ fn is_timed(call: usize, frame: usize) -> bool {
     match call as i64 {
         libc::SYS_nanosleep | libc::SYS_poll | libc::SYS_futex => true,
         // SAFETY: the kernel's frame.
-        libc::SYS_clock_nanosleep => unsafe { word(frame + RSI).read() & libc::TIMER_ABSTIME as usize == 0 },
+        libc::SYS_clock_nanosleep => unsafe {
+            word(frame + RSI).read() & libc::TIMER_ABSTIME as usize == 0
+        },
         _ => false,
     }
 }
@@ -153,14 +155,18 @@ unsafe extern "C" fn park(slot: &Slot, frame: usize) -> Way {
     // SAFETY: the kernel's frame of this thread.
     let way = unsafe { look(slot, frame) };
     slot.frame.store(way.frame, Ordering::Relaxed);
-    slot.continues.store(way.continues as u32, Ordering::Relaxed);
+    slot.continues
+        .store(way.continues as u32, Ordering::Relaxed);
     let (block, mut gs): (usize, usize);
     const ARCH_GET_GS: usize = 0x1004;
     gs = 0;
     // SAFETY: the control block points to itself; arch_prctl(2) writes one word.
     unsafe {
         std::arch::asm!("mov {}, fs:[0x10]", out(reg) block, options(nostack, readonly, preserves_flags));
-        raw::call(libc::SYS_arch_prctl, [ARCH_GET_GS, &raw mut gs as usize, 0, 0, 0, 0]);
+        raw::call(
+            libc::SYS_arch_prctl,
+            [ARCH_GET_GS, &raw mut gs as usize, 0, 0, 0, 0],
+        );
     }
     slot.block.store(block, Ordering::Relaxed);
     slot.gs.store(gs, Ordering::Relaxed);
@@ -209,7 +215,9 @@ unsafe fn look(slot: &Slot, frame: usize) -> Way {
                 frame: sp,
                 continues: 0,
             };
-            if pc < code.restarted || pc == code.restarted && result as isize == -libc::EINTR as isize {
+            if pc < code.restarted
+                || pc == code.restarted && result as isize == -libc::EINTR as isize
+            {
                 way.continues = 1;
             } else if pc == code.restarted {
                 word(sp + RAX).write(result);
@@ -221,9 +229,12 @@ unsafe fn look(slot: &Slot, frame: usize) -> Way {
             }
             return way;
         }
-        let interrupted =
-            result as isize == -libc::EINTR as isize && (pc as *const [u8; 2]).sub(1).read_unaligned() == SYSCALL;
-        let mut way = Way { frame, continues: 0 };
+        let interrupted = result as isize == -libc::EINTR as isize
+            && (pc as *const [u8; 2]).sub(1).read_unaligned() == SYSCALL;
+        let mut way = Way {
+            frame,
+            continues: 0,
+        };
         if interrupted && let Some(call) = interrupted_call(slot, pc, sp) {
             word(frame + RAX).write(call);
             *word(frame + RIP) -= 2;
@@ -235,7 +246,8 @@ unsafe fn look(slot: &Slot, frame: usize) -> Way {
 
 /// The number of the system call before `pc`: the kernel has told it, or the code does.
 unsafe fn interrupted_call(slot: &Slot, pc: usize, sp: usize) -> Option<usize> {
-    let [call, its_pc, its_sp] = [0, 1, 2].map(|index: usize| slot.call[index].load(Ordering::Relaxed));
+    let [call, its_pc, its_sp] =
+        [0, 1, 2].map(|index: usize| slot.call[index].load(Ordering::Relaxed));
     if its_pc == pc && its_sp == sp {
         return Some(call);
     }
@@ -296,7 +308,12 @@ unsafe fn end(slot: &Slot, block: usize) -> ! {
 /// # Safety
 /// All signals must be blocked; the slot must be free.
 #[unsafe(naked)]
-pub unsafe extern "C" fn make_thread(slot: &Slot, stack: usize, told: usize, block: usize) -> isize {
+pub unsafe extern "C" fn make_thread(
+    slot: &Slot,
+    stack: usize,
+    told: usize,
+    block: usize,
+) -> isize {
     naked_asm!(
         "mov r8, rcx",
         "mov r10, rdx",
@@ -348,7 +365,10 @@ unsafe extern "C" fn begin(slot: &Slot) -> ! {
 /// Leaves the runtime: the calling thread goes on from the slot's frame, or ends if that is 0. On the slot's stack, with all signals
 /// blocked; as soon as the turn is given back, another thread may use all that the runtime has.
 unsafe extern "C" fn leave(slot: &Slot) -> ! {
-    let (block, frame) = (slot.block.load(Ordering::Relaxed), slot.frame.load(Ordering::Relaxed));
+    let (block, frame) = (
+        slot.block.load(Ordering::Relaxed),
+        slot.frame.load(Ordering::Relaxed),
+    );
     // SAFETY: the caller's control block, and what was saved of it.
     unsafe {
         if frame != 0 {

@@ -73,7 +73,10 @@ fn exists(number: i32) -> bool {
 
 /// The kernel's numbers of all threads but the calling one's.
 fn tasks() -> Vec<i32> {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let tasks = std::fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten();
     let numbers = tasks.filter_map(|task| task.file_name().to_str()?.parse().ok());
     // SAFETY: gettid(2).
     let own = unsafe { libc::gettid() };
@@ -82,10 +85,17 @@ fn tasks() -> Vec<i32> {
 
 /// The system call that a thread is in, with program counter and stack pointer (proc(5), `/proc/pid/task/tid/syscall`).
 fn call_of(number: i32) -> [usize; 3] {
-    let text = std::fs::read_to_string(format!("/proc/self/task/{number}/syscall")).unwrap_or_default();
+    let text =
+        std::fs::read_to_string(format!("/proc/self/task/{number}/syscall")).unwrap_or_default();
     let words: Vec<&str> = text.split_whitespace().collect();
     let hexadecimal = |word: &str| usize::from_str_radix(word.trim_start_matches("0x"), 16).ok();
-    let parsed = || Some([words[0].parse().ok()?, hexadecimal(words[8])?, hexadecimal(words[7])?]);
+    let parsed = || {
+        Some([
+            words[0].parse().ok()?,
+            hexadecimal(words[8])?,
+            hexadecimal(words[7])?,
+        ])
+    };
     if words.len() == 9 { parsed() } else { None }.unwrap_or_default()
 }
 
@@ -98,7 +108,13 @@ fn send(slot: &Slot, number: i32) -> bool {
         info[1] = libc::SI_QUEUE as u32 as usize;
         info[3] = std::ptr::from_ref(slot) as usize;
         let call = libc::SYS_rt_tgsigqueueinfo;
-        libc::syscall(call, libc::getpid(), number, STOP_SIGNAL as c_int, info.as_ptr()) == 0
+        libc::syscall(
+            call,
+            libc::getpid(),
+            number,
+            STOP_SIGNAL as c_int,
+            info.as_ptr(),
+        ) == 0
     }
 }
 
@@ -159,7 +175,8 @@ impl Threads {
     pub fn parked(&self) -> impl Iterator<Item = &'static Slot> {
         let round = self.round;
         let is_parked = move |slot: &&Slot| {
-            slot.round.load(Ordering::Relaxed) == round && slot.state.load(Ordering::SeqCst) == PARKED
+            slot.round.load(Ordering::Relaxed) == round
+                && slot.state.load(Ordering::SeqCst) == PARKED
         };
         self.slots.iter().filter(is_parked)
     }
@@ -196,7 +213,10 @@ impl Threads {
         }
         self.round += 1;
         let listed = self.places.threads().ok_or(Deaf::Loader)?;
-        if listed.iter().all(|thread| thread.is_runtimes() || thread.number <= 0) {
+        if listed
+            .iter()
+            .all(|thread| thread.is_runtimes() || thread.number <= 0)
+        {
             self.are_still = true;
             return Ok(());
         }
@@ -206,7 +226,9 @@ impl Threads {
             match self.look() {
                 Ok(Look::Still) if self.places.is_locked() => break Err(Deaf::Loader),
                 Ok(Look::Still) => break Ok(()),
-                Ok(Look::Moving(number)) if begin.elapsed() > timeout => break Err(Deaf::Thread(number)),
+                Ok(Look::Moving(number)) if begin.elapsed() > timeout => {
+                    break Err(Deaf::Thread(number));
+                }
                 Ok(Look::Moving(_)) => {}
                 Err(deaf) => break Err(deaf),
             }
@@ -226,8 +248,9 @@ impl Threads {
                 slot.order(GO_ON);
             }
         }
-        let is_late =
-            |slot: &Slot| slot.state.load(Ordering::SeqCst) == SENT && exists(slot.number.load(Ordering::Relaxed));
+        let is_late = |slot: &Slot| {
+            slot.state.load(Ordering::SeqCst) == SENT && exists(slot.number.load(Ordering::Relaxed))
+        };
         if self.slots.iter().any(is_late) {
             std::mem::forget(handler);
         }

@@ -44,7 +44,10 @@ pub fn generations() -> Option<Vec<Generation>> {
     unsafe {
         let (mut all, mut piece) = (Vec::new(), word(first));
         while piece != 0 {
-            all.extend((0..word(piece + length)).map(|index| word(piece + entries + index * size + generation)));
+            all.extend(
+                (0..word(piece + length))
+                    .map(|index| word(piece + entries + index * size + generation)),
+            );
             piece = word(piece + next);
         }
         let numbers = loader::libraries()

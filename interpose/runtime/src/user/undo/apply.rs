@@ -29,7 +29,11 @@ pub struct Failed {
 pub fn undo(logs: &mut [Log], first: Epoch) -> Result<(), Failed> {
     let mut renewed = Renewed::default();
     loop {
-        let due = |log: &Log| log.last().filter(|last| last.section >= first).map(|last| last.time);
+        let due = |log: &Log| {
+            log.last()
+                .filter(|last| last.section >= first)
+                .map(|last| last.time)
+        };
         let latest = (0..logs.len()).max_by_key(|&log| due(&logs[log]));
         let Some(latest) = latest.filter(|&log| due(&logs[log]).is_some()) else {
             return Ok(());
@@ -40,10 +44,12 @@ pub fn undo(logs: &mut [Log], first: Epoch) -> Result<(), Failed> {
         renewed.find(&mut record.effect, logs);
         record.effect.renumber_device();
         log::debug!("undone: {:?}", record.effect);
-        renewed.undo(&record.effect).map_err(|(path, error)| Failed {
-            path: path.to_owned(),
-            error,
-        })?;
+        renewed
+            .undo(&record.effect)
+            .map_err(|(path, error)| Failed {
+                path: path.to_owned(),
+                error,
+            })?;
         if let Some(backup) = record.effect.backup() {
             let _ = fs::remove_file(backup);
         }
@@ -70,8 +76,10 @@ impl Renewed {
             return;
         };
         let now = self.now(id);
-        let is_it =
-            |place: &Path| found(place).is_ok_and(|found| found.is_some_and(|found| Id::of(&found).inode == now.inode));
+        let is_it = |place: &Path| {
+            found(place)
+                .is_ok_and(|found| found.is_some_and(|found| Id::of(&found).inode == now.inode))
+        };
         if is_it(path) {
             return;
         }
@@ -93,7 +101,9 @@ impl Renewed {
         let (path, done) = match effect {
             Effect::Created { path } => (path, remove(path)),
             Effect::Grown { path, id, size } => (path, shrink(path, now(id), *size)),
-            Effect::Changed { path, size, backup, .. } => (path, refill(path, *size, backup)),
+            Effect::Changed {
+                path, size, backup, ..
+            } => (path, refill(path, *size, backup)),
             Effect::Overwritten {
                 path,
                 id,
@@ -103,7 +113,10 @@ impl Renewed {
                 place,
             } => {
                 let kept = backup.as_deref().map(|backup| (backup, *place));
-                (path, overwrite::put_back(path, now(id), ranges, bytes, kept))
+                (
+                    path,
+                    overwrite::put_back(path, now(id), ranges, bytes, kept),
+                )
             }
             Effect::Removed { path, id, backup } => (path, bring_back(path, *id, backup)),
             Effect::RemovedDirectory { path, mode, .. } => (path, make_directory(path, *mode)),
@@ -125,13 +138,17 @@ impl Renewed {
 fn found(path: &Path) -> io::Result<Option<Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(metadata) => Ok(Some(metadata)),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
 
 fn remove(path: &Path) -> io::Result<()> {
-    let Some(metadata) = found(path)? else { return Ok(()) };
+    let Some(metadata) = found(path)? else {
+        return Ok(());
+    };
     if !metadata.is_dir() {
         return forgive_missing(fs::remove_file(path));
     }
@@ -162,7 +179,9 @@ fn forgive_missing(result: io::Result<()>) -> io::Result<()> {
 
 fn shrink(path: &Path, id: Id, size: u64) -> io::Result<()> {
     match found(path)? {
-        Some(metadata) if metadata.is_file() && Id::of(&metadata) == id && metadata.len() > size => {
+        Some(metadata)
+            if metadata.is_file() && Id::of(&metadata) == id && metadata.len() > size =>
+        {
             let mut options = OpenOptions::new();
             options
                 .write(true)

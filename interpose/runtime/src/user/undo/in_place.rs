@@ -21,15 +21,20 @@ const PIECE: usize = 16 << 20;
 
 impl Recorder {
     /// Notes that a range of an open file is about to be overwritten, by a write or by way of a mapping.
-    pub fn overwrite_open(&mut self, fd: c_int, (offset, length): Range, is_mapped: bool) -> io::Result<()> {
+    pub fn overwrite_open(
+        &mut self,
+        fd: c_int,
+        (offset, length): Range,
+        is_mapped: bool,
+    ) -> io::Result<()> {
         // SAFETY: the program's descriptor, which stays open.
         let own = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
         let metadata = own.metadata()?;
         let id = Id::of(&metadata);
         let length = length.min(metadata.len().saturating_sub(offset));
         let noted = self.overwritten.get(&id);
-        let is_noted =
-            self.known.get(&id) == Some(&Known::Content) || noted.is_some_and(|noted| noted.contains((offset, length)));
+        let is_noted = self.known.get(&id) == Some(&Known::Content)
+            || noted.is_some_and(|noted| noted.contains((offset, length)));
         // What has no name is kept with the checkpoint.
         if length == 0 || is_noted || !metadata.is_file() || metadata.nlink() == 0 {
             return Ok(());
@@ -50,7 +55,8 @@ impl Recorder {
             }
         }
         // SAFETY: fcntl(2) on the program's descriptor.
-        let is_readable = unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_ACCMODE == libc::O_RDWR;
+        let is_readable =
+            unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_ACCMODE == libc::O_RDWR;
         let file = match is_readable {
             true => Source::Readable(&own),
             false => Source::Written(&own),
@@ -68,9 +74,14 @@ impl Recorder {
     /// Notes that an open file is about to be cut, or to grow.
     pub fn truncate_open(&mut self, fd: c_int, length: u64) -> io::Result<()> {
         // SAFETY: the program's descriptor, which stays open.
-        let size = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) }).metadata()?.len();
+        let size = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) })
+            .metadata()?
+            .len();
         if size.saturating_sub(length) > LARGEST_TRUNCATED {
-            self.warn(&fs::read_link(within(fd))?, "what is cut off is too large to be kept");
+            self.warn(
+                &fs::read_link(within(fd))?,
+                "what is cut off is too large to be kept",
+            );
             return Ok(());
         }
         self.overwrite_open(fd, (length, size.saturating_sub(length)), false)
@@ -86,10 +97,15 @@ impl Recorder {
             return Ok(link.clone());
         }
         let above = named.ancestors().skip(1);
-        let entries = above.filter_map(|directory| fs::read_dir(directory).ok()).flatten();
+        let entries = above
+            .filter_map(|directory| fs::read_dir(directory).ok())
+            .flatten();
         let mut paths = entries.flatten().map(|entry| entry.path());
         let found = paths.find(|path| self.is_backup(path) && is_it(path));
-        self.link(&found.ok_or_else(|| io::Error::other("its name is gone"))?, id)
+        self.link(
+            &found.ok_or_else(|| io::Error::other("its name is gone"))?,
+            id,
+        )
     }
 
     /// Gives a backup another name, since it may be one that is needed less long.

@@ -85,14 +85,19 @@ pub fn clone_or_copy(mut from: &File, mut to: &File) -> io::Result<()> {
 }
 
 /// Copies a part of a file to a place in another one, in pieces, or by sharing it where the file system can (copy_file_range(2)).
-pub fn copy_range((from, mut at): (&File, u64), (to, mut place): (&File, u64), length: u64) -> io::Result<()> {
+pub fn copy_range(
+    (from, mut at): (&File, u64),
+    (to, mut place): (&File, u64),
+    length: u64,
+) -> io::Result<()> {
     let (end, mut buffer) = (at + length, Vec::new());
     while at < end {
         let most = (end - at).min(1 << 30) as usize;
         let [mut offset, mut into] = [at, place].map(|it| it as libc::off64_t);
         let (source, target) = (from.as_raw_fd(), to.as_raw_fd());
         // SAFETY: copy_file_range(2) on two files, with offsets of this frame.
-        let copied = unsafe { libc::copy_file_range(source, &mut offset, target, &mut into, most, 0) };
+        let copied =
+            unsafe { libc::copy_file_range(source, &mut offset, target, &mut into, most, 0) };
         let copied = match copied {
             1.. => copied as u64,
             // Between these file systems it cannot be done.

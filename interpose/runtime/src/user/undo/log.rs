@@ -68,7 +68,11 @@ pub enum Effect {
         place: u64,
     },
     /// The name goes away; the file is still at `backup`.
-    Removed { path: PathBuf, id: Id, backup: PathBuf },
+    Removed {
+        path: PathBuf,
+        id: Id,
+        backup: PathBuf,
+    },
     /// A directory goes away.
     RemovedDirectory { path: PathBuf, id: Id, mode: u32 },
     /// The file gets another name.
@@ -87,7 +91,9 @@ impl Effect {
     pub fn backup(&self) -> Option<&Path> {
         match self {
             Effect::Changed { backup, .. } | Effect::Removed { backup, .. } => Some(backup),
-            Effect::Overwritten { backup, place: 0, .. } => backup.as_deref(),
+            Effect::Overwritten {
+                backup, place: 0, ..
+            } => backup.as_deref(),
             // A backup that had to be moved.
             Effect::Renamed { to, .. } if is_backup(to) => Some(to),
             _ => None,
@@ -158,7 +164,9 @@ fn first_record(bytes: &[u8]) -> Option<(Record, usize)> {
 fn places(path: &Path, moves: &[(&Path, &Path)]) -> Vec<PathBuf> {
     let mut places = vec![path.to_owned()];
     for (from, to) in moves.iter().rev() {
-        let below = places.iter().filter_map(|place| place.strip_prefix(from).ok());
+        let below = places
+            .iter()
+            .filter_map(|place| place.strip_prefix(from).ok());
         // Joining nothing would add a slash, as if it were a directory.
         let moved = |below: &Path| match below.as_os_str().is_empty() {
             true => to.to_path_buf(),
@@ -183,7 +191,12 @@ pub struct Log {
 impl Log {
     /// Makes the log of this process. One that is left from a process that is no more is replaced.
     pub fn create(path: &Path) -> io::Result<Log> {
-        let create = || open_own(path, libc::O_RDWR | libc::O_APPEND | libc::O_CREAT | libc::O_EXCL);
+        let create = || {
+            open_own(
+                path,
+                libc::O_RDWR | libc::O_APPEND | libc::O_CREAT | libc::O_EXCL,
+            )
+        };
         let mut file = match create() {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if let Some(left) = Log::open(path)?
@@ -207,7 +220,12 @@ impl Log {
     /// Opens the log of any rank; `None` if there is none. What another user has put there is no log.
     pub fn open(path: &Path) -> io::Result<Option<Log>> {
         let file = match open_own(path, libc::O_RDWR | libc::O_APPEND) {
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+                ) =>
+            {
                 return Ok(None);
             }
             other => other?,
@@ -279,7 +297,10 @@ impl Log {
 
     /// Forgets all sections before `first`, and what was kept for them.
     pub fn forget_before(&mut self, first: Epoch) -> io::Result<()> {
-        let count = self.records().take_while(|record| record.section < first).count();
+        let count = self
+            .records()
+            .take_while(|record| record.section < first)
+            .count();
         if count == 0 {
             return Ok(());
         }
@@ -307,9 +328,14 @@ impl Log {
         for (index, (_, record)) in self.records.iter().enumerate().rev() {
             match &record.effect {
                 Effect::Renamed {
-                    from, to, directory, ..
+                    from,
+                    to,
+                    directory,
+                    ..
                 } if *directory || is_backup(to) => moves.push((from, to)),
-                Effect::Exchanged { from, to, .. } => moves.extend([(from.as_path(), to.as_path()), (to, from)]),
+                Effect::Exchanged { from, to, .. } => {
+                    moves.extend([(from.as_path(), to.as_path()), (to, from)])
+                }
                 _ => {}
             }
             if let (Some(backup), true) = (record.effect.backup(), index < count) {

@@ -28,7 +28,11 @@ pub enum Call {
     /// open(2) with flags.
     Open { path: PathBuf, flags: i32 },
     /// renameat2(2) with flags.
-    Rename { from: PathBuf, to: PathBuf, flags: u32 },
+    Rename {
+        from: PathBuf,
+        to: PathBuf,
+        flags: u32,
+    },
     /// unlink(2), rmdir(2), remove(3).
     Remove {
         path: PathBuf,
@@ -99,7 +103,16 @@ pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
     let (one, other) = (one?, other?);
     let (here, flags) = (libc::AT_FDCWD, libc::RENAME_EXCHANGE);
     // SAFETY: renameat2(2) with two valid strings.
-    match unsafe { libc::syscall(libc::SYS_renameat2, here, one.as_ptr(), here, other.as_ptr(), flags) } {
+    match unsafe {
+        libc::syscall(
+            libc::SYS_renameat2,
+            here,
+            one.as_ptr(),
+            here,
+            other.as_ptr(),
+            flags,
+        )
+    } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -159,7 +172,9 @@ impl Recorder {
 
     /// Nobody goes back to before cut `first` any more.
     pub fn forget_before(&mut self, first: Epoch) -> io::Result<()> {
-        self.log.as_mut().map_or(Ok(()), |log| log.forget_before(first))
+        self.log
+            .as_mut()
+            .map_or(Ok(()), |log| log.forget_before(first))
     }
 
     /// The log was undone, possibly by another process: goes on in `section`.
@@ -211,7 +226,9 @@ impl Recorder {
     fn go_on_at(&mut self, refuge: PathBuf, record: Record) -> io::Result<()> {
         let mut log = Log::create(&refuge)?;
         let known = self.log.iter().flat_map(Log::records).cloned();
-        known.chain([record]).try_for_each(|record| log.append(record))?;
+        known
+            .chain([record])
+            .try_for_each(|record| log.append(record))?;
         // Who starts the job again must not take the old one for the whole log.
         let _ = fs::rename(&self.place, self.place.with_extension(MOVED));
         self.log = Some(log);
@@ -226,9 +243,14 @@ impl Recorder {
             return Ok(());
         }
         let Some(metadata) = metadata_of(path) else {
-            return if has(libc::O_CREAT) { self.created(path) } else { Ok(()) };
+            return if has(libc::O_CREAT) {
+                self.created(path)
+            } else {
+                Ok(())
+            };
         };
-        if !metadata.is_file() || self.is_new(path, &metadata) || has(libc::O_CREAT | libc::O_EXCL) {
+        if !metadata.is_file() || self.is_new(path, &metadata) || has(libc::O_CREAT | libc::O_EXCL)
+        {
             return Ok(());
         }
         let access = flags & libc::O_ACCMODE;
@@ -248,7 +270,9 @@ impl Recorder {
     }
 
     fn created(&mut self, path: &Path) -> io::Result<()> {
-        self.write(Effect::Created { path: path.to_owned() })?;
+        self.write(Effect::Created {
+            path: path.to_owned(),
+        })?;
         self.created.insert(path.to_owned());
         Ok(())
     }
@@ -330,7 +354,9 @@ impl Recorder {
             return self.created(path);
         }
         // The new name may lead to an old file.
-        self.write(Effect::Created { path: path.to_owned() })
+        self.write(Effect::Created {
+            path: path.to_owned(),
+        })
     }
 
     fn remove(&mut self, path: &Path, files: bool, directories: bool) -> io::Result<()> {
@@ -353,7 +379,11 @@ impl Recorder {
 
     fn remove_file(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
         let kind = metadata.file_type();
-        if self.is_new(path, metadata) || kind.is_fifo() || kind.is_socket() || kind.is_char_device() {
+        if self.is_new(path, metadata)
+            || kind.is_fifo()
+            || kind.is_socket()
+            || kind.is_char_device()
+        {
             return Ok(());
         }
         self.created.remove(path);
@@ -371,7 +401,9 @@ impl Recorder {
         } else {
             directory
         };
-        self.kept(directory, record, |backup| keep::link(path, backup, metadata))
+        self.kept(directory, record, |backup| {
+            keep::link(path, backup, metadata)
+        })
     }
 
     pub(super) fn is_backup(&self, path: &Path) -> bool {
@@ -384,7 +416,11 @@ impl Recorder {
         let mut backups = Vec::new();
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
-            if !entry.file_name().as_bytes().starts_with(self.keeper.prefix.as_bytes()) {
+            if !entry
+                .file_name()
+                .as_bytes()
+                .starts_with(self.keeper.prefix.as_bytes())
+            {
                 return Ok(None);
             }
             backups.push(entry.path());
@@ -399,7 +435,9 @@ impl Recorder {
         };
         let above = path.parent().unwrap_or(path).to_owned();
         for from in backups {
-            let Some(metadata) = metadata_of(&from) else { continue };
+            let Some(metadata) = metadata_of(&from) else {
+                continue;
+            };
             let to = self.keeper.name(&above);
             let id = Id::of(&metadata);
             let (old, new) = (from.clone(), to.clone());
@@ -433,7 +471,8 @@ impl Recorder {
             .and_then(metadata_of)
             .is_none_or(|above| above.dev() != source.dev());
         let unlike = target.is_some_and(|target| target.is_dir() != source.is_dir());
-        let full = target.is_some_and(|target| target.is_dir() && !matches!(self.only_backups(to), Ok(Some(_))));
+        let full = target
+            .is_some_and(|target| target.is_dir() && !matches!(self.only_backups(to), Ok(Some(_))));
         elsewhere || unlike || full
     }
 

@@ -68,14 +68,21 @@ fn read_apart(file: &File, ranges: &[Range], bytes: &mut [u8]) -> io::Result<()>
     };
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().spawn_scoped(scope, act)?;
-        thread.join().unwrap_or_else(|_| Err(ErrorKind::Other.into()))
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(ErrorKind::Other.into()))
     })
 }
 
 impl Recorder {
     /// Notes that these ranges of a file, which has this name now, are about to be written, with their old bytes, which are read from
     /// `source`. Most are noted already, and the name is not asked for.
-    pub fn overwrite(&mut self, name: impl Fn() -> PathBuf, source: Source<'_>, ranges: &[Range]) -> io::Result<()> {
+    pub fn overwrite(
+        &mut self,
+        name: impl Fn() -> PathBuf,
+        source: Source<'_>,
+        ranges: &[Range],
+    ) -> io::Result<()> {
         let metadata = source.file().metadata()?;
         let id = Id::of(&metadata);
         if !self.known.contains_key(&id) {
@@ -108,7 +115,14 @@ impl Recorder {
     }
 
     /// Little is kept in the log, more in a file beside this one, behind what is there of it already.
-    fn keep_old(&mut self, path: &Path, id: Id, source: Source<'_>, ranges: Vec<Range>, length: u64) -> io::Result<()> {
+    fn keep_old(
+        &mut self,
+        path: &Path,
+        id: Id,
+        source: Source<'_>,
+        ranges: Vec<Range>,
+        length: u64,
+    ) -> io::Result<()> {
         let mut bytes = vec![0; length as usize];
         source.read(&ranges, &mut bytes)?;
         let path = path.to_owned();
@@ -125,7 +139,10 @@ impl Recorder {
         }
         let directory = path.parent().unwrap_or(&path);
         // It is elsewhere if its directory has been renamed or removed.
-        let pool = self.pools.remove(&id).filter(|(pool, _)| metadata_of(pool).is_some());
+        let pool = self
+            .pools
+            .remove(&id)
+            .filter(|(pool, _)| metadata_of(pool).is_some());
         let (backup, place) = pool.unwrap_or_else(|| (self.keeper.name(directory), 0));
         self.write(Effect::Overwritten {
             path,
@@ -144,19 +161,31 @@ impl Recorder {
 
     /// Copies the bytes to a backup beside the file, however many they are. It has a record of its own as long as it is not whole: otherwise it
     /// would stay for ever if the rank died meanwhile.
-    fn keep_large(&mut self, path: &Path, id: Id, file: &File, ranges: Vec<Range>) -> io::Result<()> {
+    fn keep_large(
+        &mut self,
+        path: &Path,
+        id: Id,
+        file: &File,
+        ranges: Vec<Range>,
+    ) -> io::Result<()> {
         let directory = path.parent().unwrap_or(path).to_owned();
         let named = OnceCell::new();
         let make = |backup: &Path| {
             let mut options = OpenOptions::new();
-            let to = options.write(true).create_new(true).mode(0o600).open(backup)?;
+            let to = options
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(backup)?;
             let mut end = 0;
             ranges.iter().try_for_each(|&(offset, length)| {
                 end += length;
                 keep::copy_range((file, offset), (&to, end - length), length)
             })
         };
-        let record = |path: &Path| Effect::Created { path: path.to_owned() };
+        let record = |path: &Path| Effect::Created {
+            path: path.to_owned(),
+        };
         let made = self.kept(&directory, record, |backup| {
             make(named.get_or_init(|| backup.to_owned()))
         });
@@ -178,7 +207,13 @@ impl Recorder {
 }
 
 /// Writes old bytes back. If the rank died before all of them were kept, nothing was overwritten.
-pub fn put_back(path: &Path, id: Id, ranges: &[Range], bytes: &[u8], kept: Option<(&Path, u64)>) -> io::Result<()> {
+pub fn put_back(
+    path: &Path,
+    id: Id,
+    ranges: &[Range],
+    bytes: &[u8],
+    kept: Option<(&Path, u64)>,
+) -> io::Result<()> {
     let total: u64 = ranges.iter().map(|(_, length)| length).sum();
     let is_it = metadata_of(path).is_some_and(|found| found.is_file() && Id::of(&found) == id);
     if !is_it {
@@ -197,11 +232,16 @@ pub fn put_back(path: &Path, id: Id, ranges: &[Range], bytes: &[u8], kept: Optio
         return Ok(());
     }
     let mut options = OpenOptions::new();
-    let file = options.write(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+    let file = options
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)?;
     let mut at = 0;
     for &(offset, length) in ranges {
         match &kept {
-            Some((backup, place)) => keep::copy_range((backup, place + at), (&file, offset), length)?,
+            Some((backup, place)) => {
+                keep::copy_range((backup, place + at), (&file, offset), length)?
+            }
             None => file.write_all_at(&bytes[at as usize..(at + length) as usize], offset)?,
         }
         at += length;

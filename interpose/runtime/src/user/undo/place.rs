@@ -52,7 +52,9 @@ impl Place {
     fn name_on_disk(&self, process: ProcessNumber) -> String {
         match self {
             Place::Memory(job, _) => format!("understudy-{job}-{process}.{LOG}"),
-            Place::Disk { lineage, start, .. } => format!("understudy-{lineage}-{start:016x}-{process}.{LOG}"),
+            Place::Disk { lineage, start, .. } => {
+                format!("understudy-{lineage}-{start:016x}-{process}.{LOG}")
+            }
         }
     }
 
@@ -66,7 +68,9 @@ impl Place {
     /// All logs that there may be, those of earlier starts of the job included.
     pub fn logs(&self) -> Vec<PathBuf> {
         match self {
-            Place::Memory(_, ranks) => (0..*ranks).map(|rank| self.log_of(ProcessNumber(rank))).collect(),
+            Place::Memory(_, ranks) => (0..*ranks)
+                .map(|rank| self.log_of(ProcessNumber(rank)))
+                .collect(),
             Place::Disk { directory, .. } => {
                 let mut all = self.found(directory, LOG);
                 all.extend(self.found(&in_memory(), LOG));
@@ -97,7 +101,10 @@ impl Place {
         };
         let noted = |path: &PathBuf| {
             let mut bytes = [0; size_of::<u64>()];
-            open_own(path, libc::O_RDONLY).ok()?.read_exact(&mut bytes).ok()?;
+            open_own(path, libc::O_RDONLY)
+                .ok()?
+                .read_exact(&mut bytes)
+                .ok()?;
             Some(u64::from_ne_bytes(bytes))
         };
         self.found(directory, THREADS)
@@ -138,7 +145,10 @@ impl Place {
         for extension in [RENEWED, LOCK, THREADS] {
             match self {
                 Place::Memory(_, ranks) => {
-                    all.extend((0..*ranks).map(|rank| self.log_of(ProcessNumber(rank)).with_extension(extension)));
+                    all.extend(
+                        (0..*ranks)
+                            .map(|rank| self.log_of(ProcessNumber(rank)).with_extension(extension)),
+                    );
                 }
                 Place::Disk { directory, .. } => {
                     all.extend(self.found(directory, extension));

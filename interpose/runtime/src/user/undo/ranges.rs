@@ -29,7 +29,11 @@ impl Ranges {
         {
             (begin, at) = (first, last.max(at));
         }
-        let touched: Vec<Range> = self.0.range(begin..=end).map(|(&from, &to)| (from, to)).collect();
+        let touched: Vec<Range> = self
+            .0
+            .range(begin..=end)
+            .map(|(&from, &to)| (from, to))
+            .collect();
         let wanted = offset + length;
         for (from, to) in touched {
             if from > at {
@@ -65,7 +69,11 @@ mod tests {
         assert_eq!(add(&mut ranges, (15, 30)), [(20, 10), (35, 10)]);
         assert_eq!(add(&mut ranges, (0, 45)), []);
         assert_eq!(add(&mut ranges, (44, 2)), [(45, 1)]);
-        assert!(ranges.contains((45, 1)) && !ranges.contains((45, 2)) && !Ranges::default().contains((0, 0)));
+        assert!(
+            ranges.contains((45, 1))
+                && !ranges.contains((45, 2))
+                && !Ranges::default().contains((0, 0))
+        );
         assert_eq!(ranges.0.into_iter().collect::<Vec<_>>(), [(0, 46)]);
     }
 
@@ -77,7 +85,9 @@ mod tests {
                 .wrapping_mul(6364136223846793005)
                 .wrapping_add(1442695040888963407);
             let (offset, length) = ((state >> 33) % 480, (state >> 50) % 32);
-            let mut expected: Vec<u64> = (offset..offset + length).filter(|&at| !seen[at as usize]).collect();
+            let mut expected: Vec<u64> = (offset..offset + length)
+                .filter(|&at| !seen[at as usize])
+                .collect();
             let mut found: Vec<u64> = add(&mut ranges, (offset, length))
                 .into_iter()
                 .flat_map(|(from, count)| from..from + count)

@@ -18,7 +18,8 @@ struct Room(PathBuf);
 
 impl Room {
     fn new(name: &str) -> Room {
-        let path = std::env::temp_dir().join(format!("understudy-undo-{}-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("understudy-undo-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         for part in ["files", "memory"] {
             fs::create_dir_all(path.join(part)).unwrap();
@@ -35,7 +36,12 @@ impl Room {
     }
 
     fn recorder(&self, rank: u32) -> Recorder {
-        Recorder::new(self.log(rank), &self.0.join("memory"), "job", ProcessNumber(rank))
+        Recorder::new(
+            self.log(rank),
+            &self.0.join("memory"),
+            "job",
+            ProcessNumber(rank),
+        )
     }
 
     fn undo(&self, ranks: u32, section: u64) {
@@ -60,7 +66,10 @@ impl Drop for Room {
 type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 fn is_hidden(path: &Path) -> bool {
-    path.file_name().unwrap().to_string_lossy().starts_with(".understudy")
+    path.file_name()
+        .unwrap()
+        .to_string_lossy()
+        .starts_with(".understudy")
 }
 
 /// Everything below a directory: `None` for a directory, else the content or where a link leads.
@@ -75,7 +84,12 @@ fn tree(top: &Path) -> Tree {
         let content = if kind.is_dir() {
             None
         } else if kind.is_symlink() {
-            Some(fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes())
+            Some(
+                fs::read_link(&path)
+                    .unwrap()
+                    .into_os_string()
+                    .into_encoded_bytes(),
+            )
         } else {
             Some(fs::read(&path).unwrap())
         };
@@ -97,7 +111,11 @@ fn a_log_is_read_as_it_was_written_and_a_torn_tail_is_left_out() {
     let room = Room::new("torn");
     let path = room.log(0);
     let mut log = Log::create(&path).unwrap();
-    let records = [created(1, "a"), created(1, "b"), created(2, "a longer name")];
+    let records = [
+        created(1, "a"),
+        created(1, "b"),
+        created(2, "a longer name"),
+    ];
     let mut ends = vec![fs::metadata(&path).unwrap().len()];
     for record in &records {
         log.append(record.clone()).unwrap();
@@ -113,7 +131,13 @@ fn a_log_is_read_as_it_was_written_and_a_torn_tail_is_left_out() {
     let mut damaged = bytes;
     *damaged.last_mut().unwrap() ^= 1;
     fs::write(&path, damaged).unwrap();
-    assert!(Log::open(&path).unwrap().unwrap().records().eq(&records[..2]));
+    assert!(
+        Log::open(&path)
+            .unwrap()
+            .unwrap()
+            .records()
+            .eq(&records[..2])
+    );
 }
 
 #[test]
@@ -127,9 +151,16 @@ fn sections_are_forgotten_and_what_follows_stays() {
     log.append(created(5, "y")).unwrap();
     let read = Log::open(&room.log(0)).unwrap().unwrap();
     assert!(!read.is_abandoned());
-    assert!(read.records().map(|record| record.section).eq([3, 4, 5].map(Epoch)));
+    assert!(
+        read.records()
+            .map(|record| record.section)
+            .eq([3, 4, 5].map(Epoch))
+    );
     log.forget_before(Epoch(9)).unwrap();
-    assert_eq!(Log::open(&room.log(0)).unwrap().unwrap().records().count(), 0);
+    assert_eq!(
+        Log::open(&room.log(0)).unwrap().unwrap().records().count(),
+        0
+    );
     log.unlock();
     let left = Log::open(&room.log(0)).unwrap().unwrap();
     assert!(left.is_abandoned());
@@ -190,7 +221,10 @@ fn what_the_dead_have_begun_is_removed() {
     held.lock().unwrap();
     place.clean(false);
     let left: Vec<PathBuf> = tree(&directory).into_keys().collect();
-    assert_eq!(left, [place.log_of(ProcessNumber(1)).with_extension(RENEWED)]);
+    assert_eq!(
+        left,
+        [place.log_of(ProcessNumber(1)).with_extension(RENEWED)]
+    );
     place.clean(true);
     assert!(tree(&directory).is_empty());
 }
@@ -246,7 +280,12 @@ fn an_exchange_is_undone_though_one_of_the_two_is_gone() {
     let mut log = Log::create(&room.log(0)).unwrap();
     let mut write = |time, effect| {
         let section = Epoch(1);
-        log.append(Record { section, time, effect }).unwrap();
+        log.append(Record {
+            section,
+            time,
+            effect,
+        })
+        .unwrap();
     };
     write(1, Effect::Created { path: new.clone() });
     fs::write(&new, "new").unwrap();
@@ -321,7 +360,12 @@ fn any_call(random: &mut Random, top: &Path) -> Call {
 
 /// Writes somewhere in a file that is open, which is noted before as the face has it noted. One that is open at a cut is cut to its
 /// size by others, so that may be left as it is.
-fn write_within(file: &File, grows: bool, random: &mut Random, recorder: &mut Recorder) -> std::io::Result<()> {
+fn write_within(
+    file: &File,
+    grows: bool,
+    random: &mut Random,
+    recorder: &mut Recorder,
+) -> std::io::Result<()> {
     let mut bytes = vec![b'a' + random.below(26) as u8; random.below(200)];
     let offset = random.below(100) as u64;
     if !grows {
@@ -341,12 +385,19 @@ fn write_within(file: &File, grows: bool, random: &mut Random, recorder: &mut Re
 }
 
 /// What the program does; it may fail, as it does there. Files that it has opened may stay open.
-fn perform(call: &Call, random: &mut Random, recorder: &mut Recorder, open: &mut Vec<File>) -> std::io::Result<()> {
+fn perform(
+    call: &Call,
+    random: &mut Random,
+    recorder: &mut Recorder,
+    open: &mut Vec<File>,
+) -> std::io::Result<()> {
     match call {
         Call::Open { path, flags } => {
             let access = flags & libc::O_ACCMODE;
             let mut options = OpenOptions::new();
-            options.read(access != libc::O_WRONLY).write(access != libc::O_RDONLY);
+            options
+                .read(access != libc::O_WRONLY)
+                .write(access != libc::O_RDONLY);
             options
                 .create(flags & libc::O_CREAT != 0)
                 .custom_flags(flags & !libc::O_ACCMODE);
@@ -373,10 +424,16 @@ fn perform(call: &Call, random: &mut Random, recorder: &mut Recorder, open: &mut
             false if *files => fs::remove_file(path),
             _ => Ok(()),
         },
-        Call::Create { path, directory: true } => fs::create_dir(path),
+        Call::Create {
+            path,
+            directory: true,
+        } => fs::create_dir(path),
         Call::Create { path, .. } if random.below(2) == 0 => symlink("somewhere", path),
         Call::Create { path, .. } => fs::hard_link(path.with_file_name("a"), path),
-        Call::Truncate { path, length } => OpenOptions::new().write(true).open(path)?.set_len(*length as u64),
+        Call::Truncate { path, length } => OpenOptions::new()
+            .write(true)
+            .open(path)?
+            .set_len(*length as u64),
     }
 }
 
@@ -428,25 +485,36 @@ fn round(seed: u64) {
         }
     }
     let back = 2 + random.below(2);
-    ranks.iter_mut().for_each(|rank| rank.forget_before(Epoch(2)).unwrap());
+    ranks
+        .iter_mut()
+        .for_each(|rank| rank.forget_before(Epoch(2)).unwrap());
     room.undo(count, back as u64);
     let now = tree(&room.files());
     let differs = difference(&now, &cuts[back]);
-    assert!(differs.is_empty(), "UNDO_SEED={seed}, back to cut {back}: {differs:?}");
+    assert!(
+        differs.is_empty(),
+        "UNDO_SEED={seed}, back to cut {back}: {differs:?}"
+    );
     for rank in &mut ranks {
         rank.resume(Epoch(back as u64)).unwrap();
         rank.end().unwrap();
     }
     // A rank does not know what becomes of its backups when another one moves the directory that they are in.
     if count == 1 {
-        assert_eq!(room.backups(), Vec::<PathBuf>::new(), "seed {seed}: left behind");
+        assert_eq!(
+            room.backups(),
+            Vec::<PathBuf>::new(),
+            "seed {seed}: left behind"
+        );
     }
 }
 
 #[test]
 fn any_calls_of_two_ranks_are_undone() {
     let clock = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-    let seed = std::env::var("UNDO_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = std::env::var("UNDO_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     let first = seed.unwrap_or(clock);
     println!("UNDO_SEED={first}");
     let rounds = if seed.is_some() { 1 } else { 150 };
