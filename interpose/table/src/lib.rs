@@ -141,6 +141,9 @@ pub fn implemented(directory: &std::path::Path) -> std::io::Result<Vec<String>> 
             );
         }
     }
+    // An argument on a line of its own reads like a row of a macro.
+    names.sort_unstable();
+    names.dedup();
     Ok(names)
 }
 
