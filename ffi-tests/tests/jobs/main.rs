@@ -34,6 +34,7 @@ mod other_users;
 mod plugins;
 mod ports;
 mod profilers;
+mod programs_table;
 mod promise;
 mod recompute;
 mod redundancy;

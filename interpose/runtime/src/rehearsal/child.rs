@@ -266,7 +266,10 @@ fn play(rt: &Runtime, script: &Script, replay: &Replay, task: &Task<'_>, memory:
         Task::Write(pages, _) => match write(pages, memory) {
             Ok(()) => Vec::new(),
             Err((page, error)) => {
-                return Finding::failed(format!("page {:#x} cannot be given: {error}", page.addr()));
+                return Finding::failed(format!(
+                    "page {:#x} cannot be given: {error}",
+                    page.addr()
+                ));
             }
         },
     };
