@@ -108,6 +108,7 @@ pub mod wait {
     pub const LOOKED: u8 = 2;
 }
 
+pub mod call_sites;
 pub mod source;
 pub mod turn;
 pub mod written;

@@ -238,10 +238,19 @@ unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
     match load::load(second) {
         Ok(()) => {}
         Err(Failure::Text(what)) => second.refuse(format_args!("{what}")),
-        Err(Failure::Patch(library, call, PatchError::Found(count))) => {
+        Err(Failure::Patch(
+            library,
+            call,
+            error @ (PatchError::NotFound | PatchError::Outside),
+        )) => {
+            let what = match error {
+                PatchError::NotFound => "was not found",
+                _ => "is made elsewhere, too",
+            };
             second.refuse(format_args!(
-                "this {library} has {count} {call} instructions of the known form instead of one; \
-             an unsupported version of glibc"
+                "glibc {} cannot be used: the {call} system call of {library} {what}; \
+                 report this version, and use another glibc until it is supported",
+                Text(libc_version())
             ))
         }
         Err(Failure::Patch(library, call, PatchError::Protect(error))) => {
@@ -263,6 +272,14 @@ unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
         Err(Failure::Runtime) => second.program.run_without_us(Some(second.personality)),
         Err(Failure::Stop(status)) => sys::exit(status),
     }
+}
+
+fn libc_version() -> &'static [u8] {
+    unsafe extern "C" {
+        fn gnu_get_libc_version() -> *const c_char;
+    }
+    // SAFETY: gnu_get_libc_version(3) returns a constant string.
+    unsafe_text(unsafe { gnu_get_libc_version() })
 }
 
 fn unsafe_text(text: *const c_char) -> &'static [u8] {

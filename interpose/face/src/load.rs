@@ -10,7 +10,7 @@ use crate::link::{self, Extent, OUR_SONAME, Path};
 use crate::relay::{self, Streams};
 use crate::zone::{self, Half, Library, PatchError, Patched};
 use crate::{
-    at_exit, entry, environ, late, ldheap, passive, services, sharing, sources, stop, threads,
+    at_exit, entry, environ, late, ldheap, passive, services, sharing, sources, stop, sys, threads,
     turns,
 };
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
@@ -114,6 +114,10 @@ fn open_namespace(
     second: &Second<'_>,
 ) -> Result<(*mut c_void, c_long), Failure> {
     let shim = open_sibling(directory, b"/libunderstudy_shim.so", LM_ID_NEWLM)?;
+    // SAFETY: dlsym(3) with the shim's handle.
+    let own_function = unsafe { dlsym(shim, c"understudy_shim_start".as_ptr()) };
+    zone::check(half, own_function as usize)
+        .map_err(|error| Failure::Patch("ld.so", "mmap", error))?;
     let mut namespace: c_long = 0;
     // SAFETY: RTLD_DI_LMID writes a c_long.
     unsafe { dlinfo(shim, RTLD_DI_LMID, (&raw mut namespace).cast()) };
@@ -149,6 +153,38 @@ fn shim_function(shim: *mut c_void, name: &CStr) -> Result<*mut c_void, Failure>
     Ok(function)
 }
 
+/// Fails unless what the namespace's libc maps lies in its half of the zone.
+///
+/// # Safety
+/// `shim` must be a handle whose scope has a libc.
+unsafe fn check_libc(shim: *mut c_void, half: Half) -> Result<(), Failure> {
+    type Map = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, c_long) -> usize;
+    type Remap = unsafe extern "C" fn(usize, usize, usize, c_int, ...) -> usize;
+    const PROT_NONE: c_int = 0;
+    const MAP_PRIVATE_ANONYMOUS: c_int = 0x22;
+    const MREMAP_MAYMOVE: c_int = 1;
+    const PAGE: usize = 4096;
+    let failed = |call| move |error| Failure::Patch("libc", call, error);
+    // SAFETY: libc's functions of these types; the mapping is nobody else's.
+    unsafe {
+        let map: Map = core::mem::transmute(shim_function(shim, c"mmap")?);
+        let remap: Remap = core::mem::transmute(shim_function(shim, c"mremap")?);
+        let small = map(
+            core::ptr::null_mut(),
+            PAGE,
+            PROT_NONE,
+            MAP_PRIVATE_ANONYMOUS,
+            -1,
+            0,
+        );
+        zone::check(half, small).map_err(failed("mmap"))?;
+        let large = remap(small, PAGE, 2 * PAGE, MREMAP_MAYMOVE);
+        zone::check(half, large).map_err(failed("mremap"))?;
+        sys::unmap(large, 2 * PAGE);
+    }
+    Ok(())
+}
+
 /// 0, or an errno.
 type StartShim = unsafe extern "C" fn(*const ShimStart) -> c_int;
 
@@ -170,6 +206,7 @@ fn start_shim(shim: *mut c_void, half: Half, second: &Second<'_>) -> Result<(), 
         for (call, name) in Patched::ALL {
             patch(Library::Libc(half), call, &libc, "libc", name)?;
         }
+        check_libc(shim, half)?;
         let function: StartShim =
             core::mem::transmute(shim_function(shim, c"understudy_shim_start")?);
         if function(&start) != 0 {

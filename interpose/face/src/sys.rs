@@ -115,6 +115,15 @@ pub fn map_anonymous(address: usize, length: usize, flags: usize) -> Result<usiz
     Ok(at as usize)
 }
 
+/// Unmaps whole pages.
+///
+/// # Safety
+/// The mapping must be the caller's, and no longer in use.
+pub unsafe fn unmap(address: usize, length: usize) {
+    // SAFETY: handed on to the caller.
+    unsafe { sys!(nr::MUNMAP, address, length) };
+}
+
 /// Changes the protection of whole pages (`prot` as of mprotect(2)).
 ///
 /// # Safety

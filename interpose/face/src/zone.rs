@@ -2,21 +2,24 @@
 //!
 //! User-side mappings must land at the same address in every rank, so nothing of the runtime side may take addresses
 //! that the kernel would otherwise give to the user side. Interposing the symbol `mmap` misses the maps that ld.so and
-//! libc make internally; therefore the system call *instruction* of their `mmap` is patched:
+//! libc make internally; therefore every place in their code that makes the system call is redirected, however many there
+//! are ([`call_sites`]):
 //!
 //! ```text
 //!     b8 09 00 00 00   mov $9,%eax            b8 ss ss ss ss   mov $stub,%eax
 //!     0f 05            syscall          →     ff d0            call *%rax
 //! ```
 //!
-//! The stub lies in a page below 4 GiB, so its address fits the immediate. *Whose map it is* is told by the stack
-//! pointer: in the zone means the runtime, else the user; no flag is kept, and no caller need cooperate. The registers
-//! that a system call preserves are preserved.
+//! The stub lies in a page below 4 GiB, so its address fits the immediate. Instructions between the two are executed in a
+//! trampoline of that page. The stack pointer decides the owner of a mapping: in the zone it is the runtime side's, else the
+//! program's. The registers that a system call preserves are preserved. Mappings made right after the patch are checked
+//! ([`check`]), so a libc whose code escapes this search is refused at the start.
 #![allow(unsafe_code)]
 
 use crate::sys;
 use core::arch::naked_asm;
-use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use understudy_abi::call_sites::{self, CallSite};
 use understudy_abi::{MPI_ZONE_START, STUB_PAGE, ZONE_END, ZONE_SHIFT, ZONE_START, ZONE_TAG};
 
 /// The halves of the zone: that of the runtime, and that of the MPI library.
@@ -340,36 +343,27 @@ pub fn load_into(half: Half) -> Result<(), i32> {
     unsafe { sys::protect(STUB_PAGE, 4096, 5) }
 }
 
-/// Why a library could not be patched.
+/// Reasons for which a library cannot be patched.
 pub enum PatchError {
-    /// The instruction pair was found this many times.
-    Found(usize),
-    /// mprotect(2) refused, with this errno.
+    /// Its code has no system call of the known form.
+    NotFound,
+    /// mprotect(2) failed with this errno.
     Protect(i32),
+    /// A mapping made by the patched code lies outside of the zone.
+    Outside,
 }
 
-/// Where `pattern` occurs, which ends with a system call. Blocks without one are passed over, many bytes at once: libc's code has more
-/// than a million.
-fn places<'a>(text: &'a [u8], pattern: &'a [u8; 7]) -> impl Iterator<Item = usize> + 'a {
-    const BLOCK: usize = 512;
-    const BEFORE: usize = 5;
-    let [.., first, second] = *pattern;
-    let end = move |start: usize| (start + BLOCK).min(text.len() - 1);
-    let has_call = move |&start: &usize| {
-        let pairs = text[start..end(start)].iter().zip(&text[start + 1..]);
-        pairs.fold(false, |has, (&one, &other)| {
-            has | (one == first) & (other == second)
-        })
-    };
-    let blocks = (0..text.len().saturating_sub(1))
-        .step_by(BLOCK)
-        .filter(has_call);
-    blocks
-        .flat_map(move |start| start.max(BEFORE) - BEFORE..end(start).max(BEFORE) - BEFORE)
-        .filter(|&at| text[at..].starts_with(pattern))
-}
+/// Most places in one library that make one system call; glibc has up to three.
+const MAX_SITES: usize = 16;
+/// Trampolines in the stub page, behind the stubs: instructions of a call site, and a jump to its stub.
+const TRAMPOLINES: usize = STUB_PAGE + 256;
+const TRAMPOLINE_SIZE: usize = 32;
+/// Number of trampolines in use.
+static TRAMPOLINES_USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Patches the one instruction pair of `call` in `library`'s code at `code`; it must occur exactly once.
+const _: () = assert!(call_sites::MAX_BETWEEN + 5 <= TRAMPOLINE_SIZE);
+
+/// Redirects every place in `library`'s code at `code` that makes the system call to its stub.
 ///
 /// # Safety
 /// The range must be the mapped code of a library, and no other thread may run in it.
@@ -379,26 +373,78 @@ pub unsafe fn patch(
     code: usize,
     length: usize,
 ) -> Result<(), PatchError> {
-    let pattern = [0xb8, call.number(), 0, 0, 0, 0x0f, 0x05];
-    // SAFETY: mapped code, as the caller promises.
+    let mut sites = [None; MAX_SITES];
+    // SAFETY: mapped code, as the caller promises; not changed before the last use of the slice.
     let text = unsafe { core::slice::from_raw_parts(code as *const u8, length) };
-    let mut found = places(text, &pattern);
-    let (Some(at), 0) = (found.next(), found.by_ref().count()) else {
-        return Err(PatchError::Found(places(text, &pattern).count()));
+    for (place, site) in sites.iter_mut().zip(call_sites::find(text, call.number())) {
+        *place = Some(site);
+    }
+    if sites[0].is_none() {
+        return Err(PatchError::NotFound);
+    }
+    for site in sites.into_iter().flatten() {
+        // SAFETY: as the caller promises.
+        unsafe { redirect(code, site, library.stub(call)) }.map_err(PatchError::Protect)?;
+    }
+    Ok(())
+}
+
+/// Makes the call site jump to the stub and come back behind its `syscall`.
+///
+/// # Safety
+/// As for [`patch`].
+unsafe fn redirect(code: usize, site: CallSite, stub: usize) -> Result<(), i32> {
+    const NOP: u8 = 0x90;
+    let mut bytes = [NOP; call_sites::LOAD + call_sites::MAX_BETWEEN + 2];
+    let start = code + site.start;
+    let target = if site.between == 0 {
+        stub
+    } else {
+        // SAFETY: the instructions lie in the code, as the caller promises.
+        unsafe { trampoline(start + call_sites::LOAD, site.between, stub)? }
     };
-    let mut code_bytes = [0xb8, 0, 0, 0, 0, 0xff, 0xd0];
-    code_bytes[1..5].copy_from_slice(&(library.stub(call) as u32).to_le_bytes());
-    let first_page = (code + at) & !4095;
-    let pages = (code + at + pattern.len() - first_page).next_multiple_of(4096);
-    // SAFETY: the pages hold code of the library; nobody else runs in it, as the caller promises.
+    bytes[0] = 0xb8; // mov $target,%eax
+    bytes[1..5].copy_from_slice(&(target as u32).to_le_bytes());
+    bytes[5..7].copy_from_slice(&[0xff, 0xd0]); // call *%rax
+    let first_page = start & !4095;
+    let pages = (start + site.length() - first_page).next_multiple_of(4096);
+    // SAFETY: the pages hold code of the library; no other thread runs in it, as the caller promises.
     unsafe {
-        sys::protect(first_page, pages, 7).map_err(PatchError::Protect)?;
-        core::ptr::copy_nonoverlapping(
-            code_bytes.as_ptr(),
-            (code + at) as *mut u8,
-            code_bytes.len(),
-        );
-        sys::protect(first_page, pages, 5).map_err(PatchError::Protect)
+        sys::protect(first_page, pages, 7)?;
+        core::ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, site.length());
+        sys::protect(first_page, pages, 5)
+    }
+}
+
+/// Makes a trampoline: a copy of `length` bytes of instructions, and a jump to the stub. Returns its address.
+///
+/// # Safety
+/// The instructions must be readable and not depend on their address.
+unsafe fn trampoline(instructions: usize, length: usize, stub: usize) -> Result<usize, i32> {
+    const ENOSPC: i32 = 28;
+    let at = TRAMPOLINES + TRAMPOLINE_SIZE * TRAMPOLINES_USED.fetch_add(1, Ordering::Relaxed);
+    if at + TRAMPOLINE_SIZE > STUB_PAGE + 4096 {
+        return Err(ENOSPC);
+    }
+    let jump = at + length;
+    let distance = (stub as i32).wrapping_sub((jump + 5) as i32);
+    // SAFETY: the page is ours; the jump ends within the trampoline.
+    unsafe {
+        sys::protect(STUB_PAGE, 4096, 3)?;
+        core::ptr::copy_nonoverlapping(instructions as *const u8, at as *mut u8, length);
+        (jump as *mut u8).write(0xe9); // jmp
+        ((jump + 1) as *mut i32).write_unaligned(distance);
+        sys::protect(STUB_PAGE, 4096, 5)?;
+    }
+    Ok(at)
+}
+
+/// Fails if this mapping of the runtime side, made by patched code, lies outside of its half of the zone.
+pub fn check(half: Half, mapping: usize) -> Result<(), PatchError> {
+    if mapping >> HALF_SHIFT == 2 * ZONE_TAG + half as usize {
+        Ok(())
+    } else {
+        Err(PatchError::Outside)
     }
 }
 
