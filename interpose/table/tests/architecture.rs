@@ -4,9 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Longest file of Rust source, in lines.
-const LONGEST_FILE: usize = 500;
-
 /// A crate of this workspace: its directory and name, and the crates of this workspace that it may use.
 struct Rule {
     directory: &'static str,
@@ -255,18 +252,6 @@ fn code(text: &str) -> impl Iterator<Item = (usize, String)> + '_ {
             )
         })
     })
-}
-
-#[test]
-fn no_file_is_long() {
-    for (path, text) in sources() {
-        let lines = text.lines().count();
-        assert!(
-            lines <= LONGEST_FILE,
-            "{} has {lines} lines, {LONGEST_FILE} are the limit",
-            path.display()
-        );
-    }
 }
 
 /// Whether a line of code does something that the lint `unsafe_code` is about. Types of functions are not.
