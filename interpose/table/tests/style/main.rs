@@ -3,6 +3,7 @@
 //! Counts of offences are stored in `counts.txt`, by crate or document, and may only fall.
 //! docs/ARCHITECTURE.md describes the rules.
 
+mod changes;
 mod counts;
 mod doc_comments;
 mod identifiers;
@@ -12,14 +13,16 @@ mod texts;
 mod words;
 mod workspace;
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::SystemTime;
 use std::{env, fs};
 
+use changes::Changes;
 use counts::{Counts, Difference};
 use workspace::Source;
+
+/// Table of counts, from the root of the workspace.
+const TABLE: &str = "interpose/table/tests/style/counts.txt";
 
 /// Most places that a failure names.
 const MAX_PLACES: usize = 10;
@@ -96,7 +99,6 @@ const DOCUMENT_RULES: [Rule; 1] = [rule(
 
 /// Line that breaks a rule.
 struct Place {
-    modified: SystemTime,
     path: String,
     line: usize,
     text: String,
@@ -111,7 +113,6 @@ fn scan(sources: &[Source], rules: &[Rule], places: &mut Places) {
             let key = (source.owner.clone(), rule.name.to_owned());
             for line in (rule.scan)(source) {
                 places.entry(key.clone()).or_default().push(Place {
-                    modified: source.modified,
                     path: source.path.clone(),
                     line,
                     text: source.line(line).to_owned(),
@@ -129,7 +130,7 @@ fn count(places: &Places) -> Counts {
 }
 
 /// Describes a number that has changed, and what to do.
-fn describe(difference: &Difference, places: &mut Places) -> String {
+fn describe(difference: &Difference, places: &mut Places, changes: &Changes) -> String {
     let Difference {
         owner,
         rule,
@@ -145,11 +146,11 @@ fn describe(difference: &Difference, places: &mut Places) -> String {
     let rules = RUST_RULES.iter().chain(&DOCUMENT_RULES);
     let advice = rules.filter(|it| it.name == rule).map(|it| it.advice);
     text.extend(advice);
-    text += "\nPlaces, the most recently modified files first:\n";
+    text += "\nPlaces, those in changed lines first:\n";
     let mut places = places
         .remove(&(owner.clone(), rule.clone()))
         .unwrap_or_default();
-    places.sort_by_key(|place| Reverse(place.modified));
+    places.sort_by_key(|place| !changes.contains(&place.path, place.line));
     for place in places.iter().take(MAX_PLACES) {
         writeln!(text, "  {}:{}: {}", place.path, place.line, place.text).expect("a string grows");
     }
@@ -184,18 +185,21 @@ fn offences_become_fewer() {
     }
     let counted = count(&places);
 
-    let path = workspace::root().join("interpose/table/tests/style/counts.txt");
+    let path = workspace::root().join(TABLE);
     let mut stored = counts::parse(&fs::read_to_string(&path).expect("counts.txt is readable"));
     if env::var_os("STYLE_UPDATE").is_some() {
         stored = counts::lower(&stored, &counted);
         fs::write(&path, counts::print(&stored)).expect("counts.txt is writable");
     }
     let differences = counts::compare(&stored, &counted);
-    let report: String = differences
+    if differences.is_empty() {
+        return;
+    }
+    let changes = Changes::since_commit_of(TABLE);
+    let texts = differences
         .iter()
-        .map(|it| describe(it, &mut places))
-        .collect();
-    assert!(report.is_empty(), "{report}");
+        .map(|it| describe(it, &mut places, &changes));
+    panic!("{}", texts.collect::<String>());
 }
 
 #[test]
@@ -213,15 +217,17 @@ fn a_rise_names_places_and_a_fall_does_not() {
     let [rise] = &counts::compare(&Counts::new(), &counted)[..] else {
         panic!("one rule is broken");
     };
-    let report = describe(rise, &mut places);
-    assert!(report.contains("a/b.rs:1: /// Whether b"), "{report}");
+    let changes = Changes::of_diff("+++ b/a/b.rs\n@@ -20 +21 @@\n");
+    let report = describe(rise, &mut places, &changes);
+    let first = report.lines().find(|line| line.contains("a/b.rs"));
+    assert_eq!(first, Some("  a/b.rs:21: /// Whether b"), "{report}");
     assert_eq!(report.matches("a/b.rs:").count(), MAX_PLACES);
     assert!(report.contains("STYLE_LIST='a opener'"), "{report}");
 
     let [fall] = &counts::compare(&counted, &Counts::new())[..] else {
         panic!("one rule is no longer broken");
     };
-    let report = describe(fall, &mut places);
+    let report = describe(fall, &mut places, &changes);
     assert!(report.contains("STYLE_UPDATE=1"), "{report}");
     assert!(!report.contains("a/b.rs"), "{report}");
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use crate::lexer::{self, Parts};
 
@@ -20,7 +19,6 @@ pub struct Source {
     pub parts: Parts,
     /// Path of an earlier file of the crate with an equal name.
     pub namesake: Option<String>,
-    pub modified: SystemTime,
     /// Offsets at which lines begin.
     lines: Vec<usize>,
 }
@@ -44,7 +42,6 @@ impl Source {
             lines: std::iter::once(0).chain(ends).collect(),
             parts: Parts::default(),
             namesake: None,
-            modified: SystemTime::UNIX_EPOCH,
             text,
         }
     }
@@ -117,11 +114,7 @@ fn open(path: &Path, prepare: impl Fn(&str, String) -> Source) -> Source {
         .strip_prefix(root())
         .expect("the path begins with the root")
         .to_string_lossy();
-    let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
-    Source {
-        modified: modified.unwrap_or(SystemTime::UNIX_EPOCH),
-        ..prepare(&name, read(path))
-    }
+    prepare(&name, read(path))
 }
 
 /// Returns the directories that a manifest lists as members or excludes.
