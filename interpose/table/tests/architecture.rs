@@ -4,9 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Longest file of Rust source, in lines.
-const LONGEST_FILE: usize = 500;
-
 /// A crate of this workspace: its directory and name, and the crates of this workspace that it may use.
 struct Rule {
     directory: &'static str,
@@ -257,18 +254,6 @@ fn code(text: &str) -> impl Iterator<Item = (usize, String)> + '_ {
     })
 }
 
-#[test]
-fn no_file_is_long() {
-    for (path, text) in sources() {
-        let lines = text.lines().count();
-        assert!(
-            lines <= LONGEST_FILE,
-            "{} has {lines} lines, {LONGEST_FILE} are the limit",
-            path.display()
-        );
-    }
-}
-
 /// Whether a line of code does something that the lint `unsafe_code` is about. Types of functions are not.
 fn is_unsafe(code: &str) -> bool {
     let starts = [
@@ -282,6 +267,27 @@ fn is_unsafe(code: &str) -> bool {
         || (code.contains("unsafe extern \"\" fn ") && code.ends_with('{'))
 }
 
+/// Returns the positions, in lines of code, of attributes that allow unsafe code.
+///
+/// An attribute may have several lines.
+fn allowances(text: &str, beginning: &str) -> Vec<usize> {
+    let lines: Vec<String> = code(text).map(|(_, line)| line).collect();
+    let allows = |at: &usize| {
+        let end = lines[*at..].iter().position(|line| line.ends_with(")]"));
+        let attribute = &lines[*at..=*at + end.unwrap_or(0)];
+        attribute[0].starts_with(beginning) && attribute.concat().contains("unsafe_code")
+    };
+    (0..lines.len()).filter(allows).collect()
+}
+
+#[test]
+fn attributes_of_several_lines_are_read() {
+    let text = "// a\n#![allow(unsafe_code)]\n#![allow(\n    b,\n    unsafe_code\n)]\n\
+                #![allow(\n    b\n)]\nfn c() { unsafe_code }\n";
+    assert_eq!(allowances(text, "#![allow("), [0, 1]);
+    assert_eq!(allowances(text, "#[allow("), [0; 0]);
+}
+
 /// A module that contains unsafe code says so at its top, so that a look at the first lines tells; crate roots, where that
 /// would hold for the whole crate, and modules with one small unsafe function say so at the item.
 #[test]
@@ -289,9 +295,7 @@ fn unsafe_code_is_announced() {
     // The table only writes unsafe code down, as text.
     for rule in RULES.iter().filter(|rule| rule.name != "understudy-table") {
         for (path, text) in sources_of(rule) {
-            let inner = code(&text).position(|(_, line)| {
-                line.starts_with("#![allow(") && line.contains("unsafe_code")
-            });
+            let inner = allowances(&text, "#![allow(").first().copied();
             let is_root = path.ends_with("src/lib.rs")
                 || path
                     .parent()
@@ -306,9 +310,7 @@ fn unsafe_code_is_announced() {
                 "{}: the allowance does not stand at the top",
                 path.display()
             );
-            let at_items = code(&text)
-                .filter(|(_, line)| line.starts_with("#[allow(") && line.contains("unsafe_code"))
-                .count();
+            let at_items = allowances(&text, "#[allow(").len();
             assert!(
                 inner.is_none() || at_items == 0,
                 "{} allows unsafe code twice",

@@ -1,0 +1,144 @@
+//! Rules for the words of documents and messages.
+
+use crate::words::{contains_any, words_of_text};
+use crate::workspace::Source;
+
+/// Document for maintainers, in which terms of the implementation are allowed.
+const DESIGN: &str = "docs/ARCHITECTURE.md";
+
+/// Terms that neither documents nor messages have.
+const FORBIDDEN: &[&str] = &[
+    "everybody",
+    "heir",
+    "newcomer",
+    "nobody",
+    "player",
+    "rehearsal",
+    "rehearse",
+    "rehearsed",
+    "rehearsing",
+    "somebody",
+    "the-layer",
+    "thin-copies",
+    "thin-copy",
+    "whoever",
+];
+
+/// Terms that documents for users and messages do not have either.
+const FORBIDDEN_FOR_USERS: &[&str] = &[
+    "epoch",
+    "holder",
+    "initialisation-phase",
+    "journal",
+    "partner",
+    "successor",
+];
+
+/// Terms that the document for maintainers does not have either.
+const FORBIDDEN_IN_DESIGN: &[&str] = &[
+    "aside",
+    "estate",
+    "face",
+    "inheritance",
+    "legacy",
+    "lend",
+    "lent",
+    "renew",
+    "renewal",
+    "renewed",
+    "user-side",
+    "ward",
+];
+
+/// Terms of the MPI standard that contain a forbidden word.
+const ALLOWED: [&str; 2] = ["access epoch", "exposure epoch"];
+
+/// Returns the lines of a document with a forbidden term, code between backquotes excepted.
+pub fn document_lines(source: &Source) -> Vec<usize> {
+    let special = if source.path == DESIGN {
+        FORBIDDEN_IN_DESIGN
+    } else {
+        FORBIDDEN_FOR_USERS
+    };
+    let lines = source.text.lines().zip(1..);
+    let found = lines.filter(|(text, _)| {
+        let prose: Vec<&str> = text.split('`').step_by(2).collect();
+        contains_term(&prose.join(" "), special)
+    });
+    found.map(|(_, line)| line).collect()
+}
+
+/// Returns the lines at which messages with a forbidden term begin.
+///
+/// A literal with a blank is a message; others are keys or file names.
+pub fn messages(source: &Source) -> Vec<usize> {
+    let literals = source.parts.literals.iter().map(|literal| &literal.range);
+    let found = literals.filter(|range| {
+        let text = &source.text[range.start..range.end];
+        text.contains(' ') && contains_term(&text.replace("\\n", " "), FORBIDDEN_FOR_USERS)
+    });
+    found.map(|range| source.line_at(range.start)).collect()
+}
+
+fn contains_term(text: &str, special: &[&str]) -> bool {
+    let text = ALLOWED
+        .iter()
+        .fold(text.to_lowercase(), |text, term| text.replace(term, ""));
+    let words = words_of_text(&text);
+    contains_any(&words, FORBIDDEN) || contains_any(&words, special)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines_of_document(path: &str, text: &str) -> Vec<usize> {
+        document_lines(&Source::document(path, path, text.to_owned()))
+    }
+
+    #[test]
+    fn terms_count_in_documents() {
+        for term in [FORBIDDEN, FORBIDDEN_FOR_USERS].concat() {
+            let text = format!("A worker\nis the {}.", term.replace('-', " "));
+            assert_eq!(lines_of_document("README.md", &text), [2], "{text}");
+        }
+        for term in [FORBIDDEN, FORBIDDEN_IN_DESIGN].concat() {
+            assert_eq!(
+                lines_of_document(DESIGN, &format!("| {term} |")),
+                [1],
+                "{term}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_terms_do_not_count_in_documents() {
+        let term = FORBIDDEN_FOR_USERS[0];
+        for text in [
+            format!("exposure {term}s"),
+            format!("`a {term}`"),
+            format!("a{term}a"),
+        ] {
+            assert_eq!(lines_of_document("docs/guide.md", &text), [0; 0], "{text}");
+        }
+        assert_eq!(lines_of_document(DESIGN, term), [0; 0]);
+        assert_eq!(
+            lines_of_document("docs/guide.md", FORBIDDEN_IN_DESIGN[0]),
+            [0; 0]
+        );
+    }
+
+    #[test]
+    fn terms_count_in_messages() {
+        let lines = |text: &str| messages(&Source::rust("a", "a/b.rs", text.to_owned()));
+        for term in [FORBIDDEN, FORBIDDEN_FOR_USERS].concat() {
+            assert_eq!(lines(&format!("a(\n\"the {term}\")")), [2], "{term}");
+            assert_eq!(lines(&format!("a(\n\"rank 1\\n{term}\")")), [2], "{term}");
+            assert_eq!(
+                lines(&format!("let {term} = \"a worker\"; // the {term}")),
+                [0; 0]
+            );
+        }
+        assert_eq!(lines(&format!("\"{}\"", FORBIDDEN_FOR_USERS[0])), [0; 0]);
+    }
+}
