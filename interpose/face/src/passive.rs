@@ -48,7 +48,7 @@ fn hide_constructors(object: &LinkMap) {
     );
 }
 
-/// The destructors of this library are not run when it is closed.
+/// Keeps the destructors of this library from running when it is closed, or at exit(3).
 ///
 /// # Safety
 /// It must be ld.so's record of a loaded library.

@@ -245,6 +245,32 @@ pub struct Module {
     pub thread_local: usize,
 }
 
+/// Returns ld.so's records of the libraries in the library's namespace: `struct link_map`, <link.h>.
+pub fn link_maps() -> Vec<*const c_void> {
+    /// The public head of the structure.
+    #[repr(C)]
+    struct LinkMap {
+        address: usize,
+        name: *const c_char,
+        dynamic: *const c_void,
+        next: *const LinkMap,
+        previous: *const LinkMap,
+    }
+    let mut at = LIBRARY.load(Relaxed).cast_const().cast::<LinkMap>();
+    let mut found = Vec::new();
+    // SAFETY: a handle of dlmopen(3) is a link map of a list that ends with null on both sides, or null.
+    unsafe {
+        while !at.is_null() && !(*at).previous.is_null() {
+            at = (*at).previous;
+        }
+        while !at.is_null() {
+            found.push(at.cast());
+            at = (*at).next;
+        }
+    }
+    found
+}
+
 /// `MPI_MAX_LIBRARY_VERSION_STRING`: MPICH's, the greatest of all.
 const MAX_VERSION: usize = 8192;
 

@@ -22,7 +22,7 @@ use understudy_numbers::{Generation, ProcessNumber, Rank};
 use crate::cell::{Door, Field, runtime};
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::{disk, fault, sys};
+use crate::{disk, fault, sys, told};
 use ckptd::line::{ToManager, ToProcess};
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -368,10 +368,16 @@ pub fn meet_at_the_end(rt: &Runtime) -> c_int {
     }
 }
 
-/// The library is not needed any more: what of its side cannot be put back ends with the process.
+/// Ends the use of the library: state that cannot be reset ends with the process.
+///
+/// Destructors of its libraries do not run at exit(3): they would join threads that have been ended, on the program's stack.
 pub fn finalise(rt: &Runtime) {
     call::enter(call::wanted());
     if let Err(error) = put_back(rt) {
         log::info!("{}", sys::chain(&error));
+    }
+    for link_map in library::link_maps() {
+        // SAFETY: a record of ld.so's; nothing of the library is called again.
+        unsafe { (told::info().user_hide_destructors)(link_map) };
     }
 }

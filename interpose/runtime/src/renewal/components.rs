@@ -1,18 +1,54 @@
-//! Open MPI's components, where they are files that MPI_Init opens: in Open MPI 4.
+//! Plug-ins of Open MPI and PMIx that are files: all components of Open MPI 4, a few of a distribution's Open MPI 5.
 //!
-//! A child that initialises the library by itself ([`super::ahead`]) opens only what a world of one process without a launcher needs.
+//! A child that initialises the library by itself ([`super::ahead`]) opens only what a world of one process without a
+//! launcher needs.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use understudy_mpi::library;
 
-/// Whether there are any.
+/// Directories of plug-ins, beside the libraries that open them.
+const DIRECTORIES: [&str; 2] = ["openmpi", "pmix"];
+
+/// True if the library has plug-ins that are files.
 pub fn are_files() -> bool {
-    library::version().0.starts_with("Open MPI v4")
+    static ARE_FILES: OnceLock<bool> = OnceLock::new();
+    *ARE_FILES.get_or_init(|| plugin_directories().iter().any(|it| has_plugin(it)))
 }
 
-/// In the child: the library is to ask no launcher, and to start none.
+/// Returns the directories beside the library and the libraries that it needs, symbolic links resolved.
+fn plugin_directories() -> Vec<PathBuf> {
+    let files = library::modules()
+        .into_iter()
+        .filter_map(|module| std::fs::canonicalize(module.name).ok());
+    let mut parents: Vec<PathBuf> = files
+        .filter_map(|file| file.parent().map(Path::to_owned))
+        .collect();
+    parents.sort();
+    parents.dedup();
+    let below = |parent: PathBuf| DIRECTORIES.map(|name| parent.join(name));
+    parents.into_iter().flat_map(below).collect()
+}
+
+/// True if the directory exists and has a plug-in.
+fn has_plugin(directory: &Path) -> bool {
+    std::fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .any(|file| is_plugin(&file.path()))
+}
+
+fn is_plugin(path: &Path) -> bool {
+    let name = path
+        .file_name()
+        .map_or("".into(), |it| it.to_string_lossy());
+    name.contains("mca_") && name.ends_with(".so")
+}
+
+/// In the child: makes the library a world of one process, which asks no launcher and starts none.
 ///
 /// # Safety
 /// The library must not be in use.
@@ -25,34 +61,49 @@ pub unsafe fn prepare() {
         c"OMPI_COMM_WORLD_LOCAL_SIZE",
         c"OMPI_COMM_WORLD_LOCAL_RANK",
     ];
+    const ALONE: [(&CStr, &CStr); 3] = [
+        (c"OMPI_MCA_ess_singleton_isolated", c"1"),
+        // Children of several processes would make one directory, and the first that ends removes what another is in.
+        (c"OMPI_MCA_orte_create_session_dirs", c"0"),
+        // Shared memory for other processes would stay behind.
+        (c"OMPI_MCA_btl", c"self"),
+    ];
     if are_files() {
         // SAFETY: handed on to the caller.
         unsafe {
-            LAUNCHED
-                .iter()
-                .for_each(|name| library::set_variable(name, None));
-            library::set_variable(c"OMPI_MCA_ess_singleton_isolated", Some(c"1"));
-            // Children of several processes would make one directory, and the first that ends removes what another is in.
-            library::set_variable(c"OMPI_MCA_orte_create_session_dirs", Some(c"0"));
+            for name in LAUNCHED {
+                library::set_variable(name, None);
+            }
+            for (name, value) in ALONE {
+                library::set_variable(name, Some(value));
+            }
         }
     }
 }
 
-/// Those of drivers, which have many libraries of their own and are not used unless they have been opened already.
+/// Drivers of networks: not opened in advance, since they bring many libraries and are excluded by default.
 const DRIVERS: [&str; 4] = ["ucx", "psm", "ofi", "openib"];
 
 /// In the child: opens the components that a job of several processes may need, and those of PMIx.
 pub fn open_others() {
-    let modules = library::modules();
-    let one = modules.iter().find(|module| module.name.contains("/mca_"));
-    let Some(directory) = one.and_then(|one| Path::new(&one.name).parent()) else {
+    if !are_files() {
         return;
+    }
+    let files = plugin_directories()
+        .into_iter()
+        .filter_map(|directory| std::fs::read_dir(directory).ok())
+        .flatten()
+        .flatten();
+    let is_driver = |path: &Path| {
+        let name = path
+            .file_name()
+            .map_or("".into(), |it| it.to_string_lossy());
+        DRIVERS.iter().any(|driver| name.contains(driver))
     };
-    let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let paths = files.map(|file| file.path().to_string_lossy().into_owned());
-    let is_driver = |path: &String| DRIVERS.iter().any(|driver| path.contains(driver));
-    let paths: Vec<String> = paths
-        .filter(|path| path.contains("/mca_") && !is_driver(path))
+    let paths: Vec<String> = files
+        .map(|file| file.path())
+        .filter(|path| is_plugin(path) && !is_driver(path))
+        .map(|path| path.to_string_lossy().into_owned())
         .collect();
     library::open_ahead(paths.iter().map(String::as_str));
     let init = library::symbol_of("/libpmix.so", c"PMIx_Init");
