@@ -1,6 +1,6 @@
 //! What crosses between this server and libpmix: structures, constants, functions.
 //!
-//! From the PMIx Standard and OpenPMIx's `pmix_common.h` and `pmix_server.h`; the same in 4.2.2, 4.2.9, 5.0.11 and 6.1.0 ([`Version`]). Nothing
+//! From the PMIx Standard and OpenPMIx's `pmix_common.h` and `pmix_server.h`; the same in 4.2.2, 4.2.9, 5.0.11, 6.1.0 and 7.0.0 ([`Version`]). Nothing
 //! is generated: installations of MPI come without these headers as often as not.
 
 use std::ffi::{c_char, c_int, c_void};
@@ -277,7 +277,7 @@ impl Version {
         release: 0,
     };
     /// The last major number of which that is true.
-    pub const NEWEST_MAJOR: u32 = 6;
+    pub const NEWEST_MAJOR: u32 = 7;
 
     /// Of what PMIx_Get_version says: `OpenPMIx 5.0.11rc1 (PMIx Standard: …)`.
     pub fn of(text: &str) -> Option<Version> {
@@ -327,7 +327,8 @@ mod tests {
             ),
             ("OpenPMIx 6.1.0", "6.1.0", true),
             ("OpenPMIx 4.1.3, repo rev: v4.1.3", "4.1.3", false),
-            ("OpenPMIx 7.0.0a1 (…)", "7.0.0", false),
+            ("OpenPMIx 7.0.0rc1 (…)", "7.0.0", true),
+            ("OpenPMIx 8.0.0a1 (…)", "8.0.0", false),
         ] {
             assert_eq!(of(text), Some((number.to_owned(), is_known)), "{text}");
         }
