@@ -9,6 +9,7 @@ pub mod bytes;
 pub mod call;
 pub mod comm;
 pub mod error;
+pub mod exit_word;
 pub mod library;
 pub mod real_types;
 pub mod side;

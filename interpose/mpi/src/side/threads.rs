@@ -6,6 +6,7 @@
 
 use super::signals::{self, Action};
 use super::{Error, is_mpi};
+use crate::exit_word::exit_word;
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -27,6 +28,8 @@ pub struct Layout {
     links: usize,
     /// The kernel's number of the thread.
     number: usize,
+    /// The word that is 0 when the thread has ended.
+    exit_word: usize,
     /// Addresses of the lists of stacks: those that libc has made, and those of the callers.
     lists: [usize; 2],
     /// Address of the lock of these lists.
@@ -60,11 +63,15 @@ impl Layout {
         if user != used + LIST {
             return Err(Error::UnknownThreads);
         }
+        let number = offset(c"_thread_db_pthread_tid")?;
+        // SAFETY: a word of 32 bits, the size in bytes.
+        let size = unsafe { (symbol(c"_thread_db_sizeof_pthread")? as *const u32).read() };
         Ok(Layout {
             specific: offset(c"_thread_db_pthread_specific")?,
             cancellation: offset(c"_thread_db_pthread_cancelhandling")?,
             links: offset(c"_thread_db_pthread_list")?,
-            number: offset(c"_thread_db_pthread_tid")?,
+            number,
+            exit_word: exit_word(number, size as usize).ok_or(Error::UnknownThreads)?,
             lists: [used, user],
             lock: used + 3 * LIST + 2 * size_of::<usize>(),
         })
@@ -199,9 +206,13 @@ impl Layout {
         unsafe { self.forget() }
     }
 
+    /// Returns the kernel's number of the thread; 0 if it has ended.
     fn number(&self, thread: usize) -> i32 {
-        // SAFETY: a word of the thread's structure, which the kernel sets to 0 when the thread has ended.
-        unsafe { &*((thread + self.number) as *const AtomicI32) }.load(Ordering::Relaxed)
+        // SAFETY: words of the thread's structure.
+        let [number, exit_word] = [self.number, self.exit_word].map(|offset| unsafe {
+            (*((thread + offset) as *const AtomicI32)).load(Ordering::Relaxed)
+        });
+        if exit_word == 0 { 0 } else { number }
     }
 
     /// Takes the threads out of the lists, and frees their thread-local data.

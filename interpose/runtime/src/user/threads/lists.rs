@@ -13,6 +13,7 @@ use crate::{sys, told};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use understudy_abi::{ZONE_SHIFT, ZONE_TAG};
+use understudy_mpi::exit_word::exit_word;
 
 /// What ld.so knows of threads that it has made, of threads on stacks of their callers, and of stacks to be used again.
 const LISTS: usize = 3;
@@ -30,6 +31,8 @@ pub struct Places {
     links: usize,
     /// Of the thread's number there.
     pub number: usize,
+    /// Of the word there that is 0 when the thread has ended.
+    pub exit_word: usize,
 }
 
 /// The program's nodes in each list, from the head on, and how much memory the stacks hold that are to be used again.
@@ -73,10 +76,13 @@ impl Places {
         let offset = |name| sys::debuggers_offset(name).map(|offset| offset as usize);
         let used = offset(c"_thread_db_rtld_global__dl_stack_used")?;
         let user = offset(c"_thread_db_rtld_global__dl_stack_user")?;
+        let number = offset(c"_thread_db_pthread_tid")?;
+        let size = sys::debuggers_size(c"_thread_db_sizeof_pthread")? as usize;
         let places = Places {
             heads: global + used,
             links: offset(c"_thread_db_pthread_list")?,
-            number: offset(c"_thread_db_pthread_tid")?,
+            number,
+            exit_word: exit_word(number, size)?,
         };
         (global != 0 && user == used + LIST && places.is_known()).then_some(places)
     }
@@ -173,12 +179,23 @@ impl Places {
         let own = turn::block();
         // SAFETY: the lock is held; a node lies in a thread's structure.
         let listed = unsafe { [self.nodes(0), self.nodes(1)].concat() };
-        let listed = listed.iter().map(|node| Listed {
-            block: node - self.links,
-            // SAFETY: as above.
-            number: unsafe { ((node - self.links + self.number) as *const i32).read_volatile() },
-        });
+        // SAFETY: as above.
+        let listed = listed
+            .iter()
+            .map(|node| unsafe { self.thread(node - self.links) });
         Some(listed.filter(|thread| thread.block != own).collect())
+    }
+
+    /// # Safety
+    /// `block` must be a thread's structure, and the lock must be held.
+    unsafe fn thread(&self, block: usize) -> Listed {
+        // SAFETY: words of the structure.
+        let [number, exit_word] = [self.number, self.exit_word]
+            .map(|offset| unsafe { ((block + offset) as *const i32).read_volatile() });
+        Listed {
+            block,
+            number: if exit_word == 0 { 0 } else { number },
+        }
     }
 
     /// Notes the calling thread's number in its `struct pthread`, and returns it.

@@ -225,9 +225,10 @@ impl super::Threads {
             place.store(value as usize, Ordering::Relaxed);
         }
         self.occupy(slot);
-        let told = thread.block as usize + self.places.number;
+        let block = thread.block as usize;
+        let words = [self.places.number, self.places.exit_word].map(|offset| block + offset);
         // SAFETY: signals are blocked, the slot is free, and the thread's memory is there.
-        let number = unsafe { slot::make_thread(slot, slot.stack(), told, thread.block as usize) };
+        let number = unsafe { slot::make_thread(slot, slot.stack(), words[0], words[1], block) };
         if number < 0 {
             return Err(UserError::NoThread(std::io::Error::from_raw_os_error(
                 -number as i32,

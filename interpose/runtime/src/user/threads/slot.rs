@@ -302,8 +302,9 @@ unsafe fn end(slot: &Slot, block: usize) -> ! {
     }
 }
 
-/// Makes a thread that parks in the slot, with `slot.block` as its control block; the word at `told` gets its number, and is
-/// cleared when it ends. Returns the number, or an error.
+/// Makes a thread that parks in the slot, with `block` as its control block. Returns its number, or an error.
+///
+/// The word at `number` gets the number; that at `exit_word` is cleared when the thread ends.
 ///
 /// # Safety
 /// All signals must be blocked; the slot must be free.
@@ -311,12 +312,12 @@ unsafe fn end(slot: &Slot, block: usize) -> ! {
 pub unsafe extern "C" fn make_thread(
     slot: &Slot,
     stack: usize,
-    told: usize,
+    number: usize,
+    exit_word: usize,
     block: usize,
 ) -> isize {
     naked_asm!(
-        "mov r8, rcx",
-        "mov r10, rdx",
+        "mov r10, rcx",
         "mov r9, rdi",
         "mov edi, {flags}",
         "mov eax, 56",

@@ -1,0 +1,72 @@
+//! The word of glibc's `struct pthread` that the kernel clears when the thread ends.
+//!
+//! pthread_join(3) waits for that word: `tid` up to glibc 2.42, `joinstate` from 2.43 on (nptl/descr.h).
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+/// Last minor release of glibc 2 in which the word is the thread's number.
+const LAST_WITH_NUMBER: u32 = 42;
+
+/// Returns the offset of the word in `struct pthread`; `None` if it is not known.
+///
+/// `number` is the offset of the thread's number, `size` the size of the structure in bytes. The first call must be made
+/// by a thread that glibc has started: the kernel tells the address of its word (prctl(2), PR_GET_TID_ADDRESS). A kernel
+/// without CONFIG_CHECKPOINT_RESTORE does not; then the version of glibc decides.
+pub fn exit_word(number: usize, size: usize) -> Option<usize> {
+    static WORD: OnceLock<Option<usize>> = OnceLock::new();
+    *WORD.get_or_init(|| match told_by_kernel() {
+        Some(offset) => (offset < size).then_some(offset),
+        None => is_number().then_some(number),
+    })
+}
+
+fn told_by_kernel() -> Option<usize> {
+    let mut address = 0usize;
+    // SAFETY: prctl(2) writes one word.
+    let failed = unsafe { libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut address) } != 0;
+    let offset = address.wrapping_sub(control_block());
+    (!failed).then_some(offset)
+}
+
+/// Returns the address of the calling thread's `struct pthread`.
+fn control_block() -> usize {
+    let own: usize;
+    // SAFETY: the word at fs:0x10 is the block's own address (glibc on x86-64, `tcbhead_t`).
+    unsafe {
+        std::arch::asm!("mov {}, fs:[0x10]", out(reg) own, options(nostack, readonly, preserves_flags))
+    };
+    own
+}
+
+fn is_number() -> bool {
+    // SAFETY: gnu_get_libc_version(3) returns a constant string.
+    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+    let minor = version.to_str().ok().and_then(minor_release);
+    minor.is_some_and(|minor| minor <= LAST_WITH_NUMBER)
+}
+
+/// Returns the minor release of a version of glibc 2, such as 36 of `2.36`.
+fn minor_release(version: &str) -> Option<u32> {
+    version.strip_prefix("2.")?.split('.').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minor_releases_are_read() {
+        assert_eq!(minor_release("2.36"), Some(36));
+        assert_eq!(minor_release("2.42.9000"), Some(42));
+        assert_eq!(minor_release("3.1"), None);
+        assert_eq!(minor_release("2.x"), None);
+    }
+
+    #[test]
+    fn the_kernel_tells_a_word_of_the_block() {
+        let told = std::thread::spawn(told_by_kernel).join().expect("no panic");
+        assert!(told.is_none_or(|offset| offset < 8192), "{told:?}");
+    }
+}
