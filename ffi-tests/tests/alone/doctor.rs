@@ -35,9 +35,36 @@ fn where_the_tests_run_jobs_can_be_protected() {
         "PAGEMAP_SCAN",
         "/dev/shm",
         "memory",
+        "protected job",
     ] {
         assert!(text.contains(name), "no {name}: {text}");
     }
+}
+
+/// The files of understudy, with another library in the place of the runtime.
+#[test]
+fn a_job_that_cannot_be_protected_is_a_failure() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let layer = place::layer();
+    let products = layer.parent().expect("a directory");
+    for (file, name) in [
+        ("libunderstudy.so", "libunderstudy.so"),
+        ("libunderstudy_shim.so", "libunderstudy_shim.so"),
+        ("libunderstudy_shim.so", "libunderstudy_runtime.so"),
+        ("ckptd", "ckptd"),
+    ] {
+        std::fs::copy(products.join(file), directory.path().join(name)).expect("there is room");
+    }
+    let library = directory.path().join("libunderstudy.so");
+    let ran = doctor(&["--library", &library.to_string_lossy()]);
+    ran.assert(1, &[]);
+    let text = text(&ran);
+    assert!(text.contains("FAILURE  protected job"), "{text}");
+    assert!(
+        text.contains("libunderstudy_runtime.so is of another version"),
+        "{text}"
+    );
+    assert!(text.contains("Protected jobs cannot run here"), "{text}");
 }
 
 #[test]

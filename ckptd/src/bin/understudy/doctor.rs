@@ -6,6 +6,7 @@ mod hosts;
 mod kernel;
 mod libraries;
 mod probe;
+mod trial;
 
 use crate::outcome::{Outcome, print, print_json, verdict};
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,9 @@ pub struct Arguments {
     /// Check this node only, and print a line of JSON (how the doctor asks other hosts).
     #[arg(long, hide = true)]
     local: bool,
+    /// Initialise and finalise MPI (the program of the protected job that the doctor starts).
+    #[arg(long, hide = true)]
+    initialise_mpi: bool,
     /// Run this program under protection for a while, and estimate the memory that it needs.
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -110,6 +114,9 @@ struct Diagnosis {
 
 impl Arguments {
     pub fn run(self) -> Outcome {
+        if self.initialise_mpi {
+            return trial::initialise_mpi();
+        }
         if self.local {
             print(serde_json::to_string(&hosts::Node::this(self.library.as_deref()))? + "\n")?;
             return Ok(verdict(true));
@@ -126,6 +133,9 @@ impl Arguments {
             let (check, found) = hosts::ask(&self.mpirun, &self.host);
             checks.push(check);
             nodes = found;
+        }
+        if self.program.is_empty() && is_well(&checks) {
+            checks.push(trial::run(&self)?);
         }
         let mut memory = None;
         if !self.program.is_empty() && is_well(&checks) {
