@@ -16,7 +16,7 @@ IN_ENV = . ./.env/env.sh;
 # Tests are compiled by a profile of their own; with all packages, so that cargo builds each of them once for all targets.
 TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
 
-.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz gpu-check lint demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-scaling bench-supersteps lammps libraries slurm python fortran clean
+.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz gpu-check lint demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-scaling bench-supersteps lammps libraries slurm python fortran distributions clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -125,12 +125,13 @@ test-all: both ## run the variants of the tests, too (three quarters of an hour)
 	    { $(TEST) $(JOBS) --test launch --no-fail-fast -- --include-ignored --skip runs_with_random_deaths --skip any_second_process_may_die --skip every_worker_may_die; } || failed=1; exit $$failed
 
 # Whose variants are the sweep.
-SWEPT := aloof:: kill_anywhere:: kill_inside:: kill_twice:: plugins:: sweep::
+SWEPT := aloof:: distributions:: kill_anywhere:: kill_inside:: kill_twice:: plugins:: sweep::
 
 # Kills per worker and program; every one is a run of a second or two.
 SWEEP_TIMES ?= 40
 
 sweep: build ## kill every worker of every program at many moments (an hour)
+	@$(MAKE) distributions || printf '==> other distributions cannot be had: the tests that run jobs there are skipped\n'
 	export FFI_TESTS_ALL=1 FFI_TESTS_TIMES=$(SWEEP_TIMES) FFI_TESTS_SWEEP=1; \
 	    $(TEST) $(JOBS) -- --include-ignored --nocapture --test-threads 1 $(SWEPT)
 
@@ -214,6 +215,12 @@ slurm: ## unpack Slurm, under which some tests start jobs, into .env
 
 python: ## install mpi4py, numpy and a LAMMPS with threads, which some tests use, into .env
 	@packaging/python.sh
+
+# The suites in which `make sweep` runs programs.
+SUITES ?= trixie sid
+
+distributions: ## make root file systems of SUITES="trixie sid", in which some tests run programs, in .env (root)
+	@packaging/distributions.sh $(SUITES)
 
 fortran: ## install a Fortran compiler and bindings, which some tests use, from the distribution
 	@packaging/fortran.sh

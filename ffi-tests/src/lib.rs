@@ -12,7 +12,7 @@
 //! - [`kill`]: moments of death; [`processes`]: /proc; [`living`]: who lives under guardians;
 //! - [`command`]: the `understudy` command; [`daemon`]: `ckptd serve`; [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
 //! - [`thin`]: copies without static data; [`hang`]: what a job is doing that does not end;
-//! - [`older`]: the distribution's Open MPI, and Fortran programs;
+//! - [`older`]: the distribution's Open MPI, and Fortran programs; [`distributions`]: other distributions;
 //! - [`libraries`]: programs of the distribution's libraries;
 //! - [`place`]: where products, MPI and example programs are; [`programs`]: those programs with their arguments.
 //!
@@ -22,6 +22,7 @@
 
 pub mod command;
 pub mod daemon;
+pub mod distributions;
 pub mod hang;
 pub mod hosts;
 pub mod job;

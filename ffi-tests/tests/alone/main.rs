@@ -4,6 +4,7 @@ mod aloof;
 mod anywhere;
 mod auto_interval;
 mod daemon;
+mod distributions;
 mod doctor;
 mod guardian;
 mod left_behind;

@@ -1,0 +1,80 @@
+//! Root file systems of other distributions, with their own C libraries and MPI libraries (`make distributions`).
+
+use crate::place;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Seconds after which a command is killed.
+const LIMIT_S: &str = "120";
+
+/// Enters a root file system and runs a command: ROOT PRODUCTS SOURCES WORK COMMAND.
+///
+/// In namespaces of mounts and processes: nothing that the command starts or mounts outlives it.
+const ENTER: &str = r#"
+set -e
+root=$1 products=$2 sources=$3 work=$4
+mount --make-rprivate /
+mount --bind "$root" "$root"
+mount -t proc proc "$root/proc"
+mount --rbind /sys "$root/sys"
+mount --rbind /dev "$root/dev"
+mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+mkdir -p "$root/opt/understudy" "$root/source" "$root/work"
+mount --bind "$products" "$root/opt/understudy"
+mount --bind "$sources" "$root/source"
+mount --bind "$work" "$root/work"
+exec chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C \
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+    OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 \
+    sh -c "cd /work && $5"
+"#;
+
+/// A suite's root file system.
+pub struct Root {
+    path: PathBuf,
+}
+
+impl Root {
+    /// Returns the root file system of a suite; `None`, with a line, if there is none.
+    pub fn of(suite: &str) -> Option<Root> {
+        let place = place::workspace().join(".env/distributions").join(suite);
+        if !place.join("made").exists() {
+            place::skip(&format!(
+                "there is no root file system of {suite} (make distributions SUITES={suite})"
+            ));
+            return None;
+        }
+        Some(Root {
+            path: place.join("root"),
+        })
+    }
+
+    /// Runs a shell command inside, in the directory `work`.
+    ///
+    /// The command finds understudy in /opt/understudy and the project's sources in /source.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn run(&self, work: &Path, command: &str) -> Output {
+        let layer = place::layer();
+        let products = layer.parent().expect("a directory");
+        Command::new("timeout")
+            .args(["-k", "5", LIMIT_S, "unshare", "-m", "-p", "-f"])
+            .args(["--kill-child", "bash", "-c", ENTER, "enter"])
+            .args([&self.path, products, &place::workspace(), work])
+            .arg(command)
+            .stdin(Stdio::null())
+            .output()
+            .expect("timeout(1) is there")
+    }
+
+    /// Returns what the C library of the suite says of its version.
+    ///
+    /// # Panics
+    /// If the command fails.
+    pub fn libc(&self, work: &Path) -> String {
+        let output = self.run(work, "ldd --version | head -n 1");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+}
