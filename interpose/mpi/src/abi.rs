@@ -278,11 +278,10 @@ fn variable(name: &'static CStr) -> isize {
     match VARIABLES[index].load(Relaxed) {
         0 => {
             let at = crate::library::symbol(name).cast::<usize>();
-            // SAFETY: a variable of the library, a pointer.
-            let value = if at.is_null() {
-                0
-            } else {
-                unsafe { at.read() }
+            let value = match at.is_null() {
+                true => 0,
+                // SAFETY: a variable of the library, a pointer.
+                false => unsafe { at.read() },
             };
             VARIABLES[index].store(value, Relaxed);
             value as isize

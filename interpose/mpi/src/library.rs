@@ -196,10 +196,11 @@ pub fn symbol_of(part: &str, name: &CStr) -> *mut c_void {
 fn open(path: &str) -> *mut c_void {
     let mut namespace: libc::Lmid_t = 0;
     let handle = LIBRARY.load(Relaxed);
+    if handle.is_null() {
+        return std::ptr::null_mut();
+    }
     // SAFETY: dlinfo(3) with an open handle writes the namespace's number.
-    if handle.is_null()
-        || unsafe { libc::dlinfo(handle, libc::RTLD_DI_LMID, (&raw mut namespace).cast()) } != 0
-    {
+    if unsafe { libc::dlinfo(handle, libc::RTLD_DI_LMID, (&raw mut namespace).cast()) } != 0 {
         return std::ptr::null_mut();
     }
     let Ok(path) = std::ffi::CString::new(path) else {

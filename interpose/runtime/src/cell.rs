@@ -125,11 +125,10 @@ impl<T> Door<T> {
     #[inline]
     pub fn try_get(&self) -> Option<&'static T> {
         let runtime = self.0.load(Ordering::Relaxed);
-        // SAFETY: `open` has stored a reference that is valid for ever; only the main thread gets it.
-        if is_owner() {
-            unsafe { runtime.as_ref() }
-        } else {
-            None
+        match is_owner() {
+            // SAFETY: `open` has stored a reference that is valid for ever; only the main thread gets it.
+            true => unsafe { runtime.as_ref() },
+            false => None,
         }
     }
 }

@@ -457,10 +457,11 @@ unsafe fn is_complete(infos: &[Info]) -> bool {
     let status = infos
         .iter()
         .find(|info| text_in(&info.key) == Some("pmix.loc.col.st"));
-    // SAFETY: the type tells which field is there.
-    status.is_none_or(|info| {
+    let is_success = |info: &Info| {
+        // SAFETY: the type tells which field is there.
         info.value.of != Type::STATUS || unsafe { info.value.data.status } == Status::SUCCESS
-    })
+    };
+    status.is_none_or(is_success)
 }
 
 /// Who comes to a fence, and to which host; nothing if it is not [complete](is_complete), or one of their namespaces has ended.

@@ -363,12 +363,12 @@ pub unsafe extern "C" fn MPI_Comm_create_group(
         group,
         tag as u64
     )));
-    // SAFETY: a communicator; the real library checks the rest.
     construct_by_some!(
         rt,
         Proc::MPI_Comm_create_group,
         comm,
         newcomm,
+        // SAFETY: a communicator; the real library checks the rest.
         |new| unsafe {
             real::PMPI_Comm_create_group(real_comm(rt, comm), real_group(rt, group), tag, new)
         }
@@ -388,13 +388,13 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
     outcome!(cut::assemble(rt, || sides::of_intercomm(
         rt, local, bridge, tag
     )));
-    // SAFETY: a communicator; the real library checks the rest. The bridge is significant at the leader only, and
-    // whatever else the program passes there is not looked at.
     construct_by_some!(
         rt,
         Proc::MPI_Intercomm_create,
         local_comm,
         newintercomm,
+        // SAFETY: a communicator; the real library checks the rest. The bridge is significant at the leader only, and
+        // whatever else the program passes there is not looked at.
         |new| unsafe {
             let local = real_comm(rt, local_comm);
             let mut rank = 0;
@@ -418,12 +418,12 @@ pub unsafe extern "C" fn MPI_Intercomm_merge(
     newintracomm: *mut VirtComm,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: a communicator.
     construct!(
         rt,
         Proc::MPI_Intercomm_merge,
         intercomm,
         newintracomm,
+        // SAFETY: a communicator.
         |new| unsafe { real::PMPI_Intercomm_merge(real_comm(rt, intercomm), high, new) }
     )
 }

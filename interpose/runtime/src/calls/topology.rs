@@ -18,12 +18,12 @@ pub unsafe extern "C" fn MPI_Cart_create(
     comm_cart: *mut VirtComm,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: a communicator and the program's arrays.
     construct!(
         rt,
         Proc::MPI_Cart_create,
         comm_old,
         comm_cart,
+        // SAFETY: a communicator and the program's arrays.
         |new| unsafe {
             real::PMPI_Cart_create(real_comm(rt, comm_old), ndims, dims, periods, reorder, new)
         }
@@ -51,12 +51,12 @@ pub unsafe extern "C" fn MPI_Graph_create(
     comm_graph: *mut VirtComm,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: a communicator and the program's arrays.
     construct!(
         rt,
         Proc::MPI_Graph_create,
         comm_old,
         comm_graph,
+        // SAFETY: a communicator and the program's arrays.
         |new| unsafe {
             real::PMPI_Graph_create(real_comm(rt, comm_old), nnodes, index, edges, reorder, new)
         }
@@ -75,12 +75,12 @@ pub unsafe extern "C" fn MPI_Dist_graph_create(
     newcomm: *mut VirtComm,
 ) -> c_int {
     let rt = runtime();
-    // SAFETY: a communicator and the program's arrays; the real library checks the info object.
     construct!(
         rt,
         Proc::MPI_Dist_graph_create,
         comm_old,
         newcomm,
+        // SAFETY: a communicator and the program's arrays; the real library checks the info object.
         |new| unsafe {
             let (comm, info) = (real_comm(rt, comm_old), real_info(rt, info));
             real::PMPI_Dist_graph_create(

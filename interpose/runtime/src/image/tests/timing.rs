@@ -83,10 +83,8 @@ fn measure(choice: Choice, megabytes: u64, percent: u64, outlives: bool) {
     );
     let loads = (0..5).map(|_| {
         // SAFETY: pages of the test's own window, which are loaded again below.
-        assert_eq!(
-            unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) },
-            0
-        );
+        let failed = unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) };
+        assert_eq!(failed, 0);
         timed(|| {
             let Rank {
                 tracker,

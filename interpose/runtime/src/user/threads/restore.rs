@@ -147,10 +147,11 @@ impl Saved {
         let all = self.all(rt, caller, main)?;
         let quiet = Quiet::begin();
         for thread in &all {
-            // SAFETY: the thread's memory has been put back, and it stands still or is to be made.
-            if !thread.is_main()
-                && !unsafe { vectors::tell(thread.block, thread.generation, &self.libraries, &now) }
-            {
+            let [block, known] = [thread.block, thread.generation];
+            let is_told = thread.is_main()
+                // SAFETY: the thread's memory has been put back, and it stands still or is to be made.
+                || unsafe { vectors::tell(block, known, &self.libraries, &now) };
+            if !is_told {
                 return Err(UserError::Vectors);
             }
             let number = if is_own(thread) {
