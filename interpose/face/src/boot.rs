@@ -16,6 +16,7 @@ use crate::guard;
 use crate::heap;
 use crate::late;
 use crate::launched::{self, Protection, SEVERAL_NODES};
+use crate::ldheap::HeapError;
 use crate::link::{self, OUR_SONAME};
 use crate::load::{self, Failure, Second};
 use crate::msg::Text;
@@ -259,6 +260,15 @@ unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
              allow changing code pages (SELinux: execmod)"
             ))
         }
+        Err(Failure::Heap(HeapError::Function(name))) => second.refuse(format_args!(
+            "glibc {} cannot be used: ld.so's pointer to {name} was not found; \
+             report this version, and remove other preloaded libraries that replace {name}",
+            Text(libc_version())
+        )),
+        Err(Failure::Heap(HeapError::Memory(error))) => second.refuse(format_args!(
+            "2 GiB of addresses cannot be reserved for ld.so's heaps (errno {error}); \
+             raise the limit on address space (ulimit -v unlimited)"
+        )),
         Err(Failure::Loader(what)) => {
             // SAFETY: dlerror(3) returns a string or null.
             let reason = unsafe { dlerror() };

@@ -11,7 +11,7 @@
 
 use crate::link::Extent;
 use crate::{passive, sys, threads};
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use understudy_abi::{
     LD_HEAP_CLASSES as CLASSES, LD_HEAP_HEADER as HEADER, LD_HEAP_REGIONS, LD_HEAP_SIZE,
@@ -295,11 +295,18 @@ pub fn told() -> LoaderHeap {
     }
 }
 
-/// Gives ld.so the two heaps. Returns the name of the function whose pointer was not found exactly once.
-pub fn install(loader: &Extent) -> Result<(), &'static str> {
+/// Reasons for which ld.so cannot be given the two heaps.
+pub enum HeapError {
+    /// The pointer to this function was not found exactly once in ld.so's data.
+    Function(&'static str),
+    /// The heaps, or access to ld.so's data, were refused with this errno.
+    Memory(c_int),
+}
+
+/// Gives ld.so the two heaps.
+pub fn install(loader: &Extent) -> Result<(), HeapError> {
     for heap in [USER_LD_HEAP, RUNTIME_LD_HEAP] {
-        sys::map_anonymous(heap, LD_HEAP_SIZE, sys::MAP_NORESERVE)
-            .map_err(|_| "the place of its heap")?;
+        sys::map_anonymous(heap, LD_HEAP_SIZE, sys::MAP_NORESERVE).map_err(HeapError::Memory)?;
     }
     unsafe extern "C" {
         fn dlsym(handle: *mut c_void, name: *const core::ffi::c_char) -> *mut c_void;
@@ -323,7 +330,7 @@ pub fn install(loader: &Extent) -> Result<(), &'static str> {
                 .step_by(8)
                 .filter(|&word| (word as *const usize).read() == theirs);
             let (Some(place), None) = (found.next(), found.next()) else {
-                return Err(name.to_str().unwrap_or("?"));
+                return Err(HeapError::Function(name.to_str().unwrap_or("?")));
             };
             BEFORE[index].store(theirs, Ordering::Relaxed);
             places[index] = place;
@@ -331,7 +338,7 @@ pub fn install(loader: &Extent) -> Result<(), &'static str> {
     }
     // SAFETY: ld.so's data. The part that was read-only after relocation stays writable: its bounds are ld.so's secret.
     unsafe {
-        sys::protect(first_page, length, 3).map_err(|_| "mprotect")?;
+        sys::protect(first_page, length, 3).map_err(HeapError::Memory)?;
         for (place, function) in places.iter().zip(ours) {
             (*place as *mut usize).write(function);
         }

@@ -6,6 +6,7 @@
 
 use crate::aside::Program;
 use crate::auxv::Auxv;
+use crate::ldheap::HeapError;
 use crate::link::{self, Extent, OUR_SONAME, Path};
 use crate::relay::{self, Streams};
 use crate::zone::{self, Half, Library, PatchError, Patched};
@@ -43,6 +44,7 @@ pub struct Second<'a> {
 pub enum Failure {
     Text(&'static str),
     Patch(&'static str, &'static str, PatchError),
+    Heap(HeapError),
     /// dlerror(3) has the reason.
     Loader(&'static str),
     /// The runtime has said why already; run without us.
@@ -63,7 +65,7 @@ pub fn load(second: &Second<'_>) -> Result<(), Failure> {
     zone::make_stubs().map_err(|_| Failure::Text("the stub page's address (0x20000) is taken"))?;
     patch(Library::Loader, Patched::Mmap, &loader, "ld.so", "mmap")?;
     threads::remember_main();
-    ldheap::install(&loader).map_err(Failure::Text)?;
+    ldheap::install(&loader).map_err(Failure::Heap)?;
     threads::make_libc_multithreaded().map_err(|_| Failure::Text("no thread can be created"))?;
 
     let directory = Path::directory(link::own_path());

@@ -32,12 +32,12 @@ impl ThreadNumber {
     }
 
     /// The kernel's number.
-    pub fn of(number: i32) -> Self {
+    pub const fn of(number: i32) -> Self {
         Self(number as u32)
     }
 
     /// The same.
-    pub fn get(self) -> i32 {
+    pub const fn get(self) -> i32 {
         self.0 as i32
     }
 }
@@ -89,14 +89,26 @@ fn join(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
+const TYPE: u32 = 3;
+const RECURSIVE: u32 = 1;
+const ERRORCHECK: u32 = 2;
+const SHARED: u32 = 128;
+/// Asking for PTHREAD_MUTEX_NORMAL leaves this mark.
+const NO_ELISION: u32 = 512;
+
+/// True if a mutex of this kind is valid and compares its owner with the caller.
+fn is_comparing(kind: u32) -> bool {
+    kind & !(TYPE | ROBUST | INHERIT | SHARED | NO_ELISION) == 0
+        && (kind & (ROBUST | INHERIT) != 0 || matches!(kind & TYPE, RECURSIVE | ERRORCHECK))
+}
+
+/// True if these may be the first words of a locked mutex that compares its owner with the caller.
+pub fn is_comparing_mutex([first, _, third]: [u64; 3]) -> bool {
+    halves(first).0 != 0 && is_comparing(halves(third).0)
+}
+
 /// Whether these are the words of a mutex that `owner` holds, that no more than `users` use, and which compares its owner.
 fn is_held_mutex(words: &[u64], owner: u32, users: u32) -> bool {
-    const TYPE: u32 = 3;
-    const RECURSIVE: u32 = 1;
-    const ERRORCHECK: u32 = 2;
-    const SHARED: u32 = 128;
-    // Asking for PTHREAD_MUTEX_NORMAL leaves this mark.
-    const NO_ELISION: u32 = 512;
     let &[first, second, third, previous, next, ..] = words else {
         return false;
     };
@@ -104,14 +116,9 @@ fn is_held_mutex(words: &[u64], owner: u32, users: u32) -> bool {
     let (kind, spins) = halves(third);
     let has = |bits| kind & bits != 0;
     let (held_by, used_by) = halves(second);
-    if held_by != owner
-        || !(1..=users).contains(&used_by)
-        || kind & !(TYPE | ROBUST | INHERIT | SHARED | NO_ELISION) != 0
-        || spins != 0
-    {
+    if held_by != owner || !(1..=users).contains(&used_by) || !is_comparing(kind) || spins != 0 {
         return false;
     }
-    let compares = has(ROBUST | INHERIT) || matches!(kind & TYPE, RECURSIVE | ERRORCHECK);
     let is_locked = if has(ROBUST | INHERIT) {
         lock & libc::FUTEX_TID_MASK == owner
     } else {
@@ -129,7 +136,7 @@ fn is_held_mutex(words: &[u64], owner: u32, users: u32) -> bool {
     } else {
         previous == 0 && next == 0
     };
-    compares && is_locked && is_counted && is_listed
+    is_locked && is_counted && is_listed
 }
 
 /// Whether these are the words of a read-write lock that `owner` holds for writing, and that no more than `users` use.

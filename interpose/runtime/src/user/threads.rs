@@ -18,6 +18,7 @@ mod restore;
 mod slot;
 mod stop;
 mod vectors;
+mod waiting;
 
 use super::UserError;
 use super::locks::ThreadNumber;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::slot::{self, END, FREE, PARKED, Slot};
-use super::{Caller, Deaf, Saved, Thread, vectors};
+use super::{Caller, Deaf, Saved, Thread, vectors, waiting};
 use crate::arch::{self, raw, turn};
 use crate::user::locks::ThreadNumber;
 use crate::user::signals::mask;
@@ -166,7 +166,10 @@ impl Saved {
                     .ok_or(UserError::Deaf(Deaf::Many(slot::SLOTS)))?;
                 slot.uses_tiles
                     .store(u32::from(uses_tiles), Ordering::Relaxed);
-                threads.make(slot, thread)?
+                let number = threads.make(slot, thread)?;
+                // SAFETY: the thread is parked, and its memory is that of the image.
+                unsafe { waiting::renumber(thread.frame as usize, thread.number, number) };
+                number
             };
             changed.push((thread.number, number));
         }

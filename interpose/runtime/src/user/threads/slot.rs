@@ -69,12 +69,13 @@ const SIGNATURE: usize = 0x5305_3053;
 const UNREGISTERED: u32 = -2i32 as u32;
 
 /// In the kernel's frame ([`understudy_abi::StopCode`]).
-const REGISTERS: usize = 8 + 40;
-const RSP: usize = REGISTERS + 8 * libc::REG_RSP as usize;
-const RAX: usize = REGISTERS + 8 * libc::REG_RAX as usize;
-const RIP: usize = REGISTERS + 8 * libc::REG_RIP as usize;
+pub const REGISTERS: usize = 8 + 40;
+pub const RSP: usize = REGISTERS + 8 * libc::REG_RSP as usize;
+pub const RAX: usize = REGISTERS + 8 * libc::REG_RAX as usize;
+pub const RDI: usize = REGISTERS + 8 * libc::REG_RDI as usize;
+pub const RIP: usize = REGISTERS + 8 * libc::REG_RIP as usize;
 
-const SYSCALL: [u8; 2] = [0x0f, 0x05];
+pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// `mov $number,%eax` before it.
 const MOVE: u8 = 0xb8;
 
