@@ -21,6 +21,7 @@ mod large;
 mod late;
 mod legacy;
 mod libraries;
+mod library_output;
 mod limits;
 mod low_memory;
 mod marks;

@@ -18,7 +18,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 19;
+pub const ABI_VERSION: u32 = 20;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -78,6 +78,10 @@ pub struct ShimStart {
     pub first_descriptor: c_int,
     /// pthread keys below this one are not used.
     pub first_key: u32,
+    /// Stands for descriptor 1: what the namespace prints does not pass through the relay.
+    pub output: c_int,
+    /// Stands for descriptor 2.
+    pub errors: c_int,
 }
 
 /// Exit statuses of a job that the layer ends (after sysexits.h).
@@ -183,6 +187,10 @@ pub struct BootInfo {
     pub mpi_shim: *mut c_void,
     /// A copy of the original standard error, which does not pass through the relay: for our own messages.
     pub messages: c_int,
+    /// A copy of the original standard output, which does not pass through the relay.
+    pub output: c_int,
+    /// Stands for descriptor 1 in the MPI library's namespace ([`ShimStart::output`]).
+    pub library_output: c_int,
     /// Registers a function to be called when the program ends by exit(3), on the runtime's stack, and one for when it ends
     /// by _exit(2), in which nothing may be done but what is safe in a signal handler; and one that says whether exit(3) is to make a call
     /// of the slot [`source::LEAVE`] first.

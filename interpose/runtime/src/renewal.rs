@@ -22,7 +22,7 @@ use understudy_numbers::{Generation, ProcessNumber, Rank};
 use crate::cell::{Door, Field, runtime};
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::{disk, fault, sys, told};
+use crate::{disk, fault, sys, told, user};
 use ckptd::line::{ToManager, ToProcess};
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -289,6 +289,8 @@ fn enter(rt: &Runtime, begin: Begin) -> Option<c_int> {
             unsafe { library::set_variable(&name, Some(&value)) };
         }
     }
+    // Later initialisations print what the first one has printed.
+    user::show_library_output(begin.generation == Generation(0));
     let began = Instant::now();
     call::enter(begin.generation);
     let (level, mut provided) = {
@@ -310,6 +312,7 @@ fn enter(rt: &Runtime, begin: Begin) -> Option<c_int> {
         begin.generation,
         began.elapsed()
     );
+    user::show_library_output(true);
     let world = RealComm::world();
     // Open MPI takes a process for the only one of its job if the server cannot be reached.
     if rc == SUCCESS && (world.size(), world.rank()) == (Ok(begin.place.0), Ok(begin.place.1)) {
