@@ -5,12 +5,13 @@
 //! ld.so keeps the four functions that it uses as pointers in its data; they are found by value and replaced. A request
 //! belongs to the side whose stack it is made on.
 //!
-//! What other threads of the program need (their DTVs and TLS blocks) stays with the program's malloc, as libc expects:
+//! What other threads of the program need (their DTVs and TLS blocks), unless they open a library, stays with the program's malloc, as libc expects:
 //! it frees the TLS blocks of a thread that has ended by its own free() when it uses the thread's stack again.
 #![allow(unsafe_code)]
 
 use crate::link::Extent;
-use crate::{passive, sys, threads};
+use crate::sys::{self, nr, sys};
+use crate::{passive, threads};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use understudy_abi::{
@@ -161,7 +162,7 @@ fn side() -> usize {
 extern "C" fn ld_malloc(size: usize) -> *mut c_void {
     let side = side();
     if side == 0 {
-        if threads::is_for_another() {
+        if threads::is_for_another() && !is_loading() {
             // SAFETY: the pointer is ld.so's former malloc().
             return unsafe {
                 let malloc: extern "C" fn(usize) -> *mut c_void =
@@ -176,6 +177,22 @@ extern "C" fn ld_malloc(size: usize) -> *mut c_void {
         }
     }
     with_heap(side, |heap| heap.allocate(size))
+}
+
+/// Address of the lock that ld.so holds while it opens a library; 0 until the runtime knows it.
+static LOAD_LOCK: AtomicUsize = AtomicUsize::new(0);
+
+/// True if the calling thread is opening or closing a library: what ld.so allocates meanwhile is no thread's.
+fn is_loading() -> bool {
+    let lock = LOAD_LOCK.load(Ordering::Relaxed);
+    if lock == 0 {
+        return false;
+    }
+    // SAFETY: a `pthread_mutex_t` of ld.so's (lock, count, owner); gettid(2).
+    unsafe {
+        let owner = (lock as *const [i32; 3]).read_volatile()[2];
+        owner != 0 && sys!(nr::GETTID) == owner as isize
+    }
 }
 
 /// How many bytes a block of ours has.
@@ -291,6 +308,7 @@ pub fn told() -> LoaderHeap {
             reserve,
             link_maps: &raw mut LINK_MAPS,
             next_block: NEXT_BLOCK.as_ptr(),
+            load_lock: &raw const LOAD_LOCK,
         }
     }
 }
