@@ -95,6 +95,7 @@ macro_rules! table {
 }
 
 table! {
+    cancellations: Recovered;
     dlopen_loop: Recovered;
     libc_opens: Recovered;
 }

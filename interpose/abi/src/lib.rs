@@ -288,6 +288,8 @@ pub struct EntryPoints {
     pub written: *const written::Written,
     /// What the face calls when the program dies of a signal ([`FatalHook`]); in a signal handler.
     pub fatal_signal: *const c_void,
+    /// Called after each `pthread_cancel`(3), which may have registered a handler of its own; on any thread and stack.
+    pub cancelled: *const c_void,
     /// Where procedures that [`source::SOURCES`] names enter, with their slots behind those of the call table in `eax`.
     pub source: *const c_void,
 }

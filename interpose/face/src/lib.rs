@@ -22,6 +22,7 @@ mod at_exit;
 mod auxv;
 mod block;
 mod boot;
+mod cancellation;
 mod entry;
 mod environ;
 mod fatal;

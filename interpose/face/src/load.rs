@@ -295,6 +295,7 @@ fn start_runtime(
         file_effect: core::ptr::null(),
         written: core::ptr::null(),
         fatal_signal: core::ptr::null(),
+        cancelled: core::ptr::null(),
         source: core::ptr::null(),
     };
     // SAFETY: the runtime exports this function with this type; it copies what it keeps of `info`.
@@ -317,6 +318,7 @@ fn start_runtime(
             crate::told::tell_runtime(points.file_effect);
             crate::overwrites::tell_runtime(points.written);
             crate::fatal::listen(points.fatal_signal);
+            crate::cancellation::tell_runtime(points.cancelled);
             sources::connect(points.source, entry::slot_count());
             if second.program.is_late {
                 late::await_first_call(&points.enter, streams);

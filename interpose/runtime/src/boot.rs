@@ -13,7 +13,7 @@ use crate::{
 use ckptd::settings::{Config, Static, Threads, refusal, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
-use understudy_mpi::library;
+use understudy_mpi::{cancellation, library};
 use understudy_numbers::{Epoch, ProcessNumber};
 
 /// The oldest Open MPI that the runtime has been tested with.
@@ -48,6 +48,7 @@ pub unsafe extern "C" fn understudy_runtime_start(
                     file_effect: entry::file_effect as *const std::ffi::c_void,
                     written: user::written(),
                     fatal_signal: fatal::on_signal as *const std::ffi::c_void,
+                    cancelled: cancellation::take_back as *const std::ffi::c_void,
                     source: entry::ENTRIES[0] as *const std::ffi::c_void,
                 });
                 0
@@ -181,6 +182,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     handles::connect(rt, symbols, understudy_mpi::abi::object);
     abi::connect(rt);
     shim::mark_waits(arch::wait_mark());
+    shim::after_cancellation(cancellation::take_back);
     let mut sources = [std::ptr::null_mut(); understudy_abi::source::COUNT];
     // SAFETY: the face's function; there is room for as many.
     unsafe { (info().user_sources)(sources.as_mut_ptr()) };

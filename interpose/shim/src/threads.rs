@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 type Create =
     unsafe extern "C" fn(*mut usize, *const Attributes, *const c_void, *mut c_void) -> c_int;
@@ -89,6 +89,35 @@ pub unsafe extern "C" fn pthread_create(
         }
         pthread_attr_setstack(&mut own, stack, size);
         real(thread, &own, start, argument)
+    }
+}
+
+/// Called after each `pthread_cancel`; null in the namespace of the runtime, which cancels no threads.
+static CANCELLED: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// From now on this function is called after each `pthread_cancel`.
+#[unsafe(no_mangle)]
+pub extern "C" fn understudy_shim_after_cancellation(function: extern "C" fn()) {
+    CANCELLED.store(function as *mut c_void, Ordering::Relaxed);
+}
+
+/// pthread_cancel(3). Its handler of SIGCANCEL does not stay in the place of the runtime's.
+///
+/// # Safety
+/// As pthread_cancel(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cancel(thread: usize) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: libc's function has this type; the other one was set above.
+    unsafe {
+        let real: unsafe extern "C" fn(usize) -> c_int =
+            core::mem::transmute(next(&REAL, c"pthread_cancel"));
+        let result = real(thread);
+        let cancelled = CANCELLED.load(Ordering::Relaxed);
+        if !cancelled.is_null() {
+            core::mem::transmute::<*mut c_void, extern "C" fn()>(cancelled)();
+        }
+        result
     }
 }
 

@@ -7,6 +7,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use understudy_abi::turn::LET_THROUGH;
 use understudy_abi::{ZONE_END, ZONE_START};
+use understudy_mpi::cancellation;
 
 /// The kernel's `struct sigaction` on x86-64: handler, flags, restorer, mask.
 pub type Action = [u64; 4];
@@ -22,6 +23,8 @@ pub struct Saved {
     pending: u64,
     /// When they were read, in nanoseconds since 1970.
     at: u64,
+    /// libc's handler of SIGCANCEL, which the runtime's calls.
+    cancellation: [u64; 2],
 }
 
 const SIGNALS: i64 = 64;
@@ -89,6 +92,7 @@ pub fn capture() -> Saved {
         libc::umask(creation_mask);
         creation_mask
     };
+    cancellation::take_back();
     let actions = actions();
     keep_out(&actions);
     Saved {
@@ -98,6 +102,7 @@ pub fn capture() -> Saved {
         creation_mask,
         pending: pending(),
         at: realtime_ns(),
+        cancellation: cancellation::of_program(),
     }
 }
 
@@ -135,6 +140,7 @@ impl Saved {
 /// that has made the cut.
 pub fn restore(saved: &Saved, is_callers: bool) {
     keep_out(&saved.actions);
+    cancellation::restore_program(saved.cancellation);
     for (signal, before) in (1..=SIGNALS).zip(&saved.actions) {
         if action(signal, None) != *before && !belongs_to_runtime(before) {
             if before[0] == SIG_DFL {
