@@ -98,4 +98,5 @@ table! {
     cancellations: Recovered;
     dlopen_loop: Recovered;
     libc_opens: Recovered;
+    libc_threads: Recovered;
 }

@@ -27,6 +27,10 @@ const LINK_MAP: usize = 1;
 /// ld.so asks for a link map by `calloc(size, 1)` with at least this size (`_dl_new_object` of glibc), and for nothing else.
 const LEAST_LINK_MAP: usize = 512;
 
+/// ld.so asks for the vector of a new thread by `calloc(entries, 16)` (`_dl_allocate_tls` of glibc), also if libc makes the
+/// thread by itself; and for nothing else while it opens no library.
+const VECTOR_ENTRY: usize = 16;
+
 const _: () = assert!(CLASSES <= LD_HEAP_REGIONS && (1 << (CLASSES - 3)) == REGION);
 
 /// A bump pointer and a list of free blocks for each class, by address: ld.so allocates little and frees less. What is opened
@@ -163,12 +167,7 @@ extern "C" fn ld_malloc(size: usize) -> *mut c_void {
     let side = side();
     if side == 0 {
         if threads::is_for_another() && !is_loading() {
-            // SAFETY: the pointer is ld.so's former malloc().
-            return unsafe {
-                let malloc: extern "C" fn(usize) -> *mut c_void =
-                    core::mem::transmute(BEFORE[0].load(Ordering::Relaxed));
-                malloc(size)
-            };
+            return programs_malloc(size);
         }
         passive::allocates();
         let wanted = NEXT_BLOCK.swap(0, Ordering::Relaxed);
@@ -177,6 +176,16 @@ extern "C" fn ld_malloc(size: usize) -> *mut c_void {
         }
     }
     with_heap(side, |heap| heap.allocate(size))
+}
+
+/// The program's malloc.
+fn programs_malloc(size: usize) -> *mut c_void {
+    // SAFETY: the pointer is ld.so's former malloc().
+    unsafe {
+        let malloc: extern "C" fn(usize) -> *mut c_void =
+            core::mem::transmute(BEFORE[0].load(Ordering::Relaxed));
+        malloc(size)
+    }
 }
 
 /// Address of the lock that ld.so holds while it opens a library; 0 until the runtime knows it.
@@ -234,8 +243,12 @@ extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {
         return core::ptr::null_mut();
     };
     let is_link_map = size == 1 && count >= LEAST_LINK_MAP && side() == 0;
+    let is_vector = size == VECTOR_ENTRY && side() == 0 && !is_loading();
     let block = if is_link_map {
         link_map(total)
+    } else if is_vector {
+        threads::note_of_libc();
+        programs_malloc(total)
     } else {
         ld_malloc(total)
     };
