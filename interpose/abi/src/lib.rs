@@ -243,6 +243,20 @@ pub struct BootInfo {
 /// SIGSETXID of glibc: a program cannot block it by libc's functions. Threads of the program are stopped by it.
 pub const STOP_SIGNAL: c_int = 33;
 
+/// Signals that are not blocked in threads of the runtime and MPI sides, as a mask: what a thread causes itself (SIGILL, SIGTRAP,
+/// SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS), and glibc's two. All others are the program's: the kernel would give one that the
+/// program has blocked to such a thread.
+pub const OWN_SIGNALS: u64 = {
+    const NUMBERS: [u32; 9] = [4, 5, 6, 7, 8, 11, 31, 32, 33];
+    let mut mask = 0;
+    let mut at = 0;
+    while at < NUMBERS.len() {
+        mask |= 1 << (NUMBERS[at] - 1);
+        at += 1;
+    }
+    mask
+};
+
 /// Addresses in the code that stops threads: a handler of [`STOP_SIGNAL`] for signals of which the value is the address of a word
 /// with a stack to be used. It calls `park(value, frame)`, which returns the frame to go on from, and whether the interrupted
 /// system call is continued. A frame begins with a return address, `ucontext_t` follows.
