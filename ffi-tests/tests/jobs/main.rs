@@ -32,6 +32,7 @@ mod multiple;
 mod new_phase;
 mod older;
 mod other_users;
+mod parameters;
 mod plugins;
 mod ports;
 mod profilers;

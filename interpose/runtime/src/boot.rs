@@ -1,6 +1,8 @@
 //! The runtime's start, called by the face in the process's first constructor.
 #![allow(unsafe_code)]
 
+mod parameters;
+
 use crate::calls::{self, runtime};
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
 use crate::objects::op;
@@ -323,40 +325,19 @@ fn check_mpi() -> Result<(), String> {
     Ok(())
 }
 
-/// Settings of Open MPI that a second initialisation or equal results depend on, or that cost start-up time for nothing; what the user has
-/// set stays.
+/// Sets what a second initialisation or equal results depend on, or what costs start-up time for nothing.
 fn prefer_simple_mpi() {
-    const PREFERENCES: &[(&str, &str)] = &[
-        // UCX and OFI have not been initialised twice, and their probing takes a second.
-        ("pml", "ob1"),
-        ("btl", "^ofi,uct,openib,usnic"),
-        ("mtl", "^ofi,psm2,portals4"),
-        // Their reductions depend on which processes share a node, which a recovery may change.
-        ("coll", "^han,hcoll,portals4,cuda,ucc"),
-        // Idle spares and oversubscribed workers give way.
-        ("mpi_yield_when_idle", "1"),
-        // No hooks into the second libc's memory functions, whose mmap is ours.
-        ("memory", "^patcher"),
-        ("patcher", "^overwrite"),
-        // Crashes belong to the program's own handlers.
-        ("opal_signal", ""),
-    ];
     // `mpirun --with-ft ulfm` has switched it on; nobody needs it.
     // SAFETY: the MPI library has no thread yet.
     unsafe { library::set_variable(c"OMPI_MCA_mpi_ft_enable", None) };
-    for (name, value) in PREFERENCES {
-        set_default(&format!("OMPI_MCA_{name}"), value);
-    }
-    // Open MPI 4's component for RDMA makes no windows on a node without it, or crashes.
-    let is_4 = library::version().0.starts_with("Open MPI v4");
-    set_default("OMPI_MCA_osc", if is_4 { "pt2pt" } else { "^ucx,portals4" });
+    parameters::set();
     // They open drivers, with compilers below them, which cannot be closed again; Open MPI asks hwloc for processors only.
-    set_default(
+    parameters::add_to_list(
         "HWLOC_PLUGINS_BLACKLIST",
         "hwloc_opencl,hwloc_cuda,hwloc_nvml,hwloc_rsmi,hwloc_levelzero,hwloc_gl",
     );
     // PMIx's shared-memory store wants a fixed address; the hash store does not.
-    set_default("PMIX_MCA_gds", "hash");
+    parameters::set_merged("PMIX_MCA_gds", "hash");
     // SAFETY: the MPI library has no thread yet.
     unsafe { library::set_variable(c"PMIX_GDS_MODULE", None) };
 }
@@ -366,14 +347,5 @@ fn forget_launcher() {
     for name in [c"PMIX_NAMESPACE", c"PMIX_RANK"] {
         // SAFETY: the MPI library has no thread yet.
         unsafe { library::set_variable(name, None) };
-    }
-}
-
-fn set_default(name: &str, value: &str) {
-    if std::env::var_os(name).is_none()
-        && let (Ok(name), Ok(value)) = (CString::new(name), CString::new(value))
-    {
-        // SAFETY: the MPI library has no thread yet.
-        unsafe { library::set_variable(&name, Some(&value)) };
     }
 }

@@ -10,6 +10,7 @@ mod ahead;
 mod components;
 mod talk;
 
+pub use components::expect_driver;
 pub use talk::{
     Inheritance, abort, boards, captured, choose_by, directory, hand_over, is_running,
     keep_nothing, neighbours, passed_signals, replenish, settle, spare_deaths, spawns,
@@ -98,7 +99,7 @@ pub fn learn() -> Result<(), String> {
 /// been asked of the library before was for no other process to answer, and in no generation.
 pub fn initialise(rt: &Runtime, level: c_int, provided: &mut c_int, spare: &Spare) -> c_int {
     talk::call_guardian();
-    if crate::abi::is_foreign() || components::are_files() {
+    if crate::abi::is_foreign() || components::are_opened() {
         ahead::open();
     }
     match Snapshot::take() {
