@@ -97,6 +97,7 @@ const EXTRA: &[&str] = &[
     "ssignal",
     "symlink",
     "symlinkat",
+    "syscall",
     "sysv_signal",
     "thrd_create",
     "time",

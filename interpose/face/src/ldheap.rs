@@ -28,7 +28,7 @@ const LINK_MAP: usize = 1;
 const LEAST_LINK_MAP: usize = 512;
 
 /// ld.so asks for the vector of a new thread by `calloc(entries, 16)` (`_dl_allocate_tls` of glibc), also if libc makes the
-/// thread by itself; and for nothing else while it opens no library.
+/// thread by itself; and for nothing else.
 const VECTOR_ENTRY: usize = 16;
 
 const _: () = assert!(CLASSES <= LD_HEAP_REGIONS && (1 << (CLASSES - 3)) == REGION);
@@ -166,7 +166,12 @@ fn side() -> usize {
 extern "C" fn ld_malloc(size: usize) -> *mut c_void {
     let side = side();
     if side == 0 {
-        if threads::is_for_another() && !is_loading() {
+        let is_threads = if threads::is_main() {
+            threads::is_creating()
+        } else {
+            !is_loading()
+        };
+        if is_threads {
             return programs_malloc(size);
         }
         passive::allocates();
@@ -243,7 +248,7 @@ extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {
         return core::ptr::null_mut();
     };
     let is_link_map = size == 1 && count >= LEAST_LINK_MAP && side() == 0;
-    let is_vector = size == VECTOR_ENTRY && side() == 0 && !is_loading();
+    let is_vector = size == VECTOR_ENTRY && side() == 0;
     let block = if is_link_map {
         link_map(total)
     } else if is_vector {

@@ -23,6 +23,7 @@ mod auxv;
 mod block;
 mod boot;
 mod cancellation;
+mod draws;
 mod entry;
 mod environ;
 mod fatal;
