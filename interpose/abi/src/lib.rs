@@ -16,7 +16,6 @@
 #![no_std]
 
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::AtomicUsize;
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
 pub const ABI_VERSION: u32 = 20;
@@ -145,8 +144,6 @@ pub struct LoaderHeap {
     pub link_maps: *mut [usize; LIBRARY_PLACES],
     /// A reserved block for the next request for anything else; 0: none.
     pub next_block: *mut usize,
-    /// Address of the lock that ld.so holds while it opens a library (glibc's `_dl_load_lock`); 0 until it is known.
-    pub load_lock: *const AtomicUsize,
 }
 
 /// What the face tells the shim and the runtime. What it points to lives as long as the process.

@@ -5,13 +5,12 @@
 //! ld.so keeps the four functions that it uses as pointers in its data; they are found by value and replaced. A request
 //! belongs to the side whose stack it is made on.
 //!
-//! What other threads of the program need (their DTVs and TLS blocks), unless they open a library, stays with the program's malloc, as libc expects:
+//! What other threads of the program need (their DTVs and TLS blocks) stays with the program's malloc, as libc expects:
 //! it frees the TLS blocks of a thread that has ended by its own free() when it uses the thread's stack again.
 #![allow(unsafe_code)]
 
 use crate::link::Extent;
-use crate::sys::{self, nr, sys};
-use crate::{passive, threads};
+use crate::{passive, stop, sys, threads};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use understudy_abi::{
@@ -166,12 +165,7 @@ fn side() -> usize {
 extern "C" fn ld_malloc(size: usize) -> *mut c_void {
     let side = side();
     if side == 0 {
-        let is_threads = if threads::is_main() {
-            threads::is_creating()
-        } else {
-            !is_loading()
-        };
-        if is_threads {
+        if threads::is_for_another() {
             return programs_malloc(size);
         }
         passive::allocates();
@@ -193,29 +187,16 @@ fn programs_malloc(size: usize) -> *mut c_void {
     }
 }
 
-/// Address of the lock that ld.so holds while it opens a library; 0 until the runtime knows it.
-static LOAD_LOCK: AtomicUsize = AtomicUsize::new(0);
-
-/// True if the calling thread is opening or closing a library: what ld.so allocates meanwhile is no thread's.
-fn is_loading() -> bool {
-    let lock = LOAD_LOCK.load(Ordering::Relaxed);
-    if lock == 0 {
-        return false;
-    }
-    // SAFETY: a `pthread_mutex_t` of ld.so's (lock, count, owner); gettid(2).
-    unsafe {
-        let owner = (lock as *const [i32; 3]).read_volatile()[2];
-        owner != 0 && sys!(nr::GETTID) == owner as isize
-    }
-}
-
 /// How many bytes a block of ours has.
 fn room(block: usize) -> usize {
     // SAFETY: the class of a block of ours stands before it.
     (1 << unsafe { ((block - HEADER) as *const usize).read() }) - HEADER
 }
 
-/// A link map for the user side: where the list says, or anywhere.
+/// A link map for the user side: where the list says, or anywhere in the user side's heap.
+///
+/// Also if another thread opens the library (libc does, for `pthread_exit`): a replacement gets its record at the same
+/// address. What else ld.so allocates for it there may lie elsewhere.
 fn link_map(size: usize) -> *mut c_void {
     // SAFETY: the list is the runtime's, which sets it before it opens libraries, in the only thread that does; the header of
     // a block of ours stands before it.
@@ -223,7 +204,13 @@ fn link_map(size: usize) -> *mut c_void {
         let list = &raw mut LINK_MAPS;
         let wanted = (*list)[0];
         let block = if wanted == 0 || size > room(wanted) {
-            ld_malloc(size)
+            passive::allocates();
+            let is_held = threads::hold();
+            let block = with_heap(0, |heap| heap.allocate(size));
+            if is_held {
+                stop::unblock();
+            }
+            block
         } else {
             core::ptr::copy(
                 list.cast::<usize>().add(1),
@@ -326,7 +313,6 @@ pub fn told() -> LoaderHeap {
             reserve,
             link_maps: &raw mut LINK_MAPS,
             next_block: NEXT_BLOCK.as_ptr(),
-            load_lock: &raw const LOAD_LOCK,
         }
     }
 }

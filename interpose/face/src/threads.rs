@@ -44,9 +44,9 @@ pub fn is_main() -> bool {
     control_block() == MAIN.load(Ordering::Relaxed)
 }
 
-/// True while the main thread is in pthread_create(3).
-pub fn is_creating() -> bool {
-    MAIN_CREATES.load(Ordering::Relaxed)
+/// Whether what ld.so allocates now, on the user side, is for another thread than the main one.
+pub fn is_for_another() -> bool {
+    MAIN_CREATES.load(Ordering::Relaxed) || !is_main()
 }
 
 /// Where the runtime may read the number of threads that the user side has created.

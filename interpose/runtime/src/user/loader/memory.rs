@@ -19,7 +19,6 @@ use crate::user::tls;
 use crate::{sys, told};
 use std::ffi::c_int;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
 use understudy_abi::{
     LD_HEAP_CLASSES, LD_HEAP_REGIONS, LD_HEAP_SIZE, RUNTIME_LD_HEAP, USER_LD_HEAP,
 };
@@ -89,7 +88,6 @@ fn not_state(data: AddrRange) -> Option<[AddrRange; 3]> {
         let end = tls::control_block() + size;
         let locks = locks(data)?;
         let _ = LOCKS.set(locks);
-        (*told::info().loader_heap.load_lock).store(locks.start as usize, Ordering::Relaxed);
         let thread = AddrRange::new(end - (length + alignment) as u64, end);
         let stacks = AddrRange::new(lists, lists + LISTS_AND_LOCK);
         Some([locks, stacks, thread])
