@@ -36,6 +36,26 @@ fn an_interpreter_that_opens_libmpi_is_protected() {
     }
 }
 
+/// The order in which an interpreter loads libraries before MPI_Init depends on its random numbers.
+#[test]
+fn an_interpreter_has_the_same_order_of_sets_in_all_ranks() {
+    const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/hashes.py");
+    let library = place::libmpi();
+    let job = || {
+        let arguments = [SCRIPT, &library.to_string_lossy(), "60"];
+        Job::new(interpreter(), &arguments).interval("5calls")
+    };
+    let undisturbed = native(job());
+    undisturbed.assert_success();
+    for worker in [0, 2] {
+        let fault = format!("kill rank={worker} at=commit.end epoch=4");
+        let outcome = job().fault(&fault).run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&undisturbed);
+        outcome.assert_taken_over(&[worker]);
+    }
+}
+
 /// The same, where a shell has started the interpreter and waits for it.
 fn by_script(interpreter: &str, library: &Path) -> Job {
     let command = format!(

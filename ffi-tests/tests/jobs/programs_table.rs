@@ -95,6 +95,9 @@ macro_rules! table {
 }
 
 table! {
+    cancellations: Recovered;
     dlopen_loop: Recovered;
     lock_waiters: Recovered;
+    libc_opens: Recovered;
+    libc_threads: Recovered;
 }

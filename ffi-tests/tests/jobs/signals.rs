@@ -95,3 +95,26 @@ fn all_are_told_whose_handlers_came_after_mpi_init() {
     );
     outcome.assert_nothing_left();
 }
+
+/// Without understudy, threads of the MPI library receive such a signal, which ends the program.
+#[test]
+fn blocked_signals_wait_for_the_program() {
+    let job = || {
+        Job::new(place::test_program("blocked_signals"), &["16"])
+            .workers(2)
+            .interval("5calls")
+    };
+    let undisturbed = job().run();
+    undisturbed.assert_success();
+    undisturbed.check(
+        !String::from_utf8_lossy(&undisturbed.stdout).contains("FAILED"),
+        "a signal was not pending",
+    );
+    for (worker, call) in [(1, 20), (0, 31)] {
+        let fault = format!("kill rank={worker} at=call:{call}");
+        let outcome = job().fault(&fault).run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&undisturbed);
+        outcome.assert_taken_over(&[worker]);
+    }
+}

@@ -18,7 +18,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 19;
+pub const ABI_VERSION: u32 = 20;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -78,6 +78,10 @@ pub struct ShimStart {
     pub first_descriptor: c_int,
     /// pthread keys below this one are not used.
     pub first_key: u32,
+    /// Stands for descriptor 1: what the namespace prints does not pass through the relay.
+    pub output: c_int,
+    /// Stands for descriptor 2.
+    pub errors: c_int,
 }
 
 /// Exit statuses of a job that the layer ends (after sysexits.h).
@@ -183,6 +187,10 @@ pub struct BootInfo {
     pub mpi_shim: *mut c_void,
     /// A copy of the original standard error, which does not pass through the relay: for our own messages.
     pub messages: c_int,
+    /// A copy of the original standard output, which does not pass through the relay.
+    pub output: c_int,
+    /// Stands for descriptor 1 in the MPI library's namespace ([`ShimStart::output`]).
+    pub library_output: c_int,
     /// Registers a function to be called when the program ends by exit(3), on the runtime's stack, and one for when it ends
     /// by _exit(2), in which nothing may be done but what is safe in a signal handler; and one that says whether exit(3) is to make a call
     /// of the slot [`source::LEAVE`] first.
@@ -232,6 +240,20 @@ pub struct BootInfo {
 /// SIGSETXID of glibc: a program cannot block it by libc's functions. Threads of the program are stopped by it.
 pub const STOP_SIGNAL: c_int = 33;
 
+/// Signals that are not blocked in threads of the runtime and MPI sides, as a mask: what a thread causes itself (SIGILL, SIGTRAP,
+/// SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS), and glibc's two. All others are the program's: the kernel would give one that the
+/// program has blocked to such a thread.
+pub const OWN_SIGNALS: u64 = {
+    const NUMBERS: [u32; 9] = [4, 5, 6, 7, 8, 11, 31, 32, 33];
+    let mut mask = 0;
+    let mut at = 0;
+    while at < NUMBERS.len() {
+        mask |= 1 << (NUMBERS[at] - 1);
+        at += 1;
+    }
+    mask
+};
+
 /// Addresses in the code that stops threads: a handler of [`STOP_SIGNAL`] for signals of which the value is the address of a word
 /// with a stack to be used. It calls `park(value, frame)`, which returns the frame to go on from, and whether the interrupted
 /// system call is continued. A frame begins with a return address, `ucontext_t` follows.
@@ -277,6 +299,8 @@ pub struct EntryPoints {
     pub written: *const written::Written,
     /// What the face calls when the program dies of a signal ([`FatalHook`]); in a signal handler.
     pub fatal_signal: *const c_void,
+    /// Called after each `pthread_cancel`(3), which may have registered a handler of its own; on any thread and stack.
+    pub cancelled: *const c_void,
     /// Where procedures that [`source::SOURCES`] names enter, with their slots behind those of the call table in `eax`.
     pub source: *const c_void,
 }

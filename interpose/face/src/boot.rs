@@ -11,6 +11,7 @@
 
 use crate::aside::Program;
 use crate::auxv::Auxv;
+use crate::draws;
 use crate::environ::{self, BOOT_VARIABLE};
 use crate::guard;
 use crate::heap;
@@ -178,7 +179,7 @@ unsafe fn second(
             true => program.path.as_bytes(),
             false => secret.unwrap_or(environ::identity(saved.list).job),
         };
-        equalise(auxv.random, key);
+        let seed = equalise(auxv.random, key);
         if let Err(error) = sys::map_anonymous(RUNTIME_STACK, RUNTIME_STACK_SIZE, 0) {
             program.refuse(
                 Some(saved.personality),
@@ -201,16 +202,17 @@ unsafe fn second(
             RUNTIME_STACK + RUNTIME_STACK_SIZE,
         );
         relay::line_buffer_terminal();
+        draws::begin(seed, envp.cast_const());
     }
 }
 
 /// Gives every rank of the job the same stack canary, pointer guard, random bytes and heap, derived from its secret or, if it has none, from
 /// its name, which others can guess. Where there is a disk level, they must be the same in every start of the job, and are derived from the
-/// program's name.
+/// program's name. Returns a seed for what else is to be the same.
 ///
 /// # Safety
 /// Must run before any function whose frame holds a canary has been entered and will return.
-unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) {
+unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) -> u64 {
     let mix = |seed: u64| {
         key.iter().fold(seed, |hash, &byte| {
             (hash ^ u64::from(byte))
@@ -231,6 +233,7 @@ unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) {
         }
     }
     heap::equalise(mix(0xbf58_476d_1ce4_e5b9));
+    mix(0x94d0_49bb_1331_11eb)
 }
 
 unsafe extern "C" fn second_in_zone(argument: *mut c_void) {

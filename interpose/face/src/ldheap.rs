@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::link::Extent;
-use crate::{passive, sys, threads};
+use crate::{passive, stop, sys, threads};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use understudy_abi::{
@@ -25,6 +25,10 @@ const REGION: usize = LD_HEAP_SIZE / LD_HEAP_REGIONS;
 const LINK_MAP: usize = 1;
 /// ld.so asks for a link map by `calloc(size, 1)` with at least this size (`_dl_new_object` of glibc), and for nothing else.
 const LEAST_LINK_MAP: usize = 512;
+
+/// ld.so asks for the vector of a new thread by `calloc(entries, 16)` (`_dl_allocate_tls` of glibc), also if libc makes the
+/// thread by itself; and for nothing else.
+const VECTOR_ENTRY: usize = 16;
 
 const _: () = assert!(CLASSES <= LD_HEAP_REGIONS && (1 << (CLASSES - 3)) == REGION);
 
@@ -162,12 +166,7 @@ extern "C" fn ld_malloc(size: usize) -> *mut c_void {
     let side = side();
     if side == 0 {
         if threads::is_for_another() {
-            // SAFETY: the pointer is ld.so's former malloc().
-            return unsafe {
-                let malloc: extern "C" fn(usize) -> *mut c_void =
-                    core::mem::transmute(BEFORE[0].load(Ordering::Relaxed));
-                malloc(size)
-            };
+            return programs_malloc(size);
         }
         passive::allocates();
         let wanted = NEXT_BLOCK.swap(0, Ordering::Relaxed);
@@ -178,13 +177,26 @@ extern "C" fn ld_malloc(size: usize) -> *mut c_void {
     with_heap(side, |heap| heap.allocate(size))
 }
 
+/// The program's malloc.
+fn programs_malloc(size: usize) -> *mut c_void {
+    // SAFETY: the pointer is ld.so's former malloc().
+    unsafe {
+        let malloc: extern "C" fn(usize) -> *mut c_void =
+            core::mem::transmute(BEFORE[0].load(Ordering::Relaxed));
+        malloc(size)
+    }
+}
+
 /// How many bytes a block of ours has.
 fn room(block: usize) -> usize {
     // SAFETY: the class of a block of ours stands before it.
     (1 << unsafe { ((block - HEADER) as *const usize).read() }) - HEADER
 }
 
-/// A link map for the user side: where the list says, or anywhere.
+/// A link map for the user side: where the list says, or anywhere in the user side's heap.
+///
+/// Also if another thread opens the library (libc does, for `pthread_exit`): a replacement gets its record at the same
+/// address. What else ld.so allocates for it there may lie elsewhere.
 fn link_map(size: usize) -> *mut c_void {
     // SAFETY: the list is the runtime's, which sets it before it opens libraries, in the only thread that does; the header of
     // a block of ours stands before it.
@@ -192,7 +204,13 @@ fn link_map(size: usize) -> *mut c_void {
         let list = &raw mut LINK_MAPS;
         let wanted = (*list)[0];
         let block = if wanted == 0 || size > room(wanted) {
-            ld_malloc(size)
+            passive::allocates();
+            let is_held = threads::hold();
+            let block = with_heap(0, |heap| heap.allocate(size));
+            if is_held {
+                stop::unblock();
+            }
+            block
         } else {
             core::ptr::copy(
                 list.cast::<usize>().add(1),
@@ -217,8 +235,12 @@ extern "C" fn ld_calloc(count: usize, size: usize) -> *mut c_void {
         return core::ptr::null_mut();
     };
     let is_link_map = size == 1 && count >= LEAST_LINK_MAP && side() == 0;
+    let is_vector = size == VECTOR_ENTRY && side() == 0;
     let block = if is_link_map {
         link_map(total)
+    } else if is_vector {
+        threads::note_of_libc();
+        programs_malloc(total)
     } else {
         ld_malloc(total)
     };

@@ -22,6 +22,8 @@ mod at_exit;
 mod auxv;
 mod block;
 mod boot;
+mod cancellation;
+mod draws;
 mod entry;
 mod environ;
 mod fatal;

@@ -8,7 +8,7 @@ use crate::aside::Program;
 use crate::auxv::Auxv;
 use crate::ldheap::HeapError;
 use crate::link::{self, Extent, OUR_SONAME, Path};
-use crate::relay::{self, Streams};
+use crate::relay::{Copies, Streams};
 use crate::zone::{self, Half, Library, PatchError, Patched};
 use crate::{
     at_exit, entry, environ, late, ldheap, passive, services, sharing, sources, stop, sys, threads,
@@ -69,10 +69,12 @@ pub fn load(second: &Second<'_>) -> Result<(), Failure> {
     threads::make_libc_multithreaded().map_err(|_| Failure::Text("no thread can be created"))?;
 
     let directory = Path::directory(link::own_path());
-    let (_, namespace) = open_namespace(directory, Half::Runtime, second)?;
+    let copies = Copies::make();
+    let start = |half| start_of(half, second, copies);
+    let (_, namespace) = open_namespace(directory, Half::Runtime, &start(Half::Runtime))?;
     let runtime = open_sibling(directory, b"/libunderstudy_runtime.so", namespace)?;
     zone::load_into(Half::Mpi).map_err(|_| Failure::Text("the stub page cannot be changed"))?;
-    let (shim, namespace) = open_namespace(directory, Half::Mpi, second)?;
+    let (shim, namespace) = open_namespace(directory, Half::Mpi, &start(Half::Mpi))?;
     let mut mpi = Path::new();
     // SAFETY: the saved environment.
     let library_path =
@@ -88,13 +90,19 @@ pub fn load(second: &Second<'_>) -> Result<(), Failure> {
         let function: unsafe extern "C" fn(*mut c_void) = core::mem::transmute(function);
         function(mpi);
     }
-    start_runtime(runtime, &Mpi { library: mpi, shim }, second, &loader, &face)
+    let mpi = Mpi {
+        library: mpi,
+        shim,
+        copies,
+    };
+    start_runtime(runtime, &mpi, second, &loader, &face)
 }
 
-/// Handles of dlmopen(3) in the MPI library's namespace.
+/// Handles of dlmopen(3) in the MPI library's namespace, and its standard output and error.
 struct Mpi {
     library: *mut c_void,
     shim: *mut c_void,
+    copies: Copies,
 }
 
 fn patch(
@@ -113,7 +121,7 @@ fn patch(
 fn open_namespace(
     directory: &[u8],
     half: Half,
-    second: &Second<'_>,
+    start: &ShimStart,
 ) -> Result<(*mut c_void, c_long), Failure> {
     let shim = open_sibling(directory, b"/libunderstudy_shim.so", LM_ID_NEWLM)?;
     // SAFETY: dlsym(3) with the shim's handle.
@@ -123,7 +131,7 @@ fn open_namespace(
     let mut namespace: c_long = 0;
     // SAFETY: RTLD_DI_LMID writes a c_long.
     unsafe { dlinfo(shim, RTLD_DI_LMID, (&raw mut namespace).cast()) };
-    start_shim(shim, half, second)?;
+    start_shim(shim, half, start)?;
     Ok((shim, namespace))
 }
 
@@ -190,16 +198,21 @@ unsafe fn check_libc(shim: *mut c_void, half: Half) -> Result<(), Failure> {
 /// 0, or an errno.
 type StartShim = unsafe extern "C" fn(*const ShimStart) -> c_int;
 
-fn start_shim(shim: *mut c_void, half: Half, second: &Second<'_>) -> Result<(), Failure> {
+fn start_of(half: Half, second: &Second<'_>, copies: Copies) -> ShimStart {
     let (first_descriptor, first_key) = match half {
         Half::Runtime => (RUNTIME_FD_BASE, RUNTIME_FIRST_KEY),
         Half::Mpi => (MPI_FD_BASE, MPI_FIRST_KEY),
     };
-    let start = ShimStart {
+    ShimStart {
         environment: second.program.environment,
         first_descriptor,
         first_key,
-    };
+        output: copies.library_output,
+        errors: copies.errors,
+    }
+}
+
+fn start_shim(shim: *mut c_void, half: Half, start: &ShimStart) -> Result<(), Failure> {
     // SAFETY: the patched code is that of the namespace's libc, in which nothing has run yet but its initialisation; it must
     // not map anything before. The shim exports its function with this type.
     unsafe {
@@ -211,7 +224,7 @@ fn start_shim(shim: *mut c_void, half: Half, second: &Second<'_>) -> Result<(), 
         check_libc(shim, half)?;
         let function: StartShim =
             core::mem::transmute(shim_function(shim, c"understudy_shim_start")?);
-        if function(&start) != 0 {
+        if function(start) != 0 {
             return Err(Failure::Text(
                 "a libc of the layer's own could not be prepared",
             ));
@@ -254,7 +267,9 @@ fn start_runtime(
         data_symbol_count: symbols.len(),
         mpi: mpi.library,
         mpi_shim: mpi.shim,
-        messages: relay::copy_of_stderr(),
+        messages: mpi.copies.errors,
+        output: mpi.copies.output,
+        library_output: mpi.copies.library_output,
         call_at_exit: at_exit::call_at_exit,
         user_threads: threads::created(),
         user_timer_threads: threads::created_for_timers(),
@@ -282,6 +297,7 @@ fn start_runtime(
         file_effect: core::ptr::null(),
         written: core::ptr::null(),
         fatal_signal: core::ptr::null(),
+        cancelled: core::ptr::null(),
         source: core::ptr::null(),
     };
     // SAFETY: the runtime exports this function with this type; it copies what it keeps of `info`.
@@ -304,6 +320,7 @@ fn start_runtime(
             crate::told::tell_runtime(points.file_effect);
             crate::overwrites::tell_runtime(points.written);
             crate::fatal::listen(points.fatal_signal);
+            crate::cancellation::tell_runtime(points.cancelled);
             sources::connect(points.source, entry::slot_count());
             if second.program.is_late {
                 late::await_first_call(&points.enter, streams);

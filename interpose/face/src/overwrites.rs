@@ -235,6 +235,28 @@ unsafe fn before_aio(block: *const AioBlock) -> bool {
         .is_some_and(|block| before(block.fd, block.offset.max(0), block.length))
 }
 
+/// lio_listio(3).
+///
+/// # Safety
+/// As many addresses as `count` says, null or of control blocks.
+unsafe fn before_aio_list(list: *const *mut AioBlock, count: c_int) -> bool {
+    const LIO_WRITE: c_int = 1;
+    let mut is_held = false;
+    for index in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let block = list.add(index).read().cast_const();
+            if block
+                .as_ref()
+                .is_some_and(|block| block.operation == LIO_WRITE)
+            {
+                is_held |= before_aio(block);
+            }
+        }
+    }
+    is_held
+}
+
 /// `struct aiocb` of glibc on x86-64.
 #[repr(C)]
 pub struct AioBlock {
@@ -263,6 +285,7 @@ fn after_fcntl(fd: c_int, command: c_int, result: c_int) {
 
 type Bytes = *const c_void;
 type Buffers = *const Buffer;
+type AioBlocks = *const *mut AioBlock;
 
 told! {
     fn write(fd: c_int, bytes: Bytes, length: usize) -> isize { before(fd, HERE, length) }
@@ -295,6 +318,12 @@ told! {
     fn fallocate64(fd: c_int, mode: c_int, offset: i64, length: i64) -> c_int { before_fallocate(fd, mode, offset, length) }
     fn aio_write(block: *mut AioBlock) -> c_int { before_aio(block) }
     fn aio_write64(block: *mut AioBlock) -> c_int { before_aio(block) }
+    fn lio_listio(mode: c_int, list: AioBlocks, count: c_int, event: *mut c_void) -> c_int {
+        before_aio_list(list, count)
+    }
+    fn lio_listio64(mode: c_int, list: AioBlocks, count: c_int, event: *mut c_void) -> c_int {
+        before_aio_list(list, count)
+    }
 
     fn close(fd: c_int) -> c_int { false } => |_| forget(fd);
     fn dup(fd: c_int) -> c_int { false } => made;

@@ -39,10 +39,27 @@ fn is_stream(fd: c_int) -> bool {
     unsafe { sys!(FSTAT, fd, stat.as_mut_ptr()) == 0 && stat[3] as u32 & S_IFMT != S_IFREG }
 }
 
-/// A copy of standard error as it is now, above the user side's descriptors.
-pub fn copy_of_stderr() -> c_int {
-    // SAFETY: fcntl(2).
-    unsafe { sys!(nr::FCNTL, 2, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) as c_int }
+/// Copies of standard output and error above the user side's descriptors, which do not pass through the relay.
+#[derive(Clone, Copy)]
+pub struct Copies {
+    pub output: c_int,
+    pub errors: c_int,
+    /// Standard output of the MPI library's namespace: of standard error until the runtime decides.
+    pub library_output: c_int,
+}
+
+impl Copies {
+    /// Copies the descriptors as they are now; a closed one gives a negative number.
+    pub fn make() -> Copies {
+        // SAFETY: fcntl(2).
+        let copy =
+            |fd: c_int| unsafe { sys!(nr::FCNTL, fd, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) as c_int };
+        Copies {
+            output: copy(1),
+            errors: copy(2),
+            library_output: copy(2),
+        }
+    }
 }
 
 /// Puts a relay, which will make this ledger, behind descriptors 1 and 2.

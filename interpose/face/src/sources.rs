@@ -135,6 +135,19 @@ extern "C" fn real(index: usize) -> *mut c_void {
     found
 }
 
+/// Index of getrandom(2).
+const GETRANDOM: usize = 11;
+
+/// Calls of getrandom(2) are answered by this function until they are watched.
+pub fn answer_getrandom_by(function: *const c_void) {
+    TABLE[GETRANDOM].store(function.cast_mut(), Ordering::Relaxed);
+}
+
+/// libc's getrandom(2).
+pub fn real_getrandom() -> *mut c_void {
+    next(&REAL[GETRANDOM], NAMES[GETRANDOM])
+}
+
 /// Whether this is not a signal handler's stack.
 extern "C" fn is_on_own_stack() -> bool {
     const SS_ONSTACK: i32 = 1;

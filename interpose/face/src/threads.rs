@@ -185,6 +185,33 @@ fn creating(create: impl FnOnce() -> c_int) -> c_int {
     result
 }
 
+/// Creates a thread that begins in [`begin`] and goes on with this function.
+fn begun_by_us(
+    start: *const c_void,
+    argument: *mut c_void,
+    create: impl FnOnce(*const c_void, *mut c_void) -> c_int,
+) -> c_int {
+    creating(|| {
+        let place = take_place();
+        place.start.store(start as usize, Ordering::Relaxed);
+        place.argument.store(argument as usize, Ordering::Relaxed);
+        let begin = begin as *const () as *const c_void;
+        let result = create(begin, core::ptr::from_ref(place).cast_mut().cast());
+        if result != 0 {
+            place.is_taken.store(false, Ordering::Release);
+        }
+        result
+    })
+}
+
+/// Counts a thread that libc makes by itself, unless [`creating`] has counted it.
+pub fn note_of_libc() {
+    if is_main() && !MAIN_CREATES.load(Ordering::Relaxed) {
+        CREATED.fetch_add(1, Ordering::Relaxed);
+        tell_of_several();
+    }
+}
+
 /// pthread_create(3) of the user side.
 ///
 /// # Safety
@@ -196,18 +223,30 @@ pub unsafe extern "C" fn pthread_create(
     start: *const c_void,
     argument: *mut c_void,
 ) -> c_int {
-    creating(|| {
-        let place = take_place();
-        place.start.store(start as usize, Ordering::Relaxed);
-        place.argument.store(argument as usize, Ordering::Relaxed);
-        let begin = begin as *const () as *const c_void;
-        let task = core::ptr::from_ref(place).cast_mut().cast();
+    begun_by_us(start, argument, |begin, task| {
         // SAFETY: handed on to the caller.
-        let result = unsafe { real_create()(thread, attributes, begin, task) };
-        if result != 0 {
-            place.is_taken.store(false, Ordering::Release);
+        unsafe { real_create()(thread, attributes, begin, task) }
+    })
+}
+
+/// thrd_create(3) of the user side: as [`pthread_create`], but libc keeps what the function returns as an `int`.
+///
+/// # Safety
+/// As thrd_create(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thrd_create(
+    thread: *mut usize,
+    start: *const c_void,
+    argument: *mut c_void,
+) -> c_int {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    type Create = unsafe extern "C" fn(*mut usize, *const c_void, *mut c_void) -> c_int;
+    begun_by_us(start, argument, |begin, task| {
+        // SAFETY: libc's function has this type; the rest is handed on to the caller.
+        unsafe {
+            let real: Create = core::mem::transmute(next(&REAL, c"thrd_create"));
+            real(thread, begin, task)
         }
-        result
     })
 }
 

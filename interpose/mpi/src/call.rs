@@ -16,9 +16,10 @@
 //! ([`Callback`]): it is not abandoned, but the library is when the callback has returned.
 #![allow(unsafe_code)]
 
+use crate::cancellation;
 use crate::library::Procedure;
 use crate::side;
-use crate::side::signals::{self, Action};
+use crate::side::signals;
 use std::arch::naked_asm;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -28,7 +29,7 @@ use understudy_numbers::Generation;
 /// What an abandoned call returns: an error class that the library itself does not use.
 pub const ABANDONED: c_int = 77;
 
-/// SIGCANCEL of glibc: a program cannot block it by libc's functions. It is sent to the thread in the library only.
+/// SIGCANCEL of glibc ([`cancellation`]): a program cannot block it by libc's functions. It is sent to the thread in the library only.
 pub const INTERRUPT: c_int = 32;
 
 /// How long an error or a fault of the library may come before the news of the death that has caused it.
@@ -88,18 +89,7 @@ pub fn stand_apart() {
 /// From now on calls are abandoned as the page says.
 pub fn listen(page: &'static Page) {
     PAGE.store(std::ptr::from_ref(page) as usize, Ordering::Relaxed);
-    const SA_SIGINFO: usize = 4;
-    const SA_RESTORER: usize = 0x0400_0000;
-    const SA_ONSTACK: usize = 0x0800_0000;
-    const SA_RESTART: usize = 0x1000_0000;
-    let flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK | SA_RESTART;
-    let handler: Action = [
-        interrupted as *const () as usize,
-        flags,
-        signals::restorer as *const () as usize,
-        0,
-    ];
-    signals::action(INTERRUPT, Some(&handler));
+    cancellation::register();
 }
 
 #[inline]
@@ -229,7 +219,11 @@ fn is_caller() -> bool {
     is_thread(CALLER.load(Ordering::Relaxed))
 }
 
-unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::ucontext_t) {
+pub(crate) unsafe extern "C" fn interrupted(
+    _: c_int,
+    _: *mut c_void,
+    context: *mut libc::ucontext_t,
+) {
     // SAFETY: the kernel's record of this thread.
     let context = unsafe { &mut *context };
     if FRAME.load(Ordering::Relaxed) == 0 {

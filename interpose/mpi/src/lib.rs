@@ -7,6 +7,7 @@
 pub mod abi;
 pub mod bytes;
 pub mod call;
+pub mod cancellation;
 pub mod comm;
 pub mod error;
 pub mod exit_word;

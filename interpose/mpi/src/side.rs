@@ -7,10 +7,10 @@
 //! ```text
 //!   threads       those whose stacks lie in the library's half of the zone are ended     (threads)
 //!   descriptors   those from MPI_FD_BASE on are closed, but what was open then           (descriptors)
+//!   signals       handlers of that side are replaced by what was there                   (signals)
 //!   libraries     those that it has opened since are closed, without destructors         (modules)
 //!   memory        what was mapped since is unmapped, what was writable is written back   (memory)
 //!   the caller    its thread-local data, keys and cancellation state of that side        (thread)
-//!   signals       handlers of that side are replaced by what was there                   (signals)
 //! ```
 //!
 //! What cannot be put back is an [`Error`]: the process is no use as a rank any more, and must end.
@@ -105,14 +105,16 @@ impl Snapshot {
     /// to. No pointer into the library's memory that was got since may be used again.
     pub unsafe fn put_back(&self) -> Result<Times, Error> {
         let begin = Instant::now();
+        // A handler of the library's finds its memory as it was before, or as it is afterwards.
+        let _blocked = signals::Blocked::new();
         // SAFETY: the library's threads are not needed again; nor is anything else below.
         unsafe {
             threads::end_all()?;
             let ended = Instant::now();
             self.descriptors.put_back();
+            self.signals.put_back();
             self.modules.put_back()?;
             let closed = Instant::now();
-            self.signals.put_back();
             self.memory.put_back()?;
             self.thread.put_back();
             Ok(Times {

@@ -1,6 +1,8 @@
 //! The runtime's start, called by the face in the process's first constructor.
 #![allow(unsafe_code)]
 
+mod parameters;
+
 use crate::calls::{self, runtime};
 use crate::generated::{Proc, SLOT_COUNT, SLOT_NAMES};
 use crate::objects::op;
@@ -13,7 +15,7 @@ use crate::{
 use ckptd::settings::{Config, Static, Threads, refusal, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
-use understudy_mpi::library;
+use understudy_mpi::{cancellation, library};
 use understudy_numbers::{Epoch, ProcessNumber};
 
 /// The oldest Open MPI that the runtime has been tested with.
@@ -48,6 +50,7 @@ pub unsafe extern "C" fn understudy_runtime_start(
                     file_effect: entry::file_effect as *const std::ffi::c_void,
                     written: user::written(),
                     fatal_signal: fatal::on_signal as *const std::ffi::c_void,
+                    cancelled: cancellation::take_back as *const std::ffi::c_void,
                     source: entry::ENTRIES[0] as *const std::ffi::c_void,
                 });
                 0
@@ -181,6 +184,7 @@ fn start(rt: &Runtime) -> Result<(), String> {
     handles::connect(rt, symbols, understudy_mpi::abi::object);
     abi::connect(rt);
     shim::mark_waits(arch::wait_mark());
+    shim::after_cancellation(cancellation::take_back);
     let mut sources = [std::ptr::null_mut(); understudy_abi::source::COUNT];
     // SAFETY: the face's function; there is room for as many.
     unsafe { (info().user_sources)(sources.as_mut_ptr()) };
@@ -321,40 +325,19 @@ fn check_mpi() -> Result<(), String> {
     Ok(())
 }
 
-/// Settings of Open MPI that a second initialisation or equal results depend on, or that cost start-up time for nothing; what the user has
-/// set stays.
+/// Sets what a second initialisation or equal results depend on, or what costs start-up time for nothing.
 fn prefer_simple_mpi() {
-    const PREFERENCES: &[(&str, &str)] = &[
-        // UCX and OFI have not been initialised twice, and their probing takes a second.
-        ("pml", "ob1"),
-        ("btl", "^ofi,uct,openib,usnic"),
-        ("mtl", "^ofi,psm2,portals4"),
-        // Their reductions depend on which processes share a node, which a recovery may change.
-        ("coll", "^han,hcoll,portals4,cuda,ucc"),
-        // Idle spares and oversubscribed workers give way.
-        ("mpi_yield_when_idle", "1"),
-        // No hooks into the second libc's memory functions, whose mmap is ours.
-        ("memory", "^patcher"),
-        ("patcher", "^overwrite"),
-        // Crashes belong to the program's own handlers.
-        ("opal_signal", ""),
-    ];
     // `mpirun --with-ft ulfm` has switched it on; nobody needs it.
     // SAFETY: the MPI library has no thread yet.
     unsafe { library::set_variable(c"OMPI_MCA_mpi_ft_enable", None) };
-    for (name, value) in PREFERENCES {
-        set_default(&format!("OMPI_MCA_{name}"), value);
-    }
-    // Open MPI 4's component for RDMA makes no windows on a node without it, or crashes.
-    let is_4 = library::version().0.starts_with("Open MPI v4");
-    set_default("OMPI_MCA_osc", if is_4 { "pt2pt" } else { "^ucx,portals4" });
+    parameters::set();
     // They open drivers, with compilers below them, which cannot be closed again; Open MPI asks hwloc for processors only.
-    set_default(
+    parameters::add_to_list(
         "HWLOC_PLUGINS_BLACKLIST",
         "hwloc_opencl,hwloc_cuda,hwloc_nvml,hwloc_rsmi,hwloc_levelzero,hwloc_gl",
     );
     // PMIx's shared-memory store wants a fixed address; the hash store does not.
-    set_default("PMIX_MCA_gds", "hash");
+    parameters::set_merged("PMIX_MCA_gds", "hash");
     // SAFETY: the MPI library has no thread yet.
     unsafe { library::set_variable(c"PMIX_GDS_MODULE", None) };
 }
@@ -364,14 +347,5 @@ fn forget_launcher() {
     for name in [c"PMIX_NAMESPACE", c"PMIX_RANK"] {
         // SAFETY: the MPI library has no thread yet.
         unsafe { library::set_variable(name, None) };
-    }
-}
-
-fn set_default(name: &str, value: &str) {
-    if std::env::var_os(name).is_none()
-        && let (Ok(name), Ok(value)) = (CString::new(name), CString::new(value))
-    {
-        // SAFETY: the MPI library has no thread yet.
-        unsafe { library::set_variable(&name, Some(&value)) };
     }
 }

@@ -10,6 +10,7 @@ mod ahead;
 mod components;
 mod talk;
 
+pub use components::expect_driver;
 pub use talk::{
     Inheritance, abort, boards, captured, choose_by, directory, hand_over, is_running,
     keep_nothing, neighbours, passed_signals, replenish, settle, spare_deaths, spawns,
@@ -22,7 +23,7 @@ use understudy_numbers::{Generation, ProcessNumber, Rank};
 use crate::cell::{Door, Field, runtime};
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::{disk, fault, sys, told};
+use crate::{disk, fault, sys, told, user};
 use ckptd::line::{ToManager, ToProcess};
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -98,7 +99,7 @@ pub fn learn() -> Result<(), String> {
 /// been asked of the library before was for no other process to answer, and in no generation.
 pub fn initialise(rt: &Runtime, level: c_int, provided: &mut c_int, spare: &Spare) -> c_int {
     talk::call_guardian();
-    if crate::abi::is_foreign() || components::are_files() {
+    if crate::abi::is_foreign() || components::are_opened() {
         ahead::open();
     }
     match Snapshot::take() {
@@ -289,6 +290,8 @@ fn enter(rt: &Runtime, begin: Begin) -> Option<c_int> {
             unsafe { library::set_variable(&name, Some(&value)) };
         }
     }
+    // Later initialisations print what the first one has printed.
+    user::show_library_output(begin.generation == Generation(0));
     let began = Instant::now();
     call::enter(begin.generation);
     let (level, mut provided) = {
@@ -310,6 +313,7 @@ fn enter(rt: &Runtime, begin: Begin) -> Option<c_int> {
         begin.generation,
         began.elapsed()
     );
+    user::show_library_output(true);
     let world = RealComm::world();
     // Open MPI takes a process for the only one of its job if the server cannot be reached.
     if rc == SUCCESS && (world.size(), world.rank()) == (Ok(begin.place.0), Ok(begin.place.1)) {

@@ -18,6 +18,7 @@ struct Mpi {
     own: Own,
     mark_waits: unsafe extern "C" fn(*const AtomicU8),
     hold_ends: unsafe extern "C" fn(extern "C" fn() -> bool),
+    after_cancellation: unsafe extern "C" fn(extern "C" fn()),
 }
 
 fn own_of(find: impl Fn(&CStr) -> Option<*mut c_void>) -> Option<Own> {
@@ -63,6 +64,9 @@ fn mpi() -> Option<&'static Mpi> {
                 hold_ends: transmute::<*mut c_void, unsafe extern "C" fn(extern "C" fn() -> bool)>(
                     find(c"understudy_shim_hold_ends")?,
                 ),
+                after_cancellation: transmute::<*mut c_void, unsafe extern "C" fn(extern "C" fn())>(
+                    find(c"understudy_shim_after_cancellation")?,
+                ),
             })
         }
     })
@@ -87,6 +91,14 @@ pub fn hold_ends(is_over: extern "C" fn() -> bool) {
     if let Some(mpi) = mpi() {
         // SAFETY: the shim's function.
         unsafe { (mpi.hold_ends)(is_over) };
+    }
+}
+
+/// Calls this function after each `pthread_cancel`(3) of the MPI library.
+pub fn after_cancellation(function: extern "C" fn()) {
+    if let Some(mpi) = mpi() {
+        // SAFETY: the shim's function.
+        unsafe { (mpi.after_cancellation)(function) };
     }
 }
 

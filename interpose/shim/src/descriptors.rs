@@ -3,6 +3,7 @@
 //! The user side's descriptors must have the same numbers in an understudy as in the rank whose part it takes.
 #![allow(unsafe_code, non_snake_case)]
 
+use crate::streams;
 use crate::table::go_below;
 use crate::threads::next;
 use core::ffi::{c_char, c_int, c_void};
@@ -112,7 +113,6 @@ lifted! {
     openat(at: c_int, path: *const c_char, flags: c_int, mode: u32);
     openat64(at: c_int, path: *const c_char, flags: c_int, mode: u32);
     creat(path: *const c_char, mode: u32);
-    dup(fd: c_int);
     socket(domain: c_int, kind: c_int, protocol: c_int);
     accept(fd: c_int, address: *mut c_void, length: *mut u32) after wait_for_connection(fd);
     accept4(fd: c_int, address: *mut c_void, length: *mut u32, flags: c_int) after wait_for_connection(fd);
@@ -126,6 +126,21 @@ lifted! {
     memfd_create(name: *const c_char, flags: u32);
     shm_open(name: *const c_char, flags: c_int, mode: u32);
     mkstemp(template: *mut c_char);
+}
+
+/// dup(2), lifted.
+///
+/// # Safety
+/// As dup(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: libc's function has this type.
+    unsafe {
+        let real: unsafe extern "C" fn(c_int) -> c_int = core::mem::transmute(next(&REAL, c"dup"));
+        let _below = go_below();
+        lift(real(streams::own(fd)))
+    }
 }
 
 /// `name(…, fds: *mut [c_int; 2])`, both lifted.

@@ -1,12 +1,15 @@
-//! Mappings that are asked for by syscall(2) are the library's, too.
+//! System calls that are made by syscall(2): mappings are the library's, too, and so is what is written on descriptors 1 and 2.
 //!
 //! UCX 1.13, that of Debian 12, maps the arrays of its callback queues so (`ucs_sys_realloc`), past libc's mmap, whose instruction is
 //! patched. The kernel put them among the program's memory, from which a recovery removes what the program has not mapped.
 #![allow(unsafe_code)]
 
+use crate::streams;
 use core::arch::asm;
 use core::ffi::{c_int, c_long, c_void};
 
+const WRITE: c_long = 1;
+const WRITEV: c_long = 20;
 const MMAP: c_long = 9;
 const MREMAP: c_long = 25;
 /// The greatest number of an error, as system calls give them (negated).
@@ -47,6 +50,10 @@ pub unsafe extern "C" fn syscall(
 ) -> c_long {
     // SAFETY: handed on to the caller; errno of this thread.
     unsafe {
+        let first = match number {
+            WRITE | WRITEV => streams::own(first as c_int) as usize,
+            _ => first,
+        };
         match number {
             MMAP => {
                 let (protection, flags, fd) = (third as c_int, fourth as c_int, fifth as c_int);

@@ -2,6 +2,7 @@
 //! signal's disposition is the program's own affair.
 #![allow(unsafe_code)]
 
+use crate::streams::own;
 use crate::threads::next;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicUsize;
@@ -46,6 +47,7 @@ fn is_not_a_socket() -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, length: usize) -> isize {
     static REAL: AtomicUsize = AtomicUsize::new(0);
+    let fd = own(fd);
     // SAFETY: libc's function has this type; the rest is handed on to the caller.
     unsafe {
         let sent = sendto(fd, data, length, MSG_NOSIGNAL, core::ptr::null(), 0);
@@ -65,6 +67,7 @@ pub unsafe extern "C" fn write(fd: c_int, data: *const c_void, length: usize) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(fd: c_int, parts: *const c_void, count: c_int) -> isize {
     static REAL: AtomicUsize = AtomicUsize::new(0);
+    let fd = own(fd);
     let message = Message {
         name: core::ptr::null_mut(),
         name_length: 0,

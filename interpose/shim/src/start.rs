@@ -1,7 +1,7 @@
 //! What the face calls once the namespace's libc is there.
 #![allow(unsafe_code)]
 
-use crate::{descriptors, threads};
+use crate::{descriptors, streams, threads};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use understudy_abi::ShimStart;
 
@@ -31,6 +31,7 @@ pub unsafe extern "C" fn understudy_shim_start(start: *const ShimStart) -> c_int
         let start = &*start;
         environ = start.environment;
         descriptors::lift_to(start.first_descriptor);
+        streams::begin(start.output, start.errors);
         for (name, value) in NO_MEMORY_HOOKS {
             setenv(name.as_ptr(), value.as_ptr(), 1);
         }

@@ -1,11 +1,13 @@
-//! Threads of the runtime side: on stacks of their own.
+//! Threads of the runtime side: on stacks of their own, and without the program's signals.
 //!
 //! ld.so keeps one cache of thread stacks for all namespaces; a stack that the runtime side leaves there could become a
 //! user-side thread's. A thread whose stack the caller provides is never cached.
 #![allow(unsafe_code)]
 
-use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use crate::raw::syscall;
+use core::ffi::{c_char, c_int, c_long, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use understudy_abi::OWN_SIGNALS;
 
 type Create =
     unsafe extern "C" fn(*mut usize, *const Attributes, *const c_void, *mut c_void) -> c_int;
@@ -88,7 +90,62 @@ pub unsafe extern "C" fn pthread_create(
             return EAGAIN;
         }
         pthread_attr_setstack(&mut own, stack, size);
-        real(thread, &own, start, argument)
+        // The new thread has the mask of its creator.
+        let before = set_mask(SIG_BLOCK, !OWN_SIGNALS);
+        let result = real(thread, &own, start, argument);
+        set_mask(SIG_SETMASK, before);
+        result
+    }
+}
+
+const SIG_BLOCK: c_int = 0;
+const SIG_SETMASK: c_int = 2;
+
+/// Changes the signals that this thread blocks, past libc, and returns those from before.
+fn set_mask(how: c_int, signals: u64) -> u64 {
+    const RT_SIGPROCMASK: c_long = 14;
+    let mut before = 0u64;
+    // SAFETY: rt_sigprocmask(2) of sets of eight bytes.
+    unsafe {
+        syscall(
+            RT_SIGPROCMASK,
+            how as usize,
+            &raw const signals as usize,
+            &raw mut before as usize,
+            size_of::<u64>(),
+            0,
+            0,
+        );
+    }
+    before
+}
+
+/// Called after each `pthread_cancel`; null in the namespace of the runtime, which cancels no threads.
+static CANCELLED: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// From now on this function is called after each `pthread_cancel`.
+#[unsafe(no_mangle)]
+pub extern "C" fn understudy_shim_after_cancellation(function: extern "C" fn()) {
+    CANCELLED.store(function as *mut c_void, Ordering::Relaxed);
+}
+
+/// pthread_cancel(3). Its handler of SIGCANCEL does not stay in the place of the runtime's.
+///
+/// # Safety
+/// As pthread_cancel(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cancel(thread: usize) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: libc's function has this type; the other one was set above.
+    unsafe {
+        let real: unsafe extern "C" fn(usize) -> c_int =
+            core::mem::transmute(next(&REAL, c"pthread_cancel"));
+        let result = real(thread);
+        let cancelled = CANCELLED.load(Ordering::Relaxed);
+        if !cancelled.is_null() {
+            core::mem::transmute::<*mut c_void, extern "C" fn()>(cancelled)();
+        }
+        result
     }
 }
 

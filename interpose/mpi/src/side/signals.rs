@@ -4,6 +4,7 @@
 use super::is_mpi;
 use std::arch::naked_asm;
 use std::ffi::c_int;
+use understudy_abi::OWN_SIGNALS;
 
 /// rt_sigreturn(2): where handlers return to.
 #[unsafe(naked)]
@@ -27,17 +28,43 @@ pub fn action(signal: c_int, new: Option<&Action>) -> Action {
 
 /// Blocks a signal in this thread, past libc, until the handler returns in which this is called.
 pub fn block(signal: c_int) {
-    let set = 1u64 << (signal - 1);
-    // SAFETY: rt_sigprocmask(2) reads a set of eight bytes.
+    set_mask(libc::SIG_BLOCK, 1 << (signal - 1));
+}
+
+/// As long as it lives, this thread handles only [`OWN_SIGNALS`].
+pub struct Blocked {
+    before: u64,
+}
+
+impl Blocked {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Blocked {
+        Blocked {
+            before: set_mask(libc::SIG_BLOCK, !OWN_SIGNALS),
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        set_mask(libc::SIG_SETMASK, self.before);
+    }
+}
+
+/// Changes the signals that this thread blocks, past libc, and returns those from before.
+fn set_mask(how: c_int, signals: u64) -> u64 {
+    let mut before = 0u64;
+    // SAFETY: rt_sigprocmask(2) of sets of eight bytes.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
-            libc::SIG_BLOCK,
-            &raw const set,
-            0usize,
-            8usize,
+            how,
+            &raw const signals,
+            &raw mut before,
+            size_of::<u64>(),
         )
     };
+    before
 }
 
 /// What each signal does, from signal 1 on.

@@ -8,7 +8,7 @@
 use super::components;
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::shim;
+use crate::{shim, user};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -99,6 +99,7 @@ fn tell(mut writer: io::PipeWriter) -> ! {
     let rc = unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         call::stand_apart();
+        user::discard_library_output();
         components::prepare();
         let rc =
             real::PMPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), 0, &mut provided);

@@ -4,9 +4,10 @@
 //! launcher needs.
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_mpi::library;
 
 /// Directories of plug-ins, beside the libraries that open them.
@@ -16,6 +17,33 @@ const DIRECTORIES: [&str; 2] = ["openmpi", "pmix"];
 pub fn are_files() -> bool {
     static ARE_FILES: OnceLock<bool> = OnceLock::new();
     *ARE_FILES.get_or_init(|| plugin_directories().iter().any(|it| has_plugin(it)))
+}
+
+/// True if the user has named a driver of a network ([`expect_driver`]), which opens plug-ins of its own.
+static IS_DRIVER_NAMED: AtomicBool = AtomicBool::new(false);
+
+/// The user has named a component that opens plug-ins of a driver.
+pub fn expect_driver() {
+    IS_DRIVER_NAMED.store(true, Ordering::Relaxed);
+}
+
+/// True if MPI_Init opens plug-ins.
+pub fn are_opened() -> bool {
+    are_files() || IS_DRIVER_NAMED.load(Ordering::Relaxed)
+}
+
+/// Returns the transports for a world of one process, without those that leave shared memory behind.
+fn transports_alone() -> String {
+    const SHARED_MEMORY: [&str; 3] = ["sm", "vader", "smcuda"];
+    let users = std::env::var("OMPI_MCA_btl").unwrap_or_default();
+    if users.is_empty() || users.starts_with('^') {
+        return "self".into();
+    }
+    let kept: Vec<&str> = users
+        .split(',')
+        .filter(|name| !SHARED_MEMORY.contains(name))
+        .collect();
+    kept.join(",")
 }
 
 /// Returns the directories beside the library and the libraries that it needs, symbolic links resolved.
@@ -61,14 +89,13 @@ pub unsafe fn prepare() {
         c"OMPI_COMM_WORLD_LOCAL_SIZE",
         c"OMPI_COMM_WORLD_LOCAL_RANK",
     ];
-    const ALONE: [(&CStr, &CStr); 3] = [
+    const ALONE: [(&CStr, &CStr); 2] = [
         (c"OMPI_MCA_ess_singleton_isolated", c"1"),
         // Children of several processes would make one directory, and the first that ends removes what another is in.
         (c"OMPI_MCA_orte_create_session_dirs", c"0"),
-        // Shared memory for other processes would stay behind.
-        (c"OMPI_MCA_btl", c"self"),
     ];
-    if are_files() {
+    if are_opened() {
+        let transports = CString::new(transports_alone()).unwrap_or_default();
         // SAFETY: handed on to the caller.
         unsafe {
             for name in LAUNCHED {
@@ -77,6 +104,7 @@ pub unsafe fn prepare() {
             for (name, value) in ALONE {
                 library::set_variable(name, Some(value));
             }
+            library::set_variable(c"OMPI_MCA_btl", Some(&transports));
         }
     }
 }

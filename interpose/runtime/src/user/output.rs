@@ -8,7 +8,7 @@ use ckptd::relay::{
 };
 use std::fs::File;
 use std::mem::ManuallyDrop;
-use std::os::fd::{FromRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -85,6 +85,40 @@ pub(super) fn stream_of(identity: (u64, u64)) -> Option<usize> {
 /// A descriptor of a stream's pipe that the program does not know, if it goes through a relay.
 pub(super) fn pipe_of(stream: usize) -> Option<RawFd> {
     OUTPUT.get()?.pipes[stream]
+}
+
+/// Leads what the MPI library prints on descriptor 1 to standard output, or to standard error.
+///
+/// Bytes of the library do not pass through the relay: it counts the program's output only. If the program has led
+/// descriptor 1 elsewhere, the library follows.
+pub fn show_library_output(is_shown: bool) {
+    let (info, first) = (told::info(), libc::STDOUT_FILENO);
+    let source = match (is_shown, pipe_of(0).and_then(identity_of)) {
+        (false, _) => info.messages,
+        (true, Some(pipe)) if identity_of(first) != Some(pipe) => first,
+        (true, _) => info.output,
+    };
+    // SAFETY: dup3(2), past libc, onto a descriptor that only the library writes to.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::syscall(libc::SYS_dup3, source, info.library_output, libc::O_CLOEXEC)
+    };
+}
+
+/// Discards what the MPI library prints on descriptor 1; in a child that is no part of the job.
+pub fn discard_library_output() {
+    if let Ok(null) = File::options().write(true).open("/dev/null") {
+        // SAFETY: as above.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::syscall(
+                libc::SYS_dup3,
+                null.as_raw_fd(),
+                told::info().library_output,
+                libc::O_CLOEXEC,
+            )
+        };
+    }
 }
 
 /// The path of what the job keeps in memory by this name.

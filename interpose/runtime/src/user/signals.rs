@@ -5,8 +5,10 @@ use crate::arch::turn;
 use ckptd::events::realtime_ns;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
+use understudy_abi::OWN_SIGNALS;
 use understudy_abi::turn::LET_THROUGH;
 use understudy_abi::{ZONE_END, ZONE_START};
+use understudy_mpi::cancellation;
 
 /// The kernel's `struct sigaction` on x86-64: handler, flags, restorer, mask.
 pub type Action = [u64; 4];
@@ -22,6 +24,8 @@ pub struct Saved {
     pending: u64,
     /// When they were read, in nanoseconds since 1970.
     at: u64,
+    /// libc's handler of SIGCANCEL, which the runtime's calls.
+    cancellation: [u64; 2],
 }
 
 const SIGNALS: i64 = 64;
@@ -89,6 +93,7 @@ pub fn capture() -> Saved {
         libc::umask(creation_mask);
         creation_mask
     };
+    cancellation::take_back();
     let actions = actions();
     keep_out(&actions);
     Saved {
@@ -98,6 +103,7 @@ pub fn capture() -> Saved {
         creation_mask,
         pending: pending(),
         at: realtime_ns(),
+        cancellation: cancellation::of_program(),
     }
 }
 
@@ -119,12 +125,32 @@ impl Saved {
     pub fn send_again(&self, passed: impl Iterator<Item = (i32, u64)>) {
         for (signal, time) in passed {
             let place = signal as usize - 1;
-            let is_missing = time > self.at || time > 0 && self.pending >> place & 1 != 0;
+            // Those that are blocked have been made pending again.
+            let was_pending = self.pending & !self.mask;
+            let is_missing = time > self.at || time > 0 && was_pending >> place & 1 != 0;
             if is_missing && self.actions[place][0] > SIG_IGN {
                 log::info!("signal {signal} was sent after the checkpoint: it is sent again");
                 // SAFETY: kill(2) to this process.
                 unsafe { libc::kill(libc::getpid(), signal) };
             }
+        }
+    }
+}
+
+/// Makes those signals pending that were at the cut, and no other ones, before the main thread's mask is set.
+///
+/// Only what the thread blocks at the cut is sent again: without a value (sigqueue(3)), and from this process.
+fn restore_pending(saved: &Saved) {
+    mask(Some(mask(None) | !OWN_SIGNALS));
+    let now = pending();
+    for signal in 1..=SIGNALS {
+        let is_in = |set: u64| set & !OWN_SIGNALS & 1 << (signal - 1) != 0;
+        if is_in(now) && !is_in(saved.pending) {
+            let own = action(signal, Some(&IGNORE));
+            action(signal, Some(&own));
+        } else if is_in(saved.pending & saved.mask) && !is_in(now) {
+            // SAFETY: kill(2) of this process.
+            unsafe { libc::kill(libc::getpid(), signal as libc::c_int) };
         }
     }
 }
@@ -135,6 +161,7 @@ impl Saved {
 /// that has made the cut.
 pub fn restore(saved: &Saved, is_callers: bool) {
     keep_out(&saved.actions);
+    cancellation::restore_program(saved.cancellation);
     for (signal, before) in (1..=SIGNALS).zip(&saved.actions) {
         if action(signal, None) != *before && !belongs_to_runtime(before) {
             if before[0] == SIG_DFL {
@@ -144,6 +171,7 @@ pub fn restore(saved: &Saved, is_callers: bool) {
         }
     }
     if is_callers {
+        restore_pending(saved);
         mask(Some(saved.mask));
     }
     // SAFETY: umask(2), chdir(2) with values that were read before.

@@ -1,0 +1,32 @@
+//! Lines that the MPI library prints on standard output: none of the program's is missing, and none comes twice.
+
+use ffi_tests::programs::HEAT2D;
+use ffi_tests::shared::native;
+use ffi_tests::{Job, place};
+use std::path::Path;
+
+/// MPICH prints a summary in each MPI_Init: that of a replacement is the second one.
+fn with_summary(program: &Path) -> Job {
+    let job = Job::new(program, &HEAT2D).workers(2).interval("100calls");
+    job.of_mpich().env("MPIR_CVAR_DEBUG_SUMMARY", "1")
+}
+
+#[test]
+fn what_the_mpi_library_prints_costs_no_line_of_the_program() {
+    let Some(program) = place::mpich_example("heat2d") else {
+        return;
+    };
+    let alone = native(with_summary(&program));
+    assert!(
+        String::from_utf8_lossy(&alone.stdout).contains("data structure summary"),
+        "the library prints no summary"
+    );
+    with_summary(&program).run().assert_same_lines(&alone);
+    for worker in [0, 1] {
+        let fault = format!("kill rank={worker} at=commit.end epoch=4");
+        let outcome = with_summary(&program).fault(&fault).run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&alone);
+        outcome.assert_taken_over(&[worker]);
+    }
+}

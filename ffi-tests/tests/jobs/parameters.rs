@@ -1,0 +1,54 @@
+//! Parameters of Open MPI's components that the user has set: survivors keep their processes.
+
+use ffi_tests::programs::HEAT2D;
+use ffi_tests::shared::native;
+use ffi_tests::{Job, place};
+
+fn job() -> Job {
+    Job::new(place::example("heat2d"), &HEAT2D)
+        .workers(2)
+        .interval("100calls")
+}
+
+/// A survivor whose library cannot be reset ends: all of these jobs would have lost both workers.
+fn assert_recovered(job: Job) {
+    let outcome = job.fault("kill rank=1 at=commit.end epoch=4").run();
+    outcome.assert_success();
+    outcome.assert_like(&native(self::job()), &["heat.field", "heat.log"]);
+    outcome.assert_taken_over(&[1]);
+    outcome.check(
+        !outcome.stderr.contains("cannot be closed"),
+        "a survivor has not been reset",
+    );
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn the_users_exclusions_are_added_to_those_of_the_layer() {
+    assert_recovered(job().env("OMPI_MCA_btl", "^ofi"));
+    assert_recovered(
+        job()
+            .env("OMPI_MCA_btl", "^usnic")
+            .env("UNDERSTUDY_STATIC", "replay"),
+    );
+}
+
+#[test]
+fn a_file_of_parameters_counts_as_the_users() {
+    let home = tempfile::tempdir().expect("there is room for temporary files");
+    let directory = home.path().join(".openmpi");
+    std::fs::create_dir(&directory).expect("the directory is new");
+    std::fs::write(directory.join("mca-params.conf"), "btl = ^ofi # slow\n")
+        .expect("there is room");
+    let path = home.path().to_str().expect("text").to_owned();
+    assert_recovered(job().env("HOME", &path));
+}
+
+#[test]
+fn a_driver_that_the_user_names_is_opened_in_advance() {
+    let job = job()
+        .env("OMPI_MCA_pml", "ucx")
+        .env("OMPI_MCA_opal_common_ucx_tls", "any")
+        .env("OMPI_MCA_opal_common_ucx_devices", "any");
+    assert_recovered(job);
+}

@@ -1,0 +1,34 @@
+//! `pthread_cancel`(3) of the program: libc's handler of SIGCANCEL does not stay in the place of the runtime's.
+#![allow(unsafe_code)]
+
+use crate::libc::next;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+/// The runtime's function ([`understudy_abi::EntryPoints::cancelled`]); null in a process without protection.
+static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Calls the runtime after each cancellation from now on.
+pub fn tell_runtime(hook: *const c_void) {
+    HOOK.store(hook.cast_mut(), Ordering::Release);
+}
+
+/// pthread_cancel(3).
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cancel(thread: usize) -> c_int {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    // SAFETY: libc's function and the runtime's have these types.
+    unsafe {
+        let real: unsafe extern "C" fn(usize) -> c_int =
+            core::mem::transmute(next(&REAL, c"pthread_cancel"));
+        let result = real(thread);
+        let hook = HOOK.load(Ordering::Acquire);
+        if !hook.is_null() {
+            core::mem::transmute::<*mut c_void, extern "C" fn()>(hook)();
+        }
+        result
+    }
+}

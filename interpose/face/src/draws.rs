@@ -1,0 +1,138 @@
+//! The random numbers that Python seeds its hash tables with: the same in all ranks of a job.
+//!
+//! The order of Python's sets and dictionaries of objects depends on them, and with it what a program loads and where
+//! its memory lies, before `MPI_Init`. Ranks whose memory lies elsewhere cannot replace each other.
+//!
+//! Only this one request is answered from the job's secret: the interpreter's first, of the length of its hash secret.
+//! All other random numbers are the kernel's: keys, names of files, seeds of generators.
+#![allow(unsafe_code)]
+
+use crate::environ;
+use crate::libc::next;
+use crate::link::{self, Path};
+use crate::sources;
+use core::arch::naked_asm;
+use core::ffi::{c_char, c_uint, c_void};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+/// Length of CPython's hash secret (`_Py_HashSecret_t`).
+const SECRET_LENGTH: usize = 24;
+/// What the names of the interpreter's program and library begin with.
+const INTERPRETERS: [&[u8]; 2] = [b"python", b"libpython"];
+/// Set by the user: the interpreter asks for no random numbers, unless the value is `random`.
+const USERS_SEED: &[u8] = b"PYTHONHASHSEED=";
+
+/// From which the numbers are made.
+static SEED: AtomicU64 = AtomicU64::new(0);
+/// True until the request has been answered.
+static IS_AWAITED: AtomicBool = AtomicBool::new(false);
+
+/// The process is protected, and the program has not begun.
+///
+/// # Safety
+/// `environment` must be valid.
+pub unsafe fn begin(seed: u64, environment: *const *const c_char) {
+    // SAFETY: handed on to the caller.
+    let users = unsafe { environ::value(environment, USERS_SEED) }.unwrap_or(b"");
+    if users.is_empty() || users == b"random" {
+        SEED.store(seed, Ordering::Relaxed);
+        IS_AWAITED.store(true, Ordering::Relaxed);
+        sources::answer_getrandom_by(getrandom as *const c_void);
+    }
+}
+
+/// getrandom(2), with the caller's address.
+#[unsafe(naked)]
+unsafe extern "C" fn getrandom() {
+    naked_asm!("mov rcx, qword ptr [rsp]", "jmp {answer}", answer = sym answer)
+}
+
+/// syscall(2), by which an interpreter that was built for older libcs makes the request.
+///
+/// # Safety
+/// As syscall(2).
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscall() {
+    const GETRANDOM: usize = 318;
+    naked_asm!(
+        "cmp rdi, {getrandom}",
+        "jne 2f",
+        "cmp byte ptr [rip + {is_awaited}], 0",
+        "je 2f",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov edx, ecx",
+        "mov rcx, qword ptr [rsp]",
+        "jmp {answer}",
+        "2: jmp qword ptr [rip + {real}]",
+        getrandom = const GETRANDOM,
+        is_awaited = sym IS_AWAITED,
+        answer = sym answer,
+        real = sym REAL_SYSCALL,
+    )
+}
+
+/// libc's syscall(2), once it is known.
+static REAL_SYSCALL: AtomicPtr<c_void> = AtomicPtr::new(find_syscall as *mut c_void);
+
+/// Finds libc's function and calls it.
+#[unsafe(naked)]
+unsafe extern "C" fn find_syscall() {
+    naked_asm!(
+        "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
+        "call {look_up}",
+        "mov r11, rax",
+        "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+        "jmp r11",
+        look_up = sym look_up_syscall,
+    )
+}
+
+extern "C" fn look_up_syscall() -> *mut c_void {
+    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    let real = next(&FOUND, c"syscall");
+    REAL_SYSCALL.store(real, Ordering::Relaxed);
+    real
+}
+
+unsafe extern "C" fn answer(buffer: *mut u8, length: usize, flags: c_uint, caller: usize) -> isize {
+    let is_request = length == SECRET_LENGTH
+        && IS_AWAITED.load(Ordering::Relaxed)
+        && is_interpreter(caller)
+        && IS_AWAITED.swap(false, Ordering::Relaxed);
+    // SAFETY: the caller's buffer of that length; libc's function has this type.
+    unsafe {
+        if !is_request {
+            let real: unsafe extern "C" fn(*mut u8, usize, c_uint) -> isize =
+                core::mem::transmute(sources::real_getrandom());
+            return real(buffer, length, flags);
+        }
+        for index in 0..SECRET_LENGTH / size_of::<u64>() {
+            let word = mixed(SEED.load(Ordering::Relaxed), index as u64 + 1);
+            buffer.cast::<u64>().add(index).write_unaligned(word);
+        }
+    }
+    length as isize
+}
+
+/// The generator SplitMix64 after so many steps.
+fn mixed(seed: u64, steps: u64) -> u64 {
+    let mut value = seed.wrapping_add(steps.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
+
+/// True if the address lies in the interpreter: the program or its library.
+fn is_interpreter(address: usize) -> bool {
+    let base = link::base_of(address);
+    let mut program = Path::new();
+    let name = match link::objects().find(|object| object.l_addr == base) {
+        Some(object) if !object.name().is_empty() => object.name(),
+        _ if program.read_link(c"/proc/self/exe") => program.as_bytes(),
+        _ => return false,
+    };
+    let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
+    INTERPRETERS.iter().any(|start| file.starts_with(start))
+}

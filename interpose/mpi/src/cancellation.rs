@@ -1,0 +1,119 @@
+//! SIGCANCEL: the signal of glibc's `pthread_cancel`(3) and of the interruption of calls ([`crate::call`]).
+//!
+//! The first `pthread_cancel` of a libc registers a handler of its own for signal 32, in each of the three namespaces. The
+//! handler of this module stays registered instead ([`take_back`]) and passes cancellations on to libc's: signals that
+//! this process has sent by tgkill(2), which libc's handler tests as well.
+#![allow(unsafe_code)]
+
+use crate::call::{INTERRUPT, interrupted};
+use crate::side::signals::{self, Action};
+use std::arch::naked_asm;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use understudy_abi::{MPI_ZONE_START, ZONE_END, ZONE_START};
+
+/// Handlers of the runtime side, of the MPI side and of the program side: a thread's stack tells its side.
+static HANDLERS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+const PROGRAM: usize = 2;
+/// The program side's return from handlers (`sa_restorer`), through which cancellations unwind the stack.
+static RESTORER: AtomicUsize = AtomicUsize::new(0);
+static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+
+/// `address >> HALF_SHIFT` numbers the halves of the reserved range from [`FIRST_HALF`] on.
+const HALF_SHIFT: u32 = 42;
+const FIRST_HALF: usize = ZONE_START >> HALF_SHIFT;
+
+const _: () = assert!(
+    MPI_ZONE_START >> HALF_SHIFT == FIRST_HALF + 1 && ZONE_END >> HALF_SHIFT == FIRST_HALF + 2
+);
+
+/// Registers the handler.
+pub(crate) fn register() {
+    IS_REGISTERED.store(true, Ordering::Relaxed);
+    keep(signals::action(INTERRUPT, None));
+    install();
+}
+
+fn install() {
+    const SA_SIGINFO: usize = 4;
+    const SA_RESTORER: usize = 0x0400_0000;
+    const SA_ONSTACK: usize = 0x0800_0000;
+    const SA_RESTART: usize = 0x1000_0000;
+    let restorer = match RESTORER.load(Ordering::Relaxed) {
+        0 => signals::restorer as *const () as usize,
+        libcs => libcs,
+    };
+    let flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK | SA_RESTART;
+    signals::action(
+        INTERRUPT,
+        Some(&[entry as *const () as usize, flags, restorer, 0]),
+    );
+}
+
+/// Notes a handler of libc's.
+fn keep(action: Action) {
+    const SIG_IGN: usize = 1;
+    let handler = action[0];
+    if handler <= SIG_IGN || handler == entry as *const () as usize {
+        return;
+    }
+    let half = (handler >> HALF_SHIFT).wrapping_sub(FIRST_HALF);
+    HANDLERS[half.min(PROGRAM)].store(handler, Ordering::Relaxed);
+    if half >= PROGRAM {
+        RESTORER.store(action[2], Ordering::Relaxed);
+    }
+}
+
+/// Registers the handler again, if a `pthread_cancel` has replaced it. On any thread and stack.
+pub extern "C" fn take_back() {
+    let now = signals::action(INTERRUPT, None);
+    if IS_REGISTERED.load(Ordering::Relaxed) && now[0] != entry as *const () as usize {
+        keep(now);
+        install();
+    }
+}
+
+/// Returns the program side's handler and its return, which belong to the program's state.
+pub fn of_program() -> [u64; 2] {
+    [&HANDLERS[PROGRAM], &RESTORER].map(|word| word.load(Ordering::Relaxed) as u64)
+}
+
+/// Sets what [`of_program`] has returned, in this process or in another one.
+pub fn restore_program(saved: [u64; 2]) {
+    for (word, value) in [&HANDLERS[PROGRAM], &RESTORER].into_iter().zip(saved) {
+        word.store(value as usize, Ordering::Relaxed);
+    }
+    if IS_REGISTERED.load(Ordering::Relaxed) {
+        install();
+    }
+}
+
+/// The handler. Nothing of it stays on the stack when libc's begins, which may unwind it.
+#[unsafe(naked)]
+unsafe extern "C" fn entry() {
+    naked_asm!(
+        "cmp dword ptr [rsi + 8], -6", // si_code: SI_TKILL
+        "jne 2f",
+        "mov eax, 39", // getpid(2)
+        "syscall",
+        "cmp eax, dword ptr [rsi + 16]", // si_pid
+        "jne 2f",
+        "mov rax, rsp",
+        "shr rax, {shift}",
+        "sub rax, {first}",
+        "mov ecx, {program}",
+        "cmp rax, rcx",
+        "cmova rax, rcx",
+        "lea rcx, [rip + {handlers}]",
+        "mov rax, qword ptr [rcx + 8 * rax]",
+        "test rax, rax",
+        "je 3f",
+        "jmp rax",
+        "2: jmp {interrupted}",
+        "3: ret",
+        shift = const HALF_SHIFT,
+        first = const FIRST_HALF,
+        program = const PROGRAM,
+        handlers = sym HANDLERS,
+        interrupted = sym interrupted,
+    )
+}

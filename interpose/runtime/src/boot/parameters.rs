@@ -1,0 +1,206 @@
+//! Parameters of Open MPI's components (MCA): the layer's preferences, merged with the user's own.
+//!
+//! The user sets a parameter in the environment (`OMPI_MCA_NAME`; `mpirun --mca` does the same) or in a file. The
+//! layer excludes components that a second initialisation or equal results rule out: its exclusions are added to a list
+//! of exclusions. A list of components that the user names stays as it is.
+#![allow(unsafe_code)]
+
+use crate::renewal;
+use crate::told::process;
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+use understudy_mpi::library;
+use understudy_numbers::ProcessNumber;
+
+/// What a parameter's name begins with in the environment.
+const PREFIX: &str = "OMPI_MCA_";
+/// Marks a list of components that are excluded.
+const EXCLUSION: char = '^';
+
+const PREFERENCES: &[(&str, &str)] = &[
+    // UCX and OFI open libraries that cannot be closed again, and their probing takes a second.
+    ("pml", "ob1"),
+    ("btl", "^ofi,uct,openib,usnic"),
+    ("mtl", "^ofi,psm2,portals4"),
+    // Their reductions depend on which processes share a node, which a recovery may change.
+    ("coll", "^han,hcoll,portals4,cuda,ucc"),
+    // Idle spares and oversubscribed workers give way.
+    ("mpi_yield_when_idle", "1"),
+    // No hooks into the second libc's memory functions, whose mmap is ours.
+    ("memory", "^patcher"),
+    ("patcher", "^overwrite"),
+    // Crashes belong to the program's own handlers.
+    ("opal_signal", ""),
+    ("osc", "^ucx,portals4"),
+];
+
+/// Preferences that differ in Open MPI 4: its component for RDMA makes no windows on a node without it, or crashes.
+const PREFERENCES_OF_4: &[(&str, &str)] = &[("osc", "pt2pt")];
+
+/// Components that open libraries which cannot be closed again, by parameter.
+const UNCLOSABLE: &[(&str, &[&str])] = &[
+    ("pml", &["ucx", "cm"]),
+    ("btl", &["ofi", "uct", "openib", "usnic"]),
+    ("mtl", &["ofi", "psm2", "portals4"]),
+    ("osc", &["ucx"]),
+];
+
+/// Sets the parameters for the MPI library, which has no thread yet.
+pub fn set() {
+    let of_files = parameters_of_files();
+    let is_4 = library::version().0.starts_with("Open MPI v4");
+    let differing = if is_4 { PREFERENCES_OF_4 } else { &[] };
+    for &(name, preference) in PREFERENCES {
+        let differs = |(other, _): &&(&str, &str)| *other == name;
+        let preference = differing
+            .iter()
+            .find(differs)
+            .map_or(preference, |(_, value)| value);
+        let variable = format!("{PREFIX}{name}");
+        let users = std::env::var(&variable)
+            .ok()
+            .or_else(|| of_files.get(name).cloned());
+        if let Some(users) = &users {
+            expect_unclosable(name, users);
+        }
+        let value = users.map_or_else(|| preference.to_owned(), |users| merge(&users, preference));
+        set_variable(&variable, &value);
+    }
+}
+
+/// Sets a variable of another library's parameters as those above.
+pub fn set_merged(name: &str, preference: &str) {
+    let users = std::env::var(name);
+    let value = users.map_or_else(|_| preference.to_owned(), |users| merge(&users, preference));
+    set_variable(name, &value);
+}
+
+/// Adds names to a variable that is a list of names.
+pub fn add_to_list(name: &str, names: &str) {
+    let users = std::env::var(name).unwrap_or_default();
+    let users = components(&users);
+    let added: Vec<&str> = users.chain(components(names)).collect();
+    set_variable(name, &added.join(","));
+}
+
+fn set_variable(name: &str, value: &str) {
+    if let (Ok(name), Ok(value)) = (CString::new(name), CString::new(value)) {
+        // SAFETY: the MPI library has no thread yet.
+        unsafe { library::set_variable(&name, Some(&value)) };
+    }
+}
+
+fn components(list: &str) -> impl Iterator<Item = &str> {
+    list.trim_start_matches(EXCLUSION)
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+}
+
+/// Returns the user's value with the layer's exclusions, where both can hold.
+fn merge(users: &str, preference: &str) -> String {
+    let users = users.trim();
+    if !users.starts_with(EXCLUSION) {
+        return users.to_owned();
+    }
+    let is_excluded = |name: &&str| components(users).any(|other| other == *name);
+    if preference.starts_with(EXCLUSION) {
+        let added = components(preference).filter(|name| !is_excluded(name));
+        let all: Vec<&str> = components(users).chain(added).collect();
+        format!("{EXCLUSION}{}", all.join(","))
+    } else if components(preference).any(|name| is_excluded(&name)) {
+        users.to_owned()
+    } else {
+        preference.to_owned()
+    }
+}
+
+/// Has libraries that cannot be closed opened in advance, if the user names a component of theirs.
+fn expect_unclosable(name: &str, users: &str) {
+    if users.starts_with(EXCLUSION) {
+        return;
+    }
+    let unclosable = UNCLOSABLE
+        .iter()
+        .find(|(other, _)| *other == name)
+        .map_or(&[][..], |(_, names)| names);
+    let Some(component) = components(users).find(|component| unclosable.contains(component)) else {
+        return;
+    };
+    renewal::expect_driver();
+    if process() == ProcessNumber(0) {
+        crate::sys::say(format_args!(
+            "{PREFIX}{name} names {component}, whose libraries are opened in advance: each process takes up to a second longer \
+             to start; leave it out unless the network needs it"
+        ));
+    }
+}
+
+/// Parameters in Open MPI's files: the user's file, which comes first, and those of the installation.
+fn parameters_of_files() -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    for file in files() {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        for (name, value) in text.lines().filter_map(parameter) {
+            all.entry(name).or_insert(value);
+        }
+    }
+    all
+}
+
+/// `NAME = VALUE` of a line.
+fn parameter(line: &str) -> Option<(String, String)> {
+    let line = line.split('#').next().unwrap_or("").trim();
+    let (name, value) = line.split_once('=')?;
+    let value = value.trim().trim_matches('"');
+    Some((name.trim().to_owned(), value.to_owned()))
+}
+
+fn files() -> Vec<PathBuf> {
+    const NAMES_OF_LIST: [&str; 2] = ["mca_base_param_files", "mca_param_files"];
+    let lists = NAMES_OF_LIST
+        .iter()
+        .filter_map(|name| std::env::var_os(format!("{PREFIX}{name}")));
+    if let Some(list) = lists.into_iter().next() {
+        let text = list.to_string_lossy().replace(',', ":");
+        return text.split(':').map(PathBuf::from).collect();
+    }
+    const SYSTEM: &str = "openmpi-mca-params.conf";
+    let home =
+        std::env::var_os("HOME").map(|home| Path::new(&home).join(".openmpi/mca-params.conf"));
+    let library = std::fs::canonicalize(library::file()).unwrap_or_default();
+    let prefix = std::env::var_os("OPAL_PREFIX").map(PathBuf::from);
+    let above = library.ancestors().skip(2).take(1).map(Path::to_owned);
+    let installations = prefix.into_iter().chain(above);
+    let of_installation = installations.map(|prefix| prefix.join("etc").join(SYSTEM));
+    let of_distribution = Path::new("/etc/openmpi").join(SYSTEM);
+    home.into_iter()
+        .chain(of_installation)
+        .chain([of_distribution])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{merge, parameter};
+
+    #[test]
+    fn exclusions_of_user_and_layer_are_united() {
+        assert_eq!(merge("^ofi", "^ofi,uct,openib"), "^ofi,uct,openib");
+        assert_eq!(merge("^tcp, sm", "^ofi"), "^tcp,sm,ofi");
+        assert_eq!(merge("^cm", "ob1"), "ob1");
+        assert_eq!(merge("^ob1", "ob1"), "^ob1");
+        assert_eq!(merge("self,ofi", "^ofi"), "self,ofi");
+        assert_eq!(merge("0", "1"), "0");
+    }
+
+    #[test]
+    fn lines_of_files_are_read() {
+        let read = |line| parameter(line).map(|(name, value)| format!("{name}:{value}"));
+        assert_eq!(read(" btl = ^ofi # slow").as_deref(), Some("btl:^ofi"));
+        assert_eq!(read("mtl=\"^ofi\"").as_deref(), Some("mtl:^ofi"));
+        assert_eq!(read("# btl = self"), None);
+        assert_eq!(read(""), None);
+    }
+}

@@ -1,0 +1,169 @@
+//! Standard output and error of this namespace: descriptors of their own, which do not pass through the relay.
+//!
+//! The relay counts the bytes that a rank writes on descriptors 1 and 2, and drops as many after a rollback. Bytes of the
+//! MPI library are not part of the program's output: an initialisation in a replacement prints them again. The functions
+//! below replace descriptors 1 and 2 by those of [`begin`]; `stdout` and `stderr` of this libc are opened on them.
+#![allow(unsafe_code)]
+
+use crate::threads::next;
+use core::arch::naked_asm;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicI32, AtomicUsize};
+
+const STDOUT: c_int = 1;
+const STDERR: c_int = 2;
+/// Modes of setvbuf(3).
+const LINE_BUFFERED: c_int = 1;
+const UNBUFFERED: c_int = 2;
+/// Size of glibc's buffer of a stream that is a pipe.
+const BUFFER_SIZE: usize = 4096;
+
+/// Descriptors that stand for 1 and 2.
+static OUTPUT: AtomicI32 = AtomicI32::new(STDOUT);
+static ERRORS: AtomicI32 = AtomicI32::new(STDERR);
+/// The process that has called [`begin`]; its children make descriptors 1 and 2 for programs that they execute.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+unsafe extern "C" {
+    static mut stdout: *mut c_void;
+    static mut stderr: *mut c_void;
+    fn setvbuf(stream: *mut c_void, buffer: *mut c_char, mode: c_int, size: usize) -> c_int;
+    fn getpid() -> c_int;
+}
+
+/// Returns the descriptor that stands for `fd` in this namespace.
+pub fn own(fd: c_int) -> c_int {
+    match fd {
+        STDOUT => OUTPUT.load(Relaxed),
+        STDERR => ERRORS.load(Relaxed),
+        _ => fd,
+    }
+}
+
+/// Replaces descriptors 1 and 2 by these.
+///
+/// # Safety
+/// No thread of this namespace may use `stdout` or `stderr`.
+pub unsafe fn begin(output: c_int, errors: c_int) {
+    for (place, name) in REAL.iter().zip(NAMES) {
+        next(place, name);
+    }
+    OUTPUT.store(output, Relaxed);
+    ERRORS.store(errors, Relaxed);
+    // SAFETY: variables of this libc, which nothing has used yet; fdopen(3) gives null for a closed descriptor.
+    unsafe {
+        PROCESS.store(getpid(), Relaxed);
+        let open: unsafe extern "C" fn(c_int, *const c_char) -> *mut c_void =
+            core::mem::transmute(REAL[FDOPEN].load(Relaxed));
+        let streams = [
+            (&raw mut stdout, output, LINE_BUFFERED),
+            (&raw mut stderr, errors, UNBUFFERED),
+        ];
+        for (variable, fd, mode) in streams {
+            let stream = open(fd, c"w".as_ptr());
+            if !stream.is_null() {
+                setvbuf(stream, null_mut(), mode, BUFFER_SIZE);
+                variable.write(stream);
+            }
+        }
+    }
+}
+
+/// Functions of libc whose first argument is a descriptor: called with [`own`] of it, all other arguments as they are.
+macro_rules! with_own_descriptor {
+    ($count:literal: $($name:ident = $index:literal;)*) => {
+        static REAL: [AtomicUsize; $count] = [const { AtomicUsize::new(0) }; $count];
+        const NAMES: [&CStr; $count] = [$(
+            match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!(),
+            }
+        ),*];
+        $(
+            /// libc's function of this name, on this namespace's descriptor.
+            ///
+            /// # Safety
+            /// As libc's.
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name() {
+                naked_asm!(
+                    "cmp edi, 1",
+                    "jne 2f",
+                    "mov edi, dword ptr [rip + {output}]",
+                    "jmp 3f",
+                    "2:",
+                    "cmp edi, 2",
+                    "jne 3f",
+                    "mov edi, dword ptr [rip + {errors}]",
+                    "3:",
+                    "jmp qword ptr [rip + {real} + 8 * {index}]",
+                    output = sym OUTPUT,
+                    errors = sym ERRORS,
+                    real = sym REAL,
+                    index = const $index,
+                )
+            }
+        )*
+    };
+}
+
+const FDOPEN: usize = 0;
+
+with_own_descriptor! {
+    13:
+    fdopen = 0;
+    dprintf = 1;
+    vdprintf = 2;
+    __dprintf_chk = 3;
+    __vdprintf_chk = 4;
+    fcntl = 5;
+    fcntl64 = 6;
+    pwrite = 7;
+    pwrite64 = 8;
+    pwritev = 9;
+    pwritev64 = 10;
+    sendfile = 11;
+    sendfile64 = 12;
+}
+
+/// dup2(2), whose new descriptor is this namespace's.
+///
+/// # Safety
+/// As dup2(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: libc's function has this type.
+    unsafe {
+        let real: unsafe extern "C" fn(c_int, c_int) -> c_int =
+            core::mem::transmute(next(&REAL, c"dup2"));
+        real(own(old), new_descriptor(new))
+    }
+}
+
+/// dup3(2), whose new descriptor is this namespace's.
+///
+/// # Safety
+/// As dup3(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: libc's function has this type.
+    unsafe {
+        let real: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int =
+            core::mem::transmute(next(&REAL, c"dup3"));
+        real(own(old), new_descriptor(new), flags)
+    }
+}
+
+/// Returns the descriptor that a copy is made at. Programs that a child executes write on 1 and 2.
+fn new_descriptor(fd: c_int) -> c_int {
+    // SAFETY: getpid(2).
+    match unsafe { getpid() } == PROCESS.load(Relaxed) {
+        true => own(fd),
+        false => fd,
+    }
+}
