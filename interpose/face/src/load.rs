@@ -198,17 +198,24 @@ unsafe fn check_libc(shim: *mut c_void, half: Half) -> Result<(), Failure> {
 /// 0, or an errno.
 type StartShim = unsafe extern "C" fn(*const ShimStart) -> c_int;
 
+/// The runtime works on the program's descriptors 1 and 2; the MPI library has others in their place.
 fn start_of(half: Half, second: &Second<'_>, copies: Copies) -> ShimStart {
-    let (first_descriptor, first_key) = match half {
-        Half::Runtime => (RUNTIME_FD_BASE, RUNTIME_FIRST_KEY),
-        Half::Mpi => (MPI_FD_BASE, MPI_FIRST_KEY),
-    };
-    ShimStart {
-        environment: second.program.environment,
-        first_descriptor,
-        first_key,
-        output: copies.library_output,
-        errors: copies.errors,
+    let environment = second.program.environment;
+    match half {
+        Half::Runtime => ShimStart {
+            environment,
+            first_descriptor: RUNTIME_FD_BASE,
+            first_key: RUNTIME_FIRST_KEY,
+            output: 1,
+            errors: 2,
+        },
+        Half::Mpi => ShimStart {
+            environment,
+            first_descriptor: MPI_FD_BASE,
+            first_key: MPI_FIRST_KEY,
+            output: copies.library_output,
+            errors: copies.errors,
+        },
     }
 }
 

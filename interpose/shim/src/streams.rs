@@ -42,13 +42,16 @@ pub fn own(fd: c_int) -> c_int {
     }
 }
 
-/// Replaces descriptors 1 and 2 by these.
+/// Replaces descriptors 1 and 2 by these, unless they are the same.
 ///
 /// # Safety
 /// No thread of this namespace may use `stdout` or `stderr`.
 pub unsafe fn begin(output: c_int, errors: c_int) {
     for (place, name) in REAL.iter().zip(NAMES) {
         next(place, name);
+    }
+    if (output, errors) == (STDOUT, STDERR) {
+        return;
     }
     OUTPUT.store(output, Relaxed);
     ERRORS.store(errors, Relaxed);
