@@ -1,12 +1,15 @@
 /*
  * A phase without a collective over all workers: lull HOW SECONDS.
  *
- * HOW is `talk`: all ranks send to their neighbours; or `compute`: rank 1 computes, and the others wait for it in MPI_Allreduce.
+ * HOW is `talk`: all ranks send to their neighbours; `compute`: rank 1 computes, and the others wait for it in MPI_Allreduce; or
+ * `write`: rank 1 writes files after a barrier.
  */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 static int rank, size;
 
@@ -17,6 +20,16 @@ static __attribute__((noinline)) double exchange(double out)
     MPI_Sendrecv(&out, 1, MPI_DOUBLE, (rank + 1) % size, 1, &in, 1, MPI_DOUBLE, (rank + size - 1) % size, 1, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
     return in;
+}
+
+static void write_files(time_t end)
+{
+    while (time(NULL) < end) {
+        FILE *file = fopen("lull.txt", "w");
+        fputs("a line\n", file);
+        fclose(file);
+        usleep(1000);
+    }
 }
 
 int main(int argc, char **argv)
@@ -36,6 +49,10 @@ int main(int argc, char **argv)
                     on = came;
             }
         }
+    } else if (strcmp(argv[1], "write") == 0) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 1)
+            write_files(time(NULL) + (time_t)seconds);
     } else if (rank == 1) {
         volatile double x = 1;
         while (MPI_Wtime() - begin < seconds)

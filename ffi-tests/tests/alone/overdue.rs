@@ -64,6 +64,16 @@ fn that_spawned_processes_are_connected_is_told() {
 }
 
 #[test]
+fn the_last_call_is_named_after_effects_on_files() {
+    let outcome = lull("write", "0.1s", "1");
+    let lines = told(&outcome);
+    outcome.check(
+        lines.len() == 1 && lines[0].contains("its last MPI call is MPI_Barrier at main+"),
+        "not one line with the call",
+    );
+}
+
+#[test]
 fn a_worker_that_does_not_call_mpi_is_named() {
     let outcome = lull("compute", "0.1s", "1");
     let lines = told(&outcome);

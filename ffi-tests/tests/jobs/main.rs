@@ -1,6 +1,7 @@
 //! Tests whose jobs may run beside each other: none of them looks at what others do, or at how long anything takes.
 
 mod accelerators;
+mod closing;
 mod conformance;
 mod datareps;
 mod debian_mpich;

@@ -52,3 +52,25 @@ fn a_driver_that_the_user_names_is_opened_in_advance() {
         .env("OMPI_MCA_opal_common_ucx_devices", "any");
     assert_recovered(job);
 }
+
+/// libfabric watches the MPI side's memory functions only, and the program unmaps buffers by its own.
+#[test]
+fn libfabric_caches_no_registrations_unless_the_user_wants_it() {
+    let job = || {
+        job()
+            .env("OMPI_MCA_btl", "self,sm,ofi")
+            .env("FI_LOG_LEVEL", "info")
+    };
+    let monitor_of = |job: Job| {
+        let outcome = job.run();
+        outcome.assert_success();
+        let found = outcome
+            .stderr
+            .lines()
+            .find_map(|line| line.split_once("read string var mr_cache_monitor="));
+        found.map(|(_, monitor)| monitor.to_owned())
+    };
+    assert_eq!(monitor_of(job()).as_deref(), Some("disabled"));
+    let wanted = job().env("FI_MR_CACHE_MONITOR", "memhooks");
+    assert_eq!(monitor_of(wanted).as_deref(), Some("memhooks"));
+}

@@ -26,6 +26,8 @@ const EXTRA: &[&str] = &[
     "clock",
     "clock_gettime",
     "close",
+    "close_range",
+    "closefrom",
     "copy_file_range",
     "creat",
     "creat64",

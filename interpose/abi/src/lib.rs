@@ -78,10 +78,12 @@ pub struct ShimStart {
     pub first_descriptor: c_int,
     /// pthread keys below this one are not used.
     pub first_key: u32,
-    /// Stands for descriptor 1: what the namespace prints does not pass through the relay.
+    /// Stands for descriptor 1: what the MPI library prints does not pass through the relay. 1 in the runtime's namespace.
     pub output: c_int,
-    /// Stands for descriptor 2.
+    /// Stands for descriptor 2, in the same way.
     pub errors: c_int,
+    /// Where the namespace's descriptors are noted.
+    pub layers: *const layers::LayersDescriptors,
 }
 
 /// Exit statuses of a job that the layer ends (after sysexits.h).
@@ -113,6 +115,7 @@ pub mod wait {
 }
 
 pub mod call_sites;
+pub mod layers;
 pub mod source;
 pub mod turn;
 pub mod written;

@@ -8,12 +8,11 @@
 #![allow(unsafe_code)]
 
 use crate::environ;
-use crate::libc::next;
 use crate::link::{self, Path};
 use crate::sources;
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_uint, c_void};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Length of CPython's hash secret (`_Py_HashSecret_t`).
 const SECRET_LENGTH: usize = 24;
@@ -25,7 +24,7 @@ const USERS_SEED: &[u8] = b"PYTHONHASHSEED=";
 /// From which the numbers are made.
 static SEED: AtomicU64 = AtomicU64::new(0);
 /// True until the request has been answered.
-static IS_AWAITED: AtomicBool = AtomicBool::new(false);
+pub static IS_AWAITED: AtomicBool = AtomicBool::new(false);
 
 /// The process is protected, and the program has not begun.
 ///
@@ -47,56 +46,13 @@ unsafe extern "C" fn getrandom() {
     naked_asm!("mov rcx, qword ptr [rsp]", "jmp {answer}", answer = sym answer)
 }
 
-/// syscall(2), by which an interpreter that was built for older libcs makes the request.
-///
-/// # Safety
-/// As syscall(2).
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn syscall() {
-    const GETRANDOM: usize = 318;
-    naked_asm!(
-        "cmp rdi, {getrandom}",
-        "jne 2f",
-        "cmp byte ptr [rip + {is_awaited}], 0",
-        "je 2f",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov edx, ecx",
-        "mov rcx, qword ptr [rsp]",
-        "jmp {answer}",
-        "2: jmp qword ptr [rip + {real}]",
-        getrandom = const GETRANDOM,
-        is_awaited = sym IS_AWAITED,
-        answer = sym answer,
-        real = sym REAL_SYSCALL,
-    )
-}
-
-/// libc's syscall(2), once it is known.
-static REAL_SYSCALL: AtomicPtr<c_void> = AtomicPtr::new(find_syscall as *mut c_void);
-
-/// Finds libc's function and calls it.
-#[unsafe(naked)]
-unsafe extern "C" fn find_syscall() {
-    naked_asm!(
-        "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9", "push rax",
-        "call {look_up}",
-        "mov r11, rax",
-        "pop rax", "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
-        "jmp r11",
-        look_up = sym look_up_syscall,
-    )
-}
-
-extern "C" fn look_up_syscall() -> *mut c_void {
-    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    let real = next(&FOUND, c"syscall");
-    REAL_SYSCALL.store(real, Ordering::Relaxed);
-    real
-}
-
-unsafe extern "C" fn answer(buffer: *mut u8, length: usize, flags: c_uint, caller: usize) -> isize {
+/// getrandom(2) by syscall(2), as an interpreter calls it that was built for older libcs; `caller` has called.
+pub unsafe extern "C" fn answer(
+    buffer: *mut u8,
+    length: usize,
+    flags: c_uint,
+    caller: usize,
+) -> isize {
     let is_request = length == SECRET_LENGTH
         && IS_AWAITED.load(Ordering::Relaxed)
         && is_interpreter(caller)

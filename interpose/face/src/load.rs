@@ -11,8 +11,8 @@ use crate::link::{self, Extent, OUR_SONAME, Path};
 use crate::relay::{Copies, Streams};
 use crate::zone::{self, Half, Library, PatchError, Patched};
 use crate::{
-    at_exit, entry, environ, late, ldheap, passive, services, sharing, sources, stop, sys, threads,
-    turns,
+    at_exit, closing, entry, environ, late, ldheap, passive, services, sharing, sources, stop, sys,
+    threads, turns,
 };
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use understudy_abi::{
@@ -200,22 +200,22 @@ type StartShim = unsafe extern "C" fn(*const ShimStart) -> c_int;
 
 /// The runtime works on the program's descriptors 1 and 2; the MPI library has others in their place.
 fn start_of(half: Half, second: &Second<'_>, copies: Copies) -> ShimStart {
-    let environment = second.program.environment;
-    match half {
-        Half::Runtime => ShimStart {
-            environment,
-            first_descriptor: RUNTIME_FD_BASE,
-            first_key: RUNTIME_FIRST_KEY,
-            output: 1,
-            errors: 2,
-        },
-        Half::Mpi => ShimStart {
-            environment,
-            first_descriptor: MPI_FD_BASE,
-            first_key: MPI_FIRST_KEY,
-            output: copies.library_output,
-            errors: copies.errors,
-        },
+    let (first_descriptor, first_key) = match half {
+        Half::Runtime => (RUNTIME_FD_BASE, RUNTIME_FIRST_KEY),
+        Half::Mpi => (MPI_FD_BASE, MPI_FIRST_KEY),
+    };
+    // The runtime prints nothing, and handles the program's descriptors.
+    let [output, errors] = match half {
+        Half::Runtime => [1, 2],
+        Half::Mpi => [copies.library_output, copies.errors],
+    };
+    ShimStart {
+        environment: second.program.environment,
+        first_descriptor,
+        first_key,
+        output,
+        errors,
+        layers: &raw const closing::LAYERS,
     }
 }
 
@@ -328,6 +328,7 @@ fn start_runtime(
             crate::overwrites::tell_runtime(points.written);
             crate::fatal::listen(points.fatal_signal);
             crate::cancellation::tell_runtime(points.cancelled);
+            closing::begin();
             sources::connect(points.source, entry::slot_count());
             if second.program.is_late {
                 late::await_first_call(&points.enter, streams);

@@ -5,6 +5,7 @@
 //! It is a grandchild, so that the program's wait(2) never sees it, and ends when the streams are closed.
 #![allow(unsafe_code)]
 
+use crate::closing::LAYERS;
 use crate::link::{Path, own_path};
 use crate::msg::say;
 use crate::sys::{self, nr, sys};
@@ -51,9 +52,12 @@ pub struct Copies {
 impl Copies {
     /// Copies the descriptors as they are now; a closed one gives a negative number.
     pub fn make() -> Copies {
-        // SAFETY: fcntl(2).
-        let copy =
-            |fd: c_int| unsafe { sys!(nr::FCNTL, fd, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) as c_int };
+        let copy = |fd: c_int| {
+            // SAFETY: fcntl(2).
+            let copy = unsafe { sys!(nr::FCNTL, fd, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE) as c_int };
+            LAYERS.add(copy);
+            copy
+        };
         Copies {
             output: copy(1),
             errors: copy(2),

@@ -3,17 +3,16 @@
 //! The user side's descriptors must have the same numbers in an understudy as in the rank whose part it takes.
 #![allow(unsafe_code, non_snake_case)]
 
-use crate::streams;
+use crate::next::next;
+use crate::standard;
 use crate::table::go_below;
-use crate::threads::next;
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicI32, AtomicUsize};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize};
 use understudy_abi::RUNTIME_FD_BASE;
+use understudy_abi::layers::LayersDescriptors;
 
 unsafe extern "C" {
-    fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
-    fn close(fd: c_int) -> c_int;
     pub fn poll(polls: *mut Poll, count: u64, limit: c_int) -> c_int;
 }
 
@@ -25,27 +24,97 @@ pub struct Poll {
     pub revents: i16,
 }
 
-const F_DUPFD: c_int = 0;
+pub const F_DUPFD: c_int = 0;
 const F_GETFD: c_int = 1;
-const F_DUPFD_CLOEXEC: c_int = 1030;
+pub const F_DUPFD_CLOEXEC: c_int = 1030;
+
+/// libc's fcntl(2): a descriptor that was just made may have the number 1, which stands for another one elsewhere
+/// ([`standard::own`]).
+///
+/// # Safety
+/// As fcntl(2).
+pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: libc's function takes these arguments.
+    unsafe {
+        let real: unsafe extern "C" fn(c_int, c_int, ...) -> c_int =
+            core::mem::transmute(next(&REAL, c"fcntl"));
+        real(fd, command, argument)
+    }
+}
 
 /// First number of this namespace.
 static FIRST: AtomicI32 = AtomicI32::new(RUNTIME_FD_BASE);
 
-/// New descriptors of this namespace are moved to `first` or above.
-pub fn lift_to(first: c_int) {
+/// Where descriptors of this namespace are noted.
+static LAYERS: AtomicPtr<LayersDescriptors> = AtomicPtr::new(core::ptr::null_mut());
+
+/// New descriptors of this namespace are moved to `first` or above, and noted.
+pub fn lift_to(first: c_int, layers: *const LayersDescriptors) {
     FIRST.store(first, Relaxed);
+    LAYERS.store(layers.cast_mut(), Relaxed);
+}
+
+fn layers() -> Option<&'static LayersDescriptors> {
+    // SAFETY: null, or the preload library's, which lives as long as the process.
+    unsafe { LAYERS.load(Relaxed).as_ref() }
+}
+
+/// Notes a descriptor of this namespace.
+pub fn note(fd: c_int) {
+    if let Some(layers) = layers() {
+        layers.add(fd);
+    }
+}
+
+/// close(2), after which the number may be the program's.
+///
+/// # Safety
+/// As close(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    if let Some(layers) = layers() {
+        layers.remove(fd);
+    }
+    // SAFETY: libc's function has this type.
+    unsafe {
+        let real: unsafe extern "C" fn(c_int) -> c_int =
+            core::mem::transmute(next(&REAL, c"close"));
+        real(fd)
+    }
+}
+
+/// close_range(2), after which the numbers may be the program's.
+///
+/// # Safety
+/// As close_range(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    const CLOSE_RANGE_CLOEXEC: c_int = 4;
+    let end = last.min(LayersDescriptors::END as c_uint - 1);
+    if let Some(layers) = layers().filter(|_| flags & CLOSE_RANGE_CLOEXEC == 0) {
+        (first..=end).for_each(|fd| layers.remove(fd as c_int));
+    }
+    // SAFETY: libc's function has this type.
+    unsafe {
+        let real: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int =
+            core::mem::transmute(next(&REAL, c"close_range"));
+        real(first, last, flags)
+    }
 }
 
 /// Moves a descriptor up; where there is no room it stays where it is.
 pub fn lift(fd: c_int) -> c_int {
     let first = FIRST.load(Relaxed);
     if !(0..first).contains(&fd) {
+        note(fd);
         return fd;
     }
     // SAFETY: fcntl(2) and close(2) on a descriptor that was just made.
     unsafe {
-        let close_on_exec = fcntl(fd, F_GETFD) & 1 != 0;
+        let close_on_exec = fcntl(fd, F_GETFD, 0) & 1 != 0;
         let high = fcntl(
             fd,
             if close_on_exec {
@@ -53,12 +122,13 @@ pub fn lift(fd: c_int) -> c_int {
             } else {
                 F_DUPFD
             },
-            first,
+            first as usize,
         );
         if high < 0 {
             return fd;
         }
         close(fd);
+        note(high);
         high
     }
 }
@@ -74,7 +144,7 @@ fn wait_for_connection(fd: c_int) {
     };
     // SAFETY: fcntl(2), and poll(2) of one descriptor.
     unsafe {
-        if fcntl(fd, F_GETFL) & O_NONBLOCK == 0 {
+        if fcntl(fd, F_GETFL, 0) & O_NONBLOCK == 0 {
             poll(&mut connection, 1, -1);
         }
     }
@@ -139,7 +209,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     unsafe {
         let real: unsafe extern "C" fn(c_int) -> c_int = core::mem::transmute(next(&REAL, c"dup"));
         let _below = go_below();
-        lift(real(streams::own(fd)))
+        lift(real(standard::own(fd)))
     }
 }
 

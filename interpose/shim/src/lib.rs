@@ -8,11 +8,13 @@
 
 mod descriptors;
 mod ends;
+mod next;
 mod progress;
 mod raw;
 mod real;
 mod scope;
 mod sockets;
+mod standard;
 mod start;
 mod streams;
 mod table;

@@ -4,7 +4,8 @@
 //! patched. The kernel put them among the program's memory, from which a recovery removes what the program has not mapped.
 #![allow(unsafe_code)]
 
-use crate::streams;
+use crate::descriptors::{F_DUPFD, F_DUPFD_CLOEXEC, note};
+use crate::standard;
 use core::arch::asm;
 use core::ffi::{c_int, c_long, c_void};
 
@@ -12,6 +13,7 @@ const WRITE: c_long = 1;
 const WRITEV: c_long = 20;
 const MMAP: c_long = 9;
 const MREMAP: c_long = 25;
+const FCNTL: c_long = 72;
 /// The greatest number of an error, as system calls give them (negated).
 const LAST_ERROR: c_long = 4095;
 
@@ -51,7 +53,7 @@ pub unsafe extern "C" fn syscall(
     // SAFETY: handed on to the caller; errno of this thread.
     unsafe {
         let first = match number {
-            WRITE | WRITEV => streams::own(first as c_int) as usize,
+            WRITE | WRITEV => standard::own(first as c_int) as usize,
             _ => first,
         };
         match number {
@@ -83,6 +85,9 @@ pub unsafe extern "C" fn syscall(
                     options(nostack),
                 );
                 if !(-LAST_ERROR..0).contains(&result) {
+                    if number == FCNTL && matches!(second as c_int, F_DUPFD | F_DUPFD_CLOEXEC) {
+                        note(result as c_int);
+                    }
                     return result;
                 }
                 __errno_location().write(-result as c_int);

@@ -20,6 +20,14 @@ const NO_MEMORY_HOOKS: [(&CStr, &CStr); 3] = [
     (c"UCX_MEM_EVENTS", c"n"),
 ];
 
+/// What the user may want otherwise. libfabric's caches of registrations watch the MPI side's memory functions only: a
+/// buffer that the program unmaps stays registered, and what a network writes there is seen by no checkpoint.
+const UNLESS_SET: [(&CStr, &CStr); 2] = [
+    (c"FI_MR_CACHE_MONITOR", c"disabled"),
+    // UCX says that a connection is lost in the program's output, unless the user has another place.
+    (c"UCX_LOG_FILE", c"stderr"),
+];
+
 /// Prepares this namespace's libc, whose mmap is patched already. Returns 0, or an errno.
 ///
 /// # Safety
@@ -30,13 +38,14 @@ pub unsafe extern "C" fn understudy_shim_start(start: *const ShimStart) -> c_int
     unsafe {
         let start = &*start;
         environ = start.environment;
-        descriptors::lift_to(start.first_descriptor);
+        descriptors::lift_to(start.first_descriptor, start.layers);
         streams::begin(start.output, start.errors);
         for (name, value) in NO_MEMORY_HOOKS {
             setenv(name.as_ptr(), value.as_ptr(), 1);
         }
-        // UCX says that a connection is lost in the program's output, unless the user has another place.
-        setenv(c"UCX_LOG_FILE".as_ptr(), c"stderr".as_ptr(), 0);
+        for (name, value) in UNLESS_SET {
+            setenv(name.as_ptr(), value.as_ptr(), 0);
+        }
         // The keys below belong to others: they are taken here and never used.
         let mut key = 0;
         while key + 1 < start.first_key {

@@ -1,28 +1,25 @@
-//! Standard output and error of this namespace: descriptors of their own, which do not pass through the relay.
+//! Standard output and error of the MPI side: descriptors of their own, which do not pass through the relay.
 //!
 //! The relay counts the bytes that a rank writes on descriptors 1 and 2, and drops as many after a rollback. Bytes of the
 //! MPI library are not part of the program's output: an initialisation in a replacement prints them again. The functions
 //! below replace descriptors 1 and 2 by those of [`begin`]; `stdout` and `stderr` of this libc are opened on them.
 #![allow(unsafe_code)]
 
-use crate::threads::next;
+use crate::descriptors::{self, F_DUPFD, F_DUPFD_CLOEXEC, note};
+use crate::next::next;
+use crate::standard::{ERRORS, OUTPUT, STDERR, STDOUT, own};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicI32, AtomicUsize};
 
-const STDOUT: c_int = 1;
-const STDERR: c_int = 2;
 /// Modes of setvbuf(3).
 const LINE_BUFFERED: c_int = 1;
 const UNBUFFERED: c_int = 2;
 /// Size of glibc's buffer of a stream that is a pipe.
 const BUFFER_SIZE: usize = 4096;
 
-/// Descriptors that stand for 1 and 2.
-static OUTPUT: AtomicI32 = AtomicI32::new(STDOUT);
-static ERRORS: AtomicI32 = AtomicI32::new(STDERR);
 /// The process that has called [`begin`]; its children make descriptors 1 and 2 for programs that they execute.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
@@ -33,16 +30,7 @@ unsafe extern "C" {
     fn getpid() -> c_int;
 }
 
-/// Returns the descriptor that stands for `fd` in this namespace.
-pub fn own(fd: c_int) -> c_int {
-    match fd {
-        STDOUT => OUTPUT.load(Relaxed),
-        STDERR => ERRORS.load(Relaxed),
-        _ => fd,
-    }
-}
-
-/// Replaces descriptors 1 and 2 by these, unless they are the same.
+/// Replaces descriptors 1 and 2 by these, if they are others.
 ///
 /// # Safety
 /// No thread of this namespace may use `stdout` or `stderr`.
@@ -50,7 +38,7 @@ pub unsafe fn begin(output: c_int, errors: c_int) {
     for (place, name) in REAL.iter().zip(NAMES) {
         next(place, name);
     }
-    if (output, errors) == (STDOUT, STDERR) {
+    if [output, errors] == [STDOUT, STDERR] {
         return;
     }
     OUTPUT.store(output, Relaxed);
@@ -116,21 +104,40 @@ macro_rules! with_own_descriptor {
 const FDOPEN: usize = 0;
 
 with_own_descriptor! {
-    13:
+    11:
     fdopen = 0;
     dprintf = 1;
     vdprintf = 2;
     __dprintf_chk = 3;
     __vdprintf_chk = 4;
-    fcntl = 5;
-    fcntl64 = 6;
-    pwrite = 7;
-    pwrite64 = 8;
-    pwritev = 9;
-    pwritev64 = 10;
-    sendfile = 11;
-    sendfile64 = 12;
+    pwrite = 5;
+    pwrite64 = 6;
+    pwritev = 7;
+    pwritev64 = 8;
+    sendfile = 9;
+    sendfile64 = 10;
 }
+
+/// libc's functions of these names, which are one: the argument is in a register, whatever it is (System V ABI).
+macro_rules! control {
+    ($($name:ident)*) => {$(
+        /// fcntl(2) on this namespace's descriptor; a copy is noted.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: usize) -> c_int {
+            // SAFETY: handed on to the caller.
+            let result = unsafe { descriptors::fcntl(own(fd), command, argument) };
+            if matches!(command, F_DUPFD | F_DUPFD_CLOEXEC) {
+                note(result);
+            }
+            result
+        }
+    )*};
+}
+
+control! { fcntl fcntl64 }
 
 /// dup2(2), whose new descriptor is this namespace's.
 ///

@@ -4,8 +4,9 @@
 //! user-side thread's. A thread whose stack the caller provides is never cached.
 #![allow(unsafe_code)]
 
+use crate::next::next;
 use crate::raw::syscall;
-use core::ffi::{c_char, c_int, c_long, c_void};
+use core::ffi::{c_int, c_long, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use understudy_abi::OWN_SIGNALS;
 
@@ -17,7 +18,6 @@ type Create =
 pub struct Attributes([u8; 56]);
 
 unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     fn pthread_attr_init(attributes: *mut Attributes) -> c_int;
     fn pthread_attr_setstack(attributes: *mut Attributes, stack: *mut c_void, size: usize)
     -> c_int;
@@ -33,18 +33,6 @@ unsafe extern "C" {
         fd: c_int,
         offset: i64,
     ) -> *mut c_void;
-}
-
-/// RTLD_NEXT, looked up once.
-pub fn next(place: &AtomicUsize, name: &core::ffi::CStr) -> usize {
-    let mut real = place.load(Ordering::Relaxed);
-    if real == 0 {
-        const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
-        // SAFETY: dlsym(3) from this library, which stands before libc.
-        real = unsafe { dlsym(RTLD_NEXT, name.as_ptr()) } as usize;
-        place.store(real, Ordering::Relaxed);
-    }
-    real
 }
 
 static CREATE: AtomicUsize = AtomicUsize::new(0);

@@ -248,7 +248,8 @@ unsafe extern "C" fn enter_apart() {
 }
 
 /// What the face calls before an effect on files, with up to six register arguments: passed on to the runtime's stack,
-/// below what is in use there. Does nothing if the runtime itself is at work.
+/// below what is in use there, and below the frame of the last call, which stays legible ([`crate::overdue`]). Does nothing if
+/// the runtime itself is at work.
 ///
 /// # Safety
 /// The arguments must be those of [`understudy_abi::effect::Hook`].
@@ -269,6 +270,7 @@ pub unsafe extern "C" fn file_effect() {
         "mov rbp, rsp",
         ".cfi_def_cfa_register rbp",
         "mov rsp, qword ptr [rip + {top}]",
+        "sub rsp, {frame_size}",
         "call {note}",
         "mov rsp, rbp",
         "pop rbp",
@@ -278,6 +280,7 @@ pub unsafe extern "C" fn file_effect() {
         ".cfi_endproc",
         owner = sym OWNER,
         top = sym TOP,
+        frame_size = const FRAME_SIZE,
         note = sym crate::user::file_effect,
         others = sym crate::user::effect_of_others,
         zone_shift = const ZONE_SHIFT,

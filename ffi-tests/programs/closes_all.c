@@ -1,0 +1,43 @@
+/*
+ * closes_all HOW [rounds]: closes all descriptors but the first three before MPI_Init, as programs do that do not
+ * know what they have inherited. HOW: "range", "from", "loop" or "call" (syscall).
+ */
+#define _GNU_SOURCE
+#include "check.h"
+#include <errno.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+static const char *how;
+
+static void close_all(void)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if (strcmp(how, "range") == 0)
+        close_range(3, ~0u, 0);
+    else if (strcmp(how, "from") == 0)
+        closefrom(3);
+    else if (strcmp(how, "call") == 0)
+        syscall(SYS_close_range, 3u, ~0u, 0);
+    else
+        for (int fd = 3; fd < (int)limit.rlim_cur && fd < 70000; fd++)
+            close(fd);
+}
+
+static void content(void)
+{
+    MUST(close(900) == -1 && errno == EBADF);
+    meet();
+    say("round %d", round_);
+}
+
+int main(int argc, char **argv)
+{
+    how = argv[1];
+    close_all();
+    MPI_Init(&argc, &argv);
+    run_rounds(argc - 1, argv + 1, content);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,21 @@
+//! Programs that close all descriptors before `MPI_Init`.
+
+use ffi_tests::shared::native;
+use ffi_tests::{Job, place};
+
+#[test]
+fn descriptors_of_the_layer_stay_open_when_a_program_closes_all() {
+    for how in ["range", "from", "loop", "call"] {
+        let job = || {
+            Job::new(place::test_program("closes_all"), &[how, "12"])
+                .workers(2)
+                .interval("5calls")
+        };
+        let alone = native(job());
+        let outcome = job().fault("kill rank=1 at=call:20").run();
+        outcome.assert_success();
+        outcome.assert_like(&alone, &[]);
+        outcome.assert_taken_over(&[1]);
+        outcome.assert_nothing_left();
+    }
+}

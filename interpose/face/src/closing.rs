@@ -1,0 +1,110 @@
+//! Programs that close all descriptors, in a loop or at once: the layer's stay open.
+//!
+//! A child of the program closes whatever it wants: it executes another program.
+#![allow(unsafe_code)]
+
+use crate::libc::next;
+use crate::overwrites;
+use crate::sys::{nr, sys};
+use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
+use understudy_abi::RUNTIME_FD_BASE;
+use understudy_abi::layers::LayersDescriptors;
+
+/// Descriptors of the layer.
+pub static LAYERS: LayersDescriptors = LayersDescriptors::EMPTY;
+/// The process that they are open in; 0 without protection.
+static PROCESS: AtomicIsize = AtomicIsize::new(0);
+
+const EBADF: c_int = 9;
+
+unsafe extern "C" {
+    fn __errno_location() -> *mut c_int;
+}
+
+/// From now on the layer's descriptors stay open.
+pub fn begin() {
+    // SAFETY: getpid(2).
+    PROCESS.store(unsafe { sys!(nr::GETPID) }, Ordering::Relaxed);
+}
+
+/// True for the process that [`begin`] was called in.
+fn is_protected() -> bool {
+    // SAFETY: getpid(2).
+    unsafe { sys!(nr::GETPID) == PROCESS.load(Ordering::Relaxed) }
+}
+
+/// close(2).
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    // SAFETY: libc's function has this type; errno of this thread.
+    unsafe {
+        if LAYERS.contains(fd) && is_protected() {
+            __errno_location().write(EBADF);
+            return -1;
+        }
+        let real: unsafe extern "C" fn(c_int) -> c_int =
+            core::mem::transmute(next(&REAL, c"close"));
+        let result = real(fd);
+        overwrites::forget(fd);
+        result
+    }
+}
+
+/// close_range(2), without the layer's descriptors.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    const CLOSE_RANGE_CLOEXEC: c_int = 4;
+    // SAFETY: libc's function has this type.
+    unsafe {
+        let real: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int =
+            core::mem::transmute(next(&REAL, c"close_range"));
+        let has_layers = first <= last && last >= RUNTIME_FD_BASE as c_uint;
+        if !has_layers || flags & CLOSE_RANGE_CLOEXEC != 0 || !is_protected() {
+            let result = real(first, last, flags);
+            forget_range(first, last);
+            return result;
+        }
+        let mut begin = first;
+        for fd in (RUNTIME_FD_BASE..LayersDescriptors::END).filter(|fd| LAYERS.contains(*fd)) {
+            let fd = fd as c_uint;
+            if (begin..=last).contains(&fd) {
+                if begin < fd {
+                    real(begin, fd - 1, flags);
+                }
+                begin = fd + 1;
+            }
+        }
+        let result = if begin <= last {
+            real(begin, last, flags)
+        } else {
+            0
+        };
+        forget_range(first, last);
+        result
+    }
+}
+
+/// closefrom(3), without the layer's descriptors.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    // SAFETY: handed on to the caller.
+    unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
+}
+
+fn forget_range(first: c_uint, last: c_uint) {
+    for fd in first.min(RUNTIME_FD_BASE as c_uint)..=last.min(RUNTIME_FD_BASE as c_uint) {
+        overwrites::forget(fd as c_int);
+    }
+}

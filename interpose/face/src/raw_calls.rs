@@ -1,0 +1,94 @@
+//! syscall(2) of the program, for calls whose functions of libc have stand-ins in this library.
+#![allow(unsafe_code)]
+
+use crate::libc::next;
+use crate::{closing, draws};
+use core::arch::naked_asm;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+const CLOSE: usize = 3;
+const GETRANDOM: usize = 318;
+const CLOSE_RANGE: usize = 436;
+
+/// libc's syscall(2), once it is known.
+static REAL: AtomicPtr<c_void> = AtomicPtr::new(find as *mut c_void);
+
+/// syscall(2).
+///
+/// # Safety
+/// As syscall(2).
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn syscall() {
+    naked_asm!(
+        "cmp rdi, {close_number}",
+        "je 3f",
+        "cmp rdi, {close_range_number}",
+        "je 4f",
+        "cmp rdi, {getrandom_number}",
+        "je 5f",
+        "2: jmp qword ptr [rip + {real}]",
+        "3: mov edi, esi",
+        "sub rsp, 8",
+        "call {close}",
+        "cdqe",
+        "add rsp, 8",
+        "ret",
+        "4: mov edi, esi",
+        "mov esi, edx",
+        "mov edx, ecx",
+        "sub rsp, 8",
+        "call {close_range}",
+        "cdqe",
+        "add rsp, 8",
+        "ret",
+        "5: cmp byte ptr [rip + {is_awaited}], 0",
+        "je 2b",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov edx, ecx",
+        "mov rcx, qword ptr [rsp]",
+        "jmp {answer}",
+        close_number = const CLOSE,
+        close_range_number = const CLOSE_RANGE,
+        getrandom_number = const GETRANDOM,
+        close = sym closing::close,
+        close_range = sym closing::close_range,
+        is_awaited = sym draws::IS_AWAITED,
+        answer = sym draws::answer,
+        real = sym REAL,
+    )
+}
+
+/// Finds libc's function and calls it.
+#[unsafe(naked)]
+unsafe extern "C" fn find() {
+    naked_asm!(
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "push rax",
+        "call {look_up}",
+        "mov r11, rax",
+        "pop rax",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "jmp r11",
+        look_up = sym look_up,
+    )
+}
+
+extern "C" fn look_up() -> *mut c_void {
+    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    let real = next(&FOUND, c"syscall");
+    REAL.store(real, Ordering::Relaxed);
+    real
+}
