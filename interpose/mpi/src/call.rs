@@ -17,6 +17,7 @@
 #![allow(unsafe_code)]
 
 use crate::cancellation;
+pub use crate::cancellation::INTERRUPT;
 use crate::library::Procedure;
 use crate::side;
 use crate::side::signals;
@@ -28,9 +29,6 @@ use understudy_numbers::Generation;
 
 /// What an abandoned call returns: an error class that the library itself does not use.
 pub const ABANDONED: c_int = 77;
-
-/// SIGCANCEL of glibc ([`cancellation`]): a program cannot block it by libc's functions. It is sent to the thread in the library only.
-pub const INTERRUPT: c_int = 32;
 
 /// How long an error or a fault of the library may come before the news of the death that has caused it.
 const NEWS_LIMIT: Duration = Duration::from_secs(2);
@@ -89,7 +87,7 @@ pub fn stand_apart() {
 /// From now on calls are abandoned as the page says.
 pub fn listen(page: &'static Page) {
     PAGE.store(std::ptr::from_ref(page) as usize, Ordering::Relaxed);
-    cancellation::register();
+    cancellation::register(interrupted);
 }
 
 #[inline]
@@ -219,11 +217,7 @@ fn is_caller() -> bool {
     is_thread(CALLER.load(Ordering::Relaxed))
 }
 
-pub(crate) unsafe extern "C" fn interrupted(
-    _: c_int,
-    _: *mut c_void,
-    context: *mut libc::ucontext_t,
-) {
+unsafe extern "C" fn interrupted(_: c_int, _: *mut c_void, context: *mut libc::ucontext_t) {
     // SAFETY: the kernel's record of this thread.
     let context = unsafe { &mut *context };
     if FRAME.load(Ordering::Relaxed) == 0 {

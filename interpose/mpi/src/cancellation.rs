@@ -1,20 +1,29 @@
-//! SIGCANCEL: the signal of glibc's `pthread_cancel`(3) and of the interruption of calls ([`crate::call`]).
+//! SIGCANCEL: cancellations of threads, and interruptions of calls of the MPI library.
 //!
-//! The first `pthread_cancel` of a libc registers a handler of its own for signal 32, in each of the three namespaces. The
-//! handler of this module stays registered instead ([`take_back`]) and passes cancellations on to libc's: signals that
-//! this process has sent by tgkill(2), which libc's handler tests as well.
+//! The first `pthread_cancel` of a libc registers a handler of its own for signal 32, in each of
+//! the three namespaces. The handler of this module stays registered instead ([`take_back`]) and
+//! passes cancellations on to libc's: signals that this process has sent by tgkill(2), which libc's
+//! handler tests as well.
 #![allow(unsafe_code)]
 
-use crate::call::{INTERRUPT, interrupted};
 use crate::side::signals::{self, Action};
 use std::arch::naked_asm;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use understudy_abi::{MPI_ZONE_START, ZONE_END, ZONE_START};
 
-/// Handlers of the runtime side, of the MPI side and of the program side: a thread's stack tells its side.
+/// SIGCANCEL of glibc: a program cannot block it by libc's functions.
+pub const INTERRUPT: c_int = 32;
+
+/// The handler of interruptions.
+static OWN_HANDLER: AtomicUsize = AtomicUsize::new(0);
+/// Handlers of the runtime, MPI and program sides, in this order.
+///
+/// The stack of a thread tells its side.
 static HANDLERS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 const PROGRAM: usize = 2;
-/// The program side's return from handlers (`sa_restorer`), through which cancellations unwind the stack.
+/// The program side's return from handlers (`sa_restorer`), through which cancellations unwind the
+/// stack.
 static RESTORER: AtomicUsize = AtomicUsize::new(0);
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
@@ -26,8 +35,12 @@ const _: () = assert!(
     MPI_ZONE_START >> HALF_SHIFT == FIRST_HALF + 1 && ZONE_END >> HALF_SHIFT == FIRST_HALF + 2
 );
 
-/// Registers the handler.
-pub(crate) fn register() {
+/// Handler of a signal that was registered with SA_SIGINFO.
+pub type Handler = unsafe extern "C" fn(c_int, *mut c_void, *mut libc::ucontext_t);
+
+/// Registers the handler of interruptions.
+pub fn register(own: Handler) {
+    OWN_HANDLER.store(own as *const () as usize, Ordering::Relaxed);
     IS_REGISTERED.store(true, Ordering::Relaxed);
     keep(signals::action(INTERRUPT, None));
     install();
@@ -108,12 +121,12 @@ unsafe extern "C" fn entry() {
         "test rax, rax",
         "je 3f",
         "jmp rax",
-        "2: jmp {interrupted}",
+        "2: jmp qword ptr [rip + {own}]",
         "3: ret",
         shift = const HALF_SHIFT,
         first = const FIRST_HALF,
         program = const PROGRAM,
         handlers = sym HANDLERS,
-        interrupted = sym interrupted,
+        own = sym OWN_HANDLER,
     )
 }

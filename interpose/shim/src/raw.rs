@@ -1,4 +1,6 @@
-//! System calls that are made by syscall(2): mappings are the library's, too, and so is what is written on descriptors 1 and 2.
+//! System calls that the runtime and MPI sides make by syscall(2).
+//!
+//! Mappings are the library's, too, and so is what is written on descriptors 1 and 2.
 //!
 //! UCX 1.13, that of Debian 12, maps the arrays of its callback queues so (`ucs_sys_realloc`), past libc's mmap, whose instruction is
 //! patched. The kernel put them among the program's memory, from which a recovery removes what the program has not mapped.

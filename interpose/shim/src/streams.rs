@@ -1,11 +1,13 @@
-//! Standard output and error of the MPI side: descriptors of their own, which do not pass through the relay.
+//! Standard output and error of the MPI side, past the relay.
 //!
-//! The relay counts the bytes that a rank writes on descriptors 1 and 2, and drops as many after a rollback. Bytes of the
-//! MPI library are not part of the program's output: an initialisation in a replacement prints them again. The functions
-//! below replace descriptors 1 and 2 by those of [`begin`]; `stdout` and `stderr` of this libc are opened on them.
+//! The relay counts the bytes that a rank writes on descriptors 1 and 2, and drops as many after a
+//! rollback. Bytes of the MPI library are not part of the program's output: an initialisation in a
+//! replacement prints them again. The functions below replace descriptors 1 and 2 by those of
+//! [`begin`]; `stdout` and `stderr` of this libc are opened on them.
 #![allow(unsafe_code)]
 
 use crate::descriptors::{self, F_DUPFD, F_DUPFD_CLOEXEC, note};
+use crate::table::go_below;
 use crate::threads::next;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -24,7 +26,9 @@ const BUFFER_SIZE: usize = 4096;
 /// Descriptors that stand for 1 and 2.
 static OUTPUT: AtomicI32 = AtomicI32::new(STDOUT);
 static ERRORS: AtomicI32 = AtomicI32::new(STDERR);
-/// The process that has called [`begin`]; its children make descriptors 1 and 2 for programs that they execute.
+/// Process that has called [`begin`].
+///
+/// Its children make descriptors 1 and 2 for programs that they execute.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
 unsafe extern "C" {
@@ -56,7 +60,8 @@ pub unsafe fn begin(output: c_int, errors: c_int) {
     }
     OUTPUT.store(output, Relaxed);
     ERRORS.store(errors, Relaxed);
-    // SAFETY: variables of this libc, which nothing has used yet; fdopen(3) gives null for a closed descriptor.
+    // SAFETY: variables of this libc, which nothing has used yet; fdopen(3) gives null for a closed
+    // descriptor.
     unsafe {
         PROCESS.store(getpid(), Relaxed);
         let open: unsafe extern "C" fn(c_int, *const c_char) -> *mut c_void =
@@ -75,7 +80,7 @@ pub unsafe fn begin(output: c_int, errors: c_int) {
     }
 }
 
-/// Functions of libc whose first argument is a descriptor: called with [`own`] of it, all other arguments as they are.
+/// Functions of libc whose first argument is a descriptor, called with [`own`] of it.
 macro_rules! with_own_descriptor {
     ($count:literal: $($name:ident = $index:literal;)*) => {
         static REAL: [AtomicUsize; $count] = [const { AtomicUsize::new(0) }; $count];
@@ -131,7 +136,7 @@ with_own_descriptor! {
     sendfile64 = 10;
 }
 
-/// libc's functions of these names, which are one: the argument is in a register, whatever it is (System V ABI).
+/// Functions of libc for fcntl(2), whose last argument is in a register (System V ABI).
 macro_rules! control {
     ($($name:ident)*) => {$(
         /// fcntl(2) on this namespace's descriptor; a copy is noted.
@@ -151,6 +156,21 @@ macro_rules! control {
 }
 
 control! { fcntl fcntl64 }
+
+/// dup(2), lifted.
+///
+/// # Safety
+/// As dup(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: libc's function has this type.
+    unsafe {
+        let real: unsafe extern "C" fn(c_int) -> c_int = core::mem::transmute(next(&REAL, c"dup"));
+        let _below = go_below();
+        descriptors::lift(real(own(fd)))
+    }
+}
 
 /// dup2(2), whose new descriptor is this namespace's.
 ///

@@ -4,8 +4,7 @@
 //! user-side thread's. A thread whose stack the caller provides is never cached.
 #![allow(unsafe_code)]
 
-use crate::raw::syscall;
-use core::ffi::{c_char, c_int, c_long, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use understudy_abi::OWN_SIGNALS;
 
@@ -24,6 +23,7 @@ unsafe extern "C" {
     fn pthread_attr_getstacksize(attributes: *const Attributes, size: *mut usize) -> c_int;
     fn pthread_attr_getdetachstate(attributes: *const Attributes, state: *mut c_int) -> c_int;
     fn pthread_attr_setdetachstate(attributes: *mut Attributes, state: c_int) -> c_int;
+    fn pthread_sigmask(how: c_int, set: *const u64, before: *mut u64) -> c_int;
     fn pthread_join(thread: usize, result: *mut *mut c_void) -> c_int;
     fn mmap(
         address: *mut c_void,
@@ -100,27 +100,21 @@ pub unsafe extern "C" fn pthread_create(
 
 const SIG_BLOCK: c_int = 0;
 const SIG_SETMASK: c_int = 2;
+/// Length of glibc's `sigset_t`, the first word of which is the kernel's set.
+const SET_WORDS: usize = 16;
 
-/// Changes the signals that this thread blocks, past libc, and returns those from before.
+/// Changes the signals that this thread blocks, and returns those from before.
 fn set_mask(how: c_int, signals: u64) -> u64 {
-    const RT_SIGPROCMASK: c_long = 14;
-    let mut before = 0u64;
-    // SAFETY: rt_sigprocmask(2) of sets of eight bytes.
-    unsafe {
-        syscall(
-            RT_SIGPROCMASK,
-            how as usize,
-            &raw const signals as usize,
-            &raw mut before as usize,
-            size_of::<u64>(),
-            0,
-            0,
-        );
-    }
-    before
+    let mut set = [0u64; SET_WORDS];
+    let mut before = [0u64; SET_WORDS];
+    set[0] = signals;
+    // SAFETY: pthread_sigmask(3) of two `sigset_t`.
+    unsafe { pthread_sigmask(how, set.as_ptr(), before.as_mut_ptr()) };
+    before[0]
 }
 
-/// Called after each `pthread_cancel`; null in the namespace of the runtime, which cancels no threads.
+/// Called after each `pthread_cancel`; null in the namespace of the runtime, which cancels no
+/// threads.
 static CANCELLED: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 /// From now on this function is called after each `pthread_cancel`.

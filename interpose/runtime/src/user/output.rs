@@ -1,4 +1,5 @@
 //! Standard output and error: exactly once, through the relay (`ckptd::relay`).
+#![allow(unsafe_code)]
 
 use crate::told;
 use crate::user::Runtime;
@@ -55,7 +56,6 @@ fn own_ledger(rt: &Runtime) -> Option<PathBuf> {
     rt.streams.borrow().ledger.clone()
 }
 
-#[allow(unsafe_code)]
 fn private_copy(fd: RawFd) -> Option<RawFd> {
     // SAFETY: fcntl(2) on a descriptor of this process; a copy that the program does not know.
     unsafe {
@@ -70,7 +70,6 @@ fn private_copy(fd: RawFd) -> Option<RawFd> {
 
 fn identity_of(pipe: RawFd) -> Option<(u64, u64)> {
     // SAFETY: a descriptor that stays open.
-    #[allow(unsafe_code)]
     let file = ManuallyDrop::new(unsafe { File::from_raw_fd(pipe) });
     let about = file.metadata().ok()?;
     Some((about.dev(), about.ino()))
@@ -89,8 +88,8 @@ pub(super) fn pipe_of(stream: usize) -> Option<RawFd> {
 
 /// Leads what the MPI library prints on descriptor 1 to standard output, or to standard error.
 ///
-/// Bytes of the library do not pass through the relay: it counts the program's output only. If the program has led
-/// descriptor 1 elsewhere, the library follows.
+/// Bytes of the library do not pass through the relay: it counts the program's output only. If the
+/// program has led descriptor 1 elsewhere, the library follows.
 pub fn show_library_output(is_shown: bool) {
     let (info, first) = (told::info(), libc::STDOUT_FILENO);
     let source = match (is_shown, pipe_of(0).and_then(identity_of)) {
@@ -99,17 +98,13 @@ pub fn show_library_output(is_shown: bool) {
         (true, _) => info.output,
     };
     // SAFETY: dup3(2), past libc, onto a descriptor that only the library writes to.
-    #[allow(unsafe_code)]
-    unsafe {
-        libc::syscall(libc::SYS_dup3, source, info.library_output, libc::O_CLOEXEC)
-    };
+    unsafe { libc::syscall(libc::SYS_dup3, source, info.library_output, libc::O_CLOEXEC) };
 }
 
 /// Discards what the MPI library prints on descriptor 1; in a child that is no part of the job.
 pub fn discard_library_output() {
     if let Ok(null) = File::options().write(true).open("/dev/null") {
         // SAFETY: as above.
-        #[allow(unsafe_code)]
         unsafe {
             libc::syscall(
                 libc::SYS_dup3,
