@@ -1,8 +1,8 @@
 /*
  * A phase without a collective over all workers: lull HOW SECONDS.
  *
- * HOW is `talk`: all ranks send to their neighbours; `compute`: rank 1 computes, and the others wait for it in MPI_Allreduce; or
- * `write`: rank 1 writes files after a barrier.
+ * HOW is `talk`: all ranks send to their neighbours; `compute`: rank 1 computes, and the others
+ * wait for it in MPI_Allreduce; or `write`: rank 1 writes files after a barrier.
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /*
- * Threads that are cancelled: one that waits in a system call, one that computes and may be cancelled at any place.
+ * Threads that are cancelled: one that waits in a system call, one that computes and may be
+ * cancelled at any place.
  */
 #include "../check.h"
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /*
- * Libraries that libc opens by itself in mid-run: for the end of a thread, a backtrace, a character set, names of users.
- * Some are opened while another thread than the main one runs.
+ * Libraries that libc opens by itself in mid-run: for the end of a thread, a backtrace, a character
+ * set, names of users. Some are opened while another thread than the main one runs.
  */
 #include "../check.h"
 #include <execinfo.h>

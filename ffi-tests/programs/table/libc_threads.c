@@ -1,5 +1,6 @@
 /*
- * Threads that libc makes: of C11 (threads.h), for asynchronous input and output, for look-ups of names.
+ * Threads that libc makes: of C11 (threads.h), for asynchronous input and output, for look-ups of
+ * names.
  */
 #define _GNU_SOURCE
 #include "../check.h"

@@ -1,4 +1,6 @@
-//! Lines that the MPI library prints on standard output: none of the program's is missing, and none comes twice.
+//! Lines that the MPI library prints on standard output.
+//!
+//! None of the program's is missing, and none comes twice.
 
 use ffi_tests::programs::HEAT2D;
 use ffi_tests::shared::native;

@@ -10,7 +10,9 @@ fn job() -> Job {
         .interval("100calls")
 }
 
-/// A survivor whose library cannot be reset ends: all of these jobs would have lost both workers.
+/// Runs the job with a failure, in which the survivor keeps its process.
+///
+/// A survivor whose library cannot be reset ends, and with both workers the job is lost.
 fn assert_recovered(job: Job) {
     let outcome = job.fault("kill rank=1 at=commit.end epoch=4").run();
     outcome.assert_success();
@@ -53,7 +55,7 @@ fn a_driver_that_the_user_names_is_opened_in_advance() {
     assert_recovered(job);
 }
 
-/// libfabric watches the MPI side's memory functions only, and the program unmaps buffers by its own.
+/// libfabric watches the memory functions of the MPI side only.
 #[test]
 fn libfabric_caches_no_registrations_unless_the_user_wants_it() {
     let job = || {

@@ -1,4 +1,6 @@
-//! Descriptors of the runtime and MPI sides, which the program must not close: it closes all from some number on.
+//! Descriptors of the runtime and MPI sides.
+//!
+//! A program that closes all descriptors from some number on passes them over.
 
 use crate::RUNTIME_FD_BASE;
 use core::ffi::c_int;
@@ -8,17 +10,22 @@ use core::sync::atomic::Ordering::Relaxed;
 const WORD_BITS: usize = u64::BITS as usize;
 const WORDS: usize = 32;
 
-/// One bit per descriptor from [`RUNTIME_FD_BASE`] on; descriptors behind the last bit count as the program's.
+/// Set of descriptors: a bit for each from [`RUNTIME_FD_BASE`] on.
+///
+/// Descriptors behind the last bit count as the program's.
 #[derive(Debug)]
 pub struct LayersDescriptors {
     words: [AtomicU64; WORDS],
 }
 
 impl LayersDescriptors {
-    /// None.
-    pub const EMPTY: LayersDescriptors = LayersDescriptors {
-        words: [const { AtomicU64::new(0) }; WORDS],
-    };
+    /// Notes no descriptor.
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> LayersDescriptors {
+        LayersDescriptors {
+            words: [const { AtomicU64::new(0) }; WORDS],
+        }
+    }
 
     /// The word and the bit of a descriptor, if it has one.
     fn bit(&self, fd: c_int) -> Option<(&AtomicU64, u64)> {

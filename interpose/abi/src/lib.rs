@@ -78,11 +78,12 @@ pub struct ShimStart {
     pub first_descriptor: c_int,
     /// pthread keys below this one are not used.
     pub first_key: u32,
-    /// Stands for descriptor 1: what the MPI library prints does not pass through the relay. 1 in the runtime's namespace.
+    /// Stands for descriptor 1: what the MPI library prints does not pass through the relay. 1 in
+    /// the runtime's namespace.
     pub output: c_int,
     /// Stands for descriptor 2, in the same way.
     pub errors: c_int,
-    /// Where the namespace's descriptors are noted.
+    /// Set to which the namespace adds its descriptors.
     pub layers: *const layers::LayersDescriptors,
 }
 
@@ -243,9 +244,11 @@ pub struct BootInfo {
 /// SIGSETXID of glibc: a program cannot block it by libc's functions. Threads of the program are stopped by it.
 pub const STOP_SIGNAL: c_int = 33;
 
-/// Signals that are not blocked in threads of the runtime and MPI sides, as a mask: what a thread causes itself (SIGILL, SIGTRAP,
-/// SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS), and glibc's two. All others are the program's: the kernel would give one that the
-/// program has blocked to such a thread.
+/// Signals that are not blocked in threads of the runtime and MPI sides, as a mask.
+///
+/// They are what a thread causes itself (SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS) and
+/// glibc's two. All others are the program's: the kernel would give one that the program has blocked to
+/// such a thread.
 pub const OWN_SIGNALS: u64 = {
     const NUMBERS: [u32; 9] = [4, 5, 6, 7, 8, 11, 31, 32, 33];
     let mut mask = 0;
@@ -302,7 +305,9 @@ pub struct EntryPoints {
     pub written: *const written::Written,
     /// What the face calls when the program dies of a signal ([`FatalHook`]); in a signal handler.
     pub fatal_signal: *const c_void,
-    /// Called after each `pthread_cancel`(3), which may have registered a handler of its own; on any thread and stack.
+    /// Function to be called after each `pthread_cancel`(3), on any thread and stack.
+    ///
+    /// libc may have registered its own handler of SIGCANCEL.
     pub cancelled: *const c_void,
     /// Where procedures that [`source::SOURCES`] names enter, with their slots behind those of the call table in `eax`.
     pub source: *const c_void,

@@ -1,15 +1,18 @@
-//! `pthread_cancel`(3) of the program: libc's handler of SIGCANCEL does not stay in the place of the runtime's.
+//! `pthread_cancel`(3) of the program.
+//!
+//! libc's handler of SIGCANCEL does not stay in the place of the runtime's.
 #![allow(unsafe_code)]
 
 use crate::libc::next;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// The runtime's function ([`understudy_abi::EntryPoints::cancelled`]); null in a process without protection.
+/// The runtime's function ([`understudy_abi::EntryPoints::cancelled`]); null in a process without
+/// protection.
 static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Calls the runtime after each cancellation from now on.
-pub fn tell_runtime(hook: *const c_void) {
+pub fn connect(hook: *const c_void) {
     HOOK.store(hook.cast_mut(), Ordering::Release);
 }
 

@@ -12,7 +12,7 @@ use understudy_abi::RUNTIME_FD_BASE;
 use understudy_abi::layers::LayersDescriptors;
 
 /// Descriptors of the layer.
-pub static LAYERS: LayersDescriptors = LayersDescriptors::EMPTY;
+pub static LAYERS: LayersDescriptors = LayersDescriptors::new();
 /// The process that they are open in; 0 without protection.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);
 

@@ -1,10 +1,14 @@
-//! The random numbers that Python seeds its hash tables with: the same in all ranks of a job.
+//! Random numbers that Python seeds its hash tables with.
 //!
-//! The order of Python's sets and dictionaries of objects depends on them, and with it what a program loads and where
-//! its memory lies, before `MPI_Init`. Ranks whose memory lies elsewhere cannot replace each other.
+//! They are the same in all ranks of a job.
 //!
-//! Only this one request is answered from the job's secret: the interpreter's first, of the length of its hash secret.
-//! All other random numbers are the kernel's: keys, names of files, seeds of generators.
+//! The order of Python's sets and dictionaries of objects depends on them, and with it what a
+//! program loads and where its memory lies, before `MPI_Init`. Ranks whose memory lies elsewhere
+//! cannot replace each other.
+//!
+//! Only this one request is answered from the job's secret: the interpreter's first, of the length
+//! of its hash secret. All other random numbers are the kernel's: keys, names of files, seeds of
+//! generators.
 #![allow(unsafe_code)]
 
 use crate::environ;
@@ -18,7 +22,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const SECRET_LENGTH: usize = 24;
 /// What the names of the interpreter's program and library begin with.
 const INTERPRETERS: [&[u8]; 2] = [b"python", b"libpython"];
-/// Set by the user: the interpreter asks for no random numbers, unless the value is `random`.
+/// Variable in which the user sets the seed.
+///
+/// The interpreter then asks for no random numbers, unless the value is `random`.
 const USERS_SEED: &[u8] = b"PYTHONHASHSEED=";
 
 /// From which the numbers are made.
@@ -46,7 +52,9 @@ unsafe extern "C" fn getrandom() {
     naked_asm!("mov rcx, qword ptr [rsp]", "jmp {answer}", answer = sym answer)
 }
 
-/// getrandom(2) by syscall(2), as an interpreter calls it that was built for older libcs; `caller` has called.
+/// Answers a request of the interpreter, whose code is at `caller`, or passes it on.
+///
+/// Interpreters that were built for older libcs make it by syscall(2).
 pub unsafe extern "C" fn answer(
     buffer: *mut u8,
     length: usize,

@@ -5,8 +5,9 @@
 //! ld.so keeps the four functions that it uses as pointers in its data; they are found by value and replaced. A request
 //! belongs to the side whose stack it is made on.
 //!
-//! What other threads of the program need (their DTVs and TLS blocks) stays with the program's malloc, as libc expects:
-//! it frees the TLS blocks of a thread that has ended by its own free() when it uses the thread's stack again.
+//! What other threads of the program need (their DTVs and TLS blocks) stays with the program's
+//! malloc, as libc expects: it frees the TLS blocks of a thread that has ended by its own free()
+//! when it uses the thread's stack again.
 #![allow(unsafe_code)]
 
 use crate::link::Extent;
@@ -26,7 +27,9 @@ const LINK_MAP: usize = 1;
 /// ld.so asks for a link map by `calloc(size, 1)` with at least this size (`_dl_new_object` of glibc), and for nothing else.
 const LEAST_LINK_MAP: usize = 512;
 
-/// ld.so asks for the vector of a new thread by `calloc(entries, 16)` (`_dl_allocate_tls` of glibc), also if libc makes the
+/// Size of an entry of a thread's vector, which tells its allocation from others.
+///
+/// ld.so asks for it by `calloc(entries, 16)` (`_dl_allocate_tls` of glibc), also if libc makes the
 /// thread by itself; and for nothing else.
 const VECTOR_ENTRY: usize = 16;
 
@@ -193,10 +196,10 @@ fn room(block: usize) -> usize {
     (1 << unsafe { ((block - HEADER) as *const usize).read() }) - HEADER
 }
 
-/// A link map for the user side: where the list says, or anywhere in the user side's heap.
+/// Allocates a link map for the user side, where the list says or anywhere.
 ///
-/// Also if another thread opens the library (libc does, for `pthread_exit`): a replacement gets its record at the same
-/// address. What else ld.so allocates for it there may lie elsewhere.
+/// Also if another thread opens the library (libc does, for `pthread_exit`): a replacement gets its
+/// record at the same address. What else ld.so allocates for it there may lie elsewhere.
 fn link_map(size: usize) -> *mut c_void {
     // SAFETY: the list is the runtime's, which sets it before it opens libraries, in the only thread that does; the header of
     // a block of ours stands before it.

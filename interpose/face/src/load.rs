@@ -327,7 +327,7 @@ fn start_runtime(
             crate::told::tell_runtime(points.file_effect);
             crate::overwrites::tell_runtime(points.written);
             crate::fatal::listen(points.fatal_signal);
-            crate::cancellation::tell_runtime(points.cancelled);
+            crate::cancellation::connect(points.cancelled);
             closing::begin();
             sources::connect(points.source, entry::slot_count());
             if second.program.is_late {

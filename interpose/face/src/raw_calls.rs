@@ -72,7 +72,7 @@ unsafe extern "C" fn find() {
         "push r8",
         "push r9",
         "push rax",
-        "call {look_up}",
+        "call {find_real}",
         "mov r11, rax",
         "pop rax",
         "pop r9",
@@ -82,11 +82,11 @@ unsafe extern "C" fn find() {
         "pop rsi",
         "pop rdi",
         "jmp r11",
-        look_up = sym look_up,
+        find_real = sym find_real,
     )
 }
 
-extern "C" fn look_up() -> *mut c_void {
+extern "C" fn find_real() -> *mut c_void {
     static FOUND: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
     let real = next(&FOUND, c"syscall");
     REAL.store(real, Ordering::Relaxed);

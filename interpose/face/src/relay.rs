@@ -40,7 +40,7 @@ fn is_stream(fd: c_int) -> bool {
     unsafe { sys!(FSTAT, fd, stat.as_mut_ptr()) == 0 && stat[3] as u32 & S_IFMT != S_IFREG }
 }
 
-/// Copies of standard output and error above the user side's descriptors, which do not pass through the relay.
+/// Copies of standard output and error, which do not pass through the relay.
 #[derive(Clone, Copy)]
 pub struct Copies {
     pub output: c_int,

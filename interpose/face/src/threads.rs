@@ -229,7 +229,9 @@ pub unsafe extern "C" fn pthread_create(
     })
 }
 
-/// thrd_create(3) of the user side: as [`pthread_create`], but libc keeps what the function returns as an `int`.
+/// thrd_create(3) of the user side, as [`pthread_create`].
+///
+/// libc keeps what the function returns as an `int`.
 ///
 /// # Safety
 /// As thrd_create(3).

@@ -17,6 +17,7 @@
 #![allow(unsafe_code)]
 
 use crate::cancellation;
+pub use crate::cancellation::INTERRUPT;
 use crate::library::Procedure;
 use crate::side;
 use crate::side::signals;
@@ -28,9 +29,6 @@ use understudy_numbers::Generation;
 
 /// What an abandoned call returns: an error class that the library itself does not use.
 pub const ABANDONED: c_int = 77;
-
-/// Sent to the thread in the library; a program cannot block it by libc's functions.
-pub const INTERRUPT: c_int = cancellation::SIGNAL;
 
 /// How long an error or a fault of the library may come before the news of the death that has caused it.
 const NEWS_LIMIT: Duration = Duration::from_secs(2);
@@ -89,7 +87,7 @@ pub fn stand_apart() {
 /// From now on calls are abandoned as the page says.
 pub fn listen(page: &'static Page) {
     PAGE.store(std::ptr::from_ref(page) as usize, Ordering::Relaxed);
-    cancellation::register(interrupted as *const () as usize);
+    cancellation::register(interrupted);
 }
 
 #[inline]

@@ -1,25 +1,29 @@
-//! SIGCANCEL: the signal of glibc's `pthread_cancel`(3) and of the interruption of calls (module `call`).
+//! SIGCANCEL: cancellations of threads, and interruptions of calls of the MPI library.
 //!
-//! The first `pthread_cancel` of a libc registers a handler of its own for signal 32, in each of the three namespaces. The
-//! handler of this module stays registered instead ([`take_back`]) and passes cancellations on to libc's: signals that
-//! this process has sent by tgkill(2), which libc's handler tests as well.
+//! The first `pthread_cancel` of a libc registers a handler of its own for signal 32, in each of
+//! the three namespaces. The handler of this module stays registered instead ([`take_back`]) and
+//! passes cancellations on to libc's: signals that this process has sent by tgkill(2), which libc's
+//! handler tests as well.
 #![allow(unsafe_code)]
 
 use crate::side::signals::{self, Action};
 use std::arch::naked_asm;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use understudy_abi::{MPI_ZONE_START, ZONE_END, ZONE_START};
 
-/// SIGCANCEL of glibc.
-pub const SIGNAL: c_int = 32;
+/// SIGCANCEL of glibc: a program cannot block it by libc's functions.
+pub const INTERRUPT: c_int = 32;
 
-/// Handler of interruptions.
-static INTERRUPTED: AtomicUsize = AtomicUsize::new(0);
-/// Handlers of the runtime side, of the MPI side and of the program side: a thread's stack tells its side.
+/// The handler of interruptions.
+static OWN_HANDLER: AtomicUsize = AtomicUsize::new(0);
+/// Handlers of the runtime, MPI and program sides, in this order.
+///
+/// The stack of a thread tells its side.
 static HANDLERS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 const PROGRAM: usize = 2;
-/// The program side's return from handlers (`sa_restorer`), through which cancellations unwind the stack.
+/// The program side's return from handlers (`sa_restorer`), through which cancellations unwind the
+/// stack.
 static RESTORER: AtomicUsize = AtomicUsize::new(0);
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 
@@ -31,11 +35,14 @@ const _: () = assert!(
     MPI_ZONE_START >> HALF_SHIFT == FIRST_HALF + 1 && ZONE_END >> HALF_SHIFT == FIRST_HALF + 2
 );
 
-/// Registers the handler; signals that are no cancellations go to `interrupted`, a handler with `siginfo_t`.
-pub(crate) fn register(interrupted: usize) {
-    INTERRUPTED.store(interrupted, Ordering::Relaxed);
+/// Handler of a signal that was registered with SA_SIGINFO.
+pub type Handler = unsafe extern "C" fn(c_int, *mut c_void, *mut libc::ucontext_t);
+
+/// Registers the handler of interruptions.
+pub fn register(own: Handler) {
+    OWN_HANDLER.store(own as *const () as usize, Ordering::Relaxed);
     IS_REGISTERED.store(true, Ordering::Relaxed);
-    keep(signals::action(SIGNAL, None));
+    keep(signals::action(INTERRUPT, None));
     install();
 }
 
@@ -50,7 +57,7 @@ fn install() {
     };
     let flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK | SA_RESTART;
     signals::action(
-        SIGNAL,
+        INTERRUPT,
         Some(&[entry as *const () as usize, flags, restorer, 0]),
     );
 }
@@ -71,7 +78,7 @@ fn keep(action: Action) {
 
 /// Registers the handler again, if a `pthread_cancel` has replaced it. On any thread and stack.
 pub extern "C" fn take_back() {
-    let now = signals::action(SIGNAL, None);
+    let now = signals::action(INTERRUPT, None);
     if IS_REGISTERED.load(Ordering::Relaxed) && now[0] != entry as *const () as usize {
         keep(now);
         install();
@@ -114,12 +121,12 @@ unsafe extern "C" fn entry() {
         "test rax, rax",
         "je 3f",
         "jmp rax",
-        "2: jmp qword ptr [rip + {interrupted}]",
+        "2: jmp qword ptr [rip + {own}]",
         "3: ret",
         shift = const HALF_SHIFT,
         first = const FIRST_HALF,
         program = const PROGRAM,
         handlers = sym HANDLERS,
-        interrupted = sym INTERRUPTED,
+        own = sym OWN_HANDLER,
     )
 }

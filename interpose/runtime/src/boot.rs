@@ -325,7 +325,7 @@ fn check_mpi() -> Result<(), String> {
     Ok(())
 }
 
-/// Sets what a second initialisation or equal results depend on, or what costs start-up time for nothing.
+/// Sets what a second initialisation depends on, and what costs start-up time.
 fn prefer_simple_mpi() {
     // `mpirun --with-ft ulfm` has switched it on; nobody needs it.
     // SAFETY: the MPI library has no thread yet.

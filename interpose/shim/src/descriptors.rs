@@ -3,9 +3,8 @@
 //! The user side's descriptors must have the same numbers in an understudy as in the rank whose part it takes.
 #![allow(unsafe_code, non_snake_case)]
 
-use crate::next::next;
-use crate::standard;
 use crate::table::go_below;
+use crate::threads::next;
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize};
@@ -28,8 +27,7 @@ pub const F_DUPFD: c_int = 0;
 const F_GETFD: c_int = 1;
 pub const F_DUPFD_CLOEXEC: c_int = 1030;
 
-/// libc's fcntl(2): a descriptor that was just made may have the number 1, which stands for another one elsewhere
-/// ([`standard::own`]).
+/// libc's fcntl(2), for a descriptor that was just made: its number may be 1.
 ///
 /// # Safety
 /// As fcntl(2).
@@ -46,7 +44,7 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
 /// First number of this namespace.
 static FIRST: AtomicI32 = AtomicI32::new(RUNTIME_FD_BASE);
 
-/// Where descriptors of this namespace are noted.
+/// Set to which descriptors of this namespace are added.
 static LAYERS: AtomicPtr<LayersDescriptors> = AtomicPtr::new(core::ptr::null_mut());
 
 /// New descriptors of this namespace are moved to `first` or above, and noted.
@@ -196,21 +194,6 @@ lifted! {
     memfd_create(name: *const c_char, flags: u32);
     shm_open(name: *const c_char, flags: c_int, mode: u32);
     mkstemp(template: *mut c_char);
-}
-
-/// dup(2), lifted.
-///
-/// # Safety
-/// As dup(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
-    static REAL: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: libc's function has this type.
-    unsafe {
-        let real: unsafe extern "C" fn(c_int) -> c_int = core::mem::transmute(next(&REAL, c"dup"));
-        let _below = go_below();
-        lift(real(standard::own(fd)))
-    }
 }
 
 /// `name(…, fds: *mut [c_int; 2])`, both lifted.

@@ -4,7 +4,7 @@
 //! whoever ends the process here waits for that. The main thread is abandoned in that wait, others are ended.
 #![allow(unsafe_code)]
 
-use crate::next::next;
+use crate::threads::next;
 use crate::time::{now, sleep_briefly};
 use core::ffi::{c_int, c_void};
 use core::mem::transmute;

@@ -1,11 +1,13 @@
-//! System calls that are made by syscall(2): mappings are the library's, too, and so is what is written on descriptors 1 and 2.
+//! System calls that the runtime and MPI sides make by syscall(2).
+//!
+//! Mappings are the library's, too, and so is what is written on descriptors 1 and 2.
 //!
 //! UCX 1.13, that of Debian 12, maps the arrays of its callback queues so (`ucs_sys_realloc`), past libc's mmap, whose instruction is
 //! patched. The kernel put them among the program's memory, from which a recovery removes what the program has not mapped.
 #![allow(unsafe_code)]
 
 use crate::descriptors::{F_DUPFD, F_DUPFD_CLOEXEC, note};
-use crate::standard;
+use crate::streams;
 use core::arch::asm;
 use core::ffi::{c_int, c_long, c_void};
 
@@ -53,7 +55,7 @@ pub unsafe extern "C" fn syscall(
     // SAFETY: handed on to the caller; errno of this thread.
     unsafe {
         let first = match number {
-            WRITE | WRITEV => standard::own(first as c_int) as usize,
+            WRITE | WRITEV => streams::own(first as c_int) as usize,
             _ => first,
         };
         match number {

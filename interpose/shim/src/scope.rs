@@ -3,7 +3,7 @@
 //! Open MPI opens its components so. They name what they need, and find that without.
 #![allow(unsafe_code)]
 
-use crate::next::next;
+use crate::threads::next;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::AtomicUsize;
 

@@ -2,8 +2,8 @@
 //! signal's disposition is the program's own affair.
 #![allow(unsafe_code)]
 
-use crate::next::next;
-use crate::standard::own;
+use crate::streams::own;
+use crate::threads::next;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicUsize;
 

@@ -20,11 +20,14 @@ const NO_MEMORY_HOOKS: [(&CStr, &CStr); 3] = [
     (c"UCX_MEM_EVENTS", c"n"),
 ];
 
-/// What the user may want otherwise. libfabric's caches of registrations watch the MPI side's memory functions only: a
-/// buffer that the program unmaps stays registered, and what a network writes there is seen by no checkpoint.
+/// Variables that are set unless the user has set them.
+///
+/// libfabric's caches of registrations watch the MPI side's memory functions only: a buffer that the
+/// program unmaps stays registered, and what a network writes there is seen by no checkpoint.
 const UNLESS_SET: [(&CStr, &CStr); 2] = [
     (c"FI_MR_CACHE_MONITOR", c"disabled"),
-    // UCX says that a connection is lost in the program's output, unless the user has another place.
+    // UCX says that a connection is lost in the program's output, unless the user has another
+    // place.
     (c"UCX_LOG_FILE", c"stderr"),
 ];
 

@@ -1,26 +1,34 @@
-//! Standard output and error of the MPI side: descriptors of their own, which do not pass through the relay.
+//! Standard output and error of the MPI side, past the relay.
 //!
-//! The relay counts the bytes that a rank writes on descriptors 1 and 2, and drops as many after a rollback. Bytes of the
-//! MPI library are not part of the program's output: an initialisation in a replacement prints them again. The functions
-//! below replace descriptors 1 and 2 by those of [`begin`]; `stdout` and `stderr` of this libc are opened on them.
+//! The relay counts the bytes that a rank writes on descriptors 1 and 2, and drops as many after a
+//! rollback. Bytes of the MPI library are not part of the program's output: an initialisation in a
+//! replacement prints them again. The functions below replace descriptors 1 and 2 by those of
+//! [`begin`]; `stdout` and `stderr` of this libc are opened on them.
 #![allow(unsafe_code)]
 
 use crate::descriptors::{self, F_DUPFD, F_DUPFD_CLOEXEC, note};
-use crate::next::next;
-use crate::standard::{ERRORS, OUTPUT, STDERR, STDOUT, own};
+use crate::table::go_below;
+use crate::threads::next;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicI32, AtomicUsize};
 
+const STDOUT: c_int = 1;
+const STDERR: c_int = 2;
 /// Modes of setvbuf(3).
 const LINE_BUFFERED: c_int = 1;
 const UNBUFFERED: c_int = 2;
 /// Size of glibc's buffer of a stream that is a pipe.
 const BUFFER_SIZE: usize = 4096;
 
-/// The process that has called [`begin`]; its children make descriptors 1 and 2 for programs that they execute.
+/// Descriptors that stand for 1 and 2.
+static OUTPUT: AtomicI32 = AtomicI32::new(STDOUT);
+static ERRORS: AtomicI32 = AtomicI32::new(STDERR);
+/// Process that has called [`begin`].
+///
+/// Its children make descriptors 1 and 2 for programs that they execute.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
 unsafe extern "C" {
@@ -28,6 +36,15 @@ unsafe extern "C" {
     static mut stderr: *mut c_void;
     fn setvbuf(stream: *mut c_void, buffer: *mut c_char, mode: c_int, size: usize) -> c_int;
     fn getpid() -> c_int;
+}
+
+/// Returns the descriptor that stands for `fd` in this namespace.
+pub fn own(fd: c_int) -> c_int {
+    match fd {
+        STDOUT => OUTPUT.load(Relaxed),
+        STDERR => ERRORS.load(Relaxed),
+        _ => fd,
+    }
 }
 
 /// Replaces descriptors 1 and 2 by these, if they are others.
@@ -43,7 +60,8 @@ pub unsafe fn begin(output: c_int, errors: c_int) {
     }
     OUTPUT.store(output, Relaxed);
     ERRORS.store(errors, Relaxed);
-    // SAFETY: variables of this libc, which nothing has used yet; fdopen(3) gives null for a closed descriptor.
+    // SAFETY: variables of this libc, which nothing has used yet; fdopen(3) gives null for a closed
+    // descriptor.
     unsafe {
         PROCESS.store(getpid(), Relaxed);
         let open: unsafe extern "C" fn(c_int, *const c_char) -> *mut c_void =
@@ -62,7 +80,7 @@ pub unsafe fn begin(output: c_int, errors: c_int) {
     }
 }
 
-/// Functions of libc whose first argument is a descriptor: called with [`own`] of it, all other arguments as they are.
+/// Functions of libc whose first argument is a descriptor, called with [`own`] of it.
 macro_rules! with_own_descriptor {
     ($count:literal: $($name:ident = $index:literal;)*) => {
         static REAL: [AtomicUsize; $count] = [const { AtomicUsize::new(0) }; $count];
@@ -118,7 +136,7 @@ with_own_descriptor! {
     sendfile64 = 10;
 }
 
-/// libc's functions of these names, which are one: the argument is in a register, whatever it is (System V ABI).
+/// Functions of libc for fcntl(2), whose last argument is in a register (System V ABI).
 macro_rules! control {
     ($($name:ident)*) => {$(
         /// fcntl(2) on this namespace's descriptor; a copy is noted.
@@ -138,6 +156,21 @@ macro_rules! control {
 }
 
 control! { fcntl fcntl64 }
+
+/// dup(2), lifted.
+///
+/// # Safety
+/// As dup(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: libc's function has this type.
+    unsafe {
+        let real: unsafe extern "C" fn(c_int) -> c_int = core::mem::transmute(next(&REAL, c"dup"));
+        let _below = go_below();
+        descriptors::lift(real(own(fd)))
+    }
+}
 
 /// dup2(2), whose new descriptor is this namespace's.
 ///

@@ -4,9 +4,7 @@
 //! user-side thread's. A thread whose stack the caller provides is never cached.
 #![allow(unsafe_code)]
 
-use crate::next::next;
-use crate::raw::syscall;
-use core::ffi::{c_int, c_long, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use understudy_abi::OWN_SIGNALS;
 
@@ -18,12 +16,14 @@ type Create =
 pub struct Attributes([u8; 56]);
 
 unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     fn pthread_attr_init(attributes: *mut Attributes) -> c_int;
     fn pthread_attr_setstack(attributes: *mut Attributes, stack: *mut c_void, size: usize)
     -> c_int;
     fn pthread_attr_getstacksize(attributes: *const Attributes, size: *mut usize) -> c_int;
     fn pthread_attr_getdetachstate(attributes: *const Attributes, state: *mut c_int) -> c_int;
     fn pthread_attr_setdetachstate(attributes: *mut Attributes, state: c_int) -> c_int;
+    fn pthread_sigmask(how: c_int, set: *const u64, before: *mut u64) -> c_int;
     fn pthread_join(thread: usize, result: *mut *mut c_void) -> c_int;
     fn mmap(
         address: *mut c_void,
@@ -33,6 +33,18 @@ unsafe extern "C" {
         fd: c_int,
         offset: i64,
     ) -> *mut c_void;
+}
+
+/// RTLD_NEXT, looked up once.
+pub fn next(place: &AtomicUsize, name: &core::ffi::CStr) -> usize {
+    let mut real = place.load(Ordering::Relaxed);
+    if real == 0 {
+        const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
+        // SAFETY: dlsym(3) from this library, which stands before libc.
+        real = unsafe { dlsym(RTLD_NEXT, name.as_ptr()) } as usize;
+        place.store(real, Ordering::Relaxed);
+    }
+    real
 }
 
 static CREATE: AtomicUsize = AtomicUsize::new(0);
@@ -88,27 +100,21 @@ pub unsafe extern "C" fn pthread_create(
 
 const SIG_BLOCK: c_int = 0;
 const SIG_SETMASK: c_int = 2;
+/// Length of glibc's `sigset_t`, the first word of which is the kernel's set.
+const SET_WORDS: usize = 16;
 
-/// Changes the signals that this thread blocks, past libc, and returns those from before.
+/// Changes the signals that this thread blocks, and returns those from before.
 fn set_mask(how: c_int, signals: u64) -> u64 {
-    const RT_SIGPROCMASK: c_long = 14;
-    let mut before = 0u64;
-    // SAFETY: rt_sigprocmask(2) of sets of eight bytes.
-    unsafe {
-        syscall(
-            RT_SIGPROCMASK,
-            how as usize,
-            &raw const signals as usize,
-            &raw mut before as usize,
-            size_of::<u64>(),
-            0,
-            0,
-        );
-    }
-    before
+    let mut set = [0u64; SET_WORDS];
+    let mut before = [0u64; SET_WORDS];
+    set[0] = signals;
+    // SAFETY: pthread_sigmask(3) of two `sigset_t`.
+    unsafe { pthread_sigmask(how, set.as_ptr(), before.as_mut_ptr()) };
+    before[0]
 }
 
-/// Called after each `pthread_cancel`; null in the namespace of the runtime, which cancels no threads.
+/// Called after each `pthread_cancel`; null in the namespace of the runtime, which cancels no
+/// threads.
 static CANCELLED: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 /// From now on this function is called after each `pthread_cancel`.

@@ -14,7 +14,7 @@
 //! cores, which takes 5 ms when they yield, takes 100 to 460 ms when each look is followed by a sleep.
 #![allow(unsafe_code)]
 
-use crate::next::next;
+use crate::threads::next;
 use crate::time::{now, preemptions, sleep_briefly};
 use core::ffi::c_int;
 use core::hint::spin_loop;

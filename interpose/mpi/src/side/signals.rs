@@ -31,7 +31,7 @@ pub fn block(signal: c_int) {
     set_mask(libc::SIG_BLOCK, 1 << (signal - 1));
 }
 
-/// As long as it lives, this thread handles only [`OWN_SIGNALS`].
+/// Guard while which this thread handles only [`OWN_SIGNALS`].
 pub struct Blocked {
     before: u64,
 }

@@ -1,8 +1,9 @@
 //! Parameters of Open MPI's components (MCA): the layer's preferences, merged with the user's own.
 //!
-//! The user sets a parameter in the environment (`OMPI_MCA_NAME`; `mpirun --mca` does the same) or in a file. The
-//! layer excludes components that a second initialisation or equal results rule out: its exclusions are added to a list
-//! of exclusions. A list of components that the user names stays as it is.
+//! The user sets a parameter in the environment (`OMPI_MCA_NAME`; `mpirun --mca` does the same) or
+//! in a file. The layer excludes components that a second initialisation or equal results rule out:
+//! its exclusions are added to a list of exclusions. A list of components that the user names stays
+//! as it is.
 #![allow(unsafe_code)]
 
 use crate::renewal;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use understudy_mpi::library;
 use understudy_numbers::ProcessNumber;
 
-/// What a parameter's name begins with in the environment.
+/// Beginning of a parameter's name in the environment.
 const PREFIX: &str = "OMPI_MCA_";
 /// Marks a list of components that are excluded.
 const EXCLUSION: char = '^';
@@ -35,7 +36,9 @@ const PREFERENCES: &[(&str, &str)] = &[
     ("osc", "^ucx,portals4"),
 ];
 
-/// Preferences that differ in Open MPI 4: its component for RDMA makes no windows on a node without it, or crashes.
+/// Preferences that differ in Open MPI 4.
+///
+/// Its component for RDMA makes no windows on a node without it, or crashes.
 const PREFERENCES_OF_4: &[(&str, &str)] = &[("osc", "pt2pt")];
 
 /// Components that open libraries which cannot be closed again, by parameter.
@@ -116,7 +119,7 @@ fn merge(users: &str, preference: &str) -> String {
     }
 }
 
-/// Has libraries that cannot be closed opened in advance, if the user names a component of theirs.
+/// Opens libraries in advance that cannot be closed, if the user names their component.
 fn expect_unclosable(name: &str, users: &str) {
     if users.starts_with(EXCLUSION) {
         return;
@@ -131,13 +134,13 @@ fn expect_unclosable(name: &str, users: &str) {
     renewal::expect_driver();
     if process() == ProcessNumber(0) {
         crate::sys::say(format_args!(
-            "{PREFIX}{name} names {component}, whose libraries are opened in advance: each process takes up to a second longer \
-             to start; leave it out unless the network needs it"
+            "{PREFIX}{name} names {component}, whose libraries are opened in advance: each process takes \
+             up to a second longer to start; leave it out unless the network needs it"
         ));
     }
 }
 
-/// Parameters in Open MPI's files: the user's file, which comes first, and those of the installation.
+/// Returns the parameters in Open MPI's files, of which the user's comes first.
 fn parameters_of_files() -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     for file in files() {

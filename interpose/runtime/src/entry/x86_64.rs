@@ -248,8 +248,8 @@ unsafe extern "C" fn enter_apart() {
 }
 
 /// What the face calls before an effect on files, with up to six register arguments: passed on to the runtime's stack,
-/// below what is in use there, and below the frame of the last call, which stays legible ([`crate::overdue`]). Does nothing if
-/// the runtime itself is at work.
+/// below what is in use there, and below the frame of the last call, which stays legible
+/// ([`crate::overdue`]). Does nothing if the runtime itself is at work.
 ///
 /// # Safety
 /// The arguments must be those of [`understudy_abi::effect::Hook`].

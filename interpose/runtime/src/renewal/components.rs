@@ -19,7 +19,7 @@ pub fn are_files() -> bool {
     *ARE_FILES.get_or_init(|| plugin_directories().iter().any(|it| has_plugin(it)))
 }
 
-/// True if the user has named a driver of a network ([`expect_driver`]), which opens plug-ins of its own.
+/// True if the user has named a driver of a network ([`expect_driver`]).
 static IS_DRIVER_NAMED: AtomicBool = AtomicBool::new(false);
 
 /// The user has named a component that opens plug-ins of a driver.
@@ -32,7 +32,9 @@ pub fn are_opened() -> bool {
     are_files() || IS_DRIVER_NAMED.load(Ordering::Relaxed)
 }
 
-/// Returns the transports for a world of one process, without those that leave shared memory behind.
+/// Returns the transports for a world of one process.
+///
+/// Those are left out that leave shared memory behind.
 fn transports_alone() -> String {
     const SHARED_MEMORY: [&str; 3] = ["sm", "vader", "smcuda"];
     let users = std::env::var("OMPI_MCA_btl").unwrap_or_default();

@@ -88,8 +88,8 @@ pub(super) fn pipe_of(stream: usize) -> Option<RawFd> {
 
 /// Leads what the MPI library prints on descriptor 1 to standard output, or to standard error.
 ///
-/// Bytes of the library do not pass through the relay: it counts the program's output only. If the program has led
-/// descriptor 1 elsewhere, the library follows.
+/// Bytes of the library do not pass through the relay: it counts the program's output only. If the
+/// program has led descriptor 1 elsewhere, the library follows.
 pub fn show_library_output(is_shown: bool) {
     let (info, first) = (told::info(), libc::STDOUT_FILENO);
     let source = match (is_shown, pipe_of(0).and_then(identity_of)) {

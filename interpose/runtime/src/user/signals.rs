@@ -137,9 +137,11 @@ impl Saved {
     }
 }
 
-/// Makes those signals pending that were at the cut, and no other ones, before the main thread's mask is set.
+/// Makes those signals pending that were at the cut, and no other ones, before the main thread's
+/// mask is set.
 ///
-/// Only what the thread blocks at the cut is sent again: without a value (sigqueue(3)), and from this process.
+/// Only what the thread blocks at the cut is sent again: without a value (sigqueue(3)), and from
+/// this process.
 fn restore_pending(saved: &Saved) {
     mask(Some(mask(None) | !OWN_SIGNALS));
     let now = pending();
