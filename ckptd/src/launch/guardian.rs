@@ -5,6 +5,7 @@
 //! If the guardian is killed, so are its processes. If the manager dies, guardians start another one, and tell that what they have.
 
 use super::children::Children;
+use super::input::Input;
 use super::local::{adopt, is_of_a_launcher};
 use super::output::{self, pass_all_on};
 use super::parent::{die_with_parent, or_end, pidfd_of};
@@ -27,7 +28,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use understudy_numbers::{self as numbers, ProcessNumber};
+use understudy_numbers::ProcessNumber;
 use understudy_protocol::LOST;
 
 /// Signals that a launcher passes on to its processes.
@@ -94,6 +95,7 @@ struct Guardian {
     replenishes: bool,
     program: Program,
     line: Line,
+    input: Input,
     /// Where processes call.
     listener: Listener,
     /// Who has not said yet what it is.
@@ -139,6 +141,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
         called => called?,
     };
     let listener = seat.listen()?;
+    let input = Input::new(seat.directory(), seat.rank)?;
     let (closing, closed) = Line::pair().map_err(Error::system("a pair of sockets"))?;
     let mut guardian = Guardian {
         is_last: !seat.is_on_one_node(),
@@ -148,6 +151,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
         replenishes,
         program,
         line,
+        input,
         listener,
         callers: Vec::new(),
         closing: Arc::new(closing),
@@ -482,11 +486,7 @@ impl Guardian {
                 command.env(was, value);
             }
         }
-        command.stdin(if anew && self.seat.rank != numbers::Guardian(0) {
-            Stdio::null()
-        } else {
-            Stdio::inherit()
-        });
+        command.stdin(self.input.for_process(number)?);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         // One that reads a terminal must be in its foreground group (termios(3), tcsetpgrp).
         let is_group = !io::stdin().is_terminal();

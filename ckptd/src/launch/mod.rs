@@ -37,6 +37,7 @@ mod generation;
 pub mod guardian;
 pub mod hosts;
 mod hub;
+mod input;
 pub mod job;
 mod launchers;
 mod leader;

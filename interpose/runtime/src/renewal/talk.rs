@@ -4,18 +4,18 @@
 use crate::renewal::LOOK;
 use crate::renewal::Runtime;
 use crate::{shim, sys, told};
-use ckptd::line::{self, Boards, Hello, LINE, Line, Socket, ToManager, ToProcess};
+use ckptd::line::{self, Boards, Hello, LINE, Line, ProcessPlace, Socket, ToManager, ToProcess};
 use std::ffi::c_int;
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use understudy_mpi::{call, library};
-use understudy_numbers::{Guardian, ProcessNumber, Worker};
+use understudy_numbers::{ProcessNumber, Worker};
 
 // understudy-mpi and ckptd do not know each other.
 const _: () = {
@@ -71,14 +71,7 @@ impl Heir {
     };
 }
 
-/// What this process is for its guardian, and who that is.
-struct Own {
-    number: ProcessNumber,
-    guardian: Guardian,
-    directory: PathBuf,
-}
-
-static OWN: OnceLock<Own> = OnceLock::new();
+static OWN: OnceLock<ProcessPlace> = OnceLock::new();
 
 /// Learns of the process manager.
 ///
@@ -87,19 +80,8 @@ static OWN: OnceLock<Own> = OnceLock::new();
 pub fn learn() -> Result<(), String> {
     let text = told::variable(LINE)
         .ok_or("this process has no guardian; start the job with mpirun or understudy run")?;
-    let mut parts = text.splitn(3, ',');
-    let mut part = || parts.next();
-    let own = part()
-        .zip(part())
-        .zip(part())
-        .and_then(|((number, guardian), directory)| {
-            Some(Own {
-                number: ProcessNumber(number.parse().ok()?),
-                guardian: Guardian(guardian.parse().ok()?),
-                directory: directory.into(),
-            })
-        });
-    let own = own.ok_or_else(|| format!("{LINE} is `{text}`, not two numbers and a directory"))?;
+    let own = ProcessPlace::parse(&text)
+        .ok_or_else(|| format!("{LINE} is `{text}`, not two numbers and a directory"))?;
     let _ = OWN.set(own);
     Ok(())
 }
@@ -123,7 +105,7 @@ pub fn call_guardian() {
     }
 }
 
-fn connect(own: &Own) -> io::Result<()> {
+fn connect(own: &ProcessPlace) -> io::Result<()> {
     let line = Line::call(&own.directory, Socket::Guardian(own.guardian))?;
     let guardian = Line::from(lift(line.into()));
     guardian.send(&Hello::Process {

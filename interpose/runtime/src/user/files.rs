@@ -13,7 +13,7 @@ mod pipes;
 mod special;
 mod streams;
 
-use super::UserError;
+use super::{UserError, input};
 use crate::cell::Field;
 use crate::shim;
 use crate::user::Runtime;
@@ -242,6 +242,9 @@ fn open_now(rt: &Runtime) -> Saved {
     saved.closed = (0..=libc::STDERR_FILENO).filter(is_closed).collect();
     for fd in open {
         let Some(about) = stat(fd) else { continue };
+        if input::is_relayed(rt, &about) {
+            continue;
+        }
         if let Some(stream) = Stream::of(fd, &about) {
             saved.streams.insert(fd, stream);
         } else if let Some(file) = open_file(fd, &about, &regular) {
