@@ -79,7 +79,9 @@ impl Input {
             return Ok(Stdio::null());
         }
         match self.kind {
-            Kind::Relayed => Ok(self.from_beginning()?.map_or_else(Stdio::null, Stdio::from)),
+            Kind::Relayed => Ok(self
+                .pipe_of_beginning()?
+                .map_or_else(Stdio::null, Stdio::from)),
             Kind::File(offset) => {
                 seek(rustix::stdio::stdin(), SeekFrom::Start(offset))?;
                 Ok(Stdio::inherit())
@@ -89,7 +91,7 @@ impl Input {
     }
 
     /// Returns a pipe that is fed from the beginning of the input; `None` if that has been released.
-    fn from_beginning(&self) -> io::Result<Option<OwnedFd>> {
+    fn pipe_of_beginning(&self) -> io::Result<Option<OwnedFd>> {
         let line = Line::call(&self.directory, Socket::Input(self.rank))?;
         line.send(&InputRequest::From { position: 0 })?;
         match line.receive_with(REPLY_LIMIT)? {

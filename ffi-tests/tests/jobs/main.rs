@@ -55,3 +55,4 @@ mod static_modes;
 mod sweep;
 mod symbols;
 mod threads;
+mod wrappers;

@@ -96,4 +96,5 @@ macro_rules! table {
 
 table! {
     dlopen_loop: Recovered;
+    executes: Recovered;
 }

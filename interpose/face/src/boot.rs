@@ -12,6 +12,7 @@
 use crate::aside::Program;
 use crate::auxv::Auxv;
 use crate::environ::{self, BOOT_VARIABLE};
+use crate::exec;
 use crate::guard;
 use crate::heap;
 use crate::late;
@@ -64,6 +65,9 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
         if !uses_other_mpi && !uses_our_mpi {
             if late::is_expected(list) {
                 first(&program)
+            }
+            if late::is_started_by_launcher(list) {
+                exec::remember_wrapper(list);
             }
             return;
         }
@@ -167,6 +171,7 @@ unsafe fn second(
     // SAFETY: the kernel's arrays; nothing has read the environment yet but ld.so.
     unsafe {
         environ::unpad(envp);
+        exec::remember(saved.list, envp.cast_const());
         let is_late = !link::objects()
             .any(|object| object.l_addr != link::own_base() && object.needs(OUR_SONAME));
         let program = Program::new(argv, saved.list, auxv, is_late);

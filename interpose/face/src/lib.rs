@@ -10,6 +10,7 @@
 //! - [`reopen`] is for programs that open libmpi themselves;
 //! - [`profiler`] lets libraries that wrap MPI's procedures stay in front, [`fortran`] puts one there;
 //! - [`sharing`] counts mappings that other processes may share;
+//! - [`exec`] lets what the rank's process executes be the rank;
 //! - [`fatal`] is there when the program dies of a signal, [`at_exit`] and [`leave`] when it ends;
 //! - [`stop`] is where threads of the program are stopped;
 //! - [`turns`] lets any thread call MPI, one at a time;
@@ -24,6 +25,7 @@ mod block;
 mod boot;
 mod entry;
 mod environ;
+mod exec;
 mod fatal;
 mod files;
 mod fortran;

@@ -38,8 +38,9 @@ pub use keys::open as open_keys;
 pub use layout::{compare_layout, layout, remember_start};
 pub use loader::{is_loading, is_locked as is_loader_locked, names};
 pub use output::{
-    attach as attach_output, dead_note, dead_output, in_job_memory, inherit as inherit_output,
-    leave, new_ledger, note_cell, position as output_position, set_idle, set_stage,
+    attach as attach_output, dead_note, dead_output, flush as flush_output, in_job_memory,
+    inherit as inherit_output, leave, new_ledger, note_cell, position as output_position, set_idle,
+    set_stage,
 };
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
 pub use signals::Saved as SavedSignals;

@@ -145,7 +145,9 @@ fn check_script(
 
 /// Whether a line of a script lets a program take the shell's place. (`exec >file` does not.)
 fn executes(line: &str) -> bool {
-    let commands = line.split([';', '&', '|', '{', '(']).map(str::trim_start);
+    let commands = line
+        .split([';', '&', '|', '{', '(', ')'])
+        .map(str::trim_start);
     let after_keyword = |command: &str| {
         let keyword = ["then ", "else ", "do "]
             .iter()
@@ -181,6 +183,8 @@ mod tests {
             "  exec env A=1 ./solver",
             "[ -f x ] && exec ./solver",
             "if a; then exec ./solver; fi",
+            "case $1 in a) exec ./solver ;; esac",
+            "    fast) exec ./solver ;;",
         ] {
             assert!(executes(good), "{good}");
         }
