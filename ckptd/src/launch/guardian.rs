@@ -137,7 +137,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
         return go_without(&program, &seat, &Error::OnlySpares { size, spares });
     };
     let (line, manager) = match seat.call() {
-        Err(error @ Error::Planted(_)) => return go_without(&program, &seat, &error),
+        Err(error) if error.is_refusal() => return go_without(&program, &seat, &error),
         called => called?,
     };
     let listener = seat.listen()?;

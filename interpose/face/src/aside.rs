@@ -233,12 +233,8 @@ unsafe fn note_aside(list: *const *const c_char) {
         let Some(manager) = environ::value(list, MANAGER) else {
             return;
         };
-        let directory = manager
-            .splitn(3, |&byte| byte == b',')
-            .nth(2)
-            .unwrap_or_default();
         let mut path = Path::new();
-        path.push(directory).push(ASIDE);
+        path.push(environ::directory_of(manager)).push(ASIDE);
         let file = sys!(nr::OPENAT, -100isize, path.as_ptr(), O_CREAT, 0o600);
         if file >= 0 {
             sys!(nr::CLOSE, file);

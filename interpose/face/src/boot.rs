@@ -17,6 +17,7 @@ use crate::guard;
 use crate::heap;
 use crate::late;
 use crate::launched::{self, Protection, SEVERAL_NODES};
+use crate::limits;
 use crate::link::{self, OUR_SONAME};
 use crate::load::{self, Failure, Second};
 use crate::msg::Text;
@@ -26,10 +27,8 @@ use crate::sys::{self, nr, sys};
 use crate::zone::PatchError;
 use crate::{fortran, profiler};
 use core::ffi::{c_char, c_int, c_void};
-use understudy_abi::{MPI_FD_BASE, RUNTIME_FD_BASE, RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
+use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
 
-/// The least RLIMIT_NOFILE: the program's descriptors, and those of the layer and the MPI library above them.
-const LEAST_OPEN_FILES: u64 = MPI_FD_BASE as u64 + 64;
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
 /// Where the launcher's environment is kept: the first place of the zone.
 const ENVIRONMENT_PLACE: usize = ZONE_START + (1 << 20);
@@ -114,10 +113,8 @@ fn first(program: &Program) -> ! {
         if protection == Protection::None {
             program.refuse(None, format_args!("{SEVERAL_NODES}"));
         }
-        let limit = sys::open_files();
-        if limit < LEAST_OPEN_FILES {
-            program.refuse(None, format_args!("at most {limit} files may be open here (RLIMIT_NOFILE), and the layer's own have numbers from {RUNTIME_FD_BASE} on; raise the limit to {LEAST_OPEN_FILES} or more (`ulimit -n`; LimitNOFILE= of the service that starts the job)"));
-        }
+        limits::check(program);
+        limits::check_directory(program);
         if protection == Protection::Guardian {
             guard::become_guardian(program);
         }

@@ -79,6 +79,14 @@ pub unsafe fn variable(list: *const *const c_char, name: &str) -> Option<&'stati
         .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
+/// Returns the job's directory, the third part of the value of [`MANAGER`].
+pub fn directory_of(manager: &[u8]) -> &[u8] {
+    manager
+        .splitn(3, |&byte| byte == b',')
+        .nth(2)
+        .unwrap_or_default()
+}
+
 /// Whether the switch `name` (given with its `=`) is on.
 ///
 /// # Safety

@@ -6,6 +6,7 @@
 //! - [`boot`] decides and drives; [`aside`] gives up politely by running the program without us;
 //! - [`environ`] makes the stacks of all ranks equal, [`zone`] and [`ldheap`] keep the runtime side apart;
 //! - [`link`] reads ld.so's lists; [`entry`] is where thunks jump, `thunks` is generated from the call table;
+//! - [`limits`] refuses programs where nothing can be protected;
 //! - [`late`] is about programs that load MPI in mid-run;
 //! - [`reopen`] is for programs that open libmpi themselves;
 //! - [`profiler`] lets libraries that wrap MPI's procedures stay in front, [`fortran`] puts one there;
@@ -39,6 +40,7 @@ mod ldheap;
 mod leave;
 mod libc;
 mod libpath;
+mod limits;
 mod link;
 mod load;
 mod lock;
