@@ -192,10 +192,19 @@ fn a_container_that_forbids_personality_is_refused() {
     assert_refused(change, (4, 1), &["personality", "seccomp", "setarch -R"]);
 }
 
-/// Ranks that map the same file could not be rolled back one by one; with a file each they can.
-/// Debian's MPICH, say, of which a library with its name is enough here.
+/// Debian's MPICH, say, or Cray's, of which a library with its name is enough here.
 #[test]
 fn a_program_of_another_mpi_library_is_not_protected() {
+    for soname in [
+        "libmpi_cray.so.12",
+        "libmpi_gnu_91.so.12",
+        "libmpi_ibm.so.3",
+    ] {
+        assert_another_library_is_refused(soname);
+    }
+}
+
+fn assert_another_library_is_refused(soname: &str) {
     let directory = tempfile::tempdir().expect("there is room");
     let place = |name: &str| directory.path().join(name);
     let compile = |arguments: &[&std::ffi::OsStr], code: &str| {
@@ -208,14 +217,14 @@ fn a_program_of_another_mpi_library_is_not_protected() {
             .status();
         assert!(compiler.expect("gcc is there").success());
     };
-    let library = place("libmpi_cray.so.12");
+    let library = place(soname);
     compile(
         &[
             library.as_ref(),
             "-shared".as_ref(),
-            "-Wl,-soname,libmpi_cray.so.12".as_ref(),
+            format!("-Wl,-soname,{soname}").as_ref(),
         ],
-        "int MPI_Init(int *c, char ***v) { return 0; }",
+        "int PMPI_Init(int *c, char ***v) { return 0; }\nint MPI_Init(int *c, char ***v) { return 0; }",
     );
     let program = place("program");
     let path = format!("-Wl,-rpath,{}", directory.path().display());

@@ -57,7 +57,8 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
             return second(argc, argv, envp, &auxv, fd);
         }
         let base = link::own_base();
-        let uses_other_mpi = link::objects().any(|object| object.is_mpi() && object.l_addr != base);
+        let is_other = |object: &link::LinkMap| object.is_mpi() && object.l_addr != base;
+        let uses_other_mpi = link::objects().any(is_other) || profiler::is_library_behind();
         let uses_our_mpi =
             link::objects().any(|object| object.l_addr != base && object.needs(OUR_SONAME));
         let program = Program::new(argv, list, &auxv, !uses_our_mpi && !uses_other_mpi);
