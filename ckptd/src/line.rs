@@ -37,8 +37,8 @@ mod place;
 
 pub use input::{INPUT_DESCRIPTORS, InputPage, InputReply, InputRequest};
 pub use message::{
-    Boards, Call, ChildNews, ChildProgram, ChildStart, Ended, FromGuardian, Has, Hello, ToGuardian,
-    ToManager, ToProcess,
+    Boards, Call, ChildNews, ChildProgram, ChildStart, Ended, FromGuardian, Has, Hello, Killer,
+    ToGuardian, ToManager, ToProcess,
 };
 pub use place::ProcessPlace;
 

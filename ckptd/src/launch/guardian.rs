@@ -7,6 +7,7 @@
 use super::children::Children;
 use super::input::Input;
 use super::local::{adopt, is_of_a_launcher};
+use super::memory::MemoryKills;
 use super::output::{self, pass_all_on};
 use super::parent::{die_with_parent, or_end, pidfd_of};
 use super::passed::Passed;
@@ -14,7 +15,7 @@ use super::place::Seat;
 use super::ward::{Passing, To, Ward};
 use super::{Error, Identity, thread};
 use crate::line::{
-    Ended, FromGuardian, Hello, LAUNCHERS, LINE, Line, Listener, PRELOADED, ToGuardian,
+    Ended, FromGuardian, Hello, Killer, LAUNCHERS, LINE, Line, Listener, PRELOADED, ToGuardian,
 };
 use crate::settings::{Config, refusal};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -96,6 +97,7 @@ struct Guardian {
     program: Program,
     line: Line,
     input: Input,
+    memory: MemoryKills,
     /// Where processes call.
     listener: Listener,
     /// Who has not said yet what it is.
@@ -152,6 +154,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
         program,
         line,
         input,
+        memory: MemoryKills::new(),
         listener,
         callers: Vec::new(),
         closing: Arc::new(closing),
@@ -225,12 +228,10 @@ impl Guardian {
                 passed.note(number);
                 wards.iter().for_each(|ward| ward.pass(signal));
                 if wards.is_empty() && ENDING.contains(&number) {
-                    let (number, is_asked) = (ProcessNumber(rank.0), true);
-                    let signal = signal.as_raw();
                     let _ = line.send(&Ended::Killed {
-                        number,
-                        signal,
-                        is_asked,
+                        number: ProcessNumber(rank.0),
+                        signal: signal.as_raw(),
+                        by: Killer::Launcher,
                     });
                 }
             }
@@ -285,7 +286,10 @@ impl Guardian {
                     status
                 }));
             }
-            ToGuardian::Kill { number } => self.with(number, |ward| ward.signal(Signal::KILL)),
+            ToGuardian::Kill { number } => {
+                self.memory.except(number);
+                self.with(number, |ward| ward.signal(Signal::KILL));
+            }
             ToGuardian::Forget { number } => self.with(number, Ward::forget),
             ToGuardian::Inherit {
                 heir,
@@ -424,7 +428,8 @@ impl Guardian {
         let mut wards = self.wards();
         for ward in wards.iter_mut() {
             ward.hear();
-            if let Some(ending) = ward.look() {
+            if let Some(mut ending) = ward.look() {
+                self.memory.explain(&mut ending);
                 let _ = self.line.send(&FromGuardian::Ended(ending));
             }
         }
@@ -436,12 +441,8 @@ impl Guardian {
         self.wards().retain(|before| before.number != number);
         let ending = match self.asked {
             Some(signal) => {
-                let is_asked = true;
-                Ended::Killed {
-                    number,
-                    signal,
-                    is_asked,
-                }
+                let by = Killer::Launcher;
+                Ended::Killed { number, signal, by }
             }
             None => match self.ward(number, anew) {
                 Ok(ward) => {

@@ -46,6 +46,7 @@ pub mod local;
 mod mail;
 mod manager;
 pub mod meeting;
+mod memory;
 mod node;
 mod output;
 mod parent;

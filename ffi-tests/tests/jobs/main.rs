@@ -24,6 +24,7 @@ mod libraries;
 mod limits;
 mod low_memory;
 mod marks;
+mod memory_limits;
 mod mpi4py;
 mod mpi_files;
 mod mpich;

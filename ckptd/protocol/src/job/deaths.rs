@@ -175,9 +175,18 @@ impl Job {
         match ending {
             _ if self.members[&number].is_broken => self.died(at, has_played),
             // Nobody misses a spare now, but the launcher means all.
-            Ending::Exit(_) | Ending::Signal(_) if is_spare && is_heard => self.lost_spare(number),
+            Ending::Exit(_) | Ending::Signal(_) | Ending::Memory if is_spare && is_heard => {
+                self.lost_spare(number)
+            }
             Ending::Exit(_) | Ending::Signal(_) if is_spare && self.phase == Phase::Running => {
                 self.do_without()
+            }
+            Ending::Memory => {
+                self.say(
+                    "the job ends, since a process in place of that one would need as much memory"
+                        .into(),
+                );
+                self.end_with(LOST, Some(at))
             }
             // A new process has to come as far as the first one did.
             Ending::Exit(_) if !is_heard && self.is_protected => self.died(at, has_played),
