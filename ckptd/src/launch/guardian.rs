@@ -138,6 +138,13 @@ pub fn run(program: Program) -> Result<i32, Error> {
         let size = seat.size;
         return go_without(&program, &seat, &Error::OnlySpares { size, spares });
     };
+    if seat.rank.0 == 0 && std::env::var_os("UNDERSTUDY_SPARES").is_none() {
+        say!(
+            "understudy: {spares} of the {} processes is a spare, so the program has {workers} rank(s): UNDERSTUDY_SPARES is not set. \
+             Set it, and start as many processes more than the program is to have ranks",
+            seat.size
+        );
+    }
     let (line, manager) = match seat.call() {
         Err(error) if error.is_refusal() => return go_without(&program, &seat, &error),
         called => called?,

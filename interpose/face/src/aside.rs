@@ -54,7 +54,7 @@ impl Program {
             path.read_link(THIS_PROGRAM);
         }
         // A file without a name (fexecve(3) of a memfd).
-        if arguments.is_none() && !is_this_program(&path) {
+        if arguments.is_none() && !path.is_file() {
             path = Path::new();
             path.push(THIS_PROGRAM.to_bytes());
         }

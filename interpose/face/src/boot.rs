@@ -116,6 +116,7 @@ fn first(program: &Program) -> ! {
         }
         limits::check(program);
         limits::check_directory(program);
+        limits::check_valgrind(program);
         if protection == Protection::Guardian {
             guard::become_guardian(program);
         }

@@ -35,6 +35,18 @@ pub fn check(program: &Program) {
     }
 }
 
+/// Refuses a program that valgrind executes, of which only the processor that it simulates knows the state.
+pub fn check_valgrind(program: &Program) {
+    const PRELOADED: &[u8] = b"/vgpreload_";
+    // SAFETY: the program's environment.
+    let preload = unsafe { environ::value(program.environment, environ::PRELOAD) };
+    let is_simulated =
+        preload.is_some_and(|it| it.windows(PRELOADED.len()).any(|at| at == PRELOADED));
+    if is_simulated {
+        program.refuse(None, format_args!("the program runs under valgrind, which cannot be saved and put back; run valgrind without understudy (UNDERSTUDY_DISABLE=1, and --trace-children=yes while LD_PRELOAD names libunderstudy.so)"));
+    }
+}
+
 /// Refuses a process that does not find the directory of its job, which its guardian has.
 pub fn check_directory(program: &Program) {
     const READ_AND_EXECUTE: usize = 4 | 1;

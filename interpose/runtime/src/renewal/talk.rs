@@ -108,6 +108,7 @@ pub fn call_guardian() {
 fn connect(own: &ProcessPlace) -> io::Result<()> {
     let line = Line::call(&own.directory, Socket::Guardian(own.guardian))?;
     let guardian = Line::from(lift(line.into()));
+    report_wrapper(own, &guardian);
     guardian.send(&Hello::Process {
         number: own.number,
         library: library::file(),
@@ -149,6 +150,41 @@ fn connect(own: &ProcessPlace) -> io::Result<()> {
     // The snapshot is taken after this, so the shim keeps it.
     shim::hold_ends(is_over);
     Ok(())
+}
+
+/// Names a wrapper between the guardian and this process: the guardian sees the end of that alone.
+fn report_wrapper(own: &ProcessPlace, guardian: &Line) {
+    let parent = std::os::unix::process::parent_id();
+    if own.number.0 != 0 || peer_of(guardian).is_none_or(|guardian| guardian == parent) {
+        return;
+    }
+    let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
+    let name = name.trim_end();
+    log::warn!(
+        "the launcher has started {name}, which runs the program as its child: a failure of the program is recovered from only \
+         if {name} then ends by the same signal N, or with status 128+N; let a script `exec` the program"
+    );
+}
+
+/// Returns the process that listens at the other end (unix(7), SO_PEERCRED).
+fn peer_of(line: &Line) -> Option<u32> {
+    let mut about = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: getsockopt(2) fills the structure of that length.
+    let failed = unsafe {
+        libc::getsockopt(
+            line.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut about).cast(),
+            &raw mut length,
+        )
+    };
+    (failed == 0).then_some(about.pid as u32)
 }
 
 /// Asked by any thread of the MPI library.
