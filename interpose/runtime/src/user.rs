@@ -10,6 +10,7 @@ mod keys;
 mod layout;
 mod loader;
 mod locks;
+mod open;
 mod output;
 mod process;
 mod sharing;

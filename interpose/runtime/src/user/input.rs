@@ -2,7 +2,7 @@
 //!
 //! The guardian relays such input and keeps what may be read again ([`ckptd::line::InputRequest`]). A checkpoint has the
 //! position up to which the program has read. A process that is set back, or replaces another, gets a pipe that is fed from
-//! that position on. Regular files are restored by their offsets ([`super::files`]).
+//! that position on. Regular files are restored by their offsets (`super::files`).
 //!
 //! A wrapper of the program may have made a pipe itself. What is read of such a pipe is not kept: reads are detected
 //! (inotify(7)), and a recovery that needs them ends the job.
@@ -11,7 +11,7 @@
 mod feed;
 mod withheld;
 
-use super::{UserError, files};
+use super::{UserError, open};
 use crate::user::Runtime;
 use feed::{Feed, FeedError, lift};
 use std::collections::{BTreeMap, VecDeque};
@@ -83,7 +83,7 @@ pub fn remember_start(rt: &Runtime) {
 }
 
 fn is_pipe(fd: i32) -> bool {
-    files::stat(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFIFO)
+    open::stat(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFIFO)
 }
 
 /// `None` if this user has too many watches.
@@ -144,7 +144,7 @@ pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> 
 impl Input {
     fn begin(&mut self, feed: Option<Feed>) {
         self.feed = feed;
-        let is_others = files::stat(libc::STDIN_FILENO).is_some_and(|it| !self.is_relayed(&it));
+        let is_others = open::stat(libc::STDIN_FILENO).is_some_and(|it| !self.is_relayed(&it));
         self.watch = (is_others && is_pipe(libc::STDIN_FILENO))
             .then(watch)
             .flatten();
@@ -157,8 +157,8 @@ impl Input {
 
     /// The program's descriptors of the relayed pipe.
     fn descriptors(&self) -> Vec<i32> {
-        let is_its = |fd: &i32| files::stat(*fd).is_some_and(|about| self.is_relayed(&about));
-        files::descriptors().into_iter().filter(is_its).collect()
+        let is_its = |fd: &i32| open::stat(*fd).is_some_and(|about| self.is_relayed(&about));
+        open::descriptors().into_iter().filter(is_its).collect()
     }
 
     fn capture(&mut self) -> Result<Saved, UserError> {
@@ -338,7 +338,7 @@ mod tests {
         let mut input = Input::default();
         input.begin(None);
         writer.write_all(b"abc").expect("there is room");
-        let mut capture = |input: &mut Input| input.capture().expect("captured");
+        let capture = |input: &mut Input| input.capture().expect("captured");
         let before = capture(&mut input);
         assert!(input.restore(&before, true).is_ok(), "nothing was read");
         let mut byte = [0];
