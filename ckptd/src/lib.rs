@@ -15,6 +15,7 @@
 //! * `report` (feature `cli`): the merged view of a job's event files behind `understudy events`.
 
 pub mod advice;
+pub mod cgroup;
 pub mod client;
 pub mod cuda;
 #[cfg(feature = "cli")]

@@ -31,12 +31,16 @@
 //!                                             another ◄─ Guardian { rank }, Has(…), Told ─ │
 //! ```
 
+mod input;
 mod message;
+mod place;
 
+pub use input::{INPUT_DESCRIPTORS, InputPage, InputReply, InputRequest};
 pub use message::{
-    Boards, Call, ChildNews, ChildProgram, ChildStart, Ended, FromGuardian, Has, Hello, ToGuardian,
-    ToManager, ToProcess,
+    Boards, Call, ChildNews, ChildProgram, ChildStart, Ended, FromGuardian, Has, Hello, Killer,
+    ToGuardian, ToManager, ToProcess,
 };
+pub use place::ProcessPlace;
 
 use crate::private::Directory;
 use bincode::config::standard;
@@ -60,12 +64,16 @@ pub const LINE: &str = "UNDERSTUDY_LINE";
 
 /// What the names of guardians' sockets begin with.
 const GUARDIAN: &str = "guardian-";
+/// Prefix of the names of sockets for standard input.
+const INPUT: &str = "input-";
 
 /// Whose socket in that directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Socket {
     Manager,
     Guardian(Guardian),
+    /// Relay of the standard input of this guardian.
+    Input(Guardian),
 }
 
 impl Socket {
@@ -73,6 +81,7 @@ impl Socket {
         match self {
             Socket::Manager => "line".into(),
             Socket::Guardian(rank) => format!("{GUARDIAN}{rank}"),
+            Socket::Input(rank) => format!("{INPUT}{rank}"),
         }
     }
 

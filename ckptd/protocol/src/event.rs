@@ -20,6 +20,8 @@ pub enum Ending {
     Signal(i32),
     /// A signal has ended it that the launcher has sent to it.
     Asked(i32),
+    /// The kernel has killed it for want of memory, which its successor would not have either.
+    Memory,
 }
 
 impl Ending {
@@ -28,6 +30,7 @@ impl Ending {
         match self {
             Ending::Exit(status) => status,
             Ending::Signal(signal) | Ending::Asked(signal) => 128 + signal,
+            Ending::Memory => 128 + 9,
         }
     }
 }

@@ -97,6 +97,9 @@ pub enum Error {
     /// The directory of this user in memory is somebody else's.
     #[error("{0}, so what the job keeps there would be in others' hands")]
     Planted(private::Refused),
+    /// The directory of this user in memory cannot be made.
+    #[error("the job needs a directory in /dev/shm ({0})")]
+    NoSharedMemory(private::Refused),
     /// A system call.
     #[error("{what}: {source}")]
     System { what: String, source: io::Error },
@@ -144,11 +147,19 @@ impl Error {
             }
             Error::Missing(_) => "keep the layer's files together in one directory",
             Error::Planted(refused) => refused.remedy(),
+            Error::NoSharedMemory(_) => {
+                "mount a tmpfs there that this user can write to (mount -t tmpfs tmpfs /dev/shm; in a container: --shm-size, --ipc=host)"
+            }
             Error::System { source, .. } if source.raw_os_error() == Some(libc::EAGAIN) => {
                 "let this user have more processes and threads (ulimit -u, or pids.max of the control group)"
             }
             Error::System { .. } => "free what the system lacks",
         }
+    }
+
+    /// Returns true if the program can run without the layer, in which nothing has begun.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Error::Planted(_) | Error::NoSharedMemory(_))
     }
 
     /// For `map_err`: a system call that has failed.

@@ -5,7 +5,9 @@
 //! If the guardian is killed, so are its processes. If the manager dies, guardians start another one, and tell that what they have.
 
 use super::children::Children;
+use super::input::Input;
 use super::local::{adopt, is_of_a_launcher};
+use super::memory::MemoryKills;
 use super::output::{self, pass_all_on};
 use super::parent::{die_with_parent, or_end, pidfd_of};
 use super::passed::Passed;
@@ -13,7 +15,7 @@ use super::place::Seat;
 use super::ward::{Passing, To, Ward};
 use super::{Error, Identity, thread};
 use crate::line::{
-    Ended, FromGuardian, Hello, LAUNCHERS, LINE, Line, Listener, PRELOADED, ToGuardian,
+    Ended, FromGuardian, Hello, Killer, LAUNCHERS, LINE, Line, Listener, PRELOADED, ToGuardian,
 };
 use crate::settings::{Config, refusal};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -27,7 +29,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use understudy_numbers::{self as numbers, ProcessNumber};
+use understudy_numbers::ProcessNumber;
 use understudy_protocol::LOST;
 
 /// Signals that a launcher passes on to its processes.
@@ -94,6 +96,8 @@ struct Guardian {
     replenishes: bool,
     program: Program,
     line: Line,
+    input: Input,
+    memory: MemoryKills,
     /// Where processes call.
     listener: Listener,
     /// Who has not said yet what it is.
@@ -134,11 +138,19 @@ pub fn run(program: Program) -> Result<i32, Error> {
         let size = seat.size;
         return go_without(&program, &seat, &Error::OnlySpares { size, spares });
     };
+    if seat.rank.0 == 0 && std::env::var_os("UNDERSTUDY_SPARES").is_none() {
+        say!(
+            "understudy: {spares} of the {} processes is a spare, so the program has {workers} rank(s): UNDERSTUDY_SPARES is not set. \
+             Set it, and start as many processes more than the program is to have ranks",
+            seat.size
+        );
+    }
     let (line, manager) = match seat.call() {
-        Err(error @ Error::Planted(_)) => return go_without(&program, &seat, &error),
+        Err(error) if error.is_refusal() => return go_without(&program, &seat, &error),
         called => called?,
     };
     let listener = seat.listen()?;
+    let input = Input::new(seat.directory(), seat.rank)?;
     let (closing, closed) = Line::pair().map_err(Error::system("a pair of sockets"))?;
     let mut guardian = Guardian {
         is_last: !seat.is_on_one_node(),
@@ -148,6 +160,8 @@ pub fn run(program: Program) -> Result<i32, Error> {
         replenishes,
         program,
         line,
+        input,
+        memory: MemoryKills::new(),
         listener,
         callers: Vec::new(),
         closing: Arc::new(closing),
@@ -221,12 +235,10 @@ impl Guardian {
                 passed.note(number);
                 wards.iter().for_each(|ward| ward.pass(signal));
                 if wards.is_empty() && ENDING.contains(&number) {
-                    let (number, is_asked) = (ProcessNumber(rank.0), true);
-                    let signal = signal.as_raw();
                     let _ = line.send(&Ended::Killed {
-                        number,
-                        signal,
-                        is_asked,
+                        number: ProcessNumber(rank.0),
+                        signal: signal.as_raw(),
+                        by: Killer::Launcher,
                     });
                 }
             }
@@ -281,7 +293,10 @@ impl Guardian {
                     status
                 }));
             }
-            ToGuardian::Kill { number } => self.with(number, |ward| ward.signal(Signal::KILL)),
+            ToGuardian::Kill { number } => {
+                self.memory.except(number);
+                self.with(number, |ward| ward.signal(Signal::KILL));
+            }
             ToGuardian::Forget { number } => self.with(number, Ward::forget),
             ToGuardian::Inherit {
                 heir,
@@ -420,7 +435,8 @@ impl Guardian {
         let mut wards = self.wards();
         for ward in wards.iter_mut() {
             ward.hear();
-            if let Some(ending) = ward.look() {
+            if let Some(mut ending) = ward.look() {
+                self.memory.explain(&mut ending);
                 let _ = self.line.send(&FromGuardian::Ended(ending));
             }
         }
@@ -432,12 +448,8 @@ impl Guardian {
         self.wards().retain(|before| before.number != number);
         let ending = match self.asked {
             Some(signal) => {
-                let is_asked = true;
-                Ended::Killed {
-                    number,
-                    signal,
-                    is_asked,
-                }
+                let by = Killer::Launcher;
+                Ended::Killed { number, signal, by }
             }
             None => match self.ward(number, anew) {
                 Ok(ward) => {
@@ -482,11 +494,7 @@ impl Guardian {
                 command.env(was, value);
             }
         }
-        command.stdin(if anew && self.seat.rank != numbers::Guardian(0) {
-            Stdio::null()
-        } else {
-            Stdio::inherit()
-        });
+        command.stdin(self.input.for_process(number)?);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         // One that reads a terminal must be in its foreground group (termios(3), tcsetpgrp).
         let is_group = !io::stdin().is_terminal();

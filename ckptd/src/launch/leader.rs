@@ -3,7 +3,7 @@
 use super::Name;
 use super::exchange::Exchange;
 use super::talk::{Beginning, Joining, Order, Report};
-use crate::line::{Ended, ToGuardian, ToManager};
+use crate::line::{Ended, Killer, ToGuardian, ToManager};
 use crate::settings::domains::of_host;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -386,14 +386,11 @@ fn job_name(host: &str) -> String {
 fn said_by_guardian(message: &Ended) -> Event {
     match *message {
         Ended::Exited { number, status, .. } => Event::Ended(number, Ending::Exit(status)),
-        Ended::Killed {
-            number,
-            signal,
-            is_asked,
-        } => {
-            let ending = match is_asked {
-                true => Ending::Asked(signal),
-                false => Ending::Signal(signal),
+        Ended::Killed { number, signal, by } => {
+            let ending = match by {
+                Killer::Unknown => Ending::Signal(signal),
+                Killer::Launcher => Ending::Asked(signal),
+                Killer::Memory => Ending::Memory,
             };
             Event::Ended(number, ending)
         }

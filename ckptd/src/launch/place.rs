@@ -290,7 +290,7 @@ pub(super) fn directory_of(job: &str) -> PathBuf {
 fn locked(path: &Path) -> Result<(Directory, File), Error> {
     let refused = |refused: private::Refused| match refused.is_planted() {
         true => Error::Planted(refused),
-        false => Error::system("the directory of this user in memory")(refused.into()),
+        false => Error::NoSharedMemory(refused),
     };
     private::make_in_memory().map_err(refused)?;
     let directory = Directory::make(path).map_err(refused)?;

@@ -23,9 +23,9 @@ pub fn run(plan: &Plan) -> Result<i32, Error> {
         return several::run(plan, &share, &host);
     }
     if let Err(error) = place::prepare(&share.job) {
-        return match error {
-            Error::Planted(_) => Ok(refuse(&error)),
-            _ => Err(error),
+        return match error.is_refusal() {
+            true => Ok(refuse(&error)),
+            false => Err(error),
         };
     }
     let status = guard(&share);

@@ -1,7 +1,7 @@
 //! A process of the program, as its guardian sees it, with all that is to outlive it and the manager.
 
 use super::passed::{self, Passed};
-use crate::line::{Call, Ended, Has, Line, PAGE, REMEMBERED, ToManager, ToProcess};
+use crate::line::{Call, Ended, Has, Killer, Line, PAGE, REMEMBERED, ToManager, ToProcess};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
@@ -205,7 +205,10 @@ impl Ward {
                 number,
                 signal,
                 // A terminal sends it to all.
-                is_asked: self.passing.passed.contains(signal) || signal == libc::SIGINT,
+                by: match self.passing.passed.contains(signal) || signal == libc::SIGINT {
+                    true => Killer::Launcher,
+                    false => Killer::Unknown,
+                },
             },
         }
     }

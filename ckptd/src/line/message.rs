@@ -172,6 +172,15 @@ pub enum ChildNews {
     },
 }
 
+/// Sender of a signal that has ended a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+pub enum Killer {
+    Unknown,
+    Launcher,
+    /// The kernel, for want of memory.
+    Memory,
+}
+
 /// How a process has ended.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Ended {
@@ -181,11 +190,11 @@ pub enum Ended {
         status: i32,
         pid: u32,
     },
-    /// By a signal; `is_asked`: one that the launcher has sent.
+    /// By a signal.
     Killed {
         number: ProcessNumber,
         signal: i32,
-        is_asked: bool,
+        by: Killer,
     },
     /// The output of a process has ended after so many bytes.
     Closed { number: ProcessNumber, written: u64 },

@@ -1,4 +1,4 @@
-//! Standard input: a file is read on where it was at the checkpoint; what is read of a pipe is never lost in silence.
+//! Standard input: a file or a pipe is read on where it was at the checkpoint; other input is never lost in silence.
 
 use ffi_tests::job::STANDARD_INPUT;
 use ffi_tests::shared::native;
@@ -55,31 +55,65 @@ fn a_file_is_read_on_by_survivors_and_understudies() {
 }
 
 #[test]
-#[ignore = "a variant: make test-all"]
-fn input_that_was_read_before_the_checkpoint_is_not_missed() {
-    let undisturbed = native(from_pipe(2));
-    let survived = from_pipe(2).kill(kill(2)).run();
-    assert_as_undisturbed(&survived, &undisturbed, 2);
-    let taken_over = from_pipe(2).kill(kill(0)).run();
-    assert_as_undisturbed(&taken_over, &undisturbed, 0);
-    taken_over.check(
-        taken_over.stderr.contains("standard input"),
-        "no word of the input that is gone",
-    );
+fn a_pipe_is_read_again_by_survivors_and_replacements() {
+    let undisturbed = native(from_pipe(ROUNDS));
+    for worker in [0, 2] {
+        let outcome = from_pipe(ROUNDS).kill(kill(worker)).run();
+        assert_as_undisturbed(&outcome, &undisturbed, worker);
+    }
 }
 
 #[test]
-fn input_that_cannot_be_read_again_ends_the_job() {
-    // The only checkpoint is that of MPI_Init.
-    let outcome = from_pipe(ROUNDS)
-        .interval("100000calls")
-        .kill(kill(2))
-        .run();
-    let status = outcome.status.and_then(|status| status.code());
-    outcome.check(status == Some(74), "the status is 74");
-    let said = outcome
-        .own_lines()
-        .iter()
-        .any(|line| line.contains("standard input") && line.contains("< FILE"));
-    outcome.check(said, "cause and remedy are not told");
+#[ignore = "a variant: make test-all"]
+fn a_pipe_is_read_again_by_a_new_process() {
+    let undisturbed = native(from_pipe(ROUNDS));
+    let outcome = from_pipe(ROUNDS).spares(0).kill(kill(0)).run();
+    assert_as_undisturbed(&outcome, &undisturbed, 0);
+}
+
+/// A failure of the first rank before the first checkpoint.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn a_job_that_starts_again_reads_its_input_from_the_beginning() {
+    let undisturbed = native(from_pipe(ROUNDS));
+    let outcome = from_pipe(ROUNDS).fault("kill rank=0 at=boot.end").run();
+    outcome.assert_success();
+    outcome.assert_like(&undisturbed, &[]);
+}
+
+#[test]
+#[ignore = "a variant: make test-all"]
+fn input_that_was_read_before_the_checkpoint_is_not_missed() {
+    let undisturbed = native(from_pipe(2));
+    for worker in [2, 0] {
+        let outcome = from_pipe(2).kill(kill(worker)).run();
+        assert_as_undisturbed(&outcome, &undisturbed, worker);
+    }
+}
+
+/// Reads a pipe that only its wrapper knows.
+fn from_pipe_of_wrapper() -> Job {
+    let program = place::test_program("input");
+    let command = format!(
+        "exec {} {ROUNDS} {PAUSE} {ROUNDS} < <(cat numbers)",
+        program.display()
+    );
+    Job::new("/bin/bash", &["-c", &command]).input("numbers", &numbers())
+}
+
+#[test]
+fn a_pipe_of_a_wrapper_that_cannot_be_read_again_ends_the_job() {
+    for worker in [2, 0] {
+        // The only checkpoint before the failure is that of MPI_Init, or one after a read.
+        let interval = ["7calls", "100000calls"][usize::from(worker == 2)];
+        let job = from_pipe_of_wrapper().interval(interval);
+        let outcome = job.kill(kill(worker)).run();
+        let status = outcome.status.and_then(|status| status.code());
+        outcome.check(status == Some(74), "the status is 74");
+        let said = outcome
+            .own_lines()
+            .iter()
+            .any(|line| line.contains("standard input") && line.contains("< FILE"));
+        outcome.check(said, "cause and remedy are not told");
+    }
 }

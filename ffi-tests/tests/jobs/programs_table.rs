@@ -97,6 +97,7 @@ macro_rules! table {
 table! {
     cancellations: Recovered;
     dlopen_loop: Recovered;
+    executes: Recovered;
     lock_waiters: Recovered;
     libc_opens: Recovered;
     libc_threads: Recovered;

@@ -86,31 +86,104 @@ fn a_setting_that_makes_no_sense_is_refused() {
     );
 }
 
-/// The layer's own descriptors are above the program's.
-#[test]
-fn a_limit_on_open_files_is_named_with_its_remedy() {
+/// Limits under which nothing can be protected: a command of the shell, and words of the refusal.
+const LIMITS: [(&str, &[&str]); 3] = [
+    (
+        "ulimit -n 600",
+        &["at most 600 files", "RLIMIT_NOFILE", "ulimit -n"],
+    ),
+    (
+        "ulimit -v 4194304",
+        &["4096 MiB of addresses", "RLIMIT_AS", "ulimit -v unlimited"],
+    ),
+    (
+        "ulimit -d 2097152",
+        &["2048 MiB of data", "RLIMIT_DATA", "ulimit -d unlimited"],
+    ),
+];
+
+/// Surroundings under which nothing can be protected, for a shell with a mount namespace of its own.
+const MOUNTS: [(&str, &[&str]); 2] = [
+    (
+        "mount -t tmpfs -o ro tmpfs /dev/shm",
+        &["/dev/shm", "Read-only", "mount a tmpfs"],
+    ),
+    (
+        "mkdir dev; mount --bind /dev dev; mount -t tmpfs tmpfs /dev; cp -a dev/null dev/zero dev/*random /dev; ln -s /proc/self/fd /dev/fd",
+        &["/dev/shm", "No such file", "mount a tmpfs"],
+    ),
+];
+
+/// Runs a program after `prepare` under `understudy run` with `options`; the exit status, standard output and error.
+fn run_after(shell: &[&str], prepare: &str, options: &str) -> (Option<i32>, String, String) {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let run = format!(
-        "ulimit -n 600; exec {} run -n 2 --no-daemon -- {}",
+        "{prepare}; exec {} run -n 2 --no-daemon {options} -- {} 20 20 10",
         place::product("understudy").display(),
         place::example("heat2d").display()
     );
     let _turn = place::turn();
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &run]).current_dir(work.path());
-    shell
+    let mut command = Command::new(shell[0]);
+    command.args(&shell[1..]).args(["-c", &run]);
+    command.current_dir(work.path());
+    command
         .envs(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"].map(|name| (name, "1")));
-    let output = shell.output().expect("there is a shell");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(REFUSED), "{errors}");
-    for word in [
-        "at most 600 files",
-        "RLIMIT_NOFILE",
-        "ulimit -n",
-        "the job stops",
-    ] {
-        assert!(errors.contains(word), "no `{word}`: {errors}");
+    let output = command.output().expect("there is a shell");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+#[track_caller]
+fn assert_refused_after(shell: &[&str], prepare: &str, words: &[&str]) {
+    let (status, _, errors) = run_after(shell, prepare, "");
+    assert_eq!(status, Some(REFUSED), "{prepare}: {errors}");
+    let lines: Vec<&str> = errors.lines().collect();
+    let has_all = |line: &&str| words.iter().all(|word| line.contains(word));
+    assert!(lines.iter().any(has_all), "{prepare}: {errors}");
+    assert!(errors.contains("the job stops"), "{prepare}: {errors}");
+    let (status, output, errors) = run_after(shell, prepare, "--allow-unprotected");
+    assert_eq!(status, Some(0), "{prepare}: {errors}");
+    assert!(!output.is_empty() && errors.contains("runs unprotected"));
+}
+
+#[test]
+fn a_limit_is_named_with_its_remedy() {
+    for (limit, words) in LIMITS {
+        assert_refused_after(&["sh"], limit, words);
     }
+}
+
+#[test]
+fn a_missing_directory_in_memory_is_named_with_its_remedy() {
+    let may_mount = Command::new("unshare").args(["--mount", "true"]).status();
+    if !may_mount.is_ok_and(|status| status.success()) {
+        return place::skip("unshare --mount");
+    }
+    for (mount, words) in MOUNTS {
+        assert_refused_after(&["unshare", "--mount", "sh"], mount, words);
+    }
+}
+
+/// A wrapper that hides the job's directory from the program.
+#[test]
+fn a_directory_in_memory_of_each_rank_is_refused() {
+    let may_mount = Command::new("unshare").args(["--mount", "true"]).status();
+    if !may_mount.is_ok_and(|status| status.success()) {
+        return place::skip("unshare --mount");
+    }
+    let program = place::example("heat2d").display().to_string();
+    let command = format!("mount -t tmpfs tmpfs /dev/shm; exec {program} 20 20 10");
+    let job = Job::new("/usr/bin/unshare", &["--mount", "sh", "-c", &command]);
+    let outcome = job.env("UNDERSTUDY_REQUIRE", "1").run();
+    outcome.check(
+        outcome.status.and_then(|status| status.code()) == Some(REFUSED),
+        "the status is not that of a refusal",
+    );
+    outcome.assert_told(&["/dev/shm", "wrapper", "--ipc=host"]);
 }
 
 #[test]
@@ -119,10 +192,19 @@ fn a_container_that_forbids_personality_is_refused() {
     assert_refused(change, (4, 1), &["personality", "seccomp", "setarch -R"]);
 }
 
-/// Ranks that map the same file could not be rolled back one by one; with a file each they can.
-/// Debian's MPICH, say, of which a library with its name is enough here.
+/// Debian's MPICH, say, or Cray's, of which a library with its name is enough here.
 #[test]
 fn a_program_of_another_mpi_library_is_not_protected() {
+    for soname in [
+        "libmpi_cray.so.12",
+        "libmpi_gnu_91.so.12",
+        "libmpi_ibm.so.3",
+    ] {
+        assert_another_library_is_refused(soname);
+    }
+}
+
+fn assert_another_library_is_refused(soname: &str) {
     let directory = tempfile::tempdir().expect("there is room");
     let place = |name: &str| directory.path().join(name);
     let compile = |arguments: &[&std::ffi::OsStr], code: &str| {
@@ -135,14 +217,14 @@ fn a_program_of_another_mpi_library_is_not_protected() {
             .status();
         assert!(compiler.expect("gcc is there").success());
     };
-    let library = place("libmpi_cray.so.12");
+    let library = place(soname);
     compile(
         &[
             library.as_ref(),
             "-shared".as_ref(),
-            "-Wl,-soname,libmpi_cray.so.12".as_ref(),
+            format!("-Wl,-soname,{soname}").as_ref(),
         ],
-        "int MPI_Init(int *c, char ***v) { return 0; }",
+        "int PMPI_Init(int *c, char ***v) { return 0; }\nint MPI_Init(int *c, char ***v) { return 0; }",
     );
     let program = place("program");
     let path = format!("-Wl,-rpath,{}", directory.path().display());

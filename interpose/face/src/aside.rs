@@ -7,7 +7,7 @@ use crate::launched::{self, Protection};
 use crate::link::{self, Path};
 use crate::msg::say;
 use crate::sys::{self, nr, sys};
-use core::ffi::c_char;
+use core::ffi::{CStr, c_char};
 use core::fmt;
 use understudy_abi::exit;
 
@@ -25,7 +25,7 @@ pub struct Program {
 
 impl Program {
     /// Finds the file from the auxiliary vector's AT_EXECFN, which keeps the name of a symbolic link; /proc/self/exe if
-    /// that is relative.
+    /// that is relative, or names a descriptor that is closed (fexecve(3)).
     ///
     /// A script (`#!`, or binfmt_misc) is found as it was named, since its interpreter is told that name. Where its name is not among
     /// the arguments, the interpreter is executed as it is.
@@ -44,13 +44,19 @@ impl Program {
             // SAFETY: the kernel's string on the stack.
             let name = unsafe { sys::bytes(auxv.execfn) };
             path.push(name);
-            if sys::file_id(path.as_c_str()) != sys::file_id(c"/proc/self/exe") {
+            if !is_this_program(&path) {
                 // SAFETY: handed on to the caller.
                 arguments = unsafe { of_script(argv, name, auxv.keeps_argv0) };
             }
         }
-        if arguments.is_none() && path.as_bytes().first() != Some(&b'/') {
-            path.read_link(c"/proc/self/exe");
+        let is_relative = path.as_bytes().first() != Some(&b'/');
+        if arguments.is_none() && (is_relative || !is_this_program(&path)) {
+            path.read_link(THIS_PROGRAM);
+        }
+        // A file without a name (fexecve(3) of a memfd).
+        if arguments.is_none() && !path.is_file() {
+            path = Path::new();
+            path.push(THIS_PROGRAM.to_bytes());
         }
         Program {
             argv: arguments.unwrap_or(argv),
@@ -125,6 +131,13 @@ impl Program {
         }
         self.run_without_us(personality)
     }
+}
+
+/// The kernel's link to the file that this process executes.
+const THIS_PROGRAM: &CStr = c"/proc/self/exe";
+
+fn is_this_program(path: &Path) -> bool {
+    sys::file_id(path.as_c_str()) == sys::file_id(THIS_PROGRAM)
 }
 
 /// The arguments that the script `name` was executed with, among those of its interpreter: `[interpreter, argument of its
@@ -220,12 +233,8 @@ unsafe fn note_aside(list: *const *const c_char) {
         let Some(manager) = environ::value(list, MANAGER) else {
             return;
         };
-        let directory = manager
-            .splitn(3, |&byte| byte == b',')
-            .nth(2)
-            .unwrap_or_default();
         let mut path = Path::new();
-        path.push(directory).push(ASIDE);
+        path.push(environ::directory_of(manager)).push(ASIDE);
         let file = sys!(nr::OPENAT, -100isize, path.as_ptr(), O_CREAT, 0o600);
         if file >= 0 {
             sys!(nr::CLOSE, file);

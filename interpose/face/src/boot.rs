@@ -13,11 +13,13 @@ use crate::aside::Program;
 use crate::auxv::Auxv;
 use crate::draws;
 use crate::environ::{self, BOOT_VARIABLE};
+use crate::exec;
 use crate::guard;
 use crate::heap;
 use crate::late;
 use crate::launched::{self, Protection, SEVERAL_NODES};
 use crate::ldheap::HeapError;
+use crate::limits;
 use crate::link::{self, OUR_SONAME};
 use crate::load::{self, Failure, Second};
 use crate::msg::Text;
@@ -27,10 +29,8 @@ use crate::sys::{self, nr, sys};
 use crate::zone::PatchError;
 use crate::{fortran, profiler};
 use core::ffi::{c_char, c_int, c_void};
-use understudy_abi::{MPI_FD_BASE, RUNTIME_FD_BASE, RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
+use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
 
-/// The least RLIMIT_NOFILE: the program's descriptors, and those of the layer and the MPI library above them.
-const LEAST_OPEN_FILES: u64 = MPI_FD_BASE as u64 + 64;
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
 /// Where the launcher's environment is kept: the first place of the zone.
 const ENVIRONMENT_PLACE: usize = ZONE_START + (1 << 20);
@@ -59,13 +59,17 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
             return second(argc, argv, envp, &auxv, fd);
         }
         let base = link::own_base();
-        let uses_other_mpi = link::objects().any(|object| object.is_mpi() && object.l_addr != base);
+        let is_other = |object: &link::LinkMap| object.is_mpi() && object.l_addr != base;
+        let uses_other_mpi = link::objects().any(is_other) || profiler::is_library_behind();
         let uses_our_mpi =
             link::objects().any(|object| object.l_addr != base && object.needs(OUR_SONAME));
         let program = Program::new(argv, list, &auxv, !uses_our_mpi && !uses_other_mpi);
         if !uses_other_mpi && !uses_our_mpi {
             if late::is_expected(list) {
                 first(&program)
+            }
+            if late::is_started_by_launcher(list) {
+                exec::remember_wrapper(list);
             }
             return;
         }
@@ -112,10 +116,9 @@ fn first(program: &Program) -> ! {
         if protection == Protection::None {
             program.refuse(None, format_args!("{SEVERAL_NODES}"));
         }
-        let limit = sys::open_files();
-        if limit < LEAST_OPEN_FILES {
-            program.refuse(None, format_args!("at most {limit} files may be open here (RLIMIT_NOFILE), and the layer's own have numbers from {RUNTIME_FD_BASE} on; raise the limit to {LEAST_OPEN_FILES} or more (`ulimit -n`; LimitNOFILE= of the service that starts the job)"));
-        }
+        limits::check(program);
+        limits::check_directory(program);
+        limits::check_valgrind(program);
         if protection == Protection::Guardian {
             guard::become_guardian(program);
         }
@@ -169,6 +172,7 @@ unsafe fn second(
     // SAFETY: the kernel's arrays; nothing has read the environment yet but ld.so.
     unsafe {
         environ::unpad(envp);
+        exec::remember(saved.list, envp.cast_const());
         let is_late = !link::objects()
             .any(|object| object.l_addr != link::own_base() && object.needs(OUR_SONAME));
         let program = Program::new(argv, saved.list, auxv, is_late);

@@ -25,7 +25,17 @@ pub const MANAGER: &[u8] = b"UNDERSTUDY_LINE=";
 const LAUNCHERS: &[u8] = b"UNDERSTUDY_LAUNCHER_";
 /// Whether to expect that a program loads MPI late; see [`crate::late`].
 pub const LATE_VARIABLE: &[u8] = b"UNDERSTUDY_LATE=";
-const PRELOAD: &[u8] = b"LD_PRELOAD=";
+/// Libraries that are preloaded.
+pub const PRELOAD: &[u8] = b"LD_PRELOAD=";
+/// Prefix of the launcher's variables that the program sees.
+pub const SHOWN: &[u8] = b"OMPI_COMM_WORLD_";
+/// Variables whose value is the job's size.
+pub const SIZES: [&[u8]; 4] = [
+    b"OMPI_COMM_WORLD_SIZE=",
+    b"SLURM_NTASKS=",
+    b"SLURM_NPROCS=",
+    b"SLURM_STEP_NUM_TASKS=",
+];
 /// What a guardian has for the program's LD_PRELOAD.
 const PRELOADED: &[u8] = b"UNDERSTUDY_PRELOAD=";
 
@@ -69,6 +79,14 @@ pub unsafe fn variable(list: *const *const c_char, name: &str) -> Option<&'stati
         .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
+/// Returns the job's directory, the third part of the value of [`MANAGER`].
+pub fn directory_of(manager: &[u8]) -> &[u8] {
+    manager
+        .splitn(3, |&byte| byte == b',')
+        .nth(2)
+        .unwrap_or_default()
+}
+
 /// Whether the switch `name` (given with its `=`) is on.
 ///
 /// # Safety
@@ -99,15 +117,16 @@ pub unsafe fn identity<'a>(list: *const *const c_char) -> Identity<'a> {
 }
 
 /// Whether a variable belongs to the launcher, to MPI or to us, and is kept from the user side.
-fn is_hidden(entry: &[u8]) -> bool {
+pub fn is_hidden(entry: &[u8]) -> bool {
     const HIDDEN: [&[u8]; 5] = [b"PMIX", b"PMI_", b"OMPI_", b"PRTE", b"UNDERSTUDY_"];
-    const SHOWN: &[u8] = b"OMPI_COMM_WORLD_";
     HIDDEN.iter().any(|prefix| entry.starts_with(prefix)) && !entry.starts_with(SHOWN)
 }
 
+/// Returns the number of strings, and of their bytes.
+///
 /// # Safety
 /// As [`strings`].
-unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
+pub unsafe fn measure(list: *const *const c_char) -> (usize, usize) {
     // SAFETY: handed on to the caller.
     unsafe { strings(list) }.fold((0, 0), |(count, bytes), entry| {
         (count + 1, bytes + entry.len() + 1)
@@ -144,13 +163,7 @@ pub unsafe fn fixed(
     // SAFETY: handed on to the caller.
     for entry in unsafe { strings(list) }.filter(is_kept) {
         let mut size = Line::new();
-        let names = [
-            &b"OMPI_COMM_WORLD_SIZE="[..],
-            b"SLURM_NTASKS=",
-            b"SLURM_NPROCS=",
-            b"SLURM_STEP_NUM_TASKS=",
-        ];
-        match (names.iter().find(|name| entry.starts_with(name)), workers) {
+        match (SIZES.iter().find(|name| entry.starts_with(name)), workers) {
             (Some(name), Some(workers)) => {
                 let _ = write!(size, "{workers}");
                 builder.add(&[name, size.as_bytes()]);
@@ -213,6 +226,13 @@ fn is_separator(&byte: &u8) -> bool {
 
 fn is_ours(item: &[u8], own_path: &[u8]) -> bool {
     item == own_path || item.ends_with(b"/libunderstudy.so") || item == b"libunderstudy.so"
+}
+
+/// Returns true if a value of LD_PRELOAD names this library.
+pub fn names_us(preload: &[u8]) -> bool {
+    preload
+        .split(is_separator)
+        .any(|item| is_ours(item, own_path()))
 }
 
 /// Where this library is named; at the start if it is not.

@@ -42,6 +42,15 @@ pub unsafe fn is_expected(list: *const *const c_char) -> bool {
     }
 }
 
+/// Returns true for a process that the launcher or a guardian has started: a rank, or the wrapper of one.
+///
+/// # Safety
+/// `list` must be a valid environment.
+pub unsafe fn is_started_by_launcher(list: *const *const c_char) -> bool {
+    // SAFETY: handed on to the caller; getppid(2).
+    unsafe { is_concerned(list) && !is_launched(sys!(nr::GETPPID), mark(list)) }
+}
+
 /// Whose programs load the MPI library late, by the beginnings of their names.
 const INTERPRETERS: [&[u8]; 5] = [b"python", b"pypy", b"julia", b"octave", b"R\0"];
 

@@ -76,6 +76,15 @@ pub fn find() -> Option<Path> {
     Some(path)
 }
 
+/// Returns true if a library after this one has MPI's procedures, whatever its name is.
+///
+/// Profilers wrap procedures under their first names only; `PMPI_` is the library's own.
+pub fn is_library_behind() -> bool {
+    const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
+    // SAFETY: dlsym(3); not a tail call, since RTLD_NEXT goes by the caller.
+    !core::hint::black_box(unsafe { dlsym(RTLD_NEXT, c"PMPI_Init".as_ptr()) }).is_null()
+}
+
 /// The file in which something is; ld.so keeps the name as long as the library.
 fn file_of(found: *mut c_void) -> Option<&'static [u8]> {
     let mut place = Place {

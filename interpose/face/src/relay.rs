@@ -10,10 +10,17 @@ use crate::link::{Path, own_path};
 use crate::msg::say;
 use crate::sys::{self, nr, sys};
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use understudy_abi::RUNTIME_FD_BASE;
 
 static STDOUT_WAS_TERMINAL: AtomicBool = AtomicBool::new(false);
+
+/// What descriptors 1 and 2 were before the relay took them, by copies; -1: it has not.
+static ORIGINALS: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
+/// Inodes of the pipes to the relay.
+static PIPES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// The runtime's function that waits until the relay has passed all on.
+static FLUSH: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 const F_DUPFD_CLOEXEC: usize = 1030;
 const S_IFMT: u32 = 0o170000;
@@ -32,12 +39,20 @@ fn is_terminal(fd: c_int) -> bool {
     unsafe { sys!(IOCTL, fd, TCGETS, settings.as_mut_ptr()) == 0 }
 }
 
-/// Whether a descriptor is a pipe, a terminal or a socket; a regular file is handled by its offset instead.
-fn is_stream(fd: c_int) -> bool {
+/// Type and inode of a descriptor; zeros if it is closed.
+fn about(fd: c_int) -> (u32, u64) {
     const FSTAT: usize = 5;
     let mut stat = [0u64; 18];
-    // SAFETY: fstat(2) writes 144 bytes; st_mode is the 32-bit word at offset 24.
-    unsafe { sys!(FSTAT, fd, stat.as_mut_ptr()) == 0 && stat[3] as u32 & S_IFMT != S_IFREG }
+    // SAFETY: fstat(2) writes 144 bytes; st_ino is at offset 8, and st_mode is the 32-bit word at offset 24.
+    match unsafe { sys!(FSTAT, fd, stat.as_mut_ptr()) } {
+        0 => (stat[3] as u32 & S_IFMT, stat[1]),
+        _ => (0, 0),
+    }
+}
+
+/// Whether a descriptor is a pipe, a terminal or a socket; a regular file is handled by its offset instead.
+fn is_stream(fd: c_int) -> bool {
+    !matches!(about(fd).0, 0 | S_IFREG)
 }
 
 /// Copies of standard output and error, which do not pass through the relay.
@@ -110,6 +125,9 @@ fn spawn(relay: &Path, ledger: *const c_char) -> Result<(), c_int> {
             }
         }
         for (fd, pipe) in pipes.iter().enumerate().filter(|(_, pipe)| pipe[1] >= 0) {
+            let original = sys!(nr::FCNTL, fd + 1, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE);
+            ORIGINALS[fd].store(original as i32, Ordering::Relaxed);
+            PIPES[fd].store(about(pipe[1]).1, Ordering::Relaxed);
             check(sys!(nr::DUP2, pipe[1], fd + 1))?;
             sys!(nr::CLOSE, pipe[0]);
             sys!(nr::CLOSE, pipe[1]);
@@ -155,6 +173,7 @@ unsafe fn detach(relay: &Path, ledger: *const c_char, pipes: &[[i32; 2]; 2]) -> 
 pub struct Streams {
     name: Ledger,
     tell: StreamsStart,
+    flush: *mut c_void,
 }
 
 /// The runtime's function that says where the ledger is to be made.
@@ -178,7 +197,9 @@ impl Streams {
         unsafe {
             let name = dlsym(runtime, c"understudy_runtime_ledger".as_ptr());
             let tell = dlsym(runtime, c"understudy_runtime_streams".as_ptr());
+            let flush = dlsym(runtime, c"understudy_runtime_flush".as_ptr());
             (!name.is_null() && !tell.is_null()).then(|| Streams {
+                flush,
                 name: core::mem::transmute::<*mut c_void, Ledger>(name),
                 tell: core::mem::transmute::<*mut c_void, StreamsStart>(tell),
             })
@@ -190,10 +211,58 @@ impl Streams {
         let ledger = (self.name)();
         match start(ledger, Path::directory(own_path())) {
             // SAFETY: the runtime's own string.
-            Ok(()) => unsafe { (self.tell)(ledger) },
+            Ok(()) => unsafe {
+                (self.tell)(ledger);
+                FLUSH.store(self.flush, Ordering::Release);
+            },
             Err(error) => say(format_args!(
                 "ckptd relay cannot be started (errno {error}); after a failure some output may appear twice"
             )),
+        }
+    }
+}
+
+/// Descriptors 1 and 2 of a process that is about to execute another program, which starts a relay itself.
+pub struct Detached([c_int; 2]);
+
+/// Gives the process its original standard output and error, after the relay has passed on what was printed.
+pub fn give_back() -> Detached {
+    let flush = FLUSH.load(Ordering::Acquire);
+    if !flush.is_null() {
+        // SAFETY: the runtime's function of this type.
+        unsafe {
+            let flush: extern "C" fn() = core::mem::transmute(flush);
+            flush();
+        }
+    }
+    Detached([0, 1].map(|at| {
+        let (fd, original) = (at as c_int + 1, ORIGINALS[at].load(Ordering::Relaxed));
+        if original < 0 || about(fd).1 != PIPES[at].load(Ordering::Relaxed) {
+            return -1;
+        }
+        // SAFETY: fcntl(2), dup2(2) on descriptors of this process.
+        unsafe {
+            let pipe = sys!(nr::FCNTL, fd, F_DUPFD_CLOEXEC, RUNTIME_FD_BASE);
+            sys!(nr::DUP2, original, fd);
+            pipe as c_int
+        }
+    }))
+}
+
+impl Detached {
+    /// The execution has failed: the relay carries the output on.
+    pub fn attach(self) {
+        for (at, pipe) in self
+            .0
+            .into_iter()
+            .enumerate()
+            .filter(|(_, pipe)| *pipe >= 0)
+        {
+            // SAFETY: dup2(2), close(2) on descriptors of this process.
+            unsafe {
+                sys!(nr::DUP2, pipe, at + 1);
+                sys!(nr::CLOSE, pipe);
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod nr {
     pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
     pub const PREAD64: usize = 17;
+    pub const ACCESS: usize = 21;
     pub const DUP2: usize = 33;
     pub const NANOSLEEP: usize = 35;
     pub const GETPID: usize = 39;
@@ -163,11 +164,10 @@ pub unsafe fn bytes<'a>(string: *const c_char) -> &'a [u8] {
     unsafe { CStr::from_ptr(string) }.to_bytes()
 }
 
-/// How many files this process may have open (RLIMIT_NOFILE).
-pub fn open_files() -> u64 {
-    const RLIMIT_NOFILE: usize = 7;
+/// Returns the soft limit of a resource (getrlimit(2)).
+pub fn soft_limit(resource: usize) -> u64 {
     let mut limit = [u64::MAX; 2];
     // SAFETY: prlimit(2) fills the structure, which begins with the soft limit.
-    unsafe { sys!(nr::PRLIMIT64, 0, RLIMIT_NOFILE, 0, limit.as_mut_ptr()) };
+    unsafe { sys!(nr::PRLIMIT64, 0, resource, 0, limit.as_mut_ptr()) };
     limit[0]
 }

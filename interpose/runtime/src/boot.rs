@@ -93,6 +93,12 @@ pub unsafe extern "C" fn understudy_runtime_streams(ledger: *const c_char) {
     crate::user::attach_output(rt, path.into(), is_silent);
 }
 
+/// Waits until the relay has passed on what the program has printed.
+#[unsafe(no_mangle)]
+pub extern "C" fn understudy_runtime_flush() {
+    crate::user::flush_output();
+}
+
 /// Where thunks enter.
 fn entries() -> [unsafe extern "C" fn(); understudy_abi::ENTRIES] {
     if fault::counts_calls() {

@@ -10,6 +10,7 @@ mod keys;
 mod layout;
 mod loader;
 mod locks;
+mod open;
 mod output;
 mod process;
 mod sharing;
@@ -38,9 +39,9 @@ pub use keys::open as open_keys;
 pub use layout::{compare_layout, layout, remember_start};
 pub use loader::{is_loading, is_locked as is_loader_locked, names};
 pub use output::{
-    attach as attach_output, dead_note, dead_output, discard_library_output, in_job_memory,
-    inherit as inherit_output, leave, new_ledger, note_cell, position as output_position, set_idle,
-    set_stage, show_library_output,
+    attach as attach_output, dead_note, dead_output, discard_library_output, flush as flush_output,
+    in_job_memory, inherit as inherit_output, leave, new_ledger, note_cell,
+    position as output_position, set_idle, set_stage, show_library_output,
 };
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
 pub use signals::Saved as SavedSignals;
@@ -50,14 +51,13 @@ pub use threads::{
     let_go as let_threads_go, stop_for_good as stop_threads_for_good,
 };
 use understudy_abi::RUNTIME_FD_BASE;
-use understudy_numbers::ProcessNumber;
+use understudy_numbers::{Epoch, ProcessNumber};
 pub use undo::{
     Call as FileCall, Range as FileRange, full_name, note as note_effect, note_overwriting,
 };
 pub use undo::{
-    begin as begin_section, end_on_disk as end_files_on_disk, forget_before,
-    keep_on_disk as keep_files_on_disk, leave_files, note_from_start, undo as undo_files,
-    undo_earlier, undo_start, written,
+    end_on_disk as end_files_on_disk, keep_on_disk as keep_files_on_disk, leave_files,
+    note_from_start, undo as undo_files, undo_earlier, undo_start, written,
 };
 pub use zones::zones;
 
@@ -218,11 +218,11 @@ pub enum UserError {
         "the program uses the processor's tile registers (AMX), which this process is not given ({0}); have spares on nodes with the same processor and kernel"
     )]
     Processor(std::io::Error),
-    /// Standard input is a pipe.
+    /// Standard input cannot be read again.
     #[error(
-        "the program has read standard input since the checkpoint, which is a pipe, so that it cannot read the same again; let it read a file (mpirun … sh -c 'exec PROGRAM < FILE')"
+        "the program has read standard input, and cannot read the same again as after the checkpoint: {0}; let it read a file (mpirun … sh -c 'exec PROGRAM < FILE')"
     )]
-    Input,
+    Input(String),
     /// One that was made by timer_create(2).
     #[error("{0}")]
     Timer(String),
@@ -263,13 +263,25 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
         signals: signals::capture(),
         process: process::capture(),
         timers: timers::capture(rt)?,
-        input: input::capture(rt),
+        input: input::capture(rt)?,
         files: files::capture(rt),
         output: output::capture(),
         thread: locks::ThreadNumber::main(),
         threads: threads::capture(rt)?,
         has_devices: accelerator::is_saved(rt),
     })
+}
+
+/// This rank is at the cut of `epoch`: what the program does from here on belongs to it.
+pub fn begin_section(rt: &Runtime, epoch: Epoch) {
+    undo::begin(rt, epoch);
+    input::begin(rt, epoch);
+}
+
+/// The job never goes back further than to the cut of this epoch.
+pub fn forget_before(rt: &Runtime, epoch: Epoch) {
+    undo::forget_before(rt, epoch);
+    input::forget_before(rt, epoch);
 }
 
 /// The live part of the main thread's stack, given its stack pointer: what lies above it, with the red zone below. All of the
@@ -302,7 +314,6 @@ impl State {
 
     /// Puts everything back but the pages, after they have been put back. `own`: this process is the one that was saved.
     pub fn restore(&self, rt: &Runtime, own: bool) -> Result<(), UserError> {
-        input::restore(rt, &self.input, own)?;
         let is_mains = self.threads.is_mains();
         tls::restore(&self.thread_locals)?;
         // What they signal after the cut may have no handler in the image.
@@ -310,6 +321,7 @@ impl State {
         process::stop_timers();
         signals::restore(&self.signals, is_mains);
         files::restore(rt, &self.files, own)?;
+        input::restore(rt, &self.input, own)?;
         output::restore(rt, &self.output, own);
         accelerator::restore(rt, self.has_devices);
         process::restore(&self.process, is_mains)

@@ -16,6 +16,15 @@ const RESTARTS: u32 = 5;
 /// The number of SIGKILL on every system (signal(7)).
 const SIGKILL: i32 = 9;
 
+/// Returns the limit that a process has exceeded which this signal has ended (setrlimit(2)).
+fn limit_of(signal: i32) -> Option<&'static str> {
+    match signal {
+        24 => Some("its limit of CPU time (SIGXCPU, `ulimit -t`)"),
+        25 => Some("its limit of file size (SIGXFSZ, `ulimit -f`)"),
+        _ => None,
+    }
+}
+
 impl Job {
     /// Its library may have found a connection closed before anybody has told of the death behind that. In the next generation it is as before
     /// MPI_Init, if the process lives still; if there is none soon, that is one more death.
@@ -166,9 +175,18 @@ impl Job {
         match ending {
             _ if self.members[&number].is_broken => self.died(at, has_played),
             // Nobody misses a spare now, but the launcher means all.
-            Ending::Exit(_) | Ending::Signal(_) if is_spare && is_heard => self.lost_spare(number),
+            Ending::Exit(_) | Ending::Signal(_) | Ending::Memory if is_spare && is_heard => {
+                self.lost_spare(number)
+            }
             Ending::Exit(_) | Ending::Signal(_) if is_spare && self.phase == Phase::Running => {
                 self.do_without()
+            }
+            Ending::Memory => {
+                self.say(
+                    "the job ends, since a process in place of that one would need as much memory"
+                        .into(),
+                );
+                self.end_with(LOST, Some(at))
             }
             // A new process has to come as far as the first one did.
             Ending::Exit(_) if !is_heard && self.is_protected => self.died(at, has_played),
@@ -178,6 +196,14 @@ impl Job {
             Ending::Exit(_) | Ending::Asked(_) => {
                 self.end_with(ending.status(), Some(at));
                 self.leaver = matches!(ending, Ending::Exit(_)).then_some((number, has_played));
+            }
+            // It would exceed the limit again.
+            Ending::Signal(signal) if !self.is_protected && limit_of(signal).is_some() => {
+                let limit = limit_of(signal).unwrap_or_default();
+                self.say(format!(
+                    "process {number} has exceeded {limit} before the first checkpoint; raise the limit and start the job again"
+                ));
+                self.end_with(ending.status(), Some(at))
             }
             // Nobody has killed it but itself.
             Ending::Signal(signal) if !is_heard && signal != SIGKILL => {

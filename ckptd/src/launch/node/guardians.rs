@@ -1,9 +1,10 @@
 //! What a node hears of its guardians, and has them do.
 
+use super::super::memory;
 use super::{Left, Node};
 use crate::launch::process::{Caller, Process};
 use crate::launch::talk::Report;
-use crate::line::{ASIDE, Ended, FromGuardian, ToGuardian};
+use crate::line::{ASIDE, Ended, FromGuardian, Killer, ToGuardian};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 use understudy_numbers::{Guardian, ProcessNumber, Rank};
@@ -85,7 +86,7 @@ impl Node {
     fn understood(&self, message: Ended) -> (Ended, Option<(ProcessNumber, i32)>) {
         // Without the layer a process cannot be replaced.
         let is_aside = || self.directory.join(ASIDE).exists();
-        let (number, signal, is_asked) = match message {
+        let (number, signal, by) = match message {
             Ended::Closed { .. } => return (message, None),
             Ended::Exited {
                 number,
@@ -96,23 +97,18 @@ impl Node {
                 match status {
                     // A shell has started the rank, and tells how that has ended (POSIX, 2.8.2).
                     129..192 if rank.is_some_and(|rank| rank != pid) => {
-                        (number, status - 128, false)
+                        (number, status - 128, Killer::Unknown)
                     }
                     _ => return (message, Some((number, status << 8))),
                 }
             }
-            Ended::Killed {
-                number,
-                signal,
-                is_asked,
-            } => (number, signal, is_asked),
+            Ended::Killed { number, signal, by } => (number, signal, by),
         };
-        let is_asked = is_asked || is_aside();
-        let killed = Ended::Killed {
-            number,
-            signal,
-            is_asked,
-        };
+        if by == Killer::Memory {
+            memory::report(number);
+        }
+        let by = if is_aside() { Killer::Launcher } else { by };
+        let killed = Ended::Killed { number, signal, by };
         (killed, Some((number, signal)))
     }
 

@@ -4,18 +4,18 @@
 use crate::renewal::LOOK;
 use crate::renewal::Runtime;
 use crate::{shim, sys, told};
-use ckptd::line::{self, Boards, Hello, LINE, Line, Socket, ToManager, ToProcess};
+use ckptd::line::{self, Boards, Hello, LINE, Line, ProcessPlace, Socket, ToManager, ToProcess};
 use std::ffi::c_int;
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use understudy_mpi::{call, library};
-use understudy_numbers::{Guardian, ProcessNumber, Worker};
+use understudy_numbers::{ProcessNumber, Worker};
 
 // understudy-mpi and ckptd do not know each other.
 const _: () = {
@@ -71,14 +71,7 @@ impl Heir {
     };
 }
 
-/// What this process is for its guardian, and who that is.
-struct Own {
-    number: ProcessNumber,
-    guardian: Guardian,
-    directory: PathBuf,
-}
-
-static OWN: OnceLock<Own> = OnceLock::new();
+static OWN: OnceLock<ProcessPlace> = OnceLock::new();
 
 /// Learns of the process manager.
 ///
@@ -87,19 +80,8 @@ static OWN: OnceLock<Own> = OnceLock::new();
 pub fn learn() -> Result<(), String> {
     let text = told::variable(LINE)
         .ok_or("this process has no guardian; start the job with mpirun or understudy run")?;
-    let mut parts = text.splitn(3, ',');
-    let mut part = || parts.next();
-    let own = part()
-        .zip(part())
-        .zip(part())
-        .and_then(|((number, guardian), directory)| {
-            Some(Own {
-                number: ProcessNumber(number.parse().ok()?),
-                guardian: Guardian(guardian.parse().ok()?),
-                directory: directory.into(),
-            })
-        });
-    let own = own.ok_or_else(|| format!("{LINE} is `{text}`, not two numbers and a directory"))?;
+    let own = ProcessPlace::parse(&text)
+        .ok_or_else(|| format!("{LINE} is `{text}`, not two numbers and a directory"))?;
     let _ = OWN.set(own);
     Ok(())
 }
@@ -123,9 +105,10 @@ pub fn call_guardian() {
     }
 }
 
-fn connect(own: &Own) -> io::Result<()> {
+fn connect(own: &ProcessPlace) -> io::Result<()> {
     let line = Line::call(&own.directory, Socket::Guardian(own.guardian))?;
     let guardian = Line::from(lift(line.into()));
+    report_wrapper(own, &guardian);
     guardian.send(&Hello::Process {
         number: own.number,
         library: library::file(),
@@ -167,6 +150,41 @@ fn connect(own: &Own) -> io::Result<()> {
     // The snapshot is taken after this, so the shim keeps it.
     shim::hold_ends(is_over);
     Ok(())
+}
+
+/// Names a wrapper between the guardian and this process: the guardian sees the end of that alone.
+fn report_wrapper(own: &ProcessPlace, guardian: &Line) {
+    let parent = std::os::unix::process::parent_id();
+    if own.number.0 != 0 || peer_of(guardian).is_none_or(|guardian| guardian == parent) {
+        return;
+    }
+    let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
+    let name = name.trim_end();
+    log::warn!(
+        "the launcher has started {name}, which runs the program as its child: a failure of the program is recovered from only \
+         if {name} then ends by the same signal N, or with status 128+N; let a script `exec` the program"
+    );
+}
+
+/// Returns the process that listens at the other end (unix(7), SO_PEERCRED).
+fn peer_of(line: &Line) -> Option<u32> {
+    let mut about = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: getsockopt(2) fills the structure of that length.
+    let failed = unsafe {
+        libc::getsockopt(
+            line.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut about).cast(),
+            &raw mut length,
+        )
+    };
+    (failed == 0).then_some(about.pid as u32)
 }
 
 /// Asked by any thread of the MPI library.

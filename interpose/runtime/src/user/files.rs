@@ -13,7 +13,8 @@ mod pipes;
 mod special;
 mod streams;
 
-use super::UserError;
+pub(super) use super::open::{descriptors, stat};
+use super::{UserError, input};
 use crate::cell::Field;
 use crate::shim;
 use crate::user::Runtime;
@@ -30,7 +31,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use streams::Stream;
-use understudy_abi::RUNTIME_FD_BASE;
 
 /// Open files that are not the program's own doing.
 pub(super) struct Others {
@@ -109,39 +109,6 @@ pub fn check(rt: &Runtime, highest: Option<i32>) -> Result<(), UserError> {
     objections::check(&rt.files, &descriptors(), highest)
 }
 
-/// The open descriptors of the user side, by one system call: poll(2) says which ones are not open.
-pub(super) fn descriptors() -> Vec<i32> {
-    let ask = |fd| libc::pollfd {
-        fd,
-        events: 0,
-        revents: 0,
-    };
-    let mut all: Vec<libc::pollfd> = (0..RUNTIME_FD_BASE).map(ask).collect();
-    // SAFETY: as many structures as are named; nothing is waited for.
-    let rc = unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, 0) };
-    if rc < 0 {
-        // A process may be allowed fewer descriptors than these.
-        return listed_descriptors();
-    }
-    let open = all
-        .iter()
-        .filter(|polled| polled.revents & libc::POLLNVAL == 0);
-    open.map(|polled| polled.fd).collect()
-}
-
-fn listed_descriptors() -> Vec<i32> {
-    let entries = std::fs::read_dir("/proc/self/fd")
-        .into_iter()
-        .flatten()
-        .flatten();
-    let mut list: Vec<i32> = entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
-    list.retain(|fd| (0..RUNTIME_FD_BASE).contains(fd));
-    list.sort_unstable();
-    list
-}
-
 pub(super) fn path_of(fd: i32) -> PathBuf {
     std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default()
 }
@@ -158,14 +125,6 @@ pub fn name_of(file: &File) -> Option<PathBuf> {
 pub fn last_name_of(file: &File) -> PathBuf {
     let path = path_of(file.as_raw_fd());
     nameless::former(&path).map(PathBuf::from).unwrap_or(path)
-}
-
-pub(super) fn stat(fd: i32) -> Option<libc::stat> {
-    // SAFETY: fstat(2) fills the structure.
-    unsafe {
-        let mut stat: libc::stat = std::mem::zeroed();
-        (libc::fstat(fd, &mut stat) == 0).then_some(stat)
-    }
 }
 
 /// Whether two descriptors have one open file description.
@@ -242,6 +201,9 @@ fn open_now(rt: &Runtime) -> Saved {
     saved.closed = (0..=libc::STDERR_FILENO).filter(is_closed).collect();
     for fd in open {
         let Some(about) = stat(fd) else { continue };
+        if input::is_relayed(rt, &about) {
+            continue;
+        }
         if let Some(stream) = Stream::of(fd, &about) {
             saved.streams.insert(fd, stream);
         } else if let Some(file) = open_file(fd, &about, &regular) {
@@ -492,7 +454,7 @@ mod tests {
         let pipe = std::io::pipe().unwrap();
         let own = [file.as_raw_fd(), pipe.0.as_raw_fd(), pipe.1.as_raw_fd()];
         // Other tests open and close files meanwhile.
-        for list in [descriptors(), listed_descriptors()] {
+        for list in [descriptors(), super::super::open::listed_descriptors()] {
             assert!(own.iter().all(|fd| list.contains(fd)), "{list:?}");
             assert!(list.is_sorted());
         }

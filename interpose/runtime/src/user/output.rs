@@ -158,6 +158,18 @@ pub fn attach(rt: &Runtime, path: PathBuf, is_silent: bool) {
     }
 }
 
+/// Waits until the relay has passed on what this process has printed.
+pub fn flush() {
+    let Some(output) = OUTPUT.get() else { return };
+    for stream in Stream::BOTH {
+        if output.pipes[stream.index()].is_some()
+            && let Err(error) = output.view.flush(stream, RELAY_TIMEOUT)
+        {
+            log::warn!("the output relay does not answer ({error}); lines may change places");
+        }
+    }
+}
+
 /// Tells the relays how far this process is.
 pub fn set_stage(stage: RankStage) {
     if let Some(output) = OUTPUT.get() {

@@ -2,6 +2,7 @@
 
 use super::{Check, accelerators, kernel};
 use crate::{layer, mpi, node};
+use ckptd::cgroup::{Groups, Limit};
 use ckptd::private::{Directory, MEMORY as SHARED_MEMORY, in_memory};
 use ckptd::report::{bytes, count};
 use ckptd::settings::{Config, unknown};
@@ -223,15 +224,32 @@ fn shared_memory() -> Check {
 }
 
 fn memory() -> Check {
-    let finding = format!(
-        "{} available; a worker needs about three times what the program uses (four with UNDERSTUDY_COPIES=2)",
-        bytes(available_memory())
-    );
+    const NEED: &str =
+        "a worker needs about three times what the program uses (four with UNDERSTUDY_COPIES=2)";
+    let available = bytes(available_memory());
+    let finding = match control_group_limit() {
+        Some(limit) => format!(
+            "{available} available, since the control group {} is limited to {}; {NEED}",
+            limit.group.display(),
+            bytes(limit.bytes)
+        ),
+        None => format!("{available} available; {NEED}"),
+    };
     Check::ok("memory", finding)
 }
 
-/// Bytes that this node still has.
+/// The limit of a control group, if that leaves less than the node has.
+fn control_group_limit() -> Option<Limit> {
+    let limit = Groups::own()?.limit()?;
+    (limit.free < memory_of_node()).then_some(limit)
+}
+
+/// Bytes that processes here can still have.
 pub fn available_memory() -> u64 {
+    control_group_limit().map_or_else(memory_of_node, |limit| limit.free)
+}
+
+fn memory_of_node() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text
         .lines()

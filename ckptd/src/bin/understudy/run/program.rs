@@ -19,10 +19,36 @@ const NOT_FOUND: u8 = 127;
 /// As much of a file as must be seen.
 const HEAD: u64 = 64 * 1024;
 
+/// Programs that start MPI programs themselves.
+const LAUNCHERS: [&str; 13] = [
+    "mpirun",
+    "mpirun.openmpi",
+    "mpirun.mpich",
+    "mpiexec",
+    "mpiexec.openmpi",
+    "mpiexec.mpich",
+    "mpiexec.hydra",
+    "orterun",
+    "prterun",
+    "prun",
+    "srun",
+    "aprun",
+    "understudy",
+];
+
 /// Looks at the program as the launcher will find it.
 pub fn check(name: &OsStr) -> Result<(), Failure> {
     let path = find(name)?;
     let shown = path.display();
+    if let Some(launcher) = LAUNCHERS
+        .iter()
+        .find(|it| path.file_name() == Some(OsStr::new(it)))
+    {
+        return Err(cannot(format!(
+            "{shown} is a launcher, and understudy run starts the program itself: each of its processes would start a job of its own. \
+             Name the program alone, as in: understudy run -n 4 -- ./solver; options for {launcher} are given with --mpirun"
+        )));
+    }
     let no = |why: &dyn std::fmt::Display| {
         Failure::with_status(NOT_EXECUTABLE, format_args!("{shown}: {why}"))
     };
@@ -145,7 +171,9 @@ fn check_script(
 
 /// Whether a line of a script lets a program take the shell's place. (`exec >file` does not.)
 fn executes(line: &str) -> bool {
-    let commands = line.split([';', '&', '|', '{', '(']).map(str::trim_start);
+    let commands = line
+        .split([';', '&', '|', '{', '(', ')'])
+        .map(str::trim_start);
     let after_keyword = |command: &str| {
         let keyword = ["then ", "else ", "do "]
             .iter()
@@ -181,6 +209,8 @@ mod tests {
             "  exec env A=1 ./solver",
             "[ -f x ] && exec ./solver",
             "if a; then exec ./solver; fi",
+            "case $1 in a) exec ./solver ;; esac",
+            "    fast) exec ./solver ;;",
         ] {
             assert!(executes(good), "{good}");
         }

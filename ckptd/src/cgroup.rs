@@ -1,0 +1,215 @@
+//! Memory limits of the control groups that this process is in (cgroups(7), versions 1 and 2).
+//!
+//! A limit holds for all processes of a group and of the groups below, so every level up to the mount point counts. Sources:
+//! <https://docs.kernel.org/admin-guide/cgroup-v2.html> (memory.max, memory.current, memory.events),
+//! <https://docs.kernel.org/admin-guide/cgroup-v1/memory.html>.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Names of the files of a group.
+#[derive(Debug)]
+struct Files {
+    limit: &'static str,
+    usage: &'static str,
+    /// Line of memory.stat with the memory that the kernel can take back at once.
+    reclaimable: &'static str,
+    events: &'static str,
+}
+
+const VERSION_1: Files = Files {
+    limit: "memory.limit_in_bytes",
+    usage: "memory.usage_in_bytes",
+    reclaimable: "total_inactive_file",
+    events: "memory.oom_control",
+};
+
+const VERSION_2: Files = Files {
+    limit: "memory.max",
+    usage: "memory.current",
+    reclaimable: "inactive_file",
+    events: "memory.events",
+};
+
+/// Limits from here on are none: version 1 has a number for "no limit".
+const NO_LIMIT: u64 = 1 << 60;
+
+/// The memory controller's groups of a process, the innermost first.
+#[derive(Debug)]
+pub struct Groups {
+    levels: Vec<PathBuf>,
+    files: &'static Files,
+}
+
+/// The limit of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    pub group: PathBuf,
+    pub bytes: u64,
+    /// Bytes that the group can still use.
+    pub free: u64,
+}
+
+impl Groups {
+    /// Returns the groups of this process; `None` without a memory controller.
+    pub fn own() -> Option<Groups> {
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        Groups::find(&groups, &mounts)
+    }
+
+    fn find(groups: &str, mounts: &str) -> Option<Groups> {
+        let of_version_1 = groups.lines().find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            controllers
+                .split(',')
+                .any(|it| it == "memory")
+                .then_some(path)
+        });
+        let (path, kind, files) = match of_version_1 {
+            Some(path) => (path, "cgroup", &VERSION_1),
+            None => {
+                let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+                (path, "cgroup2", &VERSION_2)
+            }
+        };
+        let mount = mounts.lines().find_map(|line| Mount::parse(line, kind))?;
+        // In a container the path may lead out of what is mounted: the root of the mount is the group then.
+        let below = Path::new(path).strip_prefix(&mount.root);
+        let innermost = below.map_or(mount.point.clone(), |below| mount.point.join(below));
+        let innermost = match innermost.join(files.usage).exists() || files.is_version_2() {
+            true => innermost,
+            false => mount.point.clone(),
+        };
+        let levels = innermost
+            .ancestors()
+            .take_while(|level| level.starts_with(&mount.point))
+            .map(Path::to_owned)
+            .collect();
+        Some(Groups { levels, files })
+    }
+
+    /// Returns the limit that leaves the least, if there is one.
+    pub fn limit(&self) -> Option<Limit> {
+        let of_level = |group: &PathBuf| {
+            let bytes = number(&group.join(self.files.limit))?;
+            let used = number(&group.join(self.files.usage))?;
+            let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+            let reclaimable = value(&stat, self.files.reclaimable).unwrap_or(0);
+            let free = bytes.saturating_sub(used.saturating_sub(reclaimable));
+            (bytes < NO_LIMIT).then(|| Limit {
+                group: group.clone(),
+                bytes,
+                free,
+            })
+        };
+        self.levels
+            .iter()
+            .filter_map(of_level)
+            .min_by_key(|limit| limit.free)
+    }
+
+    /// Returns the number of processes of the innermost group that the kernel has killed for want of memory.
+    pub fn kills(&self) -> u64 {
+        let events = self.levels.first().map(|it| it.join(self.files.events));
+        let text = events.and_then(|path| fs::read_to_string(path).ok());
+        text.and_then(|text| value(&text, "oom_kill")).unwrap_or(0)
+    }
+}
+
+impl Files {
+    fn is_version_2(&self) -> bool {
+        self.limit == VERSION_2.limit
+    }
+}
+
+/// A mounted hierarchy (proc(5), `mountinfo`).
+struct Mount {
+    root: PathBuf,
+    point: PathBuf,
+}
+
+impl Mount {
+    /// Parses a line, if it is of this file system, with the memory controller in version 1.
+    fn parse(line: &str, kind: &str) -> Option<Mount> {
+        let (mount, of_kind) = line.split_once(" - ")?;
+        let mut words = of_kind.split(' ');
+        let (is_kind, options) = (words.next()? == kind, words.nth(1).unwrap_or_default());
+        let has_memory = kind == "cgroup2" || options.split(',').any(|it| it == "memory");
+        let mut words = mount.split(' ').skip(3);
+        let (root, point) = (words.next()?, words.next()?);
+        (is_kind && has_memory).then(|| Mount {
+            root: root.into(),
+            point: point.into(),
+        })
+    }
+}
+
+/// Reads a file of one number; `None` for `max`.
+fn number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// Returns the value of a line `name value`.
+fn value(text: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines.find(|(of, _)| *of == name)?.1.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hierarchy of this version in a directory, with two levels below the mount point.
+    fn hierarchy(point: &Path, files: &Files, limits: [&str; 2]) {
+        let outer = point.join("job");
+        for (level, limit) in [&outer, &outer.join("step")].into_iter().zip(limits) {
+            fs::create_dir(level).expect("room");
+            let write = |name: &str, text: &str| fs::write(level.join(name), text).expect("room");
+            write(files.limit, limit);
+            write(files.usage, "400\n");
+            write(
+                "memory.stat",
+                &format!("anon 1\n{} 100\n", files.reclaimable),
+            );
+            write(files.events, "low 0\noom_kill 3\n");
+        }
+    }
+
+    #[test]
+    fn the_level_that_leaves_the_least_counts_in_both_versions() {
+        for (files, groups, options) in [
+            (
+                &VERSION_1,
+                "4:cpu:/\n3:memory:/job/step\n",
+                "cgroup x rw,memory",
+            ),
+            (&VERSION_2, "0::/job/step\n", "cgroup2 x rw"),
+        ] {
+            let point = tempfile::tempdir().expect("room");
+            hierarchy(point.path(), files, ["1000\n", "1200\n"]);
+            let mounts = format!(
+                "30 20 0:26 / /other rw - tmpfs x rw\n31 20 0:27 / {} rw shared:9 - {options}\n",
+                point.path().display()
+            );
+            let found = Groups::find(groups, &mounts).expect("mounted");
+            let limit = found.limit().expect("limited");
+            assert_eq!((limit.bytes, limit.free), (1000, 700));
+            assert!(limit.group.ends_with("job"));
+            assert_eq!(found.kills(), 3);
+        }
+    }
+
+    #[test]
+    fn no_limit_is_none() {
+        for (files, limit) in [(&VERSION_1, "9223372036854771712\n"), (&VERSION_2, "max\n")] {
+            let point = tempfile::tempdir().expect("room");
+            hierarchy(point.path(), files, [limit; 2]);
+            let groups = Groups {
+                levels: vec![point.path().join("job")],
+                files,
+            };
+            assert_eq!(groups.limit(), None);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Relay of standard input: a process that is set back reads again what it has read since its checkpoint.
+//!
+//! A pipe, a socket or a terminal gives each byte once. The guardian that has got it reads it ahead of its process, passes it
+//! on by a pipe of its own, and keeps what the job may go back to. A process that is set back, or replaces the
+//! reader, requests a pipe that is fed from the position of its checkpoint ([`crate::line::InputRequest`]). A regular file
+//! needs no relay: its offset is restored.
+#![allow(unsafe_code)]
+
+mod spool;
+
+use super::{Error, thread};
+use crate::line::{InputPage, InputReply, InputRequest, Line, Listener, PAGE, Socket};
+use crate::private::Directory;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, MemfdFlags, SeekFrom, fstat, ftruncate, memfd_create, seek};
+use rustix::io::{Errno, ioctl_fionbio, read, write};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::termios::{isatty, tcgetpgrp};
+use spool::Spool;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use understudy_numbers::{Guardian, ProcessNumber};
+
+/// Number of bytes that are read ahead of the pipe.
+const AHEAD: usize = 1 << 16;
+/// Interval in which a terminal is polled whose foreground group is another one.
+const BACKGROUND_POLL: Duration = Duration::from_millis(200);
+/// Time that the relay has to reply.
+const REPLY_LIMIT: Duration = Duration::from_secs(10);
+
+/// Standard input of a guardian's processes.
+pub struct Input {
+    directory: PathBuf,
+    rank: Guardian,
+    kind: Kind,
+}
+
+enum Kind {
+    /// It is read by the relay.
+    Relayed,
+    /// A regular file, with its offset at the start.
+    File(u64),
+    Other,
+}
+
+impl Input {
+    /// Starts the relay, if standard input is a pipe, a socket or a terminal.
+    ///
+    /// # Errors
+    /// Those of the system calls.
+    pub fn new(directory: PathBuf, rank: Guardian) -> Result<Input, Error> {
+        let source = rustix::stdio::stdin();
+        let kind = match seek(source, SeekFrom::Current(0)) {
+            Ok(offset) if is_of_type(source, &[FileType::RegularFile]) => Kind::File(offset),
+            _ if is_of_type(source, &[FileType::Fifo, FileType::Socket]) || isatty(source) => {
+                relay(source, &directory, rank).map_err(Error::system("standard input"))?;
+                Kind::Relayed
+            }
+            _ => Kind::Other,
+        };
+        Ok(Input {
+            directory,
+            rank,
+            kind,
+        })
+    }
+
+    /// Returns the standard input for a process that begins with the program.
+    ///
+    /// A process of another number than the guardian's has none until it takes over.
+    ///
+    /// # Errors
+    /// Those of the line to the relay, and of lseek(2).
+    pub fn for_process(&self, number: ProcessNumber) -> io::Result<Stdio> {
+        if number.0 != self.rank.0 {
+            return Ok(Stdio::null());
+        }
+        match self.kind {
+            Kind::Relayed => Ok(self
+                .pipe_of_beginning()?
+                .map_or_else(Stdio::null, Stdio::from)),
+            Kind::File(offset) => {
+                seek(rustix::stdio::stdin(), SeekFrom::Start(offset))?;
+                Ok(Stdio::inherit())
+            }
+            Kind::Other => Ok(Stdio::inherit()),
+        }
+    }
+
+    /// Returns a pipe that is fed from the beginning of the input; `None` if that has been released.
+    fn pipe_of_beginning(&self) -> io::Result<Option<OwnedFd>> {
+        let line = Line::call(&self.directory, Socket::Input(self.rank))?;
+        line.send(&InputRequest::From { position: 0 })?;
+        match line.receive_with(REPLY_LIMIT)? {
+            Some((InputReply::Pipe, descriptors)) => Ok(descriptors.into_iter().next()),
+            Some((InputReply::Released { .. }, _)) => Ok(None),
+            None => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+fn is_of_type(descriptor: BorrowedFd<'_>, types: &[FileType]) -> bool {
+    fstat(descriptor).is_ok_and(|stat| types.contains(&FileType::from_raw_mode(stat.st_mode)))
+}
+
+/// Starts the thread that relays a stream.
+fn relay(source: BorrowedFd<'_>, directory: &Path, rank: Guardian) -> io::Result<()> {
+    let directory = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
+    let listener = Listener::new(&directory, Socket::Input(rank))?;
+    let relay = Relay::new(source, listener)?;
+    thread(move || relay.run())
+}
+
+/// The pipe that is fed. The relay keeps the end that is read, to know how much waits there.
+struct Pipe {
+    reader: OwnedFd,
+    /// `None` after the end of the input.
+    writer: Option<OwnedFd>,
+}
+
+impl Pipe {
+    fn new() -> io::Result<Pipe> {
+        let (reader, writer) = io::pipe()?;
+        ioctl_fionbio(&writer, true)?;
+        Ok(Pipe {
+            reader: reader.into(),
+            writer: Some(writer.into()),
+        })
+    }
+}
+
+/// The state of the relay's thread.
+struct Relay {
+    /// `None` after its end.
+    source: Option<OwnedFd>,
+    is_terminal: bool,
+    spool: Spool,
+    pipe: Pipe,
+    /// Input from position `fed` on, which the pipe has no room for yet.
+    ahead: Vec<u8>,
+    fed: u64,
+    page: OwnedFd,
+    positions: &'static InputPage,
+    listener: Listener,
+    lines: Vec<Line>,
+}
+
+impl Relay {
+    fn new(source: BorrowedFd<'_>, listener: Listener) -> io::Result<Relay> {
+        let page = memfd_create("understudy-input-page", MemfdFlags::CLOEXEC)?;
+        ftruncate(&page, PAGE as u64)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping of a file of that length, which is never unmapped; its words are atomic.
+        let positions = unsafe {
+            let mapped = mmap(
+                std::ptr::null_mut(),
+                PAGE,
+                access,
+                MapFlags::SHARED,
+                &page,
+                0,
+            )?;
+            &*mapped.cast::<InputPage>()
+        };
+        positions.begin();
+        Ok(Relay {
+            source: Some(source.try_clone_to_owned()?),
+            is_terminal: isatty(source),
+            spool: Spool::new(&std::env::temp_dir())?,
+            pipe: Pipe::new()?,
+            ahead: Vec::new(),
+            fed: 0,
+            page,
+            positions,
+            listener,
+            lines: Vec::new(),
+        })
+    }
+
+    fn run(mut self) {
+        loop {
+            self.wait();
+            self.reply();
+            self.spool.release(self.positions.released());
+            self.fill();
+            self.feed();
+        }
+    }
+
+    /// Waits for input, for room in the pipe, or for a request.
+    fn wait(&self) {
+        let source = self.source.as_ref().filter(|_| self.wants_more());
+        let readable = source.filter(|_| !self.is_in_background());
+        let limit = match self.ahead.is_empty() && self.next() < self.spool.end() {
+            true => Some(Duration::ZERO),
+            false => (source.is_some() && readable.is_none()).then_some(BACKGROUND_POLL),
+        };
+        let writer = (!self.ahead.is_empty()).then_some(self.pipe.writer.as_ref());
+        let readers = [self.listener.as_fd()]
+            .into_iter()
+            .chain(self.lines.iter().map(Line::as_fd))
+            .chain(readable.map(AsFd::as_fd))
+            .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
+        let writers = writer
+            .flatten()
+            .map(|descriptor| PollFd::new(descriptor, PollFlags::OUT));
+        let mut all: Vec<PollFd<'_>> = readers.chain(writers).collect();
+        let limit = limit.map(|limit| Timespec {
+            tv_sec: 0,
+            tv_nsec: i64::from(limit.subsec_nanos()),
+        });
+        let _ = poll(&mut all, limit.as_ref());
+    }
+
+    /// Position that follows what has been read ahead.
+    fn next(&self) -> u64 {
+        self.fed + self.ahead.len() as u64
+    }
+
+    fn wants_more(&self) -> bool {
+        self.ahead.len() < AHEAD
+    }
+
+    /// True if reading would stop this process (termios(3), SIGTTIN).
+    fn is_in_background(&self) -> bool {
+        let is_own = |group| group == rustix::process::getpgrp();
+        self.is_terminal
+            && self
+                .source
+                .as_ref()
+                .is_some_and(|source| !tcgetpgrp(source).is_ok_and(is_own))
+    }
+
+    /// Replies to the requests that have come.
+    fn reply(&mut self) {
+        self.lines.extend(self.listener.waiting());
+        for line in std::mem::take(&mut self.lines) {
+            match line.receive::<InputRequest>(Duration::ZERO) {
+                Ok(None) => {}
+                // A process that has ended meanwhile needs no reply.
+                Ok(Some(request)) => drop(self.reply_to(request, &line)),
+                Err(_) => continue,
+            }
+            self.lines.push(line);
+        }
+    }
+
+    fn reply_to(&mut self, request: InputRequest, line: &Line) -> io::Result<()> {
+        if let InputRequest::From { position } = request {
+            let kept = self.spool.kept();
+            if position < kept {
+                return line.send(&InputReply::Released { kept });
+            }
+            self.restart(position)?;
+        }
+        let descriptors = [self.pipe.reader.as_fd(), self.page.as_fd()];
+        line.send_with(&InputReply::Pipe, &descriptors)
+    }
+
+    /// Feeds another pipe, from `position` on.
+    fn restart(&mut self, position: u64) -> io::Result<()> {
+        self.pipe = Pipe::new()?;
+        self.ahead.clear();
+        self.fed = position;
+        self.positions.end_write(position);
+        Ok(())
+    }
+
+    /// Reads ahead, from what is kept or from the launcher.
+    fn fill(&mut self) {
+        if self.next() < self.spool.end() {
+            self.fill_again();
+        } else if self.wants_more() && self.is_source_readable() {
+            self.fill_from_source();
+        }
+        if self.source.is_none() && self.ahead.is_empty() && self.fed >= self.spool.end() {
+            // The reader finds the end of the input.
+            self.pipe.writer = None;
+        }
+    }
+
+    fn fill_again(&mut self) {
+        let room = AHEAD.saturating_sub(self.ahead.len());
+        let mut bytes = vec![0; room];
+        if room > 0
+            && let Ok(length) = self.spool.read_at(self.next(), &mut bytes)
+        {
+            self.ahead.extend_from_slice(&bytes[..length]);
+        }
+    }
+
+    fn is_source_readable(&self) -> bool {
+        let Some(source) = self.source.as_ref().filter(|_| !self.is_in_background()) else {
+            return false;
+        };
+        let mut polls = [PollFd::new(source, PollFlags::IN)];
+        poll(&mut polls, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+    }
+
+    fn fill_from_source(&mut self) {
+        let Some(source) = &self.source else { return };
+        let mut bytes = vec![0; AHEAD];
+        let length = match read(source, &mut *bytes) {
+            Err(Errno::INTR | Errno::AGAIN) => return,
+            // Reading fails where a terminal or a connection has gone.
+            Err(_) | Ok(0) => {
+                self.source = None;
+                return self.positions.set_length(self.spool.end());
+            }
+            Ok(length) => length,
+        };
+        let begin = self.spool.end();
+        if let Err(error) = self.spool.append(&bytes[..length]) {
+            say!(
+                "understudy: standard input cannot be kept ({error}); if rank 0 fails, the job ends, unless the program has \
+                 read all of its input by then. Make room in the directory that TMPDIR names, or let the program read a file"
+            );
+        }
+        // A job that is started again from disk has read what precedes the position already.
+        let skipped = self.next().saturating_sub(begin).min(length as u64) as usize;
+        self.ahead.extend_from_slice(&bytes[skipped..length]);
+    }
+
+    /// Writes to the pipe what it has room for.
+    fn feed(&mut self) {
+        let Some(writer) = self.pipe.writer.as_ref().filter(|_| !self.ahead.is_empty()) else {
+            return;
+        };
+        self.positions.begin_write(self.next());
+        let written = write(writer, &self.ahead).unwrap_or(0);
+        self.fed += written as u64;
+        self.ahead.drain(..written);
+        self.positions.end_write(self.fed);
+    }
+}

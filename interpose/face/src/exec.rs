@@ -1,0 +1,223 @@
+//! Execution of another program by the rank's process: exec(3) before `MPI_Init`.
+//!
+//! The program's environment lacks what belongs to the launcher, to MPI and to us ([`crate::environ`]), and the program may
+//! clear all of it (`env -i`). What the process executes is to be the rank all the same. So the variables are put back,
+//! with this library in LD_PRELOAD. Children of the process are no ranks, and get what the program gives them.
+#![allow(unsafe_code)]
+
+use crate::block::Builder;
+use crate::environ::{self, PRELOAD};
+use crate::libc::{c_name, next};
+use crate::link::own_path;
+use crate::relay;
+use crate::sys::{self, nr, sys};
+use core::arch::naked_asm;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
+
+/// Null-terminated array of strings.
+type Strings = *const *const c_char;
+
+/// The launcher's environment; null unless this process was prepared.
+static SAVED: AtomicPtr<*const c_char> = AtomicPtr::new(core::ptr::null_mut());
+/// The value of LD_PRELOAD that the program was started with.
+static PRELOADED: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
+/// The process that is the rank.
+static PROCESS: AtomicIsize = AtomicIsize::new(0);
+
+unsafe extern "C" {
+    #[link_name = "environ"]
+    static ENVIRON: Strings;
+}
+
+/// Remembers the launcher's environment, and that of the program.
+///
+/// # Safety
+/// Both must be valid environments that stay where they are.
+pub unsafe fn remember(saved: Strings, programs: Strings) {
+    // SAFETY: handed on to the caller; getpid(2).
+    unsafe {
+        PROCESS.store(sys!(nr::GETPID), Ordering::Relaxed);
+        let preloaded = environ::value(programs, PRELOAD).unwrap_or(c"".to_bytes());
+        PRELOADED.store(preloaded.as_ptr().cast_mut().cast(), Ordering::Relaxed);
+    }
+    SAVED.store(saved.cast_mut(), Ordering::Release);
+}
+
+/// Remembers the environment of a process that is the rank and was not prepared: a wrapper.
+///
+/// # Safety
+/// `list` must be a valid environment.
+pub unsafe fn remember_wrapper(list: Strings) {
+    // SAFETY: handed on to the caller; a copy stays where it is.
+    unsafe {
+        let (count, bytes) = environ::measure(list);
+        if let Some(mut builder) = Builder::new(count, bytes) {
+            environ::strings(list).for_each(|entry| builder.add(&[entry]));
+            let copy = builder.finish();
+            remember(copy, copy);
+        }
+    }
+}
+
+/// Returns true in the rank's own process; its children have other numbers.
+fn is_rank() -> bool {
+    // SAFETY: getpid(2).
+    let process = unsafe { sys!(nr::GETPID) };
+    !SAVED.load(Ordering::Acquire).is_null() && process == PROCESS.load(Ordering::Relaxed)
+}
+
+/// Returns the environment for what the program executes with `given`.
+///
+/// # Safety
+/// `given` must be null or a valid environment.
+unsafe fn environment(given: Strings) -> Strings {
+    let saved: Strings = SAVED.load(Ordering::Acquire).cast_const();
+    if !is_rank() || given.is_null() {
+        return given;
+    }
+    // SAFETY: handed on to the caller.
+    unsafe { merged(given, saved) }.unwrap_or(given)
+}
+
+/// Adds to `given` what it lacks of `saved` and belongs to the launcher, to MPI, or to us.
+///
+/// # Safety
+/// As [`environ::strings`], both.
+unsafe fn merged(given: Strings, saved: Strings) -> Option<Strings> {
+    // SAFETY: handed on to the caller.
+    unsafe {
+        let (count, bytes) = environ::measure(given);
+        let (more, more_bytes) = environ::measure(saved);
+        let mut builder = Builder::new(count + more + 1, bytes + more_bytes + own_path().len())?;
+        let [first, separator, rest] = preload(given, saved);
+        builder.add(&[PRELOAD, first, separator, rest]);
+        for entry in environ::strings(given).filter(|entry| !entry.starts_with(PRELOAD)) {
+            let is_size = environ::SIZES.iter().any(|size| entry.starts_with(size));
+            let before = environ::strings(saved).find(|of| is_size && has_name_of(of, entry));
+            builder.add(&[before.unwrap_or(entry)]);
+        }
+        let is_missing = |entry: &&[u8]| {
+            (environ::is_hidden(entry) || entry.starts_with(environ::SHOWN))
+                && !environ::strings(given).any(|of| has_name_of(of, entry))
+        };
+        environ::strings(saved)
+            .filter(is_missing)
+            .for_each(|entry| builder.add(&[entry]));
+        Some(builder.finish())
+    }
+}
+
+/// Returns the parts of the value of LD_PRELOAD: the launcher's, unless the program has changed that.
+///
+/// # Safety
+/// As [`merged`].
+unsafe fn preload(given: Strings, saved: Strings) -> [&'static [u8]; 3] {
+    // SAFETY: handed on to the caller; the string is one of the program's environment.
+    unsafe {
+        let before = sys::bytes(PRELOADED.load(Ordering::Relaxed));
+        match environ::value(given, PRELOAD).filter(|own| *own != before) {
+            Some(own) if environ::names_us(own) => [own, b"", b""],
+            Some(own) => [own_path(), b":", own],
+            None => [environ::value(saved, PRELOAD).unwrap_or_default(), b"", b""],
+        }
+    }
+}
+
+/// Returns true if both entries are of one variable.
+fn has_name_of(one: &[u8], other: &[u8]) -> bool {
+    let name = |entry: &[u8]| entry.iter().position(|&byte| byte == b'=');
+    name(one).is_some_and(|end| name(other) == Some(end) && one[..end] == other[..end])
+}
+
+/// Defines functions of libc's that execute a program, by those of libc's that take an environment.
+macro_rules! executes {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*) => $real:ident($($type:ty),*) = ($($passed:expr),*);)*) => {$(
+        /// libc's function of this name.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+            static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+            const NAME: &CStr = c_name(concat!(stringify!($real), "\0"));
+            // SAFETY: libc's function has this type; the rest is handed on to the caller.
+            unsafe {
+                let real = next(&REAL, NAME);
+                let real: unsafe extern "C" fn($($type),*) -> c_int = core::mem::transmute(real);
+                let detached = is_rank().then(relay::give_back);
+                let failed = real($($passed),*);
+                if let Some(detached) = detached {
+                    detached.attach();
+                }
+                failed
+            }
+        }
+    )*};
+}
+
+type Name = *const c_char;
+
+executes! {
+    fn execve(path: Name, argv: Strings, envp: Strings)
+        => execve(Name, Strings, Strings) = (path, argv, environment(envp));
+    fn execv(path: Name, argv: Strings)
+        => execve(Name, Strings, Strings) = (path, argv, environment(ENVIRON));
+    fn execvpe(file: Name, argv: Strings, envp: Strings)
+        => execvpe(Name, Strings, Strings) = (file, argv, environment(envp));
+    fn execvp(file: Name, argv: Strings)
+        => execvpe(Name, Strings, Strings) = (file, argv, environment(ENVIRON));
+    fn fexecve(fd: c_int, argv: Strings, envp: Strings)
+        => fexecve(c_int, Strings, Strings) = (fd, argv, environment(envp));
+    fn execveat(directory: c_int, path: Name, argv: Strings, envp: Strings, flags: c_int)
+        => execveat(c_int, Name, Strings, Strings, c_int)
+            = (directory, path, argv, environment(envp), flags);
+}
+
+/// execle(3): the environment follows the arguments.
+///
+/// # Safety
+/// As libc's.
+unsafe extern "C" fn execute_listed(path: Name, argv: Strings) -> c_int {
+    // SAFETY: the arguments end with a null pointer.
+    unsafe {
+        let count = environ::strings(argv).count();
+        execve(path, argv, argv.add(count + 1).read().cast())
+    }
+}
+
+/// Makes an array of variadic arguments: those in registers are pushed in front of those on the stack.
+macro_rules! variadic {
+    ($($name:ident => $with_array:path;)*) => {$(
+        /// libc's function of this name.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            naked_asm!(
+                "pop rax",
+                "push r9",
+                "push r8",
+                "push rcx",
+                "push rdx",
+                "push rsi",
+                "mov rsi, rsp",
+                "push rax",
+                "call {with_array}",
+                "pop rcx",
+                "add rsp, 40",
+                "push rcx",
+                "ret",
+                with_array = sym $with_array,
+            )
+        }
+    )*};
+}
+
+variadic! {
+    execl => execv;
+    execlp => execvp;
+    execle => execute_listed;
+}

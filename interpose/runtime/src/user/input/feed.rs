@@ -1,0 +1,156 @@
+//! The pipe by which this process gets the input that a guardian relays.
+#![allow(unsafe_code)]
+
+use crate::{sys, told};
+use ckptd::line::{
+    INPUT_DESCRIPTORS, InputPage, InputReply, InputRequest, LINE, Line, PAGE, ProcessPlace, Socket,
+};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+use understudy_numbers::Guardian;
+
+/// Time that the relay has to reply, or to finish a write.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The input that is relayed to this process.
+#[derive(Debug)]
+pub struct Feed {
+    pub guardian: Guardian,
+    /// The read end; the program has other descriptors of it.
+    pipe: File,
+    /// Device and inode of the pipe.
+    id: (u64, u64),
+    positions: &'static InputPage,
+}
+
+/// Failure to get a pipe that is fed from a position on.
+#[derive(Debug)]
+pub enum FeedError {
+    /// The relay has released the position.
+    Released,
+    /// No relay of this guardian can be reached from this node.
+    Absent(io::Error),
+}
+
+impl From<io::Error> for FeedError {
+    fn from(error: io::Error) -> FeedError {
+        FeedError::Absent(error)
+    }
+}
+
+impl Feed {
+    /// Returns the input that this process has from its start, if that is relayed.
+    pub fn present() -> Option<Feed> {
+        let place = ProcessPlace::parse(&told::variable(LINE)?)?;
+        if place.number.0 != place.guardian.0 {
+            return None;
+        }
+        Feed::request(&place, place.guardian, InputRequest::Present).ok()
+    }
+
+    /// Has this guardian's relay feed another pipe from `position` on.
+    pub fn from(guardian: Guardian, position: u64) -> Result<Feed, FeedError> {
+        let place = told::variable(LINE).and_then(|text| ProcessPlace::parse(&text));
+        let place = place.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
+        Feed::request(&place, guardian, InputRequest::From { position })
+    }
+
+    fn request(
+        place: &ProcessPlace,
+        guardian: Guardian,
+        request: InputRequest,
+    ) -> Result<Feed, FeedError> {
+        let line = Line::call(&place.directory, Socket::Input(guardian))?;
+        line.send(&request)?;
+        let until = Instant::now() + LIMIT;
+        let (reply, descriptors): (InputReply, Vec<OwnedFd>) = loop {
+            match line.receive_with(until.saturating_duration_since(Instant::now()))? {
+                Some(reply) => break reply,
+                // A signal may end the wait.
+                None if Instant::now() < until => {}
+                None => return Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+            }
+        };
+        if reply != InputReply::Pipe {
+            return Err(FeedError::Released);
+        }
+        let descriptors: Result<[OwnedFd; INPUT_DESCRIPTORS], _> = descriptors.try_into();
+        let [pipe, page] = descriptors.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        let pipe = lift(pipe);
+        let about = pipe.metadata()?;
+        Ok(Feed {
+            guardian,
+            id: (about.dev(), about.ino()),
+            pipe,
+            positions: map(&page)?,
+        })
+    }
+
+    /// Returns true if a descriptor of this device and inode is one of the pipe.
+    pub fn is(&self, id: (u64, u64)) -> bool {
+        self.id == id
+    }
+
+    /// Returns the number of bytes that the program has read. The program's threads must stand still.
+    pub fn position(&self) -> io::Result<u64> {
+        let until = Instant::now() + LIMIT;
+        loop {
+            if let Some(position) = self.positions.position(|| self.waiting()) {
+                return Ok(position);
+            }
+            if Instant::now() >= until {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
+    }
+
+    fn waiting(&self) -> u64 {
+        let mut count: libc::c_int = 0;
+        // SAFETY: ioctl(2), FIONREAD: fills a number.
+        unsafe { libc::ioctl(self.pipe.as_raw_fd(), libc::FIONREAD, &raw mut count) };
+        count as u64
+    }
+
+    /// Returns true if nothing follows `position`.
+    pub fn ends_at(&self, position: u64) -> bool {
+        self.positions.length() == Some(position)
+    }
+
+    /// Allows the relay to release what precedes `position`.
+    pub fn release(&self, position: u64) {
+        self.positions.release(position);
+    }
+
+    pub fn pipe(&self) -> &File {
+        &self.pipe
+    }
+}
+
+/// Moves a descriptor out of the range of the program's.
+pub fn lift(descriptor: OwnedFd) -> File {
+    // SAFETY: a descriptor of this function's own, which becomes another one.
+    unsafe { File::from_raw_fd(sys::lift(descriptor.into_raw_fd())) }
+}
+
+fn map(page: &OwnedFd) -> io::Result<&'static InputPage> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping of the relay's file, which has that length; it is never unmapped, and its words are atomic.
+    unsafe {
+        let mapped = libc::mmap(
+            std::ptr::null_mut(),
+            PAGE,
+            access,
+            libc::MAP_SHARED,
+            page.as_raw_fd(),
+            0,
+        );
+        match mapped == libc::MAP_FAILED {
+            true => Err(io::Error::last_os_error()),
+            false => Ok(&*mapped.cast::<InputPage>()),
+        }
+    }
+}
