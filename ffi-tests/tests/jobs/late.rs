@@ -88,7 +88,6 @@ fn a_wrapper_gives_its_program_what_it_needs() {
 }
 
 #[test]
-#[ignore = "a variant: make test-all"]
 fn what_a_script_has_started_says_that_it_is_unprotected_if_it_is_not_known_to_be_an_interpreter() {
     let place = tempfile::tempdir().expect("there is room for temporary files");
     let unknown = place.path().join("unknown");

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, non_snake_case)]
 
 use alloc::vec::Vec;
+use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicI32, Ordering};
 
@@ -69,21 +70,29 @@ unsafe extern "C" {
 }
 
 /// The address of a common block.
+///
+/// Writable: a program without protection that opens the library late gets the library's own values.
 #[repr(transparent)]
-pub struct Common(*const c_int);
+pub struct Common(UnsafeCell<*const c_int>);
 
-// SAFETY: an address that never changes.
+impl Common {
+    const fn new(block: *const c_int) -> Common {
+        Common(UnsafeCell::new(block))
+    }
+}
+
+// SAFETY: an address that changes at most once, before the program can use it.
 unsafe impl Sync for Common {}
 
 // What C programs compare a status of Fortran with (MPI 4.1, 19.3.5).
 #[unsafe(no_mangle)]
-pub static MPI_F_STATUS_IGNORE: Common = Common(&raw const mpi_fortran_status_ignore_);
+pub static MPI_F_STATUS_IGNORE: Common = Common::new(&raw const mpi_fortran_status_ignore_);
 #[unsafe(no_mangle)]
-pub static MPI_F_STATUSES_IGNORE: Common = Common(&raw const mpi_fortran_statuses_ignore_);
+pub static MPI_F_STATUSES_IGNORE: Common = Common::new(&raw const mpi_fortran_statuses_ignore_);
 #[unsafe(no_mangle)]
-pub static MPI_F08_STATUS_IGNORE: Common = Common(&raw const mpi_fortran_status_ignore_);
+pub static MPI_F08_STATUS_IGNORE: Common = Common::new(&raw const mpi_fortran_status_ignore_);
 #[unsafe(no_mangle)]
-pub static MPI_F08_STATUSES_IGNORE: Common = Common(&raw const mpi_fortran_statuses_ignore_);
+pub static MPI_F08_STATUSES_IGNORE: Common = Common::new(&raw const mpi_fortran_statuses_ignore_);
 
 fn is_at(place: *const c_int, constant: *const c_int) -> bool {
     core::ptr::eq(place, constant)
