@@ -64,7 +64,9 @@ fn calls(code: &[u8]) -> impl Iterator<Item = usize> + '_ {
 fn site_before(code: &[u8], call: usize, number: u8) -> Option<CallSite> {
     (0..=MAX_BETWEEN.min(call.checked_sub(LOAD)?)).find_map(|between| {
         let start = call - between - LOAD;
-        let is_load = code[start..start + LOAD] == [0xb8, number, 0, 0, 0];
+        // With the prefix REX.B the constant goes to another register.
+        let has_prefix = start > 0 && code[start - 1] & 0xf1 == 0x41;
+        let is_load = !has_prefix && code[start..start + LOAD] == [0xb8, number, 0, 0, 0];
         (is_load && are_movable(&code[start + LOAD..call])).then_some(CallSite { start, between })
     })
 }
@@ -165,6 +167,13 @@ mod tests {
             code[LOAD + between.len()..][..CALL].copy_from_slice(&[0x0f, 0x05]);
             assert_eq!(sites(&code), [None, None, None], "{between:x?}");
         }
+    }
+
+    #[test]
+    fn a_load_of_another_register_is_not_found() {
+        // mov $9,%r8d; syscall
+        let code = [0x41, 0xb8, 9, 0, 0, 0, 0x0f, 0x05];
+        assert_eq!(sites(&code), [None, None, None]);
     }
 
     #[test]

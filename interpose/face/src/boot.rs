@@ -249,10 +249,11 @@ unsafe extern "C" fn second_in_zone(argument: *mut c_void) {
         Err(Failure::Patch(
             library,
             call,
-            error @ (PatchError::NotFound | PatchError::Outside),
+            error @ (PatchError::NotFound | PatchError::TooMany | PatchError::Outside),
         )) => {
             let what = match error {
                 PatchError::NotFound => "was not found",
+                PatchError::TooMany => "is made in too many places",
                 _ => "is made elsewhere, too",
             };
             second.refuse(format_args!(

@@ -347,6 +347,8 @@ pub fn load_into(half: Half) -> Result<(), i32> {
 pub enum PatchError {
     /// Its code has no system call of the known form.
     NotFound,
+    /// Its code has more such places than expected.
+    TooMany,
     /// mprotect(2) failed with this errno.
     Protect(i32),
     /// A mapping made by the patched code lies outside of the zone.
@@ -364,6 +366,9 @@ static TRAMPOLINES_USED: AtomicUsize = AtomicUsize::new(0);
 const _: () = assert!(call_sites::MAX_BETWEEN + 5 <= TRAMPOLINE_SIZE);
 
 /// Redirects every place in `library`'s code at `code` that makes the system call to its stub.
+///
+/// The stub pushes words below rsp: code with a system call must keep nothing there (the red zone of leaf functions).
+/// glibc's functions with these calls do not.
 ///
 /// # Safety
 /// The range must be the mapped code of a library, and no other thread may run in it.

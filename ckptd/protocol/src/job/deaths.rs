@@ -178,8 +178,14 @@ impl Job {
             Ending::Exit(_) | Ending::Signal(_) | Ending::Memory if is_spare && is_heard => {
                 self.lost_spare(number)
             }
-            Ending::Exit(_) | Ending::Signal(_) if is_spare && self.phase == Phase::Running => {
+            Ending::Exit(_) | Ending::Signal(_) | Ending::Memory
+                if is_spare && self.phase == Phase::Running =>
+            {
                 self.do_without()
+            }
+            // A spare needs no memory that it does not have.
+            Ending::Memory if self.is_protected && self.spares_left() > 0 => {
+                self.died(at, has_played)
             }
             Ending::Memory => {
                 self.say(

@@ -111,8 +111,10 @@ pub unsafe fn prepare() {
     }
 }
 
-/// Drivers of networks: not opened in advance, since they bring many libraries and are excluded by default.
-const DRIVERS: [&str; 4] = ["ucx", "psm", "ofi", "openib"];
+/// Plug-ins of drivers, which bring many libraries and are excluded by default: not opened in advance.
+const DRIVERS: [&str; 10] = [
+    "ucx", "uct", "psm", "ofi", "openib", "usnic", "portals4", "hcoll", "ucc", "cuda",
+];
 
 /// In the child: opens the components that a job of several processes may need, and those of PMIx.
 pub fn open_others() {

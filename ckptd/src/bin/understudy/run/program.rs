@@ -20,7 +20,7 @@ const NOT_FOUND: u8 = 127;
 const HEAD: u64 = 64 * 1024;
 
 /// Programs that start MPI programs themselves.
-const LAUNCHERS: [&str; 13] = [
+const LAUNCHERS: [&str; 12] = [
     "mpirun",
     "mpirun.openmpi",
     "mpirun.mpich",
@@ -33,7 +33,6 @@ const LAUNCHERS: [&str; 13] = [
     "prun",
     "srun",
     "aprun",
-    "understudy",
 ];
 
 /// Looks at the program as the launcher will find it.
