@@ -201,7 +201,8 @@ impl Job {
             Ending::Signal(signal) if !self.is_protected && limit_of(signal).is_some() => {
                 let limit = limit_of(signal).unwrap_or_default();
                 self.say(format!(
-                    "process {number} has exceeded {limit} before the first checkpoint; raise the limit and start the job again"
+                    "process {number} has exceeded {limit} before the first checkpoint; raise the \
+                     limit and start the job again"
                 ));
                 self.end_with(ending.status(), Some(at))
             }
