@@ -1,6 +1,7 @@
-//! Memory limits of the control groups that this process is in (cgroups(7), versions 1 and 2).
+//! Memory limits of the control groups of this process (cgroups(7), versions 1 and 2).
 //!
-//! A limit holds for all processes of a group and of the groups below, so every level up to the mount point counts. Sources:
+//! A limit holds for all processes of a group and of the groups below, so every level up to the
+//! mount point counts. Sources:
 //! <https://docs.kernel.org/admin-guide/cgroup-v2.html> (memory.max, memory.current, memory.events),
 //! <https://docs.kernel.org/admin-guide/cgroup-v1/memory.html>.
 
@@ -74,7 +75,8 @@ impl Groups {
             }
         };
         let mount = mounts.lines().find_map(|line| Mount::parse(line, kind))?;
-        // In a container the path may lead out of what is mounted: the root of the mount is the group then.
+        // In a container the path may lead out of what is mounted: the root of the mount is the
+        // group then.
         let below = Path::new(path).strip_prefix(&mount.root);
         let innermost = below.map_or(mount.point.clone(), |below| mount.point.join(below));
         let innermost = match innermost.join(files.usage).exists() || files.is_version_2() {
@@ -109,7 +111,9 @@ impl Groups {
             .min_by_key(|limit| limit.free)
     }
 
-    /// Returns the number of processes of the innermost group that the kernel has killed for want of memory.
+    /// Returns the number of processes that the kernel has killed for want of memory.
+    ///
+    /// Processes of the innermost group count.
     pub fn kills(&self) -> u64 {
         let events = self.levels.first().map(|it| it.join(self.files.events));
         let text = events.and_then(|path| fs::read_to_string(path).ok());
@@ -130,7 +134,9 @@ struct Mount {
 }
 
 impl Mount {
-    /// Parses a line, if it is of this file system, with the memory controller in version 1.
+    /// Parses a line of this file system; `None` for other lines.
+    ///
+    /// A line of version 1 must name the memory controller.
     fn parse(line: &str, kind: &str) -> Option<Mount> {
         let (mount, of_kind) = line.split_once(" - ")?;
         let mut words = of_kind.split(' ');

@@ -31,16 +31,16 @@
 //!                                             another ◄─ Guardian { rank }, Has(…), Told ─ │
 //! ```
 
-mod input;
+mod input_request;
 mod message;
-mod place;
+mod process_place;
 
-pub use input::{INPUT_DESCRIPTORS, InputPage, InputReply, InputRequest};
+pub use input_request::{INPUT_DESCRIPTORS, InputPage, InputReply, InputRequest};
 pub use message::{
     Boards, Call, ChildNews, ChildProgram, ChildStart, Ended, FromGuardian, Has, Hello, Killer,
     ToGuardian, ToManager, ToProcess,
 };
-pub use place::ProcessPlace;
+pub use process_place::ProcessPlace;
 
 use crate::private::Directory;
 use bincode::config::standard;

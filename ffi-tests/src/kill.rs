@@ -44,6 +44,11 @@ pub struct Kill {
     pub delay: Duration,
 }
 
+/// Returns the fault that kills a rank at the end of a commit (UNDERSTUDY_FAULT).
+pub fn fault_at_commit(rank: u32, checkpoint: u64) -> String {
+    format!("kill rank={rank} at=commit.end epoch={checkpoint}")
+}
+
 impl Kill {
     /// At a moment.
     pub fn at(rank: u32, at: Trigger) -> Kill {

@@ -12,7 +12,8 @@
 //! - [`kill`]: moments of death; [`processes`]: /proc; [`living`]: who lives under guardians;
 //! - [`command`]: the `understudy` command; [`daemon`]: `ckptd serve`; [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
 //! - [`thin`]: copies without static data; [`hang`]: what a job is doing that does not end;
-//! - [`older`]: the distribution's Open MPI, and Fortran programs; [`distributions`]: other distributions;
+//! - [`older`]: the distribution's Open MPI, and Fortran programs;
+//! - [`root_file_system`]: other distributions;
 //! - [`libraries`]: programs of the distribution's libraries;
 //! - [`place`]: where products, MPI and example programs are; [`programs`]: those programs with their arguments.
 //!
@@ -22,7 +23,6 @@
 
 pub mod command;
 pub mod daemon;
-pub mod distributions;
 pub mod hang;
 pub mod hosts;
 pub mod job;
@@ -36,6 +36,7 @@ pub mod plain;
 pub mod processes;
 pub mod programs;
 pub mod random;
+pub mod root_file_system;
 pub mod shared;
 pub mod slurm;
 pub mod thin;
@@ -43,7 +44,7 @@ pub mod users;
 pub mod verdicts;
 
 pub use job::{Job, Scope};
-pub use kill::{Kill, Trigger};
+pub use kill::{Kill, Trigger, fault_at_commit};
 pub use outcome::Outcome;
 pub use place::Launcher;
 pub use random::Random;

@@ -20,7 +20,9 @@ pub enum Ending {
     Signal(i32),
     /// A signal has ended it that the launcher has sent to it.
     Asked(i32),
-    /// The kernel has killed it for want of memory, which its successor would not have either.
+    /// The kernel has killed it for want of memory.
+    ///
+    /// A replacement would not have that memory either.
     Memory,
 }
 

@@ -148,7 +148,8 @@ impl Error {
             Error::Missing(_) => "keep the layer's files together in one directory",
             Error::Planted(refused) => refused.remedy(),
             Error::NoSharedMemory(_) => {
-                "mount a tmpfs there that this user can write to (mount -t tmpfs tmpfs /dev/shm; in a container: --shm-size, --ipc=host)"
+                "mount a tmpfs there that this user can write to (mount -t tmpfs tmpfs /dev/shm; \
+                 in a container: --shm-size, --ipc=host)"
             }
             Error::System { source, .. } if source.raw_os_error() == Some(libc::EAGAIN) => {
                 "let this user have more processes and threads (ulimit -u, or pids.max of the control group)"

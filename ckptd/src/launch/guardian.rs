@@ -140,8 +140,9 @@ pub fn run(program: Program) -> Result<i32, Error> {
     };
     if seat.rank.0 == 0 && std::env::var_os("UNDERSTUDY_SPARES").is_none() {
         say!(
-            "understudy: {spares} of the {} processes is a spare, so the program has {workers} rank(s): UNDERSTUDY_SPARES is not set. \
-             Set it, and start as many processes more than the program is to have ranks",
+            "understudy: {spares} of the {} processes is a spare, so the program has {workers} \
+             rank(s): UNDERSTUDY_SPARES is not set. Set it, and start as many processes more than \
+             the program is to have ranks",
             seat.size
         );
     }

@@ -1,9 +1,10 @@
-//! Relay of standard input: a process that is set back reads again what it has read since its checkpoint.
+//! Relay of standard input, which is repeated from the position of a checkpoint.
 //!
-//! A pipe, a socket or a terminal gives each byte once. The guardian that has got it reads it ahead of its process, passes it
-//! on by a pipe of its own, and keeps what the job may go back to. A process that is set back, or replaces the
-//! reader, requests a pipe that is fed from the position of its checkpoint ([`crate::line::InputRequest`]). A regular file
-//! needs no relay: its offset is restored.
+//! A pipe, a socket or a terminal gives each byte once. The guardian that has such an input reads
+//! ahead of its process, passes the input on by a pipe, and keeps what a recovery may need. A
+//! process that resumes from a checkpoint, or replaces the reader, requests a pipe that is fed from
+//! the position of the checkpoint ([`crate::line::InputRequest`]). A regular file needs no relay:
+//! its offset is restored.
 #![allow(unsafe_code)]
 
 mod spool;
@@ -39,7 +40,7 @@ pub struct Input {
 }
 
 enum Kind {
-    /// It is read by the relay.
+    /// A stream that the relay reads.
     Relayed,
     /// A regular file, with its offset at the start.
     File(u64),
@@ -90,7 +91,9 @@ impl Input {
         }
     }
 
-    /// Returns a pipe that is fed from the beginning of the input; `None` if that has been released.
+    /// Returns a pipe that is fed from the beginning of the input.
+    ///
+    /// `None` if the beginning has been released.
     fn pipe_of_beginning(&self) -> io::Result<Option<OwnedFd>> {
         let line = Line::call(&self.directory, Socket::Input(self.rank))?;
         line.send(&InputRequest::From { position: 0 })?;
@@ -153,7 +156,8 @@ impl Relay {
         let page = memfd_create("understudy-input-page", MemfdFlags::CLOEXEC)?;
         ftruncate(&page, PAGE as u64)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping of a file of that length, which is never unmapped; its words are atomic.
+        // SAFETY: a new mapping of a file of that length, which is never unmapped; its words are
+        // atomic.
         let positions = unsafe {
             let mapped = mmap(
                 std::ptr::null_mut(),
@@ -272,7 +276,7 @@ impl Relay {
     /// Reads ahead, from what is kept or from the launcher.
     fn fill(&mut self) {
         if self.next() < self.spool.end() {
-            self.fill_again();
+            self.fill_from_spool();
         } else if self.wants_more() && self.is_source_readable() {
             self.fill_from_source();
         }
@@ -282,7 +286,7 @@ impl Relay {
         }
     }
 
-    fn fill_again(&mut self) {
+    fn fill_from_spool(&mut self) {
         let room = AHEAD.saturating_sub(self.ahead.len());
         let mut bytes = vec![0; room];
         if room > 0
@@ -315,8 +319,9 @@ impl Relay {
         let begin = self.spool.end();
         if let Err(error) = self.spool.append(&bytes[..length]) {
             say!(
-                "understudy: standard input cannot be kept ({error}); if rank 0 fails, the job ends, unless the program has \
-                 read all of its input by then. Make room in the directory that TMPDIR names, or let the program read a file"
+                "understudy: standard input cannot be kept ({error}); if rank 0 fails, the job \
+                 ends, unless the program has read all of its input by then. Make room in the \
+                 directory that TMPDIR names, or let the program read a file"
             );
         }
         // A job that is started again from disk has read what precedes the position already.

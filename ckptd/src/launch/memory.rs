@@ -49,13 +49,13 @@ impl MemoryKills {
     }
 }
 
-/// Says once that a process was killed for want of memory, and where the limit is.
+/// Reports once that a process was killed for want of memory, with the limit.
 pub fn report(number: ProcessNumber) {
     static ONCE: Once = Once::new();
     let cause = || match Groups::own().and_then(|groups| groups.limit()) {
         Some(limit) => format!(
-            "its control group {} is limited to {} MiB; raise the limit (--memory of a container, --mem of a batch system, \
-             MemoryMax=)",
+            "its control group {} is limited to {} MiB; raise the limit (--memory of a container, \
+             --mem of a batch system, MemoryMax=)",
             limit.group.display(),
             limit.bytes >> 20
         ),
@@ -63,8 +63,8 @@ pub fn report(number: ProcessNumber) {
     };
     ONCE.call_once(|| {
         say!(
-            "understudy: the kernel has killed process {number} for want of memory: {}, or keep less in copies \
-             (UNDERSTUDY_STATIC, UNDERSTUDY_COPIES)",
+            "understudy: the kernel has killed process {number} for want of memory: {}, or keep \
+             less in copies (UNDERSTUDY_STATIC, UNDERSTUDY_COPIES)",
             cause()
         );
     });

@@ -8,7 +8,7 @@
 /* Executes itself with STEP in the environment. */
 static void execute(int step, char **argv)
 {
-    char text[16];
+    char text[32];
     const char *self = "/proc/self/exe", *rounds = argv[1];
     snprintf(text, sizeof text, "STEP=%d", step + 1);
     putenv(text);

@@ -1,10 +1,10 @@
 //! Programs in other distributions: with the C library and the MPI libraries of each suite.
 //!
-//! The programs are compiled in the suite, run by its own launcher without understudy, and by `understudy run`
-//! undisturbed and with failures.
+//! The programs are compiled in the suite, run by its own launcher without understudy, and by
+//! `understudy run` undisturbed and with failures.
 
-use ffi_tests::distributions::Root;
-use ffi_tests::{Verdicts, programs};
+use ffi_tests::root_file_system::Root;
+use ffi_tests::{Verdicts, fault_at_commit, programs};
 use std::path::Path;
 use std::process::Output;
 
@@ -33,7 +33,7 @@ impl Mpi {
 
 /// A program of the table.
 struct Program {
-    /// Its source and options of the compiler; `None`: the suite has it.
+    /// Source and options of the compiler; `None` if the suite has the program.
     source: Option<&'static str>,
     command: &'static str,
     /// True if the suite has it for Open MPI only.
@@ -70,11 +70,8 @@ const PROGRAMS: [Program; 6] = [
 ];
 
 const RANKS: u32 = 3;
-/// Failures: workers that fail at the end of a checkpoint.
-const FAILURES: [&str; 2] = [
-    "kill rank=1 at=commit.end epoch=3",
-    "kill rank=0 at=commit.end epoch=4",
-];
+/// Workers that fail, each at the end of the checkpoint of this number.
+const FAILURES: [(u32, u64); 2] = [(1, 3), (0, 4)];
 
 /// Lines of standard output, sorted, without those that tell times.
 fn lines(output: &Output) -> Vec<String> {
@@ -124,8 +121,9 @@ fn assert_runs(root: &Root, mpi: Mpi, program: &Program) {
     let plain = root.run(work, &format!("{} -n {RANKS} {command}", mpi.launcher()));
     assert!(plain.status.success(), "{}", describe(&plain));
     assert_protected(root, work, command, None, &plain);
-    for fault in FAILURES {
-        assert_protected(root, work, command, Some(fault), &plain);
+    for (worker, checkpoint) in FAILURES {
+        let fault = fault_at_commit(worker, checkpoint);
+        assert_protected(root, work, command, Some(&fault), &plain);
     }
 }
 
@@ -136,7 +134,8 @@ fn assert_protected(root: &Root, work: &Path, command: &str, fault: Option<&str>
     let output = root.run(
         work,
         &format!(
-            "{fault}/opt/understudy/understudy run -n {RANKS} --spares 1 --interval 5calls -- {command}"
+            "{fault}/opt/understudy/understudy run -n {RANKS} --spares 1 --interval 5calls \
+             -- {command}"
         ),
     );
     assert!(output.status.success(), "{}", describe(&output));

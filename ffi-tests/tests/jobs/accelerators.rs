@@ -1,7 +1,7 @@
 //! Programs that use an accelerator, with a stand-in for its driver's library: memory of the device is in no mapping of the process.
 
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, few, place};
+use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, fault_at_commit, few, place};
 
 const WORKERS: u32 = 3;
 const ROUNDS: usize = 30;
@@ -46,9 +46,7 @@ fn device_memory_comes_back_whoever_is_killed() {
 /// Survivors that have no driver yet go back in place.
 #[test]
 fn before_the_device_is_opened_only_the_dead_are_replaced() {
-    let outcome = job("new", "late")
-        .fault("kill rank=2 at=commit.end epoch=2")
-        .run();
+    let outcome = job("new", "late").fault(&fault_at_commit(2, 2)).run();
     assert_recovered(&outcome, "late", &[2]);
 }
 

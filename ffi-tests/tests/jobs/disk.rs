@@ -3,7 +3,9 @@
 use ffi_tests::kill::epochs_on_disk;
 use ffi_tests::programs::{Case, HEAT2D, cg, heat2d};
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, REFUSED, Scope, Trigger, Verdicts, few, place};
+use ffi_tests::{
+    Job, Kill, Outcome, REFUSED, Scope, Trigger, Verdicts, fault_at_commit, few, place,
+};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -326,7 +328,7 @@ fn a_restart_without_protection_does_not_start_anew() {
 fn what_a_dead_worker_had_not_written_its_understudy_writes() {
     let case = heat2d();
     let only_first = |job: Job| job.interval("off");
-    let job = only_first(job(&case)).fault("kill rank=1 at=commit.end epoch=1");
+    let job = only_first(job(&case)).fault(&fault_at_commit(1, 1));
     let mut first = job.killed_as_a_whole(on_disk(1), Scope::Job).run();
     let hit = first.killed.iter().filter(|killed| killed.hit).count();
     first.check(

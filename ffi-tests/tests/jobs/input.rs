@@ -1,4 +1,6 @@
-//! Standard input: a file or a pipe is read on where it was at the checkpoint; other input is never lost in silence.
+//! Standard input: a file or a pipe is read on from its position at the checkpoint.
+//!
+//! Other input is never lost without a message.
 
 use ffi_tests::job::STANDARD_INPUT;
 use ffi_tests::shared::native;
@@ -55,7 +57,7 @@ fn a_file_is_read_on_by_survivors_and_understudies() {
 }
 
 #[test]
-fn a_pipe_is_read_again_by_survivors_and_replacements() {
+fn a_pipe_is_reread_by_survivors_and_replacements() {
     let undisturbed = native(from_pipe(ROUNDS));
     for worker in [0, 2] {
         let outcome = from_pipe(ROUNDS).kill(kill(worker)).run();
@@ -65,7 +67,7 @@ fn a_pipe_is_read_again_by_survivors_and_replacements() {
 
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_pipe_is_read_again_by_a_new_process() {
+fn a_pipe_is_reread_by_a_new_process() {
     let undisturbed = native(from_pipe(ROUNDS));
     let outcome = from_pipe(ROUNDS).spares(0).kill(kill(0)).run();
     assert_as_undisturbed(&outcome, &undisturbed, 0);
@@ -74,7 +76,7 @@ fn a_pipe_is_read_again_by_a_new_process() {
 /// A failure of the first rank before the first checkpoint.
 #[test]
 #[ignore = "a variant: make test-all"]
-fn a_job_that_starts_again_reads_its_input_from_the_beginning() {
+fn a_restarted_job_reads_its_input_from_the_beginning() {
     let undisturbed = native(from_pipe(ROUNDS));
     let outcome = from_pipe(ROUNDS).fault("kill rank=0 at=boot.end").run();
     outcome.assert_success();
@@ -102,7 +104,7 @@ fn from_pipe_of_wrapper() -> Job {
 }
 
 #[test]
-fn a_pipe_of_a_wrapper_that_cannot_be_read_again_ends_the_job() {
+fn a_pipe_of_a_wrapper_that_cannot_be_reread_ends_the_job() {
     for worker in [2, 0] {
         // The only checkpoint before the failure is that of MPI_Init, or one after a read.
         let interval = ["7calls", "100000calls"][usize::from(worker == 2)];

@@ -3,7 +3,7 @@
 use crate::disk;
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, few, place};
+use ffi_tests::{Job, Kill, Outcome, Random, Trigger, Verdicts, fault_at_commit, few, place};
 use std::time::Duration;
 
 const WORKERS: u32 = 4;
@@ -277,7 +277,7 @@ fn receives_are_posted_again_in_their_order() {
     let mut verdicts = Verdicts::default();
     // Half of the cuts fall between the cancellation of a receive and its completion.
     for (worker, epoch) in [(0, 4), (1, 7), (0, 8)] {
-        let fault = format!("kill rank={worker} at=commit.end epoch={epoch}");
+        let fault = fault_at_commit(worker, epoch);
         let undisturbed = native(case.job());
         let outcome = case.job().fault(&fault).run();
         verdicts.judge(&fault, || {

@@ -3,7 +3,7 @@
 
 use ckptd::events::Kind;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, few, place};
+use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, fault_at_commit, few, place};
 use std::time::Duration;
 
 const ROUNDS: u32 = 6;
@@ -21,7 +21,7 @@ fn in_pieces(job: Job) -> Job {
 #[test]
 fn freed_memory_is_no_part_of_copies() {
     let job = || Job::new(place::test_program("freed"), &["12", "2"]).interval("7calls");
-    let outcome = job().fault("kill rank=1 at=commit.end epoch=3").run();
+    let outcome = job().fault(&fault_at_commit(1, 3)).run();
     outcome.assert_success();
     outcome.assert_like(&native(job()), &[]);
     outcome.assert_taken_over(&[1]);

@@ -2,7 +2,7 @@
 
 use ffi_tests::plain::assert_indifferent;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Trigger, place};
+use ffi_tests::{Job, Kill, Trigger, fault_at_commit, place};
 use std::path::{Path, PathBuf};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/late.py");
@@ -48,7 +48,7 @@ fn an_interpreter_has_the_same_order_of_sets_in_all_ranks() {
     let undisturbed = native(job());
     undisturbed.assert_success();
     for worker in [0, 2] {
-        let fault = format!("kill rank={worker} at=commit.end epoch=4");
+        let fault = fault_at_commit(worker, 4);
         let outcome = job().fault(&fault).run();
         outcome.assert_success();
         outcome.assert_same_lines(&undisturbed);

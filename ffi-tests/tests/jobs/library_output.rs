@@ -4,7 +4,7 @@
 
 use ffi_tests::programs::HEAT2D;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, place};
+use ffi_tests::{Job, fault_at_commit, place};
 use std::path::Path;
 
 /// MPICH prints a summary in each MPI_Init: that of a replacement is the second one.
@@ -25,7 +25,7 @@ fn what_the_mpi_library_prints_costs_no_line_of_the_program() {
     );
     with_summary(&program).run().assert_same_lines(&alone);
     for worker in [0, 1] {
-        let fault = format!("kill rank={worker} at=commit.end epoch=4");
+        let fault = fault_at_commit(worker, 4);
         let outcome = with_summary(&program).fault(&fault).run();
         outcome.assert_success();
         outcome.assert_same_lines(&alone);

@@ -2,7 +2,7 @@
 
 use ffi_tests::programs::HEAT2D;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, place};
+use ffi_tests::{Job, fault_at_commit, place};
 
 fn job() -> Job {
     Job::new(place::example("heat2d"), &HEAT2D)
@@ -14,7 +14,7 @@ fn job() -> Job {
 ///
 /// A survivor whose library cannot be reset ends, and with both workers the job is lost.
 fn assert_recovered(job: Job) {
-    let outcome = job.fault("kill rank=1 at=commit.end epoch=4").run();
+    let outcome = job.fault(&fault_at_commit(1, 4)).run();
     outcome.assert_success();
     outcome.assert_like(&native(self::job()), &["heat.field", "heat.log"]);
     outcome.assert_taken_over(&[1]);

@@ -1,8 +1,8 @@
 //! Programs that use one unusual thing each, undisturbed and with failures: a line per program.
 //!
-//! The programs are in `programs/table`. Each is run three times: undisturbed, with failures of workers 1 and 0 while
-//! there is one spare, and with the same failures and no spare. An undisturbed run equals the run without understudy,
-//! whatever the line expects.
+//! The programs are in `programs/table`. Each is run three times: undisturbed, with failures of
+//! workers 1 and 0 while there is one spare, and with the same failures and no spare. An undisturbed
+//! run equals the run without understudy, whatever the line expects.
 
 use Expected::{Recovered, Unprotected};
 use ffi_tests::shared::native;
@@ -12,7 +12,9 @@ use ffi_tests::{Job, Outcome, REFUSED, place};
 enum Expected {
     /// The output equals that of the run without understudy.
     Recovered,
-    /// The run goes on unprotected; one line has these words. With UNDERSTUDY_REQUIRE=1 the job stops.
+    /// The run goes on unprotected; one line has these words.
+    ///
+    /// With UNDERSTUDY_REQUIRE=1 the job stops.
     #[expect(dead_code, reason = "until a line of the table says so")]
     Unprotected(&'static [&'static str]),
 }

@@ -86,7 +86,9 @@ fn a_setting_that_makes_no_sense_is_refused() {
     );
 }
 
-/// Limits under which nothing can be protected: a command of the shell, and words of the refusal.
+/// Limits under which nothing can be protected.
+///
+/// Each has a command of the shell, and words of the refusal.
 const LIMITS: [(&str, &[&str]); 3] = [
     (
         "ulimit -n 600",
@@ -102,19 +104,24 @@ const LIMITS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// Surroundings under which nothing can be protected, for a shell with a mount namespace of its own.
+/// Mounts with which nothing can be protected.
+///
+/// The commands need a shell with a mount namespace of its own.
 const MOUNTS: [(&str, &[&str]); 2] = [
     (
         "mount -t tmpfs -o ro tmpfs /dev/shm",
         &["/dev/shm", "Read-only", "mount a tmpfs"],
     ),
     (
-        "mkdir dev; mount --bind /dev dev; mount -t tmpfs tmpfs /dev; cp -a dev/null dev/zero dev/*random /dev; ln -s /proc/self/fd /dev/fd",
+        "mkdir dev; mount --bind /dev dev; mount -t tmpfs tmpfs /dev; \
+         cp -a dev/null dev/zero dev/*random /dev; ln -s /proc/self/fd /dev/fd",
         &["/dev/shm", "No such file", "mount a tmpfs"],
     ),
 ];
 
-/// Runs a program after `prepare` under `understudy run` with `options`; the exit status, standard output and error.
+/// Runs a program after `prepare` under `understudy run` with `options`.
+///
+/// Returns the exit status, standard output and standard error.
 fn run_after(shell: &[&str], prepare: &str, options: &str) -> (Option<i32>, String, String) {
     let work = tempfile::tempdir().expect("there is room for temporary files");
     let run = format!(
@@ -224,7 +231,8 @@ fn assert_another_library_is_refused(soname: &str) {
             "-shared".as_ref(),
             format!("-Wl,-soname,{soname}").as_ref(),
         ],
-        "int PMPI_Init(int *c, char ***v) { return 0; }\nint MPI_Init(int *c, char ***v) { return 0; }",
+        "int PMPI_Init(int *c, char ***v) { return 0; }\n\
+         int MPI_Init(int *c, char ***v) { return 0; }",
     );
     let program = place("program");
     let path = format!("-Wl,-rpath,{}", directory.path().display());

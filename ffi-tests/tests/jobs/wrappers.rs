@@ -18,7 +18,7 @@ fn cleared() -> Job {
     Job::new("/usr/bin/env", &words).interval("7calls")
 }
 
-/// The same program without the wrapper.
+/// The program of [`cleared`] without the wrapper.
 fn bare() -> Job {
     Job::new(place::test_program("chatter"), &["40", "10000"])
 }

@@ -1,7 +1,8 @@
 //! System calls in machine code: where a library makes one of a given number.
 //!
-//! glibc's inline system calls load the number into eax and execute `syscall`. Compilers place instructions that
-//! prepare arguments before that pair, and sometimes between its two instructions:
+//! glibc's inline system calls load the number into eax and execute `syscall`. Compilers place
+//! instructions that prepare arguments before that pair, and sometimes between the two
+//! instructions:
 //!
 //! ```text
 //!     b8 09 00 00 00   mov $9,%eax            b8 09 00 00 00   mov $9,%eax
@@ -9,7 +10,8 @@
 //!                                             0f 05            syscall
 //! ```
 //!
-//! Sources: Intel's manual, volume 2, chapter 2 (instruction format); the System V ABI for x86-64, A.2.1.
+//! Sources: Intel's manual, volume 2, chapter 2 (instruction format); the System V ABI for x86-64,
+//! A.2.1.
 
 /// Length of `mov $imm32,%eax`.
 pub const LOAD: usize = 5;
@@ -36,14 +38,16 @@ impl CallSite {
 
 /// Returns the places in `code` that make the system call `number`, in ascending order.
 ///
-/// A place is left out if an instruction between the two depends on its address, on rax or on the stack.
+/// A place is left out if an instruction between the two depends on its address, on rax or on the
+/// stack.
 pub fn find(code: &[u8], number: u8) -> impl Iterator<Item = CallSite> + '_ {
     calls(code).filter_map(move |call| site_before(code, call, number))
 }
 
 /// Returns the offsets of all `syscall` byte pairs.
 ///
-/// Blocks without a pair are passed over many bytes at once: libc's code has more than a million bytes.
+/// Blocks without a pair are passed over many bytes at once: libc's code has more than a million
+/// bytes.
 fn calls(code: &[u8]) -> impl Iterator<Item = usize> + '_ {
     const BLOCK: usize = 512;
     let last = code.len().saturating_sub(1);
@@ -82,7 +86,9 @@ fn are_movable(mut code: &[u8]) -> bool {
     true
 }
 
-/// Returns the length of the first instruction if its operands are registers (neither rax nor rsp) and constants.
+/// Returns the length of the first instruction if it may be executed elsewhere.
+///
+/// Its operands must be registers, neither rax nor rsp, and constants.
 fn movable_length(code: &[u8]) -> Option<usize> {
     let (rex, prefix) = match code[0] {
         rex @ 0x40..=0x4f => (rex, 1),

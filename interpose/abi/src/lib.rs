@@ -244,11 +244,11 @@ pub struct BootInfo {
 /// SIGSETXID of glibc: a program cannot block it by libc's functions. Threads of the program are stopped by it.
 pub const STOP_SIGNAL: c_int = 33;
 
-/// Signals that are not blocked in threads of the runtime and MPI sides, as a mask.
+/// Mask of the signals that threads of the runtime and MPI sides do not block.
 ///
-/// They are what a thread causes itself (SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS) and
-/// glibc's two. All others are the program's: the kernel would give one that the program has blocked to
-/// such a thread.
+/// A thread causes these signals itself (SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV,
+/// SIGSYS); two more are glibc's. All others are the program's: the kernel would give one that the
+/// program has blocked to such a thread.
 pub const OWN_SIGNALS: u64 = {
     const NUMBERS: [u32; 9] = [4, 5, 6, 7, 8, 11, 31, 32, 33];
     let mut mask = 0;

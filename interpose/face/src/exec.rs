@@ -1,8 +1,9 @@
 //! Execution of another program by the rank's process: exec(3) before `MPI_Init`.
 //!
-//! The program's environment lacks what belongs to the launcher, to MPI and to us ([`crate::environ`]), and the program may
-//! clear all of it (`env -i`). What the process executes is to be the rank all the same. So the variables are put back,
-//! with this library in LD_PRELOAD. Children of the process are no ranks, and get what the program gives them.
+//! The program's environment lacks what belongs to the launcher, to MPI and to us
+//! ([`crate::environ`]), and the program may clear all of it (`env -i`). What the process executes
+//! is to be the rank all the same. So the variables are put back, with this library in LD_PRELOAD.
+//! Children of the process are no ranks, and get what the program gives them.
 #![allow(unsafe_code)]
 
 use crate::block::Builder;
@@ -44,7 +45,7 @@ pub unsafe fn remember(saved: Strings, programs: Strings) {
     SAVED.store(saved.cast_mut(), Ordering::Release);
 }
 
-/// Remembers the environment of a process that is the rank and was not prepared: a wrapper.
+/// Remembers the environment of a wrapper: a rank that was not prepared.
 ///
 /// # Safety
 /// `list` must be a valid environment.
@@ -80,7 +81,9 @@ unsafe fn environment(given: Strings) -> Strings {
     unsafe { merged(given, saved) }.unwrap_or(given)
 }
 
-/// Adds to `given` what it lacks of `saved` and belongs to the launcher, to MPI, or to us.
+/// Adds the variables of `saved` that `given` lacks.
+///
+/// Only those of the launcher, of MPI and of understudy are added.
 ///
 /// # Safety
 /// As [`environ::strings`], both.
@@ -108,7 +111,9 @@ unsafe fn merged(given: Strings, saved: Strings) -> Option<Strings> {
     }
 }
 
-/// Returns the parts of the value of LD_PRELOAD: the launcher's, unless the program has changed that.
+/// Returns the parts of the value of LD_PRELOAD.
+///
+/// The value is the launcher's, unless the program has changed it.
 ///
 /// # Safety
 /// As [`merged`].
@@ -130,9 +135,14 @@ fn has_name_of(one: &[u8], other: &[u8]) -> bool {
     name(one).is_some_and(|end| name(other) == Some(end) && one[..end] == other[..end])
 }
 
-/// Defines functions of libc's that execute a program, by those of libc's that take an environment.
+/// Defines libc's functions that execute a program.
+///
+/// Each calls the function of libc's that takes an environment.
 macro_rules! executes {
-    ($(fn $name:ident($($argument:ident: $kind:ty),*) => $real:ident($($type:ty),*) = ($($passed:expr),*);)*) => {$(
+    ($(
+        fn $name:ident($($argument:ident: $kind:ty),*)
+            => $real:ident($($type:ty),*) = ($($passed:expr),*);
+    )*) => {$(
         /// libc's function of this name.
         ///
         /// # Safety
@@ -186,7 +196,9 @@ unsafe extern "C" fn execute_listed(path: Name, argv: Strings) -> c_int {
     }
 }
 
-/// Makes an array of variadic arguments: those in registers are pushed in front of those on the stack.
+/// Makes an array of variadic arguments.
+///
+/// The arguments in registers are pushed in front of those on the stack.
 macro_rules! variadic {
     ($($name:ident => $with_array:path;)*) => {$(
         /// libc's function of this name.

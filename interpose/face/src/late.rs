@@ -42,7 +42,9 @@ pub unsafe fn is_expected(list: *const *const c_char) -> bool {
     }
 }
 
-/// Returns true for a process that the launcher or a guardian has started: a rank, or the wrapper of one.
+/// Returns true for a process that the launcher or a guardian has started.
+///
+/// Such a process is a rank, or the wrapper of one.
 ///
 /// # Safety
 /// `list` must be a valid environment.

@@ -198,7 +198,9 @@ unsafe fn check_libc(shim: *mut c_void, half: Half) -> Result<(), Failure> {
 /// 0, or an errno.
 type StartShim = unsafe extern "C" fn(*const ShimStart) -> c_int;
 
-/// The runtime works on the program's descriptors 1 and 2; the MPI library has others in their place.
+/// Returns the start-up data of a shim.
+///
+/// The runtime works on the program's descriptors 1 and 2; the MPI library has others instead.
 fn start_of(half: Half, second: &Second<'_>, copies: Copies) -> ShimStart {
     let (first_descriptor, first_key) = match half {
         Half::Runtime => (RUNTIME_FD_BASE, RUNTIME_FIRST_KEY),

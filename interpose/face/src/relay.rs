@@ -15,7 +15,7 @@ use understudy_abi::RUNTIME_FD_BASE;
 
 static STDOUT_WAS_TERMINAL: AtomicBool = AtomicBool::new(false);
 
-/// What descriptors 1 and 2 were before the relay took them, by copies; -1: it has not.
+/// Copies of descriptors 1 and 2 from before the relay; -1 if it has not taken them.
 static ORIGINALS: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 /// Inodes of the pipes to the relay.
 static PIPES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
@@ -43,14 +43,17 @@ fn is_terminal(fd: c_int) -> bool {
 fn about(fd: c_int) -> (u32, u64) {
     const FSTAT: usize = 5;
     let mut stat = [0u64; 18];
-    // SAFETY: fstat(2) writes 144 bytes; st_ino is at offset 8, and st_mode is the 32-bit word at offset 24.
+    // SAFETY: fstat(2) writes 144 bytes; st_ino is at offset 8, and st_mode is the 32-bit word at
+    // offset 24.
     match unsafe { sys!(FSTAT, fd, stat.as_mut_ptr()) } {
         0 => (stat[3] as u32 & S_IFMT, stat[1]),
         _ => (0, 0),
     }
 }
 
-/// Whether a descriptor is a pipe, a terminal or a socket; a regular file is handled by its offset instead.
+/// True if a descriptor is a pipe, a terminal or a socket.
+///
+/// A regular file is handled by its offset instead.
 fn is_stream(fd: c_int) -> bool {
     !matches!(about(fd).0, 0 | S_IFREG)
 }
@@ -222,10 +225,14 @@ impl Streams {
     }
 }
 
-/// Descriptors 1 and 2 of a process that is about to execute another program, which starts a relay itself.
+/// Descriptors 1 and 2 of a process that is about to execute another program.
+///
+/// That program starts a relay itself.
 pub struct Detached([c_int; 2]);
 
-/// Gives the process its original standard output and error, after the relay has passed on what was printed.
+/// Gives the process its original standard output and error.
+///
+/// Waits first until the relay has passed on what was printed.
 pub fn give_back() -> Detached {
     let flush = FLUSH.load(Ordering::Acquire);
     if !flush.is_null() {

@@ -1,19 +1,20 @@
 //! The zone: confining every mapping of the runtime side to its own range of addresses.
 //!
-//! User-side mappings must land at the same address in every rank, so nothing of the runtime side may take addresses
-//! that the kernel would otherwise give to the user side. Interposing the symbol `mmap` misses the maps that ld.so and
-//! libc make internally; therefore every place in their code that makes the system call is redirected, however many there
-//! are ([`call_sites`]):
+//! Mappings of the program side must land at the same address in every rank, so nothing of the
+//! runtime side may take addresses that the kernel would otherwise give to the program side.
+//! Interposing the symbol `mmap` misses the maps that ld.so and libc make internally; therefore
+//! every place in their code that makes the system call is redirected ([`call_sites`]):
 //!
 //! ```text
 //!     b8 09 00 00 00   mov $9,%eax            b8 ss ss ss ss   mov $stub,%eax
 //!     0f 05            syscall          →     ff d0            call *%rax
 //! ```
 //!
-//! The stub lies in a page below 4 GiB, so its address fits the immediate. Instructions between the two are executed in a
-//! trampoline of that page. The stack pointer decides the owner of a mapping: in the zone it is the runtime side's, else the
-//! program's. The registers that a system call preserves are preserved. Mappings made right after the patch are checked
-//! ([`check`]), so a libc whose code escapes this search is refused at the start.
+//! The stub lies in a page below 4 GiB, so its address fits the immediate. Instructions between the
+//! two are executed in a trampoline of that page. The stack pointer decides the owner of a mapping:
+//! in the zone it is the runtime side's, else the program's. The registers that a system call
+//! preserves are preserved. Mappings made right after the patch are checked ([`check`]), so a libc
+//! whose code escapes this search is refused at the start.
 #![allow(unsafe_code)]
 
 use crate::sys;
@@ -345,7 +346,7 @@ pub fn load_into(half: Half) -> Result<(), i32> {
 
 /// Reasons for which a library cannot be patched.
 pub enum PatchError {
-    /// Its code has no system call of the known form.
+    /// The library's code has no system call of the known form.
     NotFound,
     /// Its code has more such places than expected.
     TooMany,
@@ -357,7 +358,9 @@ pub enum PatchError {
 
 /// Most places in one library that make one system call; glibc has up to three.
 const MAX_SITES: usize = 16;
-/// Trampolines in the stub page, behind the stubs: instructions of a call site, and a jump to its stub.
+/// Address of the trampolines, which follow the stubs in the stub page.
+///
+/// A trampoline has the instructions of a call site, and a jump to its stub.
 const TRAMPOLINES: usize = STUB_PAGE + 256;
 const TRAMPOLINE_SIZE: usize = 32;
 /// Number of trampolines in use.
@@ -365,7 +368,9 @@ static TRAMPOLINES_USED: AtomicUsize = AtomicUsize::new(0);
 
 const _: () = assert!(call_sites::MAX_BETWEEN + 5 <= TRAMPOLINE_SIZE);
 
-/// Redirects every place in `library`'s code at `code` that makes the system call to its stub.
+/// Redirects every system call of this number in a library's code to its stub.
+///
+/// The code of `library` begins at `code`.
 ///
 /// The stub pushes words below rsp: code with a system call must keep nothing there (the red zone of leaf functions).
 /// glibc's functions with these calls do not.
@@ -413,7 +418,8 @@ unsafe fn redirect(code: usize, site: CallSite, stub: usize) -> Result<(), i32> 
     bytes[5..7].copy_from_slice(&[0xff, 0xd0]); // call *%rax
     let first_page = start & !4095;
     let pages = (start + site.length() - first_page).next_multiple_of(4096);
-    // SAFETY: the pages hold code of the library; no other thread runs in it, as the caller promises.
+    // SAFETY: the pages hold code of the library; no other thread runs in it, as the caller
+    // promises.
     unsafe {
         sys::protect(first_page, pages, 7)?;
         core::ptr::copy_nonoverlapping(bytes.as_ptr(), start as *mut u8, site.length());
@@ -421,7 +427,9 @@ unsafe fn redirect(code: usize, site: CallSite, stub: usize) -> Result<(), i32> 
     }
 }
 
-/// Makes a trampoline: a copy of `length` bytes of instructions, and a jump to the stub. Returns its address.
+/// Makes a trampoline and returns its address.
+///
+/// A trampoline is a copy of `length` bytes of instructions, and a jump to the stub.
 ///
 /// # Safety
 /// The instructions must be readable and not depend on their address.
@@ -444,7 +452,9 @@ unsafe fn trampoline(instructions: usize, length: usize, stub: usize) -> Result<
     Ok(at)
 }
 
-/// Fails if this mapping of the runtime side, made by patched code, lies outside of its half of the zone.
+/// Fails if a mapping of the runtime side lies outside of its half of the zone.
+///
+/// Patched code has made the mapping.
 pub fn check(half: Half, mapping: usize) -> Result<(), PatchError> {
     if mapping >> HALF_SHIFT == 2 * ZONE_TAG + half as usize {
         Ok(())

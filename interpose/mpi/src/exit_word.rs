@@ -1,6 +1,7 @@
 //! The word of glibc's `struct pthread` that the kernel clears when the thread ends.
 //!
-//! pthread_join(3) waits for that word: `tid` up to glibc 2.42, `joinstate` from 2.43 on (nptl/descr.h).
+//! pthread_join(3) waits for that word: `tid` up to glibc 2.42, `joinstate` from 2.43 on
+//! (nptl/descr.h).
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -11,18 +12,19 @@ const LAST_WITH_NUMBER: u32 = 42;
 
 /// Returns the offset of the word in `struct pthread`; `None` if it is not known.
 ///
-/// `number` is the offset of the thread's number, `size` the size of the structure in bytes. The first call must be made
-/// by a thread that glibc has started: the kernel tells the address of its word (prctl(2), PR_GET_TID_ADDRESS). A kernel
-/// without CONFIG_CHECKPOINT_RESTORE does not; then the version of glibc decides.
+/// `number` is the offset of the thread's number, `size` the size of the structure in bytes. The
+/// first call must be made by a thread that glibc has started: the kernel reports the address of its
+/// word (prctl(2), PR_GET_TID_ADDRESS). A kernel without CONFIG_CHECKPOINT_RESTORE does not; then
+/// the version of glibc decides.
 pub fn exit_word(number: usize, size: usize) -> Option<usize> {
     static WORD: OnceLock<Option<usize>> = OnceLock::new();
-    *WORD.get_or_init(|| match told_by_kernel() {
+    *WORD.get_or_init(|| match offset_from_kernel() {
         Some(offset) => (offset < size).then_some(offset),
         None => is_number().then_some(number),
     })
 }
 
-fn told_by_kernel() -> Option<usize> {
+fn offset_from_kernel() -> Option<usize> {
     let mut address = 0usize;
     // SAFETY: prctl(2) writes one word.
     let failed = unsafe { libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut address) } != 0;
@@ -35,7 +37,11 @@ fn control_block() -> usize {
     let own: usize;
     // SAFETY: the word at fs:0x10 is the block's own address (glibc on x86-64, `tcbhead_t`).
     unsafe {
-        std::arch::asm!("mov {}, fs:[0x10]", out(reg) own, options(nostack, readonly, preserves_flags))
+        std::arch::asm!(
+            "mov {}, fs:[0x10]",
+            out(reg) own,
+            options(nostack, readonly, preserves_flags)
+        )
     };
     own
 }
@@ -65,16 +71,16 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_clears_the_number_up_to_the_version_that_says_so() {
+    fn the_kernel_clears_the_number_in_old_versions_only() {
         // SAFETY: a descriptor of libc's for debuggers: size, count, offset.
         let number = unsafe {
             let descriptor = libc::dlsym(libc::RTLD_DEFAULT, c"_thread_db_pthread_tid".as_ptr());
             assert!(!descriptor.is_null());
             descriptor.cast::<u32>().add(2).read() as usize
         };
-        let told = std::thread::spawn(told_by_kernel).join().expect("no panic");
-        if let Some(told) = told {
-            assert_eq!(told == number, is_number());
+        let thread = std::thread::spawn(offset_from_kernel);
+        if let Some(offset) = thread.join().expect("no panic") {
+            assert_eq!(offset == number, is_number());
         }
     }
 }

@@ -246,7 +246,9 @@ pub struct Module {
     pub thread_local: usize,
 }
 
-/// Returns ld.so's records of the libraries in the library's namespace: `struct link_map`, <link.h>.
+/// Returns ld.so's records of the libraries in the library's namespace.
+///
+/// They are `struct link_map` of <link.h>.
 pub fn link_maps() -> Vec<*const c_void> {
     /// The public head of the structure.
     #[repr(C)]
@@ -259,7 +261,8 @@ pub fn link_maps() -> Vec<*const c_void> {
     }
     let mut at = LIBRARY.load(Relaxed).cast_const().cast::<LinkMap>();
     let mut found = Vec::new();
-    // SAFETY: a handle of dlmopen(3) is a link map of a list that ends with null on both sides, or null.
+    // SAFETY: a handle of dlmopen(3) is a link map of a list that ends with null on both sides, or
+    // null.
     unsafe {
         while !at.is_null() && !(*at).previous.is_null() {
             at = (*at).previous;

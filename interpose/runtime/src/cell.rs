@@ -126,7 +126,8 @@ impl<T> Door<T> {
     pub fn try_get(&self) -> Option<&'static T> {
         let runtime = self.0.load(Ordering::Relaxed);
         match is_owner() {
-            // SAFETY: `open` has stored a reference that is valid for ever; only the main thread gets it.
+            // SAFETY: `open` has stored a reference that is valid for ever; only the main thread
+            // gets it.
             true => unsafe { runtime.as_ref() },
             false => None,
         }

@@ -374,7 +374,8 @@ pub fn meet_at_the_end(rt: &Runtime) -> c_int {
 
 /// Ends the use of the library: state that cannot be reset ends with the process.
 ///
-/// Destructors of its libraries do not run at exit(3): they would join threads that have been ended, on the program's stack.
+/// Destructors of its libraries do not run at exit(3): they would join threads that have been ended,
+/// on the program's stack.
 pub fn finalise(rt: &Runtime) {
     call::enter(call::wanted());
     if let Err(error) = put_back(rt) {

@@ -220,7 +220,8 @@ pub enum UserError {
     Processor(std::io::Error),
     /// Standard input cannot be read again.
     #[error(
-        "the program has read standard input, and cannot read the same again as after the checkpoint: {0}; let it read a file (mpirun … sh -c 'exec PROGRAM < FILE')"
+        "the program has read standard input, and cannot read the same again as after the \
+         checkpoint: {0}; let it read a file (mpirun … sh -c 'exec PROGRAM < FILE')"
     )]
     Input(String),
     /// One that was made by timer_create(2).
@@ -272,7 +273,9 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
     })
 }
 
-/// This rank is at the cut of `epoch`: what the program does from here on belongs to it.
+/// Begins the section of `epoch`, at its cut.
+///
+/// What the program does from here on belongs to that section.
 pub fn begin_section(rt: &Runtime, epoch: Epoch) {
     undo::begin(rt, epoch);
     input::begin(rt, epoch);

@@ -183,8 +183,8 @@ impl Job {
             {
                 self.do_without()
             }
-            // A spare needs no memory that it does not have.
-            Ending::Memory if self.is_protected && self.spares_left() > 0 => {
+            // A spare is there already; only a new process would need as much memory again.
+            Ending::Memory if self.is_protected && self.living.len() as u32 >= self.workers => {
                 self.died(at, has_played)
             }
             Ending::Memory => {
@@ -207,7 +207,8 @@ impl Job {
             Ending::Signal(signal) if !self.is_protected && limit_of(signal).is_some() => {
                 let limit = limit_of(signal).unwrap_or_default();
                 self.say(format!(
-                    "process {number} has exceeded {limit} before the first checkpoint; raise the limit and start the job again"
+                    "process {number} has exceeded {limit} before the first checkpoint; raise the \
+                     limit and start the job again"
                 ));
                 self.end_with(ending.status(), Some(at))
             }

@@ -15,8 +15,9 @@ const LEAST_RELEASE: u64 = 1 << 20;
 pub struct Spool {
     /// `None` after a write has failed.
     file: Option<File>,
-    /// Positions of the first byte that is kept and of the first that has not come yet.
+    /// Position of the first byte that is kept.
     kept: u64,
+    /// Position that follows the last byte received.
     end: u64,
 }
 
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn input_is_read_again_until_it_is_released() {
+    fn input_is_kept_until_it_is_released() {
         let mut spool = Spool::new(&std::env::temp_dir()).expect("a spool");
         let bytes: Vec<u8> = (0..3u32 << 20).map(|at| (at % 251) as u8).collect();
         spool.append(&bytes[..1000]).expect("room");

@@ -1,7 +1,8 @@
 //! What crosses between this server and libpmix: structures, constants, functions.
 //!
-//! From the PMIx Standard and OpenPMIx's `pmix_common.h` and `pmix_server.h`; the same in 4.2.2, 4.2.9, 5.0.11, 6.1.0 and 7.0.0 ([`Version`]). Nothing
-//! is generated: installations of MPI come without these headers as often as not.
+//! From the PMIx Standard and OpenPMIx's `pmix_common.h` and `pmix_server.h`; equal in 4.2.2,
+//! 4.2.9, 5.0.11, 6.1.0 and 7.0.0 ([`Version`]). Nothing is generated: installations of MPI come
+//! without these headers as often as not.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt;

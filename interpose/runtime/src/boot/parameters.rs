@@ -134,8 +134,8 @@ fn expect_unclosable(name: &str, users: &str) {
     renewal::expect_driver();
     if process() == ProcessNumber(0) {
         crate::sys::say(format_args!(
-            "{PREFIX}{name} names {component}, whose libraries are opened in advance: each process takes \
-             up to a second longer to start; leave it out unless the network needs it"
+            "{PREFIX}{name} names {component}, whose libraries are opened in advance: each process \
+             takes up to a second longer to start; leave it out unless the network needs it"
         ));
     }
 }

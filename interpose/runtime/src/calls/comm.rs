@@ -393,8 +393,8 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
         Proc::MPI_Intercomm_create,
         local_comm,
         newintercomm,
-        // SAFETY: a communicator; the real library checks the rest. The bridge is significant at the leader only, and
-        // whatever else the program passes there is not looked at.
+        // SAFETY: a communicator; the real library checks the rest. The bridge is significant at
+        // the leader only; its value at other ranks is ignored.
         |new| unsafe {
             let local = real_comm(rt, local_comm);
             let mut rank = 0;

@@ -1,7 +1,9 @@
-//! Plug-ins of Open MPI and PMIx that are files: all components of Open MPI 4, a few of a distribution's Open MPI 5.
+//! Plug-ins of Open MPI and PMIx that are files.
 //!
-//! A child that initialises the library by itself ([`super::ahead`]) opens only what a world of one process without a
-//! launcher needs.
+//! All components of Open MPI 4 are files, and a few of a distribution's Open MPI 5.
+//!
+//! A child that initialises the library by itself ([`super::ahead`]) opens only what a world of one
+//! process without a launcher needs.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -48,7 +50,9 @@ fn transports_alone() -> String {
     kept.join(",")
 }
 
-/// Returns the directories beside the library and the libraries that it needs, symbolic links resolved.
+/// Returns the directories beside the library and the libraries that it needs.
+///
+/// Symbolic links are resolved.
 fn plugin_directories() -> Vec<PathBuf> {
     let files = library::modules()
         .into_iter()
@@ -78,7 +82,9 @@ fn is_plugin(path: &Path) -> bool {
     name.contains("mca_") && name.ends_with(".so")
 }
 
-/// In the child: makes the library a world of one process, which asks no launcher and starts none.
+/// Makes the library of the child a world of one process.
+///
+/// It connects to no launcher and starts none.
 ///
 /// # Safety
 /// The library must not be in use.
@@ -93,7 +99,8 @@ pub unsafe fn prepare() {
     ];
     const ALONE: [(&CStr, &CStr); 2] = [
         (c"OMPI_MCA_ess_singleton_isolated", c"1"),
-        // Children of several processes would make one directory, and the first that ends removes what another is in.
+        // Children of several processes would make one directory, and the first that ends
+        // removes what another is in.
         (c"OMPI_MCA_orte_create_session_dirs", c"0"),
     ];
     if are_opened() {
@@ -111,12 +118,16 @@ pub unsafe fn prepare() {
     }
 }
 
-/// Plug-ins of drivers, which bring many libraries and are excluded by default: not opened in advance.
+/// Drivers, whose plug-ins are not opened in advance.
+///
+/// They bring many libraries and are excluded by default.
 const DRIVERS: [&str; 10] = [
     "ucx", "uct", "psm", "ofi", "openib", "usnic", "portals4", "hcoll", "ucc", "cuda",
 ];
 
-/// In the child: opens the components that a job of several processes may need, and those of PMIx.
+/// Opens, in the child, the components that a job of several processes may need.
+///
+/// Those of PMIx are opened, too.
 pub fn open_others() {
     if !are_files() {
         return;

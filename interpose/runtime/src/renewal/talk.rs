@@ -152,7 +152,9 @@ fn connect(own: &ProcessPlace) -> io::Result<()> {
     Ok(())
 }
 
-/// Names a wrapper between the guardian and this process: the guardian sees the end of that alone.
+/// Reports a wrapper between the guardian and this process.
+///
+/// The guardian sees only the end of the wrapper.
 fn report_wrapper(own: &ProcessPlace, guardian: &Line) {
     let parent = std::os::unix::process::parent_id();
     if own.number.0 != 0 || peer_of(guardian).is_none_or(|guardian| guardian == parent) {
@@ -161,8 +163,9 @@ fn report_wrapper(own: &ProcessPlace, guardian: &Line) {
     let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
     let name = name.trim_end();
     log::warn!(
-        "the launcher has started {name}, which runs the program as its child: a failure of the program is recovered from only \
-         if {name} then ends by the same signal N, or with status 128+N; let a script `exec` the program"
+        "the launcher has started {name}, which runs the program as its child: a failure of the \
+         program is recovered from only if {name} then ends by the same signal N, or with status \
+         128+N; let a script `exec` the program"
     );
 }
 

@@ -1,11 +1,12 @@
-//! Standard input from a pipe, a socket or a terminal, of which each byte comes once.
+//! Standard input from a pipe, a socket or a terminal.
 //!
-//! The guardian relays such input and keeps what may be read again ([`ckptd::line::InputRequest`]). A checkpoint has the
-//! position up to which the program has read. A process that is set back, or replaces another, gets a pipe that is fed from
-//! that position on. Regular files are restored by their offsets (`super::files`).
+//! Such input gives each byte once. The guardian relays the input and keeps what may be read again
+//! ([`ckptd::line::InputRequest`]). A checkpoint has the position up to which the program has read.
+//! A process that is set back, or replaces another, gets a pipe that is fed from that position on.
+//! Regular files are restored by their offsets (`super::files`).
 //!
-//! A wrapper of the program may have made a pipe itself. What is read of such a pipe is not kept: reads are detected
-//! (inotify(7)), and a recovery that needs them ends the job.
+//! A wrapper of the program may have made a pipe itself. What is read of such a pipe is not kept:
+//! reads are detected (inotify(7)), and a recovery that needs them ends the job.
 #![allow(unsafe_code)]
 
 mod feed;
@@ -45,7 +46,9 @@ struct Relayed {
 }
 
 impl Relayed {
-    /// Returns input for a process that the relay cannot be reached from; `None` if the program needs that.
+    /// Returns input for a process that cannot reach the relay.
+    ///
+    /// `None` if the program needs the relay.
     fn without_relay(&self) -> Option<io::Result<File>> {
         match self.position {
             _ if self.is_at_end => Some(ended_pipe()),
@@ -135,8 +138,9 @@ pub fn forget_before(rt: &Runtime, epoch: Epoch) {
     rt.input.borrow_mut().forget_before(epoch);
 }
 
-/// Puts the program's input back to where it was at the cut, after all other descriptors.
-/// `own`: this process is the one that was saved.
+/// Restores the position of the program's input, after all other descriptors.
+///
+/// `own` is true if this process is the one that was saved.
 pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> {
     rt.input.borrow_mut().restore(saved, own)
 }
@@ -178,8 +182,9 @@ impl Input {
         if self.reads > 0 && !has_ended && !self.has_warned {
             self.has_warned = true;
             log::warn!(
-                "the program reads standard input from a pipe that its wrapper has made: if this rank fails before the \
-                 end of that input, the job ends. Give the input to the launcher instead, or let the program read a file"
+                "the program reads standard input from a pipe that its wrapper has made: if this \
+                 rank fails before the end of that input, the job ends. Give the input to the \
+                 launcher instead, or let the program read a file"
             );
         }
         Ok(Saved {
@@ -223,7 +228,7 @@ impl Input {
         self.restore_other(saved, own)
     }
 
-    /// Ends the input that this process had itself, and the worker that it replaces had not.
+    /// Ends input of this process that the worker which it replaces did not have.
     fn detach(&mut self) {
         let descriptors = self.descriptors();
         if let Some(end) = self.feed.take().and_then(|_| ended_pipe().ok()) {

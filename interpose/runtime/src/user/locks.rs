@@ -96,13 +96,15 @@ const SHARED: u32 = 128;
 /// Asking for PTHREAD_MUTEX_NORMAL leaves this mark.
 const NO_ELISION: u32 = 512;
 
-/// True if a mutex of this kind is valid and compares its owner with the caller.
+/// True for a valid kind of mutex that compares its owner with the caller.
 fn is_comparing(kind: u32) -> bool {
     kind & !(TYPE | ROBUST | INHERIT | SHARED | NO_ELISION) == 0
         && (kind & (ROBUST | INHERIT) != 0 || matches!(kind & TYPE, RECURSIVE | ERRORCHECK))
 }
 
-/// True if these may be the first words of a locked mutex that compares its owner with the caller.
+/// True if these may be the first words of a locked mutex.
+///
+/// The mutex must be one that compares its owner with the caller.
 pub fn is_comparing_mutex([first, _, third]: [u64; 3]) -> bool {
     halves(first).0 != 0 && is_comparing(halves(third).0)
 }

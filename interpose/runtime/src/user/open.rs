@@ -3,7 +3,9 @@
 
 use understudy_abi::RUNTIME_FD_BASE;
 
-/// The open descriptors of the user side, by one system call: poll(2) says which ones are not open.
+/// Returns the open descriptors of the program side.
+///
+/// One system call suffices: poll(2) reports the descriptors that are not open.
 pub(super) fn descriptors() -> Vec<i32> {
     let ask = |fd| libc::pollfd {
         fd,

@@ -86,7 +86,7 @@ pub(super) fn pipe_of(stream: usize) -> Option<RawFd> {
     OUTPUT.get()?.pipes[stream]
 }
 
-/// Leads what the MPI library prints on descriptor 1 to standard output, or to standard error.
+/// Directs output of the MPI library on descriptor 1 to standard output or standard error.
 ///
 /// Bytes of the library do not pass through the relay: it counts the program's output only. If the
 /// program has led descriptor 1 elsewhere, the library follows.
@@ -101,7 +101,9 @@ pub fn show_library_output(is_shown: bool) {
     unsafe { libc::syscall(libc::SYS_dup3, source, info.library_output, libc::O_CLOEXEC) };
 }
 
-/// Discards what the MPI library prints on descriptor 1; in a child that is no part of the job.
+/// Discards what the MPI library prints on descriptor 1.
+///
+/// Called in a child that is no part of the job.
 pub fn discard_library_output() {
     if let Ok(null) = File::options().write(true).open("/dev/null") {
         // SAFETY: as above.

@@ -137,8 +137,9 @@ impl Saved {
     }
 }
 
-/// Makes those signals pending that were at the cut, and no other ones, before the main thread's
-/// mask is set.
+/// Restores the set of pending signals of the cut.
+///
+/// Must be called before the main thread's mask is set.
 ///
 /// Only what the thread blocks at the cut is sent again: without a value (sigqueue(3)), and from
 /// this process.

@@ -1,6 +1,7 @@
 //! A protected job of one process, which initialises and finalises MPI and does nothing else.
 //!
-//! No other check shows that the runtime can be loaded beside this C library, and the MPI library into its namespace.
+//! No other check shows that the runtime can be loaded beside this C library, and the MPI library
+//! into its namespace.
 #![allow(unsafe_code)]
 
 use super::{Arguments, Check};
@@ -46,7 +47,8 @@ fn judge(output: &Output, has_checkpoint: bool) -> Check {
             "one process could not run protected ({}): {why}",
             output.status
         ),
-        "as the message says; `understudy run -n 1 -- PROGRAM` shows the same with a program of yours",
+        "as the message says; `understudy run -n 1 -- PROGRAM` shows the same with a program of \
+         yours",
     )
 }
 
@@ -105,7 +107,8 @@ fn library_directory(launcher: &str) -> Option<PathBuf> {
 pub fn initialise_mpi() -> Outcome {
     type Init = unsafe extern "C" fn(*mut c_int, *mut c_void) -> c_int;
     type Finalize = unsafe extern "C" fn() -> c_int;
-    // SAFETY: the procedures have these types (MPI 4.1, 11.2.1 and 11.2.2); MPI_Init takes null pointers.
+    // SAFETY: the procedures have these types (MPI 4.1, 11.2.1 and 11.2.2); MPI_Init takes null
+    // pointers.
     let is_done = unsafe {
         let library = Library::open(Some(LIBRARY), RTLD_NOW | RTLD_GLOBAL)?;
         let init = *library.get::<Init>(b"MPI_Init\0")?;

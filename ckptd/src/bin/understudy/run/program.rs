@@ -44,8 +44,9 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
         .find(|it| path.file_name() == Some(OsStr::new(it)))
     {
         return Err(cannot(format!(
-            "{shown} is a launcher, and understudy run starts the program itself: each of its processes would start a job of its own. \
-             Name the program alone, as in: understudy run -n 4 -- ./solver; options for {launcher} are given with --mpirun"
+            "{shown} is a launcher, and understudy run starts the program itself: each of its \
+             processes would start a job of its own. Name the program alone, as in: understudy run \
+             -n 4 -- ./solver; options for {launcher} are given with --mpirun"
         )));
     }
     let no = |why: &dyn std::fmt::Display| {

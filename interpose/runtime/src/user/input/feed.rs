@@ -94,7 +94,9 @@ impl Feed {
         self.id == id
     }
 
-    /// Returns the number of bytes that the program has read. The program's threads must stand still.
+    /// Returns the number of bytes that the program has read.
+    ///
+    /// The program's threads must be stopped.
     pub fn position(&self) -> io::Result<u64> {
         let until = Instant::now() + LIMIT;
         loop {
@@ -138,7 +140,8 @@ pub fn lift(descriptor: OwnedFd) -> File {
 
 fn map(page: &OwnedFd) -> io::Result<&'static InputPage> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping of the relay's file, which has that length; it is never unmapped, and its words are atomic.
+    // SAFETY: a new mapping of the relay's file, which has that length; it is never unmapped, and its
+    // words are atomic.
     unsafe {
         let mapped = libc::mmap(
             std::ptr::null_mut(),

@@ -1,7 +1,8 @@
 //! Input that stays on another node, of which the program has read nothing so far.
 //!
-//! Most programs read none of the standard input that they are given. The end of the input would be a wrong answer to one
-//! that does. So a read waits, and a thread that finds the program waiting ends the job.
+//! Most programs read none of the standard input that they are given. The end of the input would be
+//! a wrong answer to one that does. So a read waits, and a thread that finds the program waiting
+//! ends the job.
 #![allow(unsafe_code)]
 
 use super::feed::lift;
@@ -37,8 +38,9 @@ fn watch() {
         std::thread::sleep(INTERVAL);
     }
     sys::say(format_args!(
-        "the program reads standard input, which comes to another node than the one that it was brought back on; the job \
-         ends. Let the program read a file, or keep a spare on the first node"
+        "the program reads standard input, which comes to another node than the one that it was \
+         brought back on; the job ends. Let the program read a file, or keep a spare on the first \
+         node"
     ));
     sys::exit_now(understudy_abi::exit::UNSAVED)
 }

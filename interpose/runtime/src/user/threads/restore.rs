@@ -149,7 +149,8 @@ impl Saved {
         for thread in &all {
             let [block, known] = [thread.block, thread.generation];
             let is_told = thread.is_main()
-                // SAFETY: the thread's memory has been put back, and it stands still or is to be made.
+                // SAFETY: the thread's memory has been put back, and the thread is stopped or is to be
+                // made.
                 || unsafe { vectors::tell(block, known, &self.libraries, &now) };
             if !is_told {
                 return Err(UserError::Vectors);

@@ -303,7 +303,9 @@ unsafe fn end(slot: &Slot, block: usize) -> ! {
     }
 }
 
-/// Makes a thread that parks in the slot, with `block` as its control block. Returns its number, or an error.
+/// Makes a thread that parks in the slot, with `block` as its control block.
+///
+/// Returns the number of the thread, or an error.
 ///
 /// The word at `number` gets the number; that at `exit_word` is cleared when the thread ends.
 ///

@@ -1,9 +1,11 @@
-//! Threads that waited for a mutex when they were saved, in a process where their numbers differ.
+//! Thread numbers in the state of threads that wait for a mutex.
 //!
-//! Mutexes that compare their owner note the number of the thread (gettid(2)). libc may read the caller's number before
-//! it waits and note it afterwards: pthread_mutex_timedlock(3) and robust mutexes in all versions of glibc,
-//! pthread_mutex_lock(3) from 2.43 on. The copy lies in libc's own part of the stack, which ends at the return address
-//! into another library or the program, or in a register that functions preserve.
+//! A thread that was saved while it waited has another number in a replacement. Mutexes that compare
+//! their owner note the number of the thread (gettid(2)). libc may read the caller's number before
+//! it waits and note it afterwards: pthread_mutex_timedlock(3) and robust mutexes in all versions of
+//! glibc, pthread_mutex_lock(3) from 2.43 on. The copy lies in libc's own part of the stack, which
+//! ends at the return address into another library or the program, or in a register that functions
+//! preserve.
 #![allow(unsafe_code)]
 
 use super::slot::{RAX, RDI, REGISTERS, RIP, RSP, SYSCALL};
@@ -22,10 +24,12 @@ const PRESERVED: [i32; 6] = [
     libc::REG_R15,
 ];
 
-/// Replaces the number in what libc has read of it, if the thread waits for a mutex that compares its owner.
+/// Replaces copies of the thread's number that libc has read.
+///
+/// Only a thread that waits for a mutex which compares its owner has such copies.
 ///
 /// # Safety
-/// `frame` must be the kernel's frame of a thread that stands still, and the thread's memory that of the image.
+/// `frame` must be the kernel's frame of a stopped thread, and the thread's memory that of the image.
 pub unsafe fn renumber(frame: usize, old: ThreadNumber, new: ThreadNumber) {
     // SAFETY: as the caller promises.
     unsafe {
@@ -65,7 +69,9 @@ unsafe fn awaits_mutex(frame: usize) -> bool {
     }
 }
 
-/// Returns where the stack of the library at `pc` ends: at the first return address into another one.
+/// Returns the end of the stack of the library at `pc`.
+///
+/// The stack ends at the first return address into another library.
 ///
 /// # Safety
 /// The stack must be readable for [`LIBC_STACK`] bytes.
@@ -87,7 +93,9 @@ fn library_of(address: usize) -> Option<usize> {
     }
 }
 
-/// True if the instruction before the address is a call: `e8` with 4 bytes, or `ff /2` with up to 5.
+/// True if the instruction before the address is a call.
+///
+/// Calls are `e8` with 4 bytes, or `ff /2` with up to 5.
 fn is_behind_call(address: usize) -> bool {
     let Some(before) = address.checked_sub(8).and_then(read) else {
         return false;
@@ -133,7 +141,7 @@ mod tests {
         mutex: [u64; 5],
     }
 
-    /// Returns an address of libc's behind a `syscall`, and the return address of a call in this program.
+    /// Returns an address of libc's behind a `syscall`, and a return address in this program.
     fn addresses() -> (usize, usize) {
         let code = libc::syscall as *const () as usize;
         // SAFETY: code of libc's.

@@ -1,4 +1,6 @@
-//! Root file systems of other distributions, with their own C libraries and MPI libraries (`make distributions`).
+//! Root file systems of other distributions (`make distributions`).
+//!
+//! Each has a C library and MPI libraries of its own.
 
 use crate::place;
 use std::path::{Path, PathBuf};
@@ -36,7 +38,9 @@ pub struct Root {
 }
 
 impl Root {
-    /// Returns the root file system of a suite; `None`, with a line, if there is none.
+    /// Returns the root file system of a suite.
+    ///
+    /// `None` if the suite has none; a line reports that the test is skipped.
     pub fn of(suite: &str) -> Option<Root> {
         let place = place::workspace().join(".env/distributions").join(suite);
         if !place.join("made").exists() {

@@ -29,7 +29,9 @@ pub const INPUT_DESCRIPTORS: usize = 2;
 #[repr(C)]
 #[derive(Debug)]
 pub struct InputPage {
-    /// End of the write to the pipe that is in progress; equal to `written` if none is.
+    /// End of the write to the pipe that is in progress.
+    ///
+    /// Equal to `written` if no write is.
     begun: AtomicU64,
     /// Bytes that have been written to the pipe, or precede the position where it began.
     written: AtomicU64,
@@ -77,7 +79,9 @@ impl InputPage {
         self.released.load(Ordering::Acquire)
     }
 
-    /// Returns the position of the reader, if no write is in progress. `waiting` returns the bytes in the pipe.
+    /// Returns the position of the reader, if no write is in progress.
+    ///
+    /// `waiting` returns the number of bytes in the pipe.
     pub fn position(&self, waiting: impl FnOnce() -> u64) -> Option<u64> {
         let written = self.written.load(Ordering::SeqCst);
         let waiting = waiting();
@@ -117,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_is_known_at_the_end() {
+    fn the_length_is_set_at_the_end() {
         let page = page();
         assert_eq!(page.length(), None);
         page.set_length(0);
