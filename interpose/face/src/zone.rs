@@ -386,8 +386,12 @@ pub unsafe fn patch(
     let mut sites = [None; MAX_SITES];
     // SAFETY: mapped code, as the caller promises; not changed before the last use of the slice.
     let text = unsafe { core::slice::from_raw_parts(code as *const u8, length) };
-    for (place, site) in sites.iter_mut().zip(call_sites::find(text, call.number())) {
-        *place = Some(site);
+    let mut found = call_sites::find(text, call.number());
+    for place in &mut sites {
+        *place = found.next();
+    }
+    if found.next().is_some() {
+        return Err(PatchError::TooMany);
     }
     if sites[0].is_none() {
         return Err(PatchError::NotFound);

@@ -61,6 +61,8 @@ impl Relayed {
 #[derive(Debug, Default)]
 pub(super) struct Input {
     feed: Option<Feed>,
+    /// Relayed input that this process cannot reach, and need not so far.
+    unreachable: Option<Relayed>,
     /// Positions at the cuts that the job may go back to.
     positions: VecDeque<(Epoch, u64)>,
     /// Reports reads of another pipe.
@@ -73,6 +75,7 @@ impl Input {
     /// At the start of the process.
     pub(super) const START: Input = Input {
         feed: None,
+        unreachable: None,
         positions: VecDeque::new(),
         watch: None,
         reads: 0,
@@ -172,6 +175,7 @@ impl Input {
                 "the process that relays it does not reply ({error})"
             ))
         })?;
+        let relayed = relayed.or_else(|| self.unreachable.clone());
         let mut events = [0; 4096];
         if let Some(watch) = &mut self.watch
             && watch.read(&mut events).is_ok_and(|length| length > 0)
@@ -230,6 +234,7 @@ impl Input {
 
     /// Ends input of this process that the worker which it replaces did not have.
     fn detach(&mut self) {
+        self.unreachable = None;
         let descriptors = self.descriptors();
         if let Some(end) = self.feed.take().and_then(|_| ended_pipe().ok()) {
             descriptors
@@ -267,12 +272,14 @@ impl Input {
         });
         let mut other = None;
         if !is_as_saved {
+            self.unreachable = None;
             self.feed = match Feed::from(guardian, saved.position) {
                 Ok(feed) => Some(feed),
                 Err(why) => {
                     let made = saved.without_relay().ok_or_else(|| lost(&why))?;
                     let failed = |error: io::Error| UserError::Input(error.to_string());
                     other = Some(made.map_err(failed)?);
+                    self.unreachable = Some(saved.clone());
                     None
                 }
             };

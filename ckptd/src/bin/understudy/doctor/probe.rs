@@ -221,7 +221,11 @@ fn start(arguments: &Arguments, events: &Path) -> Result<Child, Failure> {
     Ok(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?)
 }
 
-fn end(child: &mut Child) -> std::io::Result<()> {
+/// Ends a job: by SIGTERM, later by SIGKILL.
+///
+/// # Errors
+/// Those of waitpid(2) and kill(2).
+pub fn end(child: &mut Child) -> std::io::Result<()> {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, Signal::TERM);
     }

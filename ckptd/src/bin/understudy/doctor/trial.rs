@@ -4,15 +4,21 @@
 //! into its namespace.
 #![allow(unsafe_code)]
 
-use super::{Arguments, Check};
+use super::{Arguments, Check, probe};
 use crate::outcome::{Failure, Outcome, verdict};
 use ckptd::report::Live;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::ffi::{c_int, c_void};
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 const NAME: &str = "protected job";
+/// Time after which the job is taken to hang.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Interval in which the job is polled.
+const PERIOD: Duration = Duration::from_millis(20);
 /// Soname of Open MPI's library.
 const LIBRARY: &str = "libmpi.so.40";
 
@@ -28,25 +34,42 @@ pub fn run(arguments: &Arguments) -> Result<Check, Failure> {
             std::process::id()
         ))
         .tempdir()?;
-    let output = command(arguments, events.path())?.output()?;
+    let messages = events.path().join("messages");
+    let mut child = command(arguments, events.path())?
+        .stdout(Stdio::null())
+        .stderr(File::create(&messages)?)
+        .spawn()?;
+    let began = Instant::now();
+    let status = loop {
+        match child.try_wait()? {
+            None if began.elapsed() < LIMIT => std::thread::sleep(PERIOD),
+            None => {
+                probe::end(&mut child)?;
+                break None;
+            }
+            status => break status,
+        }
+    };
     let standing = Live::new(events.path()).poll()?.cloned();
     let has_checkpoint = standing.is_some_and(|standing| standing.checkpoint.is_some());
-    Ok(judge(&output, has_checkpoint))
+    Ok(judge(status, &std::fs::read(&messages)?, has_checkpoint))
 }
 
-fn judge(output: &Output, has_checkpoint: bool) -> Check {
-    if output.status.success() && has_checkpoint {
+/// Judges a job by its status (`None`: it did not end), its messages and its event files.
+fn judge(status: Option<ExitStatus>, messages: &[u8], has_checkpoint: bool) -> Check {
+    if status.is_some_and(|status| status.success()) && has_checkpoint {
         return Check::ok(NAME, "one process has run under protection to its end");
     }
-    let text = String::from_utf8_lossy(&output.stderr);
+    let ended = match status {
+        Some(status) => status.to_string(),
+        None => format!("it did not end within {} s", LIMIT.as_secs()),
+    };
+    let text = String::from_utf8_lossy(messages);
     let said = text.lines().find(|line| line.starts_with("understudy"));
     let why = said.or(text.lines().next()).unwrap_or("without a message");
     Check::failure(
         NAME,
-        format!(
-            "one process could not run protected ({}): {why}",
-            output.status
-        ),
+        format!("one process could not run protected ({ended}): {why}"),
         "as the message says; `understudy run -n 1 -- PROGRAM` shows the same with a program of \
          yours",
     )

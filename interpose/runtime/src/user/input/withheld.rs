@@ -9,32 +9,53 @@ use super::feed::lift;
 use crate::{shim, sys};
 use std::fs::{self, File};
 use std::io;
-use std::sync::Once;
+use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Interval in which the program's threads are looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The pipe, whose writer stays open: without one a read would find the end of the input.
+static PIPE: OnceLock<Pipe> = OnceLock::new();
+
+struct Pipe {
+    reader: File,
+    _writer: File,
+    /// Inode number.
+    inode: u64,
+}
+
+impl Pipe {
+    fn new() -> io::Result<Pipe> {
+        let (reader, writer) = io::pipe()?;
+        let (reader, writer) = (lift(reader.into()), lift(writer.into()));
+        let inode = reader.metadata()?.ino();
+        Ok(Pipe {
+            reader,
+            _writer: writer,
+            inode,
+        })
+    }
+}
 
 /// Returns a pipe in which nothing ever comes, and has a thread watch for reads.
 ///
 /// # Errors
 /// Those of pipe(2), and of starting a thread.
 pub fn withhold() -> io::Result<File> {
-    static START: Once = Once::new();
-    let (reader, writer) = io::pipe()?;
-    // Without a writer a read would find the end.
-    std::mem::forget(lift(writer.into()));
-    let mut started = Ok(());
-    START.call_once(|| {
-        let thread = std::thread::Builder::new().name("understudy-input".into());
-        started = thread.spawn(watch).map(drop);
-    });
-    started?;
-    Ok(lift(reader.into()))
+    if let Some(pipe) = PIPE.get() {
+        return pipe.reader.try_clone();
+    }
+    let pipe = Pipe::new()?;
+    let thread = std::thread::Builder::new().name("understudy-input".into());
+    let inode = pipe.inode;
+    thread.spawn(move || watch(inode))?;
+    PIPE.get_or_init(|| pipe).reader.try_clone()
 }
 
-fn watch() {
-    while !reads_input() {
+fn watch(inode: u64) {
+    while !reads(inode) {
         std::thread::sleep(INTERVAL);
     }
     sys::say(format_args!(
@@ -45,14 +66,19 @@ fn watch() {
     sys::exit_now(understudy_abi::exit::UNSAVED)
 }
 
-/// Returns true if a thread waits in read(2) or readv(2) of standard input (proc(5), `syscall`).
-fn reads_input() -> bool {
+/// Returns true if a thread waits in read(2) or readv(2) of standard input that is this pipe (proc(5), `syscall`).
+fn reads(inode: u64) -> bool {
     let _held = shim::hold_descriptors();
+    let is_input = || {
+        let about = fs::metadata("/proc/self/fd/0");
+        about.is_ok_and(|about| about.ino() == inode)
+    };
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
-    threads.flatten().any(|thread| {
+    let waits = |thread: &fs::DirEntry| {
         let call = fs::read_to_string(thread.path().join("syscall")).unwrap_or_default();
         ["0 0x0 ", "19 0x0 "]
             .iter()
             .any(|read| call.starts_with(read))
-    })
+    };
+    threads.flatten().any(|thread| waits(&thread)) && is_input()
 }
