@@ -11,6 +11,9 @@ use std::path::Path;
 /// Least number of bytes that are released at once.
 const LEAST_RELEASE: u64 = 1 << 20;
 
+/// Greatest number of bytes that are kept: TMPDIR may be small, or memory.
+const MOST_KEPT: u64 = 1 << 30;
+
 /// The input between two positions, in a file without a name.
 pub struct Spool {
     /// `None` after a write has failed.
@@ -48,7 +51,7 @@ impl Spool {
     /// Appends input that has come. After a failure nothing is kept; the error is returned once.
     ///
     /// # Errors
-    /// Those of pwrite(2).
+    /// Those of pwrite(2); more than [`MOST_KEPT`] bytes would be kept.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let at = self.end;
         self.end += bytes.len() as u64;
@@ -56,7 +59,12 @@ impl Spool {
             self.kept = self.end;
             return Ok(());
         };
-        let written = file.write_all_at(bytes, at);
+        let written = match self.end - self.kept {
+            kept if kept > MOST_KEPT => Err(io::Error::other(
+                "more than 1 GiB has come since the last checkpoint",
+            )),
+            _ => file.write_all_at(bytes, at),
+        };
         if written.is_err() {
             let _ = ftruncate(file, 0);
             self.file = None;
@@ -109,6 +117,15 @@ mod tests {
         assert_eq!(spool.read_at(2 << 20, &mut read).expect("kept"), 100);
         assert_eq!(read, bytes[2 << 20..][..100]);
         assert!(spool.read_at(spool.end(), &mut read).is_err());
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_kept() {
+        let mut spool = Spool::new(&std::env::temp_dir()).expect("a spool");
+        spool.append(b"abc").expect("room");
+        spool.end += MOST_KEPT;
+        assert!(spool.append(b"def").is_err());
+        assert_eq!(spool.kept(), spool.end());
     }
 
     #[test]
