@@ -348,7 +348,7 @@ pub fn load_into(half: Half) -> Result<(), i32> {
 pub enum PatchError {
     /// The library's code has no system call of the known form.
     NotFound,
-    /// Its code has more such places than expected.
+    /// More such places than expected.
     TooMany,
     /// mprotect(2) failed with this errno.
     Protect(i32),
@@ -372,8 +372,8 @@ const _: () = assert!(call_sites::MAX_BETWEEN + 5 <= TRAMPOLINE_SIZE);
 ///
 /// The code of `library` begins at `code`.
 ///
-/// The stub pushes words below rsp: code with a system call must keep nothing there (the red zone of leaf functions).
-/// glibc's functions with these calls do not.
+/// The stub pushes words below rsp: code with a system call must keep nothing there (the red zone
+/// of leaf functions). glibc's functions with these calls do not.
 ///
 /// # Safety
 /// The range must be the mapped code of a library, and no other thread may run in it.

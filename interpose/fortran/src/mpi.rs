@@ -71,7 +71,8 @@ unsafe extern "C" {
 
 /// The address of a common block.
 ///
-/// Writable: a program without protection that opens the library late gets the library's own values.
+/// Writable: a program without protection that opens the library late gets the library's
+/// own values.
 #[repr(transparent)]
 pub struct Common(UnsafeCell<*const c_int>);
 

@@ -55,7 +55,9 @@ pub fn run(arguments: &Arguments) -> Result<Check, Failure> {
     Ok(judge(status, &std::fs::read(&messages)?, has_checkpoint))
 }
 
-/// Judges a job by its status (`None`: it did not end), its messages and its event files.
+/// Judges a job by its end and its messages.
+///
+/// `status` is `None` if the job did not end.
 fn judge(status: Option<ExitStatus>, messages: &[u8], has_checkpoint: bool) -> Check {
     if status.is_some_and(|status| status.success()) && has_checkpoint {
         return Check::ok(NAME, "one process has run under protection to its end");

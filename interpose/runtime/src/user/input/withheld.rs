@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Interval in which the program's threads are looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The pipe, whose writer stays open: without one a read would find the end of the input.
+/// The pipe; its writer stays open, since a read would find the end otherwise.
 static PIPE: OnceLock<Pipe> = OnceLock::new();
 
 struct Pipe {
@@ -66,7 +66,9 @@ fn watch(inode: u64) {
     sys::exit_now(understudy_abi::exit::UNSAVED)
 }
 
-/// Returns true if a thread waits in read(2) or readv(2) of standard input that is this pipe (proc(5), `syscall`).
+/// True if a thread waits in read(2) or readv(2) of this pipe.
+///
+/// Source: proc(5), `syscall`; the pipe must be standard input.
 fn reads(inode: u64) -> bool {
     let _held = shim::hold_descriptors();
     let is_input = || {
