@@ -12,6 +12,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// What is tried.
 const NAME: &str = "the program";
@@ -92,15 +93,20 @@ impl Memory {
     }
 }
 
+/// Makes a directory for the event files of a job.
+///
+/// Its name tells `understudy clean` that it may be removed if it was left.
+///
+/// # Errors
+/// Those of mkdir(2).
+pub fn event_directory() -> std::io::Result<TempDir> {
+    let prefix = format!("{}{}-", crate::run::EVENTS_PREFIX, std::process::id());
+    tempfile::Builder::new().prefix(&prefix).tempdir()
+}
+
 /// Runs the program for a while.
 pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
-    let events = tempfile::Builder::new()
-        .prefix(&format!(
-            "{}{}-",
-            crate::run::EVENTS_PREFIX,
-            std::process::id()
-        ))
-        .tempdir()?;
+    let events = event_directory()?;
     let mut child = start(arguments, events.path())?;
     let mut live = Live::new(events.path());
     let (began, mut largest, mut spare, mut ended) = (Instant::now(), 0, 0, None);

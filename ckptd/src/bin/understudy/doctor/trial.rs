@@ -27,13 +27,7 @@ const LIBRARY: &str = "libmpi.so.40";
 /// # Errors
 /// The job cannot be started, or its event files cannot be read.
 pub fn run(arguments: &Arguments) -> Result<Check, Failure> {
-    let events = tempfile::Builder::new()
-        .prefix(&format!(
-            "{}{}-",
-            crate::run::EVENTS_PREFIX,
-            std::process::id()
-        ))
-        .tempdir()?;
+    let events = probe::event_directory()?;
     let messages = events.path().join("messages");
     let mut child = command(arguments, events.path())?
         .stdout(Stdio::null())
