@@ -21,6 +21,7 @@ use crate::settings::{Config, refusal};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::iterator::Signals;
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, OwnedFd};
@@ -97,6 +98,8 @@ struct Guardian {
     program: Program,
     line: Line,
     input: Input,
+    /// A process of the program has been refused.
+    has_refused: Cell<bool>,
     memory: MemoryKills,
     /// Where processes call.
     listener: Listener,
@@ -162,6 +165,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
         program,
         line,
         input,
+        has_refused: Cell::new(false),
         memory: MemoryKills::new(),
         listener,
         callers: Vec::new(),
@@ -287,11 +291,10 @@ impl Guardian {
             ToGuardian::Start { number, anew } => self.start(number, anew),
             ToGuardian::Leave { status } => {
                 self.children.flush();
-                let is_unwritten = status == 0 && output::is_lost();
-                return Ok(Some(if is_unwritten {
-                    i32::from(output::UNWRITTEN)
-                } else {
-                    status
+                return Ok(Some(match status {
+                    0 if output::is_lost() => i32::from(output::UNWRITTEN),
+                    0 if self.has_refused.get() => REFUSED,
+                    status => status,
                 }));
             }
             ToGuardian::Kill { number } => {
@@ -405,19 +408,38 @@ impl Guardian {
         for line in std::mem::take(&mut self.callers) {
             match line.receive::<Hello>(Duration::ZERO) {
                 Ok(None) => self.callers.push(line),
-                Ok(Some(Hello::Process { number, library })) => self.with(number, |ward| {
-                    // One that has died meanwhile is found next.
-                    if let Ok((call, descriptors)) = ward.called(line, library) {
-                        let descriptors: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
-                        let _ = self
-                            .line
-                            .send_with(&FromGuardian::Called { number, call }, &descriptors);
-                    }
-                }),
+                Ok(Some(Hello::Process { number, library })) => {
+                    self.take_call(line, number, library)
+                }
                 // Managers only look whether this process lives.
                 Ok(Some(Hello::Guardian { .. })) | Err(_) => {}
             }
         }
+    }
+
+    fn take_call(&self, line: Line, number: ProcessNumber, library: String) {
+        self.with(number, |ward| {
+            if ward.has_ended() {
+                self.refuse_orphan(number);
+            } else if let Ok((call, descriptors)) = ward.called(line, library) {
+                let descriptors: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
+                let _ = self
+                    .line
+                    .send_with(&FromGuardian::Called { number, call }, &descriptors);
+            }
+            // A process that has ended meanwhile is found next.
+        });
+    }
+
+    /// Refuses a process of the program whose parent has ended: its own end would not be noticed.
+    fn refuse_orphan(&self, number: ProcessNumber) {
+        say!(
+            "understudy: process {number} runs in the background of {}, which has ended: its \
+             failure would not be noticed, so it ends. Start the program itself, or let its \
+             wrapper wait for it (setsid --wait)",
+            self.program.file.display()
+        );
+        self.has_refused.set(true);
     }
 
     /// Tells the manager who has ended.

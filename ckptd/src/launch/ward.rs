@@ -110,6 +110,11 @@ impl Ward {
         own.into_iter().chain(lines.map(Line::as_fd))
     }
 
+    /// True if the process that this guardian has started has ended.
+    pub fn has_ended(&self) -> bool {
+        self.ending.is_some()
+    }
+
     /// It has called: gives it a line to the manager. What the manager is told, with copies of descriptors.
     ///
     /// # Errors

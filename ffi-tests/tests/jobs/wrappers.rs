@@ -2,7 +2,7 @@
 
 use ffi_tests::place::{self, Launcher};
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Trigger};
+use ffi_tests::{Job, Kill, Outcome, REFUSED, Trigger};
 
 /// Variables without which Open MPI's library does not start.
 const NEEDED: [&str; 4] = ["HOME", "OPAL_PREFIX", "LD_LIBRARY_PATH", "PATH"];
@@ -36,5 +36,27 @@ fn a_program_in_a_cleared_environment_is_the_rank() {
         let job = cleared().launched_by(launcher);
         let outcome = job.kill(Kill::at(1, Trigger::Lines(10))).run();
         assert_like_bare(&outcome, 1);
+    }
+}
+
+/// The wrapper forks, since it leads a process group, and ends.
+#[test]
+fn a_program_in_the_background_of_its_wrapper_is_refused() {
+    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+        let program = place::test_program("chatter").display().to_string();
+        let job = Job::new("/usr/bin/setsid", &[&program, "40", "10000"]);
+        let outcome = job.launched_by(launcher).run();
+        let status = outcome.status.and_then(|status| status.code());
+        outcome.check(
+            status == Some(REFUSED),
+            "the status is not that of a refusal",
+        );
+        let is_cause = |line: &&str| line.contains("runs in the background of /usr/bin/setsid");
+        outcome.check(
+            outcome.own_lines().iter().any(is_cause),
+            "no line names the wrapper",
+        );
+        outcome.check(outcome.stdout.is_empty(), "the program has run");
+        outcome.assert_nothing_left();
     }
 }
