@@ -6,13 +6,14 @@
 //! process without a launcher needs.
 #![allow(unsafe_code)]
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_mpi::library;
 
-/// Directories of plug-ins, beside the libraries that open them.
+/// First parts of the names of directories of plug-ins.
 const DIRECTORIES: [&str; 2] = ["openmpi", "pmix"];
 
 /// True if the library has plug-ins that are files.
@@ -50,20 +51,53 @@ fn transports_alone() -> String {
     kept.join(",")
 }
 
-/// Returns the directories beside the library and the libraries that it needs.
+/// Returns the directories of plug-ins: beside the libraries, and those of opened plug-ins.
 ///
-/// Symbolic links are resolved.
+/// Symbolic links are resolved. Debian's Open MPI 4 has its library in `LIB`, and its plug-ins in
+/// `LIB/openmpi/lib/openmpi3`.
 fn plugin_directories() -> Vec<PathBuf> {
-    let files = library::modules()
+    let files: Vec<PathBuf> = library::modules()
         .into_iter()
-        .filter_map(|module| std::fs::canonicalize(module.name).ok());
-    let mut parents: Vec<PathBuf> = files
-        .filter_map(|file| file.parent().map(Path::to_owned))
+        .filter_map(|module| std::fs::canonicalize(module.name).ok())
         .collect();
-    parents.sort();
-    parents.dedup();
-    let below = |parent: PathBuf| DIRECTORIES.map(|name| parent.join(name));
-    parents.into_iter().flat_map(below).collect()
+    let parents = |files: &mut dyn Iterator<Item = &PathBuf>| -> BTreeSet<PathBuf> {
+        files
+            .filter_map(|file| file.parent().map(Path::to_owned))
+            .collect()
+    };
+    let of_opened = parents(&mut files.iter().filter(|file| is_plugin(file)));
+    let beside: Vec<PathBuf> = parents(&mut files.iter())
+        .into_iter()
+        .flat_map(|parent| named_for_plugins(&parent))
+        .collect();
+    let nested = beside
+        .iter()
+        .flat_map(|directory| named_for_plugins(&directory.join("lib")));
+    let all: BTreeSet<PathBuf> = of_opened
+        .into_iter()
+        .chain(nested)
+        .chain(beside.iter().cloned())
+        .collect();
+    all.into_iter().collect()
+}
+
+/// Returns the directories in `parent` that are named as directories of plug-ins are.
+fn named_for_plugins(parent: &Path) -> Vec<PathBuf> {
+    let is_named = |entry: &std::fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.as_encoded_bytes();
+        DIRECTORIES
+            .iter()
+            .any(|start| name.starts_with(start.as_bytes()))
+    };
+    std::fs::read_dir(parent)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(is_named)
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect()
 }
 
 /// True if the directory exists and has a plug-in.
