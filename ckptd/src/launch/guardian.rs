@@ -431,7 +431,9 @@ impl Guardian {
         });
     }
 
-    /// Refuses a process of the program whose parent has ended: its own end would not be noticed.
+    /// Refuses a process of the program whose parent has ended.
+    ///
+    /// The end of such a process would not be noticed.
     fn refuse_orphan(&self, number: ProcessNumber) {
         say!(
             "understudy: process {number} runs in the background of {}, which has ended: its \
