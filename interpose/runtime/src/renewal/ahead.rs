@@ -11,6 +11,7 @@ use crate::generated::real;
 use crate::{shim, user};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use understudy_mpi::{call, library};
 
@@ -42,10 +43,11 @@ pub fn open() {
 /// The paths of all libraries of the MPI side after MPI_Init, in load order, one a line.
 fn learn() -> io::Result<String> {
     let (mut reader, writer) = io::pipe()?;
+    let scratch = Scratch::new()?;
     // SAFETY: the child uses the library, which is not in use, and ends.
     match unsafe { shim::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => tell(writer),
+        0 => tell(writer, &scratch.0),
         child => {
             drop(writer);
             let names = read(&mut reader);
@@ -59,6 +61,26 @@ fn learn() -> io::Result<String> {
             remove_segments(child);
             names
         }
+    }
+}
+
+/// A directory for temporary files of the child, which Open MPI 5 leaves behind.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> io::Result<Scratch> {
+        let name = format!("understudy-ahead-{}", std::process::id());
+        let directory = ckptd::private::in_memory().join(name);
+        // A process of the same number may have been killed.
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir(&directory)?;
+        Ok(Scratch(directory))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -93,14 +115,14 @@ fn read(reader: &mut io::PipeReader) -> io::Result<String> {
 }
 
 /// The child.
-fn tell(mut writer: io::PipeWriter) -> ! {
+fn tell(mut writer: io::PipeWriter, scratch: &Path) -> ! {
     let mut provided = 0;
     // SAFETY: prctl(2); the library is initialised and ended, once, in a world of one process.
     let rc = unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         call::stand_apart();
         user::discard_library_output();
-        components::prepare();
+        components::prepare(scratch);
         let rc =
             real::PMPI_Init_thread(std::ptr::null_mut(), std::ptr::null_mut(), 0, &mut provided);
         if rc == SUCCESS {

@@ -51,34 +51,38 @@ fn transports_alone() -> String {
     kept.join(",")
 }
 
-/// Returns the directories of plug-ins: beside the libraries, and those of opened plug-ins.
+/// Returns the directories of plug-ins: beside the libraries that open them.
 ///
 /// Symbolic links are resolved. Debian's Open MPI 4 has its library in `LIB`, and its plug-ins in
 /// `LIB/openmpi/lib/openmpi3`.
 fn plugin_directories() -> Vec<PathBuf> {
-    let files: Vec<PathBuf> = library::modules()
+    let parents: BTreeSet<PathBuf> = library::modules()
         .into_iter()
         .filter_map(|module| std::fs::canonicalize(module.name).ok())
+        .filter(|file| opens_plugins(file))
+        .filter_map(|file| file.parent().map(Path::to_owned))
         .collect();
-    let parents = |files: &mut dyn Iterator<Item = &PathBuf>| -> BTreeSet<PathBuf> {
-        files
-            .filter_map(|file| file.parent().map(Path::to_owned))
-            .collect()
-    };
-    let of_opened = parents(&mut files.iter().filter(|file| is_plugin(file)));
-    let beside: Vec<PathBuf> = parents(&mut files.iter())
-        .into_iter()
-        .flat_map(|parent| named_for_plugins(&parent))
-        .collect();
-    let nested = beside
-        .iter()
-        .flat_map(|directory| named_for_plugins(&directory.join("lib")));
-    let all: BTreeSet<PathBuf> = of_opened
-        .into_iter()
-        .chain(nested)
-        .chain(beside.iter().cloned())
-        .collect();
-    all.into_iter().collect()
+    let beside = || parents.iter().flat_map(|parent| named_for_plugins(parent));
+    let nested = beside().flat_map(|directory| named_for_plugins(&directory.join("lib")));
+    beside().chain(nested).collect()
+}
+
+/// True for a library of Open MPI or PMIx: other installations may lie beside other libraries.
+fn opens_plugins(file: &Path) -> bool {
+    const LIBRARIES: [&str; 5] = [
+        "libmpi.so",
+        "libopen-pal.so",
+        "libopen-rte.so",
+        "libpmix.so",
+        "libprrte.so",
+    ];
+    let name = file_name(file);
+    LIBRARIES.iter().any(|start| name.starts_with(start))
+}
+
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// Returns the directories in `parent` that are named as directories of plug-ins are.
@@ -110,19 +114,17 @@ fn has_plugin(directory: &Path) -> bool {
 }
 
 fn is_plugin(path: &Path) -> bool {
-    let name = path
-        .file_name()
-        .map_or("".into(), |it| it.to_string_lossy());
-    name.contains("mca_") && name.ends_with(".so")
+    let name = file_name(path);
+    (name.starts_with("mca_") || name.contains("_mca_")) && name.ends_with(".so")
 }
 
 /// Makes the library of the child a world of one process.
 ///
-/// It connects to no launcher and starts none.
+/// It connects to no launcher and starts none; its temporary files are made in `scratch`.
 ///
 /// # Safety
 /// The library must not be in use.
-pub unsafe fn prepare() {
+pub unsafe fn prepare(scratch: &Path) {
     const LAUNCHED: [&CStr; 6] = [
         c"PMIX_NAMESPACE",
         c"PMIX_RANK",
@@ -139,6 +141,7 @@ pub unsafe fn prepare() {
     ];
     if are_opened() {
         let transports = CString::new(transports_alone()).unwrap_or_default();
+        let scratch = CString::new(scratch.as_os_str().as_encoded_bytes()).unwrap_or_default();
         // SAFETY: handed on to the caller.
         unsafe {
             for name in LAUNCHED {
@@ -148,6 +151,7 @@ pub unsafe fn prepare() {
                 library::set_variable(name, Some(value));
             }
             library::set_variable(c"OMPI_MCA_btl", Some(&transports));
+            library::set_variable(c"TMPDIR", Some(&scratch));
         }
     }
 }
@@ -172,9 +176,7 @@ pub fn open_others() {
         .flatten()
         .flatten();
     let is_driver = |path: &Path| {
-        let name = path
-            .file_name()
-            .map_or("".into(), |it| it.to_string_lossy());
+        let name = file_name(path);
         DRIVERS.iter().any(|driver| name.contains(driver))
     };
     let paths: Vec<String> = files

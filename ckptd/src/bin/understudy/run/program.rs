@@ -3,7 +3,7 @@
 use super::cannot;
 use crate::outcome::Failure;
 use object::Endianness;
-use object::elf::{FileHeader64, PT_INTERP};
+use object::elf::FileHeader64;
 use object::read::elf::{FileHeader, ProgramHeader};
 use rustix::process::{getegid, geteuid};
 use std::ffi::OsStr;
@@ -18,6 +18,9 @@ const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 /// As much of a file as must be seen.
 const HEAD: u64 = 64 * 1024;
+
+/// File name of glibc's dynamic loader (System V ABI for x86-64).
+const LOADER: &str = "ld-linux-x86-64.so.2";
 
 /// Programs that start MPI programs themselves.
 const LAUNCHERS: [&str; 12] = [
@@ -73,9 +76,13 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
     if let Some(line) = head.strip_prefix(b"#!") {
         return check_script(&shown, &interpreter(line), &String::from_utf8_lossy(&head));
     }
-    match is_dynamic(&head) {
-        Some(true) => Ok(()),
-        Some(false) => Err(no(
+    match loader(&head) {
+        Some(Some(name)) if name == LOADER => Ok(()),
+        Some(Some(name)) => Err(no(&format_args!(
+            "its dynamic loader is {name}, so it is not built for glibc (musl's programs are not), which understudy needs. \
+             Build it with glibc."
+        ))),
+        Some(None) => Err(no(
             &"it is linked statically, so nothing can be preloaded into it. Link it with the shared MPI library.",
         )),
         None => Err(no(
@@ -139,16 +146,21 @@ fn interpreter(line: &[u8]) -> String {
     }
 }
 
-/// Whether a dynamic loader starts the program; `None` if it is no 64-bit ELF file.
-fn is_dynamic(head: &[u8]) -> Option<bool> {
+/// Returns the file name of the program's dynamic loader; `Some(None)` for a static program.
+///
+/// `None` if the file is no 64-bit ELF file.
+fn loader(head: &[u8]) -> Option<Option<String>> {
     let header = FileHeader64::<Endianness>::parse(head).ok()?;
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, head).ok()?;
-    Some(
-        segments
-            .iter()
-            .any(|segment| segment.p_type(endian) == PT_INTERP),
-    )
+    let path = segments
+        .iter()
+        .find_map(|segment| segment.interpreter(endian, head).ok().flatten());
+    let name = |path: &[u8]| {
+        let path = String::from_utf8_lossy(path);
+        path.rsplit('/').next().unwrap_or_default().to_owned()
+    };
+    Some(path.map(name))
 }
 
 /// A shell that waits for a program outlives it, ends with a status of its own, and so the launcher takes a rank that was killed for
@@ -227,9 +239,16 @@ mod tests {
     }
 
     #[test]
-    fn this_program_is_dynamic() {
-        let own = head(Path::new("/proc/self/exe")).expect("readable");
-        assert_eq!(is_dynamic(&own), Some(true));
-        assert_eq!(is_dynamic(b"\x7fELF"), None);
+    fn loaders_are_told_apart() {
+        let mut own = head(Path::new("/proc/self/exe")).expect("readable");
+        assert_eq!(loader(&own), Some(Some(LOADER.into())));
+        let at = own
+            .windows(LOADER.len())
+            .position(|bytes| bytes == LOADER.as_bytes())
+            .expect("the path is in the first bytes");
+        let other = "ld-musl-x86_64.so.01";
+        own[at..at + other.len()].copy_from_slice(other.as_bytes());
+        assert_eq!(loader(&own), Some(Some(other.into())));
+        assert_eq!(loader(b"\x7fELF"), None);
     }
 }
