@@ -111,8 +111,10 @@ impl Ward {
     }
 
     /// True if the process that this guardian has started has ended.
-    pub fn has_ended(&self) -> bool {
-        self.ending.is_some()
+    ///
+    /// Its end may not have been reported yet ([`Ward::look`]).
+    pub fn has_ended(&mut self) -> bool {
+        self.ending.is_some() || self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
     /// It has called: gives it a line to the manager. What the manager is told, with copies of descriptors.
