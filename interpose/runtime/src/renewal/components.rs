@@ -67,7 +67,9 @@ fn plugin_directories() -> Vec<PathBuf> {
     beside().chain(nested).collect()
 }
 
-/// True for a library of Open MPI or PMIx: other installations may lie beside other libraries.
+/// True for a library of Open MPI or PMIx.
+///
+/// Another installation may lie beside other libraries.
 fn opens_plugins(file: &Path) -> bool {
     const LIBRARIES: [&str; 5] = [
         "libmpi.so",

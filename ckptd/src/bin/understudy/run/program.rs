@@ -79,8 +79,8 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
     match loader(&head) {
         Some(Some(name)) if name == LOADER => Ok(()),
         Some(Some(name)) => Err(no(&format_args!(
-            "its dynamic loader is {name}, so it is not built for glibc (musl's programs are not), which understudy needs. \
-             Build it with glibc."
+            "its dynamic loader is {name}, so it is not built for glibc (musl's programs are not), \
+             which understudy needs. Build it with glibc."
         ))),
         Some(None) => Err(no(
             &"it is linked statically, so nothing can be preloaded into it. Link it with the shared MPI library.",
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn loaders_are_told_apart() {
+    fn loaders_are_distinguished() {
         let mut own = head(Path::new("/proc/self/exe")).expect("readable");
         assert_eq!(loader(&own), Some(Some(LOADER.into())));
         let at = own
