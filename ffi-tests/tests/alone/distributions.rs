@@ -80,7 +80,7 @@ fn lines(output: &Output) -> Vec<String> {
         [
             "Loop time",
             "Performance:",
-            "CPU use",
+            "CPU",
             "Total wall",
             "Memory usage",
             "|",
