@@ -3,7 +3,7 @@
 use super::cannot;
 use crate::outcome::Failure;
 use object::Endianness;
-use object::elf::FileHeader64;
+use object::elf::{FileHeader64, PT_INTERP, ProgramHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
 use rustix::process::{getegid, geteuid};
 use std::ffi::OsStr;
@@ -19,8 +19,8 @@ const NOT_FOUND: u8 = 127;
 /// As much of a file as must be seen.
 const HEAD: u64 = 64 * 1024;
 
-/// File name of glibc's dynamic loader (System V ABI for x86-64).
-const LOADER: &str = "ld-linux-x86-64.so.2";
+/// First part of the file name of musl's dynamic loader.
+const MUSL: &str = "ld-musl";
 
 /// Programs that start MPI programs themselves.
 const LAUNCHERS: [&str; 12] = [
@@ -77,11 +77,11 @@ pub fn check(name: &OsStr) -> Result<(), Failure> {
         return check_script(&shown, &interpreter(line), &String::from_utf8_lossy(&head));
     }
     match loader(&head) {
-        Some(Some(name)) if name == LOADER => Ok(()),
-        Some(Some(name)) => Err(no(&format_args!(
+        Some(Some(name)) if name.starts_with(MUSL) => Err(no(&format_args!(
             "its dynamic loader is {name}, so it is not built for glibc (musl's programs are not), \
              which understudy needs. Build it with glibc."
         ))),
+        Some(Some(_)) => Ok(()),
         Some(None) => Err(no(
             &"it is linked statically, so nothing can be preloaded into it. Link it with the shared MPI library.",
         )),
@@ -148,19 +148,21 @@ fn interpreter(line: &[u8]) -> String {
 
 /// Returns the file name of the program's dynamic loader; `Some(None)` for a static program.
 ///
+/// Empty if the name lies behind the first bytes: patchelf(1) moves it to the end of the file.
 /// `None` if the file is no 64-bit ELF file.
 fn loader(head: &[u8]) -> Option<Option<String>> {
     let header = FileHeader64::<Endianness>::parse(head).ok()?;
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, head).ok()?;
-    let path = segments
+    let segment = segments
         .iter()
-        .find_map(|segment| segment.interpreter(endian, head).ok().flatten());
-    let name = |path: &[u8]| {
-        let path = String::from_utf8_lossy(path);
+        .find(|segment| segment.p_type(endian) == PT_INTERP);
+    let name = |segment: &ProgramHeader64<Endianness>| {
+        let path = segment.interpreter(endian, head).ok().flatten();
+        let path = String::from_utf8_lossy(path.unwrap_or_default());
         path.rsplit('/').next().unwrap_or_default().to_owned()
     };
-    Some(path.map(name))
+    Some(segment.map(name))
 }
 
 /// A shell that waits for a program outlives it, ends with a status of its own, and so the launcher takes a rank that was killed for
@@ -240,6 +242,7 @@ mod tests {
 
     #[test]
     fn loaders_are_distinguished() {
+        const LOADER: &str = "ld-linux-x86-64.so.2";
         let mut own = head(Path::new("/proc/self/exe")).expect("readable");
         assert_eq!(loader(&own), Some(Some(LOADER.into())));
         let at = own
@@ -249,6 +252,8 @@ mod tests {
         let other = "ld-musl-x86_64.so.01";
         own[at..at + other.len()].copy_from_slice(other.as_bytes());
         assert_eq!(loader(&own), Some(Some(other.into())));
+        own.truncate(at);
+        assert_eq!(loader(&own), Some(Some(String::new())), "moved");
         assert_eq!(loader(b"\x7fELF"), None);
     }
 }
