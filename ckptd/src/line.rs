@@ -241,6 +241,14 @@ impl AsFd for Line {
 }
 
 impl Line {
+    /// Returns the process at the other end: the one that has called or listens (unix(7)).
+    ///
+    /// # Errors
+    /// Those of getsockopt(2).
+    pub fn peer(&self) -> io::Result<rustix::process::Pid> {
+        Ok(rustix::net::sockopt::socket_peercred(self)?.pid)
+    }
+
     /// Calls somebody of the job that has this directory.
     ///
     /// # Errors

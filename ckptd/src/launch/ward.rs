@@ -3,7 +3,6 @@
 use super::passed::{self, Passed};
 use crate::line::{Call, Ended, Has, Killer, Line, PAGE, REMEMBERED, ToManager, ToProcess};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -122,7 +121,7 @@ impl Ward {
     /// # Errors
     /// Those of the system calls; it may have ended.
     pub fn called(&mut self, line: Line, library: String) -> io::Result<(Call, Vec<OwnedFd>)> {
-        let pid = socket_peercred(&line)?.pid;
+        let pid = line.peer()?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         let page = memfd_create("understudy-page", MemfdFlags::CLOEXEC)?;
         ftruncate(&page, PAGE as u64)?;

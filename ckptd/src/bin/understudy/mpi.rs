@@ -8,6 +8,14 @@ use std::process::{Command, Stdio};
 /// The oldest version that is supported.
 pub const OLDEST: [u32; 3] = [4, 1, 0];
 
+/// Returns the file of a launcher: a path, or a name to be found on the PATH.
+pub fn launcher(name: &str) -> Option<PathBuf> {
+    match name.contains('/') {
+        true => Some(PathBuf::from(name)),
+        false => ckptd::path::find(name.as_ref()),
+    }
+}
+
 /// What a launcher and its companions say of themselves.
 #[derive(Debug, Serialize)]
 pub struct Installation {

@@ -157,7 +157,8 @@ fn connect(own: &ProcessPlace) -> io::Result<()> {
 /// The guardian sees only the end of the wrapper.
 fn report_wrapper(own: &ProcessPlace, guardian: &Line) {
     let parent = std::os::unix::process::parent_id();
-    if own.number.0 != 0 || peer_of(guardian).is_none_or(|guardian| guardian == parent) {
+    let peer = guardian.peer().map(|peer| peer.as_raw_nonzero().get());
+    if own.number.0 != 0 || peer.map_or(true, |peer| peer as u32 == parent) {
         return;
     }
     let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
@@ -167,27 +168,6 @@ fn report_wrapper(own: &ProcessPlace, guardian: &Line) {
          program is recovered from only if {name} then ends by the same signal N, or with status \
          128+N; let a script `exec` the program"
     );
-}
-
-/// Returns the process that listens at the other end (unix(7), SO_PEERCRED).
-fn peer_of(line: &Line) -> Option<u32> {
-    let mut about = libc::ucred {
-        pid: 0,
-        uid: 0,
-        gid: 0,
-    };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: getsockopt(2) fills the structure of that length.
-    let failed = unsafe {
-        libc::getsockopt(
-            line.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut about).cast(),
-            &raw mut length,
-        )
-    };
-    (failed == 0).then_some(about.pid as u32)
 }
 
 /// Asked by any thread of the MPI library.

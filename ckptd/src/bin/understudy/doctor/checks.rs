@@ -8,7 +8,7 @@ use ckptd::report::{bytes, count};
 use ckptd::settings::{Config, unknown};
 use rustix::process::{Resource, getrlimit};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The runtime's descriptors begin at 600.
 const DESCRIPTORS: u64 = 1024;
@@ -84,12 +84,7 @@ fn open_mpi(command: &str) -> Check {
     let Some(name) = words.first() else {
         return Check::failure(NAME, "no launcher is named", REMEDY);
     };
-    let path = if name.contains('/') {
-        Some(PathBuf::from(name))
-    } else {
-        ckptd::path::find(name.as_ref())
-    };
-    let Some(path) = path else {
+    let Some(path) = mpi::launcher(name) else {
         return Check::failure(NAME, format!("there is no {name} on the PATH"), REMEDY);
     };
     let found = match mpi::Installation::ask(&path) {

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::{Arguments, Check, probe};
+use crate::mpi;
 use crate::outcome::{Failure, Outcome, verdict};
 use ckptd::report::Live;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
@@ -106,12 +107,7 @@ fn command(arguments: &Arguments, events: &Path) -> std::io::Result<Command> {
 /// Returns the directory of the launcher's MPI library, if that lies beside the launcher's.
 fn library_directory(launcher: &str) -> Option<PathBuf> {
     let words = shell_words::split(launcher).ok()?;
-    let name = words.first()?;
-    let path = if name.contains('/') {
-        PathBuf::from(name)
-    } else {
-        ckptd::path::find(name.as_ref())?
-    };
+    let path = mpi::launcher(words.first()?)?;
     let prefix = path.parent()?.parent()?;
     ["lib", "lib64"]
         .map(|name| prefix.join(name))
