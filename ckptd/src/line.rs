@@ -241,7 +241,7 @@ impl AsFd for Line {
 }
 
 impl Line {
-    /// Returns the process at the other end: the one that has called or listens (unix(7)).
+    /// Returns the process at the other end (unix(7)).
     ///
     /// # Errors
     /// Those of getsockopt(2).
