@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 /// The oldest version that is supported.
 pub const OLDEST: [u32; 3] = [4, 1, 0];
 
-/// Returns the file of a launcher: a path, or a name to be found on the PATH.
+/// Returns the file of a launcher: a path, or found on the PATH.
 pub fn launcher(name: &str) -> Option<PathBuf> {
     match name.contains('/') {
         true => Some(PathBuf::from(name)),

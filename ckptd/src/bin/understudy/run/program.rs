@@ -146,7 +146,7 @@ fn interpreter(line: &[u8]) -> String {
     }
 }
 
-/// Returns the file name of the program's dynamic loader; `Some(None)` for a static program.
+/// Returns the file name of the dynamic loader; `Some(None)` if there is none.
 ///
 /// Empty if the name lies behind the first bytes: patchelf(1) moves it to the end of the file.
 /// `None` if the file is no 64-bit ELF file.
