@@ -35,7 +35,7 @@ mod input_request;
 mod message;
 mod process_place;
 
-pub use input_request::{INPUT_DESCRIPTORS, InputPage, InputReply, InputRequest};
+pub use input_request::{InputPage, InputReply, InputRequest};
 pub use message::{
     Boards, Call, ChildNews, ChildProgram, ChildStart, Ended, FromGuardian, Has, Hello, Killer,
     ToGuardian, ToManager, ToProcess,

@@ -99,7 +99,7 @@ impl Input {
         line.send(&InputRequest::From { position: 0 })?;
         match line.receive_with(REPLY_LIMIT)? {
             Some((InputReply::Pipe, descriptors)) => Ok(descriptors.into_iter().next()),
-            Some((InputReply::Released { .. }, _)) => Ok(None),
+            Some(_) => Ok(None),
             None => Err(io::ErrorKind::TimedOut.into()),
         }
     }
@@ -184,12 +184,18 @@ impl Relay {
         })
     }
 
-    fn run(mut self) {
+    fn run(mut self) -> ! {
         loop {
             self.wait();
             self.reply();
             self.spool.release(self.positions.released());
-            self.fill();
+            if let Err(error) = self.fill() {
+                say!(
+                    "understudy: standard input that was kept cannot be read ({error}); this rank \
+                     ends. Look at the file system of the directory that TMPDIR names"
+                );
+                std::process::exit(super::output::UNWRITTEN.into());
+            }
             self.feed();
         }
     }
@@ -260,7 +266,8 @@ impl Relay {
             }
             self.restart(position)?;
         }
-        let descriptors = [self.pipe.reader.as_fd(), self.page.as_fd()];
+        let mut descriptors = vec![self.pipe.reader.as_fd(), self.page.as_fd()];
+        descriptors.extend(self.pipe.writer.as_ref().map(AsFd::as_fd));
         line.send_with(&InputReply::Pipe, &descriptors)
     }
 
@@ -274,26 +281,34 @@ impl Relay {
     }
 
     /// Reads ahead, from what is kept or from the launcher.
-    fn fill(&mut self) {
+    fn fill(&mut self) -> io::Result<()> {
         if self.next() < self.spool.end() {
-            self.fill_from_spool();
+            self.fill_from_spool()?;
         } else if self.wants_more() && self.is_source_readable() {
             self.fill_from_source();
         }
         if self.source.is_none() && self.ahead.is_empty() && self.fed >= self.spool.end() {
-            // The reader finds the end of the input.
-            self.pipe.writer = None;
+            self.end_pipe();
+        }
+        Ok(())
+    }
+
+    /// Lets the reader find the end of the input.
+    fn end_pipe(&mut self) {
+        if self.pipe.writer.take().is_some() {
+            // A process that has ended meanwhile has closed its write end.
+            let is_there = |line: &Line| line.send(&InputReply::Ended).is_ok();
+            self.lines.retain(is_there);
         }
     }
 
-    fn fill_from_spool(&mut self) {
-        let room = AHEAD.saturating_sub(self.ahead.len());
-        let mut bytes = vec![0; room];
-        if room > 0
-            && let Ok(length) = self.spool.read_at(self.next(), &mut bytes)
-        {
+    fn fill_from_spool(&mut self) -> io::Result<()> {
+        let mut bytes = vec![0; AHEAD.saturating_sub(self.ahead.len())];
+        if !bytes.is_empty() {
+            let length = self.spool.read_at(self.next(), &mut bytes)?;
             self.ahead.extend_from_slice(&bytes[..length]);
         }
+        Ok(())
     }
 
     fn is_source_readable(&self) -> bool {

@@ -12,18 +12,18 @@ pub enum InputRequest {
     From { position: u64 },
 }
 
-/// Reply of the guardian, with a pipe's read end and the file of an [`InputPage`].
+/// Reply of the guardian.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum InputReply {
+    /// A pipe comes with this reply.
+    ///
+    /// Its read end, the file of an [`InputPage`], and its write end unless it has all of the input.
     Pipe,
+    /// The pipe has all of the input: its write end can be closed.
+    Ended,
     /// The input before position `kept` has been released; no descriptors come with this reply.
-    Released {
-        kept: u64,
-    },
+    Released { kept: u64 },
 }
-
-/// Number of descriptors that come with [`InputReply::Pipe`].
-pub const INPUT_DESCRIPTORS: usize = 2;
 
 /// Positions in the input, in bytes from its beginning.
 #[repr(C)]

@@ -4,7 +4,8 @@
 
 use ffi_tests::job::STANDARD_INPUT;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, Trigger, place};
+use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, place, processes};
+use std::collections::BTreeMap;
 
 /// Rounds of the program, and the pause after each in milliseconds.
 const ROUNDS: usize = 30;
@@ -118,4 +119,42 @@ fn a_pipe_of_a_wrapper_that_cannot_be_reread_ends_the_job() {
             .any(|line| line.contains("standard input") && line.contains("< FILE"));
         outcome.check(said, "cause and remedy are not told");
     }
+}
+
+/// Number of lines that a job has printed, seen from one of its processes.
+fn printed(pid: u32) -> usize {
+    let printed = std::fs::read(format!("/proc/{pid}/cwd/../stdout")).unwrap_or_default();
+    printed.iter().filter(|&&byte| byte == b'\n').count()
+}
+
+/// A spare reads the input that another process relays, which is killed.
+#[test]
+fn a_relay_that_fails_ends_no_input() {
+    // Twice what the relay and the pipe hold.
+    let line = "x".repeat(8000);
+    let input: String = (0..ROUNDS)
+        .map(|number| format!("{number} {line}\n"))
+        .collect();
+    let job = || from_pipe(ROUNDS).input(STANDARD_INPUT, &input);
+    let mut relay = None;
+    let kill_relay = move |ranks: &BTreeMap<u32, processes::Process>| {
+        relay = relay.or(ranks.get(&0).map(|first| first.parent));
+        let is_halfway = ranks
+            .get(&1)
+            .is_some_and(|rank| printed(rank.pid) > ROUNDS / 2);
+        is_halfway && relay.is_some_and(processes::kill)
+    };
+    let undisturbed = native(job());
+    let job = job().launched_by(Launcher::Ckptd);
+    let outcome = job.fault("kill rank=0 at=call:23").watch(kill_relay).run();
+    let status = outcome.status.and_then(|status| status.code());
+    outcome.check(status == Some(74), "the status is 74");
+    let told = "the process that relays it has gone";
+    let is_told = outcome.own_lines().iter().any(|line| line.contains(told));
+    outcome.check(is_told, "the cause is not told");
+    let right = String::from_utf8_lossy(&undisturbed.stdout);
+    let printed = String::from_utf8_lossy(&outcome.stdout);
+    let is_right = |line: &str| right.lines().any(|it| it == line);
+    outcome.check(printed.lines().all(is_right), "a line is wrong");
+    outcome.assert_nothing_left();
 }

@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 mod feed;
+mod waiting;
 mod withheld;
 
 use super::{UserError, open};

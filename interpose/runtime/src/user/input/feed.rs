@@ -1,10 +1,9 @@
 //! The pipe by which this process gets the input that a guardian relays.
 #![allow(unsafe_code)]
 
+use super::withheld;
 use crate::{sys, told};
-use ckptd::line::{
-    INPUT_DESCRIPTORS, InputPage, InputReply, InputRequest, LINE, Line, PAGE, ProcessPlace, Socket,
-};
+use ckptd::line::{InputPage, InputReply, InputRequest, LINE, Line, PAGE, ProcessPlace, Socket};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -48,22 +47,33 @@ impl Feed {
         if place.number.0 != place.guardian.0 {
             return None;
         }
-        Feed::request(&place, place.guardian, InputRequest::Present).ok()
+        let reply = Feed::request(&place, place.guardian, InputRequest::Present);
+        reply.ok().map(|(feed, ..)| feed)
     }
 
     /// Has this guardian's relay feed another pipe from `position` on.
     pub fn from(guardian: Guardian, position: u64) -> Result<Feed, FeedError> {
         let place = told::variable(LINE).and_then(|text| ProcessPlace::parse(&text));
         let place = place.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
-        Feed::request(&place, guardian, InputRequest::From { position })
+        let request = InputRequest::From { position };
+        let (feed, line, writer) = Feed::request(&place, guardian, request)?;
+        if let Some(writer) = writer {
+            let inode = feed.id.1;
+            let thread = std::thread::Builder::new().name("understudy-input".into());
+            thread.spawn(move || keep(&line, writer, inode))?;
+        }
+        Ok(feed)
     }
+
+    /// Returns the input, the line to its relay, and the pipe's write end unless the input has ended.
 
     fn request(
         place: &ProcessPlace,
         guardian: Guardian,
         request: InputRequest,
-    ) -> Result<Feed, FeedError> {
+    ) -> Result<(Feed, Line, Option<File>), FeedError> {
         let line = Line::call(&place.directory, Socket::Input(guardian))?;
+        let line = Line::from(OwnedFd::from(lift(line.into())));
         line.send(&request)?;
         let until = Instant::now() + LIMIT;
         let (reply, descriptors): (InputReply, Vec<OwnedFd>) = loop {
@@ -77,16 +87,19 @@ impl Feed {
         if reply != InputReply::Pipe {
             return Err(FeedError::Released);
         }
-        let descriptors: Result<[OwnedFd; INPUT_DESCRIPTORS], _> = descriptors.try_into();
-        let [pipe, page] = descriptors.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        let mut descriptors = descriptors.into_iter();
+        let (Some(pipe), Some(page)) = (descriptors.next(), descriptors.next()) else {
+            return Err(io::Error::from(io::ErrorKind::InvalidData).into());
+        };
         let pipe = lift(pipe);
         let about = pipe.metadata()?;
-        Ok(Feed {
+        let feed = Feed {
             guardian,
             id: (about.dev(), about.ino()),
             pipe,
             positions: map(&page)?,
-        })
+        };
+        Ok((feed, line, descriptors.next().map(lift)))
     }
 
     /// Returns true if a descriptor of this device and inode is one of the pipe.
@@ -130,6 +143,24 @@ impl Feed {
     pub fn pipe(&self) -> &File {
         &self.pipe
     }
+}
+
+/// Keeps the write end of the pipe of this inode until the relay has written all of the input.
+///
+/// The program would find the end of the input where the relay ends.
+fn keep(line: &Line, writer: File, inode: u64) {
+    loop {
+        match line.receive(None) {
+            Ok(Some(InputReply::Ended)) => return drop(writer),
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    withheld::end_at_read(
+        inode,
+        "the program reads standard input, and the process that relays it has gone; the job ends. \
+         Let the program read a file",
+    )
 }
 
 /// Moves a descriptor out of the range of the program's.

@@ -6,8 +6,9 @@
 #![allow(unsafe_code)]
 
 use super::feed::lift;
+use super::waiting;
 use crate::{shim, sys};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
@@ -50,37 +51,26 @@ pub fn withhold() -> io::Result<File> {
     let pipe = Pipe::new()?;
     let thread = std::thread::Builder::new().name("understudy-input".into());
     let inode = pipe.inode;
-    thread.spawn(move || watch(inode))?;
+    thread.spawn(move || {
+        end_at_read(
+            inode,
+            "the program reads standard input, which comes to another node than the one that it \
+             was brought back on; the job ends. Let the program read a file, or keep a spare on \
+             the first node",
+        )
+    })?;
     PIPE.get_or_init(|| pipe).reader.try_clone()
 }
 
-fn watch(inode: u64) {
-    while !reads(inode) {
+/// Waits until a thread of the program reads the pipe of this inode, and ends the job.
+pub fn end_at_read(inode: u64, words: &str) -> ! {
+    let is_read = || {
+        let _held = shim::hold_descriptors();
+        waiting::is_read(inode)
+    };
+    while !is_read() {
         std::thread::sleep(INTERVAL);
     }
-    sys::say(format_args!(
-        "the program reads standard input, which comes to another node than the one that it was \
-         brought back on; the job ends. Let the program read a file, or keep a spare on the first \
-         node"
-    ));
+    sys::say(format_args!("{words}"));
     sys::exit_now(understudy_abi::exit::UNSAVED)
-}
-
-/// True if a thread waits in read(2) or readv(2) of this pipe.
-///
-/// Source: proc(5), `syscall`; the pipe must be standard input.
-fn reads(inode: u64) -> bool {
-    let _held = shim::hold_descriptors();
-    let is_input = || {
-        let about = fs::metadata("/proc/self/fd/0");
-        about.is_ok_and(|about| about.ino() == inode)
-    };
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
-    let waits = |thread: &fs::DirEntry| {
-        let call = fs::read_to_string(thread.path().join("syscall")).unwrap_or_default();
-        ["0 0x0 ", "19 0x0 "]
-            .iter()
-            .any(|read| call.starts_with(read))
-    };
-    threads.flatten().any(|thread| waits(&thread)) && is_input()
 }

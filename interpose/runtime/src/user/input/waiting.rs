@@ -1,0 +1,171 @@
+//! Threads that wait in a system call until a pipe has input (proc(5), `syscall`).
+#![allow(unsafe_code)]
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// How the arguments of a system call name descriptors that it reads.
+enum Names {
+    /// The first is a descriptor.
+    Descriptor,
+    /// The first two are an array of `struct pollfd` and its length.
+    Polled,
+    /// The first two are a number of descriptors and an `fd_set`.
+    Selected,
+    /// The first is an epoll(7) descriptor.
+    Watched,
+}
+
+/// System calls that wait for input.
+const CALLS: [(i64, Names); 12] = [
+    (libc::SYS_read, Names::Descriptor),
+    (libc::SYS_readv, Names::Descriptor),
+    (libc::SYS_preadv2, Names::Descriptor),
+    (libc::SYS_splice, Names::Descriptor),
+    (libc::SYS_tee, Names::Descriptor),
+    (libc::SYS_poll, Names::Polled),
+    (libc::SYS_ppoll, Names::Polled),
+    (libc::SYS_select, Names::Selected),
+    (libc::SYS_pselect6, Names::Selected),
+    (libc::SYS_epoll_wait, Names::Watched),
+    (libc::SYS_epoll_pwait, Names::Watched),
+    (libc::SYS_epoll_pwait2, Names::Watched),
+];
+
+/// Most descriptors of one call that are looked at.
+const MOST: u64 = 1024;
+
+/// Returns true if a thread of this process waits for input of the pipe of this inode.
+pub fn is_read(inode: u64) -> bool {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let call = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("syscall")).ok();
+    let calls = threads.flatten().filter_map(call);
+    calls
+        .filter_map(|line| parse(&line))
+        .any(|call| waits(call, inode))
+}
+
+/// Returns the number and the first two arguments of the call that a thread waits in.
+fn parse(line: &str) -> Option<(i64, [u64; 2])> {
+    let mut words = line.split_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let mut argument = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+    Some((number, [argument()?, argument()?]))
+}
+
+fn waits((number, [first, second]): (i64, [u64; 2]), inode: u64) -> bool {
+    let is_pipe = |fd: i32| {
+        let about = fs::metadata(format!("/proc/self/fd/{fd}"));
+        about.is_ok_and(|about| about.ino() == inode)
+    };
+    let names = CALLS.iter().find(|(call, _)| *call == number);
+    match names.map(|(_, names)| names) {
+        None => false,
+        Some(Names::Descriptor) => is_pipe(first as i32),
+        Some(Names::Polled) => {
+            let entries = copy(first, second.min(MOST) * POLLFD);
+            let fd = |entry: &[u8]| entry.first_chunk().copied().map(i32::from_ne_bytes);
+            entries.chunks(POLLFD as usize).filter_map(fd).any(is_pipe)
+        }
+        Some(Names::Selected) => {
+            let set = copy(second, first.min(MOST).div_ceil(8));
+            let is_in = |fd: &i32| {
+                let byte = set.get(*fd as usize / 8);
+                byte.is_some_and(|byte| byte >> (fd % 8) & 1 != 0)
+            };
+            (0..first.min(MOST) as i32).filter(is_in).any(is_pipe)
+        }
+        Some(Names::Watched) => {
+            let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", first as i32));
+            let word = format!("ino:{inode:x}");
+            let is_its = |line: &str| line.split_whitespace().any(|it| it == word);
+            about.is_ok_and(|about| about.lines().any(is_its))
+        }
+    }
+}
+
+/// Size of a `struct pollfd` in bytes (poll(2)).
+const POLLFD: u64 = size_of::<libc::pollfd>() as u64;
+
+/// Copies memory of this process that may have gone.
+///
+/// Empty if it has.
+fn copy(address: u64, length: u64) -> Vec<u8> {
+    let mut bytes = vec![0; length as usize];
+    let part = |base: *mut u8| libc::iovec {
+        iov_base: base.cast(),
+        iov_len: length as usize,
+    };
+    let (local, remote) = (part(bytes.as_mut_ptr()), part(address as *mut u8));
+    // SAFETY: process_vm_readv(2) into a vector of that length; it reports addresses without memory.
+    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    bytes.truncate(copied.max(0) as usize);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::time::{Duration, Instant};
+
+    /// Has a thread wait for a pipe, which gets a byte once the thread is found.
+    fn assert_found(wait: impl FnOnce(i32) + Send + 'static) {
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        let about = fs::metadata(format!("/proc/self/fd/{}", reader.as_raw_fd()));
+        let inode = about.expect("there").ino();
+        let (other, _writer) = std::io::pipe().expect("a pipe");
+        let about = fs::metadata(format!("/proc/self/fd/{}", other.as_raw_fd()));
+        let other_inode = about.expect("there").ino();
+        let fd = reader.as_raw_fd();
+        let thread = std::thread::spawn(move || wait(fd));
+        let until = Instant::now() + Duration::from_secs(10);
+        while !is_read(inode) {
+            assert!(Instant::now() < until, "the thread is not found");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!is_read(other_inode));
+        writer.write_all(b"x").expect("there is room");
+        thread.join().expect("it ends");
+    }
+
+    #[test]
+    fn threads_that_read_or_poll_are_found() {
+        assert_found(|fd| {
+            // SAFETY: read(2) into a byte of this function.
+            unsafe { libc::read(libc::dup(fd), [0u8].as_mut_ptr().cast(), 1) };
+        });
+        assert_found(|fd| {
+            let mut polled = libc::pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY: poll(2) of one descriptor.
+            unsafe { libc::poll(&raw mut polled, 1, -1) };
+        });
+        assert_found(|fd| {
+            // SAFETY: select(2) with a set of this function, and no time limit.
+            unsafe {
+                let mut set: libc::fd_set = std::mem::zeroed();
+                libc::FD_SET(fd, &raw mut set);
+                let nothing = std::ptr::null_mut();
+                libc::select(fd + 1, &raw mut set, nothing, nothing, std::ptr::null_mut());
+            }
+        });
+        assert_found(|fd| {
+            // SAFETY: an epoll(7) descriptor of this function, which waits for one event.
+            unsafe {
+                let epoll = libc::epoll_create1(0);
+                let mut event = libc::epoll_event {
+                    events: libc::EPOLLIN as u32,
+                    u64: 0,
+                };
+                libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event);
+                libc::epoll_wait(epoll, &raw mut event, 1, -1);
+                libc::close(epoll);
+            }
+        });
+    }
+}
