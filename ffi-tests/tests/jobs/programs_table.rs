@@ -101,6 +101,7 @@ table! {
     dlopen_loop: Recovered;
     executes: Recovered;
     lock_waiters: Recovered;
+    signal_values: Recovered;
     libc_opens: Recovered;
     libc_threads: Recovered;
 }

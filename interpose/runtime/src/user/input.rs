@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 mod feed;
-mod waiting;
+mod readers;
 mod withheld;
 
 use super::{UserError, open};

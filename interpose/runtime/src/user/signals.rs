@@ -1,6 +1,8 @@
 //! Signal dispositions, the signal mask, the working directory and the file mode creation mask.
 #![allow(unsafe_code)]
 
+mod waiting_signals;
+
 use crate::arch::turn;
 use ckptd::events::realtime_ns;
 use std::ffi::CString;
@@ -9,6 +11,7 @@ use understudy_abi::OWN_SIGNALS;
 use understudy_abi::turn::LET_THROUGH;
 use understudy_abi::{ZONE_END, ZONE_START};
 use understudy_mpi::cancellation;
+use waiting_signals::Waiting;
 
 /// The kernel's `struct sigaction` on x86-64: handler, flags, restorer, mask.
 pub type Action = [u64; 4];
@@ -20,8 +23,8 @@ pub struct Saved {
     mask: u64,
     directory: Vec<u8>,
     creation_mask: u32,
-    /// Those that wait for this process or this thread, as in a mask.
-    pending: u64,
+    /// Those that wait for this process or this thread.
+    pending: Vec<Waiting>,
     /// When they were read, in nanoseconds since 1970.
     at: u64,
     /// libc's handler of SIGCANCEL, which the runtime's calls.
@@ -101,17 +104,10 @@ pub fn capture() -> Saved {
         mask: turn::mask().unwrap_or_else(|| mask(None)),
         directory: directory.unwrap_or_default(),
         creation_mask,
-        pending: pending(),
+        pending: waiting_signals::capture(),
         at: realtime_ns(),
         cancellation: cancellation::of_program(),
     }
-}
-
-fn pending() -> u64 {
-    let mut set = 0u64;
-    // SAFETY: rt_sigpending(2) with a mask of eight bytes.
-    unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut set, 8usize) };
-    set
 }
 
 impl Saved {
@@ -126,8 +122,9 @@ impl Saved {
         for (signal, time) in passed {
             let place = signal as usize - 1;
             // Those that are blocked have been made pending again.
-            let was_pending = self.pending & !self.mask;
-            let is_missing = time > self.at || time > 0 && was_pending >> place & 1 != 0;
+            let is_blocked = self.mask >> place & 1 != 0;
+            let was_pending = !is_blocked && self.pending.iter().any(|it| it.signal == signal);
+            let is_missing = time > self.at || time > 0 && was_pending;
             if is_missing && self.actions[place][0] > SIG_IGN {
                 log::info!("signal {signal} was sent after the checkpoint: it is sent again");
                 // SAFETY: kill(2) to this process.
@@ -137,25 +134,15 @@ impl Saved {
     }
 }
 
-/// Restores the set of pending signals of the cut.
+/// Restores the pending signals of the cut.
 ///
-/// Must be called before the main thread's mask is set.
-///
-/// Only what the thread blocks at the cut is sent again: without a value (sigqueue(3)), and from
-/// this process.
+/// Must be called before the main thread's mask is set. Only what the thread blocks at the cut is
+/// sent again.
 fn restore_pending(saved: &Saved) {
     mask(Some(mask(None) | !OWN_SIGNALS));
-    let now = pending();
-    for signal in 1..=SIGNALS {
-        let is_in = |set: u64| set & !OWN_SIGNALS & 1 << (signal - 1) != 0;
-        if is_in(now) && !is_in(saved.pending) {
-            let own = action(signal, Some(&IGNORE));
-            action(signal, Some(&own));
-        } else if is_in(saved.pending & saved.mask) && !is_in(now) {
-            // SAFETY: kill(2) of this process.
-            unsafe { libc::kill(libc::getpid(), signal as libc::c_int) };
-        }
-    }
+    let is_blocked = |it: &&Waiting| saved.mask >> (it.signal - 1) & 1 != 0;
+    let blocked: Vec<Waiting> = saved.pending.iter().filter(is_blocked).cloned().collect();
+    waiting_signals::restore(&blocked);
 }
 
 /// Sets them. A signal for a handler that the program had not set yet at the cut is forgotten: its default action could end the process.

@@ -124,6 +124,13 @@ fn list() -> Vec<Kind> {
     timers
 }
 
+/// Returns the signals of the program's timers, as in a mask.
+pub(super) fn signals() -> u64 {
+    let signals = list().into_iter().map(|timer| timer.signal);
+    let signals = signals.filter(|&signal| signal > 0);
+    signals.fold(0, |set, signal| set | 1 << (signal - 1))
+}
+
 /// The thread of glibc's behind timers that start threads, by what it is signalled with.
 fn signalled(timers: &[Kind]) -> Option<ThreadNumber> {
     timers.iter().find_map(|kind| match kind.notice {

@@ -65,7 +65,9 @@ impl Feed {
         Ok(feed)
     }
 
-    /// Returns the input, the line to its relay, and the pipe's write end unless the input has ended.
+    /// Returns the input, the line to its relay, and the pipe's write end.
+    ///
+    /// There is no write end if the pipe has all of the input.
 
     fn request(
         place: &ProcessPlace,
@@ -145,7 +147,7 @@ impl Feed {
     }
 }
 
-/// Keeps the write end of the pipe of this inode until the relay has written all of the input.
+/// Keeps the write end of a pipe until it has all of the input.
 ///
 /// The program would find the end of the input where the relay ends.
 fn keep(line: &Line, writer: File, inode: u64) {

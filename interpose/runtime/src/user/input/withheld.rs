@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::feed::lift;
-use super::waiting;
+use super::readers;
 use crate::{shim, sys};
 use std::fs::File;
 use std::io;
@@ -62,11 +62,11 @@ pub fn withhold() -> io::Result<File> {
     PIPE.get_or_init(|| pipe).reader.try_clone()
 }
 
-/// Waits until a thread of the program reads the pipe of this inode, and ends the job.
+/// Waits until a thread of the program reads the pipe, and ends the job.
 pub fn end_at_read(inode: u64, words: &str) -> ! {
     let is_read = || {
         let _held = shim::hold_descriptors();
-        waiting::is_read(inode)
+        readers::is_read(inode)
     };
     while !is_read() {
         std::thread::sleep(INTERVAL);

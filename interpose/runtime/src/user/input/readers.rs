@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// How the arguments of a system call name descriptors that it reads.
+/// Arguments of a system call that name descriptors.
 enum Names {
     /// The first is a descriptor.
     Descriptor,
@@ -35,7 +35,7 @@ const CALLS: [(i64, Names); 12] = [
 /// Most descriptors of one call that are looked at.
 const MOST: u64 = 1024;
 
-/// Returns true if a thread of this process waits for input of the pipe of this inode.
+/// Returns true if a thread of this process waits for input of this pipe.
 pub fn is_read(inode: u64) -> bool {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
     let call = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("syscall")).ok();
@@ -45,7 +45,7 @@ pub fn is_read(inode: u64) -> bool {
         .any(|call| waits(call, inode))
 }
 
-/// Returns the number and the first two arguments of the call that a thread waits in.
+/// Returns number and first two arguments of the call that a thread waits in.
 fn parse(line: &str) -> Option<(i64, [u64; 2])> {
     let mut words = line.split_whitespace();
     let number = words.next()?.parse().ok()?;
@@ -97,7 +97,7 @@ fn copy(address: u64, length: u64) -> Vec<u8> {
         iov_len: length as usize,
     };
     let (local, remote) = (part(bytes.as_mut_ptr()), part(address as *mut u8));
-    // SAFETY: process_vm_readv(2) into a vector of that length; it reports addresses without memory.
+    // SAFETY: process_vm_readv(2) into a vector of that length, of memory that need not exist.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     bytes.truncate(copied.max(0) as usize);
     bytes
@@ -110,7 +110,7 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::time::{Duration, Instant};
 
-    /// Has a thread wait for a pipe, which gets a byte once the thread is found.
+    /// Has a thread wait for a pipe until it is found.
     fn assert_found(wait: impl FnOnce(i32) + Send + 'static) {
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
         let about = fs::metadata(format!("/proc/self/fd/{}", reader.as_raw_fd()));
