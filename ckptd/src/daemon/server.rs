@@ -92,6 +92,13 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
         start: Instant::now(),
     };
     server.run();
+    drop(server);
+    if options.until_stdin_ends
+        && let Some(directory) = path.parent()
+    {
+        // Whoever has made it for this socket may have been killed.
+        let _ = std::fs::remove_dir(directory);
+    }
     log::info!("ends");
     Ok(())
 }

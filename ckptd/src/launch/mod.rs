@@ -70,6 +70,7 @@ pub use error::Error;
 pub use generation::{Name, Namespace, Placement, Preput, Spawned};
 pub use manager::{Event, Identity, Manager, PLACELESS, Settings, What};
 pub use output::{UNWRITTEN, is_unwanted};
+pub use parent::end_with_parent;
 pub use peers::{Alone, Answer, Fence, Members, Modex, Peers, Purpose, Spawn};
 pub use understudy_numbers::Rank;
 

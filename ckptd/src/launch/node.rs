@@ -10,7 +10,7 @@ use super::mail::Mailbox;
 use super::place;
 use super::process::{Caller, Process};
 use super::talk::{Order, Report};
-use super::{Answer, Error, Manager, Name};
+use super::{Answer, Error, Manager, Name, thread};
 use crate::line::{Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
 use again::Again;
 use children::Children;
@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
@@ -33,6 +34,9 @@ const CALL_PERIOD: Duration = Duration::from_millis(50);
 const DEAFNESS: Duration = Duration::from_secs(30);
 /// How long a script may take to end when the process has died that it has started.
 const SCRIPTS_END: Duration = Duration::from_millis(500);
+
+/// Time that the servers of the MPI library have to end.
+const SERVERS_LIMIT: Duration = Duration::from_secs(2);
 
 /// What a process has handed over.
 struct Left {
@@ -423,8 +427,26 @@ impl Node {
     /// system, a container).
     pub fn clean_up(&mut self) {
         self.forget_others();
-        drop(self.servers.take());
+        if let Some(servers) = self.servers.take() {
+            self.end_servers(servers);
+        }
         place::remove_left(&self.directory);
+    }
+
+    /// Ends the servers of the MPI library, which may hang.
+    fn end_servers(&self, servers: Manager) {
+        let (done, is_done) = channel();
+        let end = move || {
+            drop(servers);
+            // Nobody waits any more if it took too long.
+            let _ = done.send(());
+        };
+        if thread(end).is_ok()
+            && is_done.recv_timeout(SERVERS_LIMIT) == Err(RecvTimeoutError::Timeout)
+        {
+            log::warn!("the servers of the MPI library do not end");
+            self.forget_generations();
+        }
     }
 
     /// Who is to be taken out of the MPI library, if in it.

@@ -12,17 +12,28 @@ use std::process::{Child, Command};
 
 /// What this command starts is killed when the thread that starts it ends.
 pub fn die_with_parent(command: &mut Command) {
-    let parent = getpid();
-    // SAFETY: between fork and exec only system calls are made.
-    unsafe { command.pre_exec(move || tie_to(parent)) };
+    signal_with_parent(command, Signal::KILL);
 }
 
-/// The calling process is killed when its parent dies, which must be this one; to be called between fork and exec.
+/// What this command starts gets SIGTERM when the thread that starts it ends.
+pub fn end_with_parent(command: &mut Command) {
+    signal_with_parent(command, Signal::TERM);
+}
+
+fn signal_with_parent(command: &mut Command, signal: Signal) {
+    let parent = getpid();
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe { command.pre_exec(move || tie_to(parent, signal)) };
+}
+
+/// Has the calling process get this signal when its parent dies.
+///
+/// To be called between fork and exec, with the number of the parent.
 ///
 /// # Errors
 /// Those of prctl(2); ESRCH if the parent has died already, of which there is no signal.
-pub fn tie_to(parent: Pid) -> io::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+pub fn tie_to(parent: Pid, signal: Signal) -> io::Result<()> {
+    set_parent_process_death_signal(Some(signal))?;
     match getppid() {
         Some(now) if now == parent => Ok(()),
         _ => Err(Errno::SRCH.into()),
@@ -58,7 +69,7 @@ mod tests {
         let other = Pid::from_raw(1);
         let mut command = Command::new("true");
         // SAFETY: between fork and exec only system calls are made.
-        unsafe { command.pre_exec(move || tie_to(other.expect("not 0"))) };
+        unsafe { command.pre_exec(move || tie_to(other.expect("not 0"), Signal::KILL)) };
         assert!(command.status().is_err());
         let mut command = Command::new("true");
         die_with_parent(&mut command);

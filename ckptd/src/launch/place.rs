@@ -19,7 +19,7 @@ use crate::remains;
 use crate::wire::auth;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{getpid, set_parent_process_death_signal, setsid};
+use rustix::process::{Signal, getpid, set_parent_process_death_signal, setsid};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -418,7 +418,7 @@ fn start_manager(
         setsid()?;
         // Until a guardian has come (`Node`). One with a duty ends with its standard input.
         match is_alone {
-            true => tie_to(parent),
+            true => tie_to(parent, Signal::KILL),
             false => Ok(set_parent_process_death_signal(None)?),
         }
     };

@@ -4,10 +4,10 @@ use ckptd::private;
 use ffi_tests::command::{Ran, Understudy, understudy};
 use ffi_tests::shared::native;
 use ffi_tests::{Job, place, processes};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 fn heat() -> String {
     place::example("heat2d").to_string_lossy().into_owned()
@@ -188,6 +188,85 @@ fn what_is_left_goes_and_what_lives_stays() {
         "the output differs\n{}",
         ran.stderr
     );
+}
+
+/// Time in which a job ends whose launcher was killed.
+const END: Duration = Duration::from_secs(5);
+
+/// Runs a program and kills these processes of the job `after` a time; returns what is left of it.
+///
+/// `victims` gets the process of `understudy run`.
+fn left_after(
+    program: &[&str],
+    options: &[&str],
+    after: Duration,
+    victims: fn(u32) -> Vec<u32>,
+) -> Vec<String> {
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let arguments = [
+        &["run", "-n", "3", "--interval", "0.1s"],
+        options,
+        &["--"],
+        program,
+    ]
+    .concat();
+    let job = Rc::new(RefCell::new(Vec::new()));
+    let (found, start) = (Rc::clone(&job), Instant::now());
+    let ran = Understudy::new(work.path(), &arguments)
+        .during(move |child| {
+            let processes = processes::all().filter(|pid| processes::descends(*pid, child.id()));
+            let processes: Vec<u32> = processes.collect();
+            if found.borrow().is_empty() && start.elapsed() > after && processes.len() > 6 {
+                found.replace(processes);
+                victims(child.id())
+                    .into_iter()
+                    .for_each(|pid| assert!(processes::kill(pid)));
+            }
+        })
+        .run();
+    assert_eq!(ran.code(), None, "{}", ran.stderr);
+    std::thread::sleep(END);
+    let job = job.borrow();
+    assert!(!job.is_empty(), "nothing was killed");
+    // Relays and files have the number of the launcher in their names.
+    let relays = job
+        .iter()
+        .flat_map(|pid| processes::with_command(&format!("-{pid}@")));
+    let lives = |pid: &u32| processes::state(*pid).is_some_and(|state| state != "Z");
+    let left = job.iter().copied().chain(relays).filter(lives);
+    let left = left.map(|pid| processes::words(pid)[0].join(" "));
+    let is_its = |name: &String| job.iter().any(|pid| name.contains(&format!("-{pid}@")));
+    let files = place::shared_memory().into_iter();
+    let files = files.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    left.chain(files.filter(is_its)).collect()
+}
+
+/// A job that nobody can end would compete with a restart.
+#[test]
+fn a_job_ends_with_the_command_that_runs_it() {
+    let heat = heat();
+    let program = [&*heat, "300", "300", "100000"];
+    let left = left_after(&program, &[], Duration::from_secs(2), |run| vec![run]);
+    assert_eq!(left, Vec::<String>::new());
+}
+
+/// libpmix answers no process of another group than its own, and does not end then.
+#[test]
+fn a_job_of_a_stuck_mpi_library_ends_with_its_launcher() {
+    let program = place::test_program("group").to_string_lossy().into_owned();
+    let program = [&*program, "1000"];
+    let options = ["--spares", "1", "--fault", "kill rank=1 at=call:20"];
+    let left = left_after(&program, &options, Duration::from_secs(4), |run| {
+        let of_launcher = |pid: &u32| {
+            processes::words(*pid)[0]
+                .get(1)
+                .is_some_and(|it| it == "launch")
+        };
+        let launcher =
+            processes::all().find(|pid| processes::descends(*pid, run) && of_launcher(pid));
+        vec![run, launcher.expect("it runs")]
+    });
+    assert_eq!(left, Vec::<String>::new());
 }
 
 #[test]

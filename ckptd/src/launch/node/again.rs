@@ -153,13 +153,18 @@ impl Node {
         }
     }
 
-    /// Removes what generations of another manager have left, none of which has a process any more.
+    /// Removes what generations of another manager have left.
     pub(super) fn forget_others(&mut self) {
         if self.again.size.take().is_some() {
-            forget_all(
-                &self.directory.join(SESSIONS),
-                &self.directory.join(SEGMENTS),
-            );
+            self.forget_generations();
         }
+    }
+
+    /// Removes what generations have left, none of which has a process any more.
+    pub(super) fn forget_generations(&self) {
+        forget_all(
+            &self.directory.join(SESSIONS),
+            &self.directory.join(SEGMENTS),
+        );
     }
 }

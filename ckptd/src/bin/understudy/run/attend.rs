@@ -8,7 +8,7 @@ use super::{EVENTS_PREFIX, Progress, cannot};
 use crate::outcome::{Failure, Outcome, tell};
 use ckptd::events::realtime_ns;
 use ckptd::events::{HEADER_LEN, rank_of_file_name};
-use ckptd::launch::{UNWRITTEN, is_unwanted};
+use ckptd::launch::{UNWRITTEN, end_with_parent, is_unwanted};
 use ckptd::report::{Live, Protection, RunRecord};
 use ckptd::settings::SECRET;
 use std::ffi::OsString;
@@ -124,6 +124,8 @@ pub fn run(job: &Job, progress: Progress) -> Outcome {
     if terminal.is_some() {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
     }
+    // A job without its launcher's parent could not be ended, and would compete with a restart.
+    end_with_parent(&mut command);
     let mut child = command.spawn().map_err(|error| {
         cannot(format!(
             "{} cannot be executed: {error}",
