@@ -3,3 +3,4 @@
 pub mod catalogue;
 pub mod flush;
 pub mod format;
+pub mod owner;

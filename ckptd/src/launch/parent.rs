@@ -15,7 +15,7 @@ pub fn die_with_parent(command: &mut Command) {
     signal_with_parent(command, Signal::KILL);
 }
 
-/// What this command starts gets SIGTERM when the thread that starts it ends.
+/// Has a command end (SIGTERM) when the thread that starts it ends.
 pub fn end_with_parent(command: &mut Command) {
     signal_with_parent(command, Signal::TERM);
 }

@@ -193,9 +193,9 @@ fn what_is_left_goes_and_what_lives_stays() {
 /// Time in which a job ends whose launcher was killed.
 const END: Duration = Duration::from_secs(5);
 
-/// Runs a program and kills these processes of the job `after` a time; returns what is left of it.
+/// Kills processes of a job, and returns what is left of it.
 ///
-/// `victims` gets the process of `understudy run`.
+/// `victims` gets the process of `understudy run`, so long `after` its start.
 fn left_after(
     program: &[&str],
     options: &[&str],

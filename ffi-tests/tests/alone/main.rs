@@ -12,6 +12,7 @@ mod manager;
 mod observers;
 mod output;
 mod overdue;
+mod owners;
 mod packaging;
 mod run;
 mod slurm;

@@ -25,6 +25,7 @@ mod static_file;
 mod writer;
 
 use crate::cell::{Field, runtime};
+use crate::gather::everybodys;
 use crate::image::absent::Sums;
 use crate::image::epoch::{Image, SlotRun};
 use crate::image::store::PageStore;
@@ -129,9 +130,12 @@ pub fn open(
     let [lineage] = lineage;
     let mut level = rt.disk.borrow_mut();
     let disk = level.insert(Disk::new(rt, directory, lineage, workers));
+    let place = disk.places.directory.display().to_string();
+    if let Some(why) = first_of(comm, disk.places.claim().err())? {
+        return Ok(Err(format!("{place}: {why}")));
+    }
     disk.places.remove_torn(worker);
     disk.places.remove_static(worker);
-    let place = disk.places.directory.display().to_string();
     if !config.restart {
         if let Some(key) = choose::newest(disk, comm, worker)? {
             return Ok(Err(format!(
@@ -154,6 +158,11 @@ pub fn open(
             "UNDERSTUDY_RESTART=1: {place} has no epoch from which all {workers} workers can go on; start the job without UNDERSTUDY_RESTART, from the beginning, in an empty directory"
         )),
     })
+}
+
+/// Returns the first of the processes' reasons. A collective.
+fn first_of(comm: RealComm, own: Option<String>) -> mpi::Result<Option<String>> {
+    Ok(everybodys(comm, &own)?.into_iter().flatten().next())
 }
 
 /// What a process has to know of the disk level that joins the job later.
@@ -182,6 +191,9 @@ pub fn join(rt: &Runtime, told: Told, workers: u32) {
     let mut level = rt.disk.borrow_mut();
     let disk = level.insert(Disk::new(rt, directory, told.lineage, workers));
     (disk.start, disk.base) = (told.start, told.base);
+    if let Err(why) = disk.places.claim() {
+        log::warn!("{}: {why}", disk.places.directory.display());
+    }
     user::keep_files_on_disk(rt, &disk.places.directory, told.lineage, told.start);
 }
 
@@ -301,6 +313,7 @@ pub fn end(rt: &Runtime) {
     }
     disk.places.let_go(disk.lineage, |_| true);
     disk.places.remove_job(disk.lineage);
+    disk.places.give_up();
     user::end_files_on_disk(rt);
 }
 

@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::hint::black_box;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 /// Dies at once, as by `kill -9`.
 pub fn kill_self() -> ! {
@@ -42,6 +43,12 @@ pub fn files_may_grow() -> bool {
     // SAFETY: getrlimit(2) fills the structure.
     let rc = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
     rc == 0 && limit.rlim_cur == libc::RLIM_INFINITY
+}
+
+/// Moves a descriptor that has an owner out of the user side's range.
+pub fn lift_owned(descriptor: OwnedFd) -> OwnedFd {
+    // SAFETY: a descriptor of this function's own, which becomes another one.
+    unsafe { OwnedFd::from_raw_fd(lift(descriptor.into_raw_fd())) }
 }
 
 /// Moves a descriptor out of the user side's range.

@@ -2,8 +2,10 @@
 //! a running job, by those who have started it ([`joined`]). Everything else may use it; only the start (`boot`) sets it.
 #![allow(unsafe_code)]
 
+use ckptd::line::{LINE, ProcessPlace};
 use ckptd::settings::Config;
 use std::ffi::{CString, c_int};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use understudy_abi::BootInfo;
@@ -108,4 +110,12 @@ pub fn launcher_size() -> u32 {
 /// Name of the job.
 pub fn job() -> String {
     variable("PMIX_NAMESPACE").unwrap_or_default()
+}
+
+/// Returns the name that all starts of the job by one launcher have.
+pub fn job_of_launcher() -> String {
+    let place = variable(LINE).and_then(|text| ProcessPlace::parse(&text));
+    let directory = place.map(|place| place.directory);
+    let name = directory.as_deref().and_then(Path::file_name);
+    name.map_or_else(job, |name| name.to_string_lossy().into_owned())
 }

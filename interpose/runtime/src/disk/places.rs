@@ -5,7 +5,9 @@ use super::format::{Damage, Identity};
 use super::load::{Loaded, load};
 use super::static_file;
 use crate::image::store::PageStore;
+use crate::{sys, told};
 use ckptd::epochs::flush;
+use ckptd::epochs::owner::{self, ClaimError, OWNER, Owner, Ownership};
 use ckptd::private::is_own;
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,6 +22,8 @@ pub struct Places {
     pub directory: PathBuf,
     /// In this node's memory, from where they are copied to disk.
     pub held: Option<PathBuf>,
+    /// Keeps other jobs out of the directory on disk.
+    ownership: Option<Ownership>,
 }
 
 /// Names of this user's files: in a directory that is for all, others could plant some.
@@ -47,7 +51,34 @@ impl Places {
             })
             .ok()
         });
-        Places { directory, held }
+        Places {
+            directory,
+            held,
+            ownership: None,
+        }
+    }
+
+    /// Makes this process's job the owner of the directory on disk.
+    ///
+    /// A directory that cannot be written has no owner; that is told when it is to be written.
+    ///
+    /// # Errors
+    /// The reason for which the job must not start.
+    pub fn claim(&mut self) -> Result<(), String> {
+        let own = Owner::current(&told::job_of_launcher(), told::variable);
+        match owner::claim(&self.directory, &own, |file| sys::lift_owned(file).into()) {
+            Ok(ownership) => self.ownership = Some(ownership),
+            Err(ClaimError::System(_)) if !self.directory.join(OWNER).exists() => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        Ok(())
+    }
+
+    /// Lets other jobs have the directory.
+    pub fn give_up(&mut self) {
+        if let Some(ownership) = self.ownership.take() {
+            ownership.remove();
+        }
     }
 
     fn all(&self) -> impl Iterator<Item = &PathBuf> {

@@ -9,7 +9,7 @@ use std::ffi::c_int;
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem::offset_of;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,7 +107,7 @@ pub fn call_guardian() {
 
 fn connect(own: &ProcessPlace) -> io::Result<()> {
     let line = Line::call(&own.directory, Socket::Guardian(own.guardian))?;
-    let guardian = Line::from(lift(line.into()));
+    let guardian = Line::from(sys::lift_owned(line.into()));
     report_wrapper(own, &guardian);
     guardian.send(&Hello::Process {
         number: own.number,
@@ -116,7 +116,7 @@ fn connect(own: &ProcessPlace) -> io::Result<()> {
     let (_, manager) = await_descriptor(&guardian, |said| {
         matches!(said, ToProcess::Line).then_some(())
     })?;
-    let manager = Line::from(lift(manager));
+    let manager = Line::from(sys::lift_owned(manager));
     let (neighbours, page) = await_descriptor(&manager, |said| match said {
         ToProcess::Page { workers } => Some(workers),
         _ => None,
@@ -189,12 +189,6 @@ fn await_descriptor<T>(
     }
 }
 
-/// Moved out of the way of the program's descriptors.
-fn lift(descriptor: OwnedFd) -> OwnedFd {
-    // SAFETY: a descriptor of this function's own, which becomes another one.
-    unsafe { OwnedFd::from_raw_fd(sys::lift(descriptor.into_raw_fd())) }
-}
-
 pub fn lines() -> &'static Lines {
     LINES.get().expect("the guardian has been called")
 }
@@ -240,7 +234,12 @@ pub fn hear_with(
 fn inherit(rt: &Runtime, from: ProcessNumber, status: c_int, files: Vec<OwnedFd>) {
     let mut heir = rt.heir.borrow_mut();
     heir.of = Some(from);
-    if let Ok(files) = files.into_iter().map(lift).collect::<Vec<_>>().try_into() {
+    if let Ok(files) = files
+        .into_iter()
+        .map(sys::lift_owned)
+        .collect::<Vec<_>>()
+        .try_into()
+    {
         heir.inheritance = Some(Inheritance {
             from,
             status,

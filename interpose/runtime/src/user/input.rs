@@ -14,8 +14,9 @@ mod readers;
 mod withheld;
 
 use super::{UserError, open};
+use crate::sys::lift_owned;
 use crate::user::Runtime;
-use feed::{Feed, FeedError, lift};
+use feed::{Feed, FeedError};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read};
@@ -328,7 +329,7 @@ fn has_ended(fd: i32) -> bool {
 /// Returns a pipe in which a reader finds the end of the input.
 fn ended_pipe() -> io::Result<File> {
     let (reader, _) = io::pipe()?;
-    Ok(lift(reader.into()))
+    Ok(File::from(lift_owned(reader.into())))
 }
 
 /// Makes a descriptor of the program one of this pipe.

@@ -1,10 +1,8 @@
 //! What a seed and its owner have in common: signals that wait, and lines that are looked at.
 #![allow(unsafe_code)]
 
-use crate::sys;
 use ckptd::line::Line;
-use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 
 /// Whether something can be read there, or its other end has gone, within so many milliseconds; -1: whenever that is.
 pub fn look(descriptors: &[i32], timeout: i32) -> Vec<i16> {
@@ -59,10 +57,4 @@ impl Drop for Quiet {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// A descriptor that has come with a message, out of the way of the program's.
-pub fn lift(file: OwnedFd) -> File {
-    // SAFETY: a descriptor of this function's own, which becomes another one.
-    unsafe { File::from_raw_fd(sys::lift(file.into_raw_fd())) }
 }

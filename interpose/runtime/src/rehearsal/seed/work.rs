@@ -1,13 +1,14 @@
 //! A seed's life: it waits, and has phases replayed in children of its own.
 #![allow(unsafe_code)]
 
-use super::quiet::{Quiet, lift, look};
+use super::quiet::{Quiet, look};
 use super::{Answer, Request, read};
 use crate::copies::Script;
 use crate::image::runs::PageRun;
 use crate::rehearsal::Runtime;
 use crate::rehearsal::child::{Child, Task};
 use crate::rehearsal::finding::{Finding, Rehearsed};
+use crate::sys;
 use bincode::config::standard;
 use ckptd::line::Line;
 use std::fs::File;
@@ -88,7 +89,7 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     fn of(request: Request, files: Vec<OwnedFd>) -> Option<Work<'a>> {
-        let mut files = files.into_iter().map(lift);
+        let mut files = files.into_iter().map(sys::lift_owned).map(File::from);
         let (mut question, result) = (files.next()?, files.next()?);
         let (number, script, goal) = match request {
             Request::Rehearse(number) => (

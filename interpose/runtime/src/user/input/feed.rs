@@ -2,11 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::withheld;
-use crate::{sys, told};
+use crate::sys::lift_owned;
+use crate::told;
 use ckptd::line::{InputPage, InputReply, InputRequest, LINE, Line, PAGE, ProcessPlace, Socket};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 use understudy_numbers::Guardian;
@@ -68,14 +69,13 @@ impl Feed {
     /// Returns the input, the line to its relay, and the pipe's write end.
     ///
     /// There is no write end if the pipe has all of the input.
-
     fn request(
         place: &ProcessPlace,
         guardian: Guardian,
         request: InputRequest,
     ) -> Result<(Feed, Line, Option<File>), FeedError> {
         let line = Line::call(&place.directory, Socket::Input(guardian))?;
-        let line = Line::from(OwnedFd::from(lift(line.into())));
+        let line = Line::from(lift_owned(line.into()));
         line.send(&request)?;
         let until = Instant::now() + LIMIT;
         let (reply, descriptors): (InputReply, Vec<OwnedFd>) = loop {
@@ -93,7 +93,7 @@ impl Feed {
         let (Some(pipe), Some(page)) = (descriptors.next(), descriptors.next()) else {
             return Err(io::Error::from(io::ErrorKind::InvalidData).into());
         };
-        let pipe = lift(pipe);
+        let pipe = File::from(lift_owned(pipe));
         let about = pipe.metadata()?;
         let feed = Feed {
             guardian,
@@ -101,7 +101,11 @@ impl Feed {
             pipe,
             positions: map(&page)?,
         };
-        Ok((feed, line, descriptors.next().map(lift)))
+        Ok((
+            feed,
+            line,
+            descriptors.next().map(lift_owned).map(File::from),
+        ))
     }
 
     /// Returns true if a descriptor of this device and inode is one of the pipe.
@@ -163,12 +167,6 @@ fn keep(line: &Line, writer: File, inode: u64) {
         "the program reads standard input, and the process that relays it has gone; the job ends. \
          Let the program read a file",
     )
-}
-
-/// Moves a descriptor out of the range of the program's.
-pub fn lift(descriptor: OwnedFd) -> File {
-    // SAFETY: a descriptor of this function's own, which becomes another one.
-    unsafe { File::from_raw_fd(sys::lift(descriptor.into_raw_fd())) }
 }
 
 fn map(page: &OwnedFd) -> io::Result<&'static InputPage> {

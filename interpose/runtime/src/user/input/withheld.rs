@@ -5,8 +5,8 @@
 //! ends the job.
 #![allow(unsafe_code)]
 
-use super::feed::lift;
 use super::readers;
+use crate::sys::lift_owned;
 use crate::{shim, sys};
 use std::fs::File;
 use std::io;
@@ -30,7 +30,10 @@ struct Pipe {
 impl Pipe {
     fn new() -> io::Result<Pipe> {
         let (reader, writer) = io::pipe()?;
-        let (reader, writer) = (lift(reader.into()), lift(writer.into()));
+        let (reader, writer) = (
+            File::from(lift_owned(reader.into())),
+            File::from(lift_owned(writer.into())),
+        );
         let inode = reader.metadata()?.ino();
         Ok(Pipe {
             reader,

@@ -1,0 +1,89 @@
+//! Two running jobs never share a directory of checkpoints.
+
+use ffi_tests::command::Understudy;
+use ffi_tests::shared::native;
+use ffi_tests::{Job, REFUSED, place};
+use std::cell::RefCell;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::rc::Rc;
+
+const ARGUMENTS: [&str; 3] = ["300", "300", "60000"];
+
+fn heat() -> String {
+    place::example("heat2d").to_string_lossy().into_owned()
+}
+
+fn line(options: &[&str]) -> Vec<String> {
+    let run = [
+        "run",
+        "-n",
+        "2",
+        "--spares",
+        "0",
+        "--interval",
+        "0.1s",
+        "--disk",
+        "disk",
+    ];
+    let heat = heat();
+    let program = ["--", &heat];
+    let words = run.iter().chain(options).chain(&program).chain(&ARGUMENTS);
+    words.map(|word| String::from(*word)).collect()
+}
+
+fn run(work: &Path, options: &[&str]) -> Understudy {
+    let line = line(options);
+    let words: Vec<&str> = line.iter().map(String::as_str).collect();
+    Understudy::new(work, &words)
+}
+
+fn has_checkpoints(work: &Path) -> bool {
+    let names = std::fs::read_dir(work.join("disk"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    names
+        .filter(|entry| entry.path().extension().is_some_and(|it| it == "epoch"))
+        .count()
+        >= 4
+}
+
+#[test]
+fn a_second_job_is_refused_while_the_first_one_runs() {
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let refused: Rc<RefCell<Option<[Output; 2]>>> = Rc::default();
+    let (found, directory) = (Rc::clone(&refused), work.path().to_owned());
+    let first = run(work.path(), &[])
+        .during(move |_| {
+            if found.borrow().is_none() && has_checkpoints(&directory) {
+                let second = |options: &[&str]| {
+                    let mut command = Command::new(place::product("understudy"));
+                    let command = command.args(line(options)).current_dir(&directory);
+                    command.output().expect("it is there")
+                };
+                found.replace(Some([second(&["--restart"]), second(&[])]));
+            }
+        })
+        .run();
+    let refused = refused
+        .take()
+        .expect("the first job had checkpoints on disk");
+    for output in refused {
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(REFUSED), "{words}");
+        assert!(
+            words.contains("owns the directory and may still run"),
+            "{words}"
+        );
+        assert!(output.stdout.is_empty());
+    }
+    first.assert(0, &[]);
+    let undisturbed = native(Job::new(heat(), &ARGUMENTS).workers(2));
+    assert!(first.stdout == undisturbed.stdout, "{}", first.stderr);
+    let left = std::fs::read_dir(work.path().join("disk"))
+        .into_iter()
+        .flatten()
+        .count();
+    assert_eq!(left, 0, "files are left");
+}
