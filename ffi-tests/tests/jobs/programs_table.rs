@@ -98,9 +98,11 @@ macro_rules! table {
 
 table! {
     cancellations: Recovered;
+    children: Recovered;
     dlopen_loop: Recovered;
     executes: Recovered;
     lock_waiters: Recovered;
+    orphans: Recovered;
     signal_values: Recovered;
     libc_opens: Recovered;
     libc_threads: Recovered;

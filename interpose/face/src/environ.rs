@@ -235,6 +235,23 @@ pub fn names_us(preload: &[u8]) -> bool {
         .any(|item| is_ours(item, own_path()))
 }
 
+/// Returns true for the environment of a program of a protected job.
+///
+/// Child processes inherit it. It has nothing of the launcher's, and this library twice in
+/// LD_PRELOAD ([`fixed`]).
+///
+/// # Safety
+/// As [`strings`].
+pub unsafe fn is_programs(list: *const *const c_char) -> bool {
+    // SAFETY: handed on to the caller.
+    unsafe {
+        let preload = value(list, PRELOAD).unwrap_or_default();
+        let items = preload.split(is_separator);
+        let own = items.filter(|item| is_ours(item, own_path())).count();
+        own > 1 && !strings(list).any(is_hidden)
+    }
+}
+
 /// Where this library is named; at the start if it is not.
 fn own_place(preload: &[u8]) -> usize {
     let mut at = 0;

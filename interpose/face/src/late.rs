@@ -30,6 +30,7 @@ pub unsafe fn is_expected(list: *const *const c_char) -> bool {
     // SAFETY: handed on to the caller.
     unsafe {
         is_concerned(list)
+            && !environ::is_programs(list)
             && match environ::value(list, LATE_VARIABLE) {
                 Some(_) => environ::is_on(list, LATE_VARIABLE),
                 None => {
@@ -50,7 +51,11 @@ pub unsafe fn is_expected(list: *const *const c_char) -> bool {
 /// `list` must be a valid environment.
 pub unsafe fn is_started_by_launcher(list: *const *const c_char) -> bool {
     // SAFETY: handed on to the caller; getppid(2).
-    unsafe { is_concerned(list) && !is_launched(sys!(nr::GETPPID), mark(list)) }
+    unsafe {
+        is_concerned(list)
+            && !environ::is_programs(list)
+            && !is_launched(sys!(nr::GETPPID), mark(list))
+    }
 }
 
 /// Whose programs load the MPI library late, by the beginnings of their names.

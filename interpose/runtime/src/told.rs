@@ -5,7 +5,9 @@
 use ckptd::line::{LINE, ProcessPlace};
 use ckptd::settings::Config;
 use std::ffi::{CString, c_int};
-use std::path::Path;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use understudy_abi::BootInfo;
@@ -112,10 +114,26 @@ pub fn job() -> String {
     variable("PMIX_NAMESPACE").unwrap_or_default()
 }
 
+/// Returns the directory that the job's processes of this node have in common.
+fn directory() -> Option<PathBuf> {
+    let place = variable(LINE).and_then(|text| ProcessPlace::parse(&text));
+    place.map(|place| place.directory)
+}
+
+/// Returns true in the first process of this node that asks for this subject.
+///
+/// A warning that all ranks could give is given once.
+pub fn is_first_to_warn(subject: &str) -> bool {
+    directory().is_none_or(|directory| {
+        let path = directory.join(format!("warned-{subject}"));
+        let file = File::options().write(true).create_new(true).open(path);
+        !file.is_err_and(|error| error.kind() == ErrorKind::AlreadyExists)
+    })
+}
+
 /// Returns the name that all starts of the job by one launcher have.
 pub fn job_of_launcher() -> String {
-    let place = variable(LINE).and_then(|text| ProcessPlace::parse(&text));
-    let directory = place.map(|place| place.directory);
+    let directory = directory();
     let name = directory.as_deref().and_then(Path::file_name);
     name.map_or_else(job, |name| name.to_string_lossy().into_owned())
 }

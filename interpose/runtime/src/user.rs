@@ -1,6 +1,7 @@
 //! The user side's state besides its pages: thread-locals, signal handlers, files, the floating-point environment, output.
 
 mod accelerator;
+mod children;
 mod effects;
 mod files;
 pub mod heap;
@@ -28,6 +29,7 @@ use crate::image::runs::{AddrRange, PageRun};
 use crate::image::vmas::Zones;
 use crate::world;
 pub use accelerator::{devices_go_on, may_use_devices, save_devices};
+pub use children::begin as begin_children;
 pub use effects::effect_of_others;
 pub use files::{
     also_written as also_written_file, name_of as name_of_open, note as note_files,
@@ -73,6 +75,8 @@ runtime! {
         undo: undo::Undo = undo::Undo::new(),
         /// Files that are open.
         files: files::Others = files::Others::new(),
+        /// Child processes.
+        children: children::Children = children::Children::new(),
         /// Timers.
         timers: timers::Timers = timers::Timers::new(),
         /// `None`: threads are refused.
@@ -101,6 +105,7 @@ pub struct State {
     signals: signals::Saved,
     process: process::Saved,
     timers: timers::Saved,
+    children: children::Saved,
     input: input::Saved,
     files: files::Saved,
     output: output::Saved,
@@ -238,6 +243,7 @@ pub enum UserError {
 pub fn begin(rt: &Runtime) {
     layout::remember_libraries(rt);
     loader::begin(rt);
+    children::begin(rt);
 }
 
 /// Refuses if the program could not be brought back.
@@ -264,6 +270,7 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
         signals: signals::capture(),
         process: process::capture(),
         timers: timers::capture(rt)?,
+        children: children::capture(rt),
         input: input::capture(rt)?,
         files: files::capture(rt),
         output: output::capture(),
@@ -322,6 +329,9 @@ impl State {
         // What they signal after the cut may have no handler in the image.
         timers::stop();
         process::stop_timers();
+        if own {
+            children::restore(rt, &self.children);
+        }
         signals::restore(&self.signals, is_mains);
         files::restore(rt, &self.files, own)?;
         input::restore(rt, &self.input, own)?;

@@ -14,6 +14,7 @@ use super::finding::Rehearsed;
 use crate::copies::Script;
 use crate::image::runs::PageRun;
 use crate::rehearsal::Runtime;
+use crate::user;
 use bincode::config::standard;
 use ckptd::line::Line;
 use std::cell::Cell;
@@ -53,7 +54,9 @@ pub(super) struct Seed {
 
 /// This process stands at the end of `MPI_Init`.
 pub fn plant(rt: &Runtime) {
-    match plant::fork(rt) {
+    let forked = plant::fork(rt);
+    user::begin_children(rt);
+    match forked {
         Ok(line) => rt.seed.set(Some(Rc::new(Seed {
             line,
             last: Cell::new(0),

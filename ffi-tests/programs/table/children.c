@@ -1,0 +1,45 @@
+/*
+ * Child processes: each rank starts one in each round and waits for any, while others fail.
+ *
+ * That of the last rank takes long, so that it runs when another rank fails.
+ */
+#define _GNU_SOURCE
+#include "../check.h"
+#include <errno.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+static int ended;
+
+static void end(int signal)
+{
+    ended += signal == SIGCHLD;
+}
+
+static void content(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        /* Its own child, which ends with it. */
+        if (round_ % 2 == 0 && fork() == 0)
+            execlp("sleep", "sleep", rank == size - 1 ? "0.4" : "0", NULL);
+        usleep(rank == size - 1 ? 400000 : 0);
+        _exit(round_);
+    }
+    int status;
+    pid_t waited;
+    while ((waited = wait(&status)) < 0 && errno == EINTR)
+        ;
+    say("the %s child has ended with %d", waited == child ? "last" : "wrong", WEXITSTATUS(status));
+    say("%d have ended, and there is %s", ended, wait(&status) < 0 ? "no other" : "another");
+    meet();
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    signal(SIGCHLD, end);
+    run_rounds(argc, argv, content);
+    MPI_Finalize();
+    return 0;
+}
