@@ -97,6 +97,8 @@ pub const ASIDE: &str = "aside";
 pub const LAUNCHERS: &str = "UNDERSTUDY_LAUNCHER_";
 /// What a guardian has in its environment for the program's LD_PRELOAD; the face has the same.
 pub const PRELOADED: &str = "UNDERSTUDY_PRELOAD";
+/// Inode of the guardian's pid namespace, in the environment of a process; the face has the same.
+pub const PID_NAMESPACE: &str = "UNDERSTUDY_PID_NAMESPACE";
 
 /// Longest message in bytes: the environment of a rank is the greatest part.
 const LONGEST: usize = 128 << 10;

@@ -15,7 +15,8 @@ use super::place::Seat;
 use super::ward::{Passing, To, Ward};
 use super::{Error, Identity, thread};
 use crate::line::{
-    Ended, FromGuardian, Hello, Killer, LAUNCHERS, LINE, Line, Listener, PRELOADED, ToGuardian,
+    Ended, FromGuardian, Hello, Killer, LAUNCHERS, LINE, Line, Listener, PID_NAMESPACE, PRELOADED,
+    ToGuardian,
 };
 use crate::settings::{Config, refusal};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -511,6 +512,9 @@ impl Guardian {
             command.env_remove("UNDERSTUDY_FAULT");
         }
         adopt(&mut command, self.identity(number));
+        if let Ok(namespace) = rustix::fs::stat("/proc/self/ns/pid") {
+            command.env(PID_NAMESPACE, namespace.st_ino.to_string());
+        }
         if !self.seat.is_ours() {
             // Should the program run without the layer, it has its launcher.
             for (name, value) in std::env::vars_os().filter(|(name, _)| is_of_a_launcher(name)) {

@@ -6,6 +6,7 @@ use crate::environ::{self, MANAGER};
 use crate::launched::{self, Protection};
 use crate::link::{self, Path};
 use crate::msg::say;
+use crate::pid_namespace;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char};
 use core::fmt;
@@ -164,13 +165,11 @@ unsafe fn of_script(
 /// `environment` must be a valid environment.
 pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Arguments<'_>) {
     // SAFETY: handed on to the caller.
-    let (managed, require, restart, local_rank) = unsafe {
+    let (managed, require, restart) = unsafe {
         (
             !environ::has_launcher(environment),
             environ::is_on(environment, b"UNDERSTUDY_REQUIRE="),
             environ::is_on(environment, b"UNDERSTUDY_RESTART="),
-            launched::launcher(environment)
-                .and_then(|launcher| environ::variable(environment, launcher.local_rank)),
         )
     };
     let required = managed || require || restart;
@@ -180,18 +179,44 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
         (_, true) => "the job stops (UNDERSTUDY_RESTART=1)",
         _ => "the program runs unprotected",
     };
-    // One rank of each node speaks for all of them.
-    if local_rank == Some(b"0") {
+    if required {
+        // SAFETY: handed on to the caller.
+        unsafe { stop(environment, format_args!("{reason}; {outcome}")) }
+    }
+    // SAFETY: handed on to the caller.
+    if unsafe { is_first_of_node(environment) } {
         say(format_args!("{reason}; {outcome}"));
-    } else if required {
-        // A rank that ends with an error ends the job: the one that speaks is given time.
+    }
+}
+
+/// Ends the program with the status of a refusal; one rank of each node prints the message.
+///
+/// # Safety
+/// `environment` must be a valid environment.
+pub unsafe fn stop(environment: *const *const c_char, message: fmt::Arguments<'_>) -> ! {
+    // SAFETY: handed on to the caller.
+    if unsafe { is_first_of_node(environment) } {
+        say(message);
+    } else {
+        // A rank that ends with an error ends the job: the one that prints is given time.
         let one_second = [1i64, 0];
         // SAFETY: nanosleep(2) of a valid timespec.
         unsafe { sys!(nr::NANOSLEEP, one_second.as_ptr(), 0) };
     }
-    if required {
-        sys::exit(exit::REFUSED)
-    }
+    sys::exit(exit::REFUSED)
+}
+
+/// Returns true in the first rank of each node, which prints messages for all of them.
+///
+/// # Safety
+/// `environment` must be a valid environment.
+unsafe fn is_first_of_node(environment: *const *const c_char) -> bool {
+    // SAFETY: handed on to the caller.
+    let local_rank = unsafe {
+        launched::launcher(environment)
+            .and_then(|launcher| environ::variable(environment, launcher.local_rank))
+    };
+    local_rank == Some(b"0")
 }
 
 /// Says that a program that was not prepared uses MPI, and ends it if it must be protected.
@@ -204,6 +229,7 @@ pub unsafe fn say_unprepared(list: *const *const c_char) {
         if !launched::is_concerned(list) {
             return;
         }
+        pid_namespace::stop_if_unusable(list);
         note_aside(list);
         if launched::protection(list) != Protection::None {
             say_unprotected(

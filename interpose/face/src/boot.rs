@@ -23,6 +23,7 @@ use crate::limits;
 use crate::link::{self, OUR_SONAME};
 use crate::load::{self, Failure, Second};
 use crate::msg::Text;
+use crate::pid_namespace;
 use crate::relay;
 use crate::stack::on_stack;
 use crate::sys::{self, nr, sys};
@@ -119,6 +120,7 @@ fn first(program: &Program) -> ! {
         limits::check(program);
         limits::check_directory(program);
         limits::check_valgrind(program);
+        pid_namespace::check(program);
         if protection == Protection::Guardian {
             guard::become_guardian(program);
         }

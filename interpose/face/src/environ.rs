@@ -21,6 +21,8 @@ pub const BOOT_VARIABLE: &[u8] = b"UNDERSTUDY_BOOT=";
 pub const ASIDE_VARIABLE: &[u8] = b"UNDERSTUDY_ASIDE=1\0";
 /// Is there if ckptd is the process manager (`ckptd::line`).
 pub const MANAGER: &[u8] = b"UNDERSTUDY_LINE=";
+/// Inode of the guardian's pid namespace (`ckptd::line`).
+pub const PID_NAMESPACE: &[u8] = b"UNDERSTUDY_PID_NAMESPACE=";
 /// In front of the name of a variable that the launcher gave, and a guardian has changed.
 const LAUNCHERS: &[u8] = b"UNDERSTUDY_LAUNCHER_";
 /// Whether to expect that a program loads MPI late; see [`crate::late`].

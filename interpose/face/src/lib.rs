@@ -52,6 +52,7 @@ mod mpich;
 mod msg;
 mod overwrites;
 mod passive;
+mod pid_namespace;
 mod profiler;
 mod raw_calls;
 mod relay;
