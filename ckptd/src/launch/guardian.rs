@@ -15,8 +15,8 @@ use super::place::Seat;
 use super::ward::{Passing, To, Ward};
 use super::{Error, Identity, thread};
 use crate::line::{
-    Ended, FromGuardian, Hello, Killer, LAUNCHERS, LINE, Line, Listener, PID_NAMESPACE, PRELOADED,
-    ToGuardian,
+    self, Ended, FromGuardian, Hello, Killer, LAUNCHERS, LINE, Line, Listener, PID_NAMESPACE,
+    PRELOADED, ToGuardian,
 };
 use crate::settings::{Config, refusal};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -462,6 +462,9 @@ impl Guardian {
         for ward in wards.iter_mut() {
             ward.hear();
             if let Some(mut ending) = ward.look() {
+                let refused = self.seat.directory().join(line::REFUSED);
+                self.has_refused
+                    .set(self.has_refused.get() || refused.exists());
                 self.memory.explain(&mut ending);
                 let _ = self.line.send(&FromGuardian::Ended(ending));
             }

@@ -7,6 +7,7 @@ use crate::launched::{self, Protection};
 use crate::link::{self, Path};
 use crate::msg::say;
 use crate::pid_namespace;
+use crate::stray;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char};
 use core::fmt;
@@ -194,6 +195,8 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
 /// # Safety
 /// `environment` must be a valid environment.
 pub unsafe fn stop(environment: *const *const c_char, message: fmt::Arguments<'_>) -> ! {
+    // SAFETY: handed on to the caller. A wrapper may end with status 0 nevertheless.
+    unsafe { make_in_directory(environment, REFUSED) };
     // SAFETY: handed on to the caller.
     if unsafe { is_first_of_node(environment) } {
         say(message);
@@ -226,6 +229,7 @@ unsafe fn is_first_of_node(environment: *const *const c_char) -> bool {
 pub unsafe fn say_unprepared(list: *const *const c_char) {
     // SAFETY: handed on to the caller.
     unsafe {
+        stray::refuse(list);
         if !launched::is_concerned(list) {
             return;
         }
@@ -245,14 +249,25 @@ pub unsafe fn say_unprepared(list: *const *const c_char) {
     }
 }
 
-/// The name of the file in the job's directory that tells the manager of it; `ckptd::line` has the same.
+/// Name of the file in the job's directory if processes run without us; `ckptd::line` has the same.
 const ASIDE: &[u8] = b"/aside";
+/// Name of the file in the job's directory if a process was refused; `ckptd::line` has the same.
+const REFUSED: &[u8] = b"/refused";
 
-/// The program is about to run without us: its processes cannot be replaced.
+/// Records that the program is about to run without us: its processes cannot be replaced.
 ///
 /// # Safety
 /// `list` must be a valid environment.
-unsafe fn note_aside(list: *const *const c_char) {
+pub unsafe fn note_aside(list: *const *const c_char) {
+    // SAFETY: handed on to the caller.
+    unsafe { make_in_directory(list, ASIDE) }
+}
+
+/// Makes an empty file in the job's directory.
+///
+/// # Safety
+/// `list` must be a valid environment.
+unsafe fn make_in_directory(list: *const *const c_char, name: &[u8]) {
     const O_CREAT: usize = 0o100;
     // SAFETY: handed on to the caller; openat(2) and close(2) of a path of our own.
     unsafe {
@@ -260,7 +275,7 @@ unsafe fn note_aside(list: *const *const c_char) {
             return;
         };
         let mut path = Path::new();
-        path.push(environ::directory_of(manager)).push(ASIDE);
+        path.push(environ::directory_of(manager)).push(name);
         let file = sys!(nr::OPENAT, -100isize, path.as_ptr(), O_CREAT, 0o600);
         if file >= 0 {
             sys!(nr::CLOSE, file);

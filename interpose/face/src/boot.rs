@@ -23,9 +23,11 @@ use crate::limits;
 use crate::link::{self, OUR_SONAME};
 use crate::load::{self, Failure, Second};
 use crate::msg::Text;
+use crate::nested;
 use crate::pid_namespace;
 use crate::relay;
 use crate::stack::on_stack;
+use crate::stray;
 use crate::sys::{self, nr, sys};
 use crate::zone::PatchError;
 use crate::{fortran, profiler};
@@ -65,6 +67,7 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
         let uses_our_mpi =
             link::objects().any(|object| object.l_addr != base && object.needs(OUR_SONAME));
         let program = Program::new(argv, list, &auxv, !uses_our_mpi && !uses_other_mpi);
+        nested::check(&program);
         if !uses_other_mpi && !uses_our_mpi {
             if late::is_expected(list) {
                 first(&program)
@@ -74,6 +77,7 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
             }
             return;
         }
+        stray::refuse(list);
         let launched = launched::is_launched(list);
         if uses_other_mpi {
             guard::find_a_face(&program, list);
