@@ -190,7 +190,9 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
     }
 }
 
-/// Ends the program with the status of a refusal; one rank of each node prints the message.
+/// Ends the program with the status of a refusal.
+///
+/// One rank of each node prints the message.
 ///
 /// # Safety
 /// `environment` must be a valid environment.
@@ -209,7 +211,9 @@ pub unsafe fn stop(environment: *const *const c_char, message: fmt::Arguments<'_
     sys::exit(exit::REFUSED)
 }
 
-/// Returns true in the first rank of each node, which prints messages for all of them.
+/// Returns true in the first rank of each node.
+///
+/// It prints messages for all ranks of the node.
 ///
 /// # Safety
 /// `environment` must be a valid environment.
@@ -249,9 +253,9 @@ pub unsafe fn say_unprepared(list: *const *const c_char) {
     }
 }
 
-/// Name of the file in the job's directory if processes run without us; `ckptd::line` has the same.
+/// Name of the job's file that exists if processes run without us; `ckptd::line` has the same.
 const ASIDE: &[u8] = b"/aside";
-/// Name of the file in the job's directory if a process was refused; `ckptd::line` has the same.
+/// Name of the job's file that exists if a process was refused; `ckptd::line` has the same.
 const REFUSED: &[u8] = b"/refused";
 
 /// Records that the program is about to run without us: its processes cannot be replaced.

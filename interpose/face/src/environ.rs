@@ -197,6 +197,20 @@ pub unsafe fn has_launcher(list: *const *const c_char) -> bool {
     }
 }
 
+/// Returns true if the job's launcher serves its processes by PMIx.
+///
+/// # Safety
+/// As [`strings`].
+pub unsafe fn has_pmix_launcher(list: *const *const c_char) -> bool {
+    let is_of_server = |entry: &[u8]| {
+        entry
+            .strip_prefix(LAUNCHERS)
+            .is_some_and(|was| was.starts_with(b"PMIX_SERVER_URI"))
+    };
+    // SAFETY: handed on to the caller.
+    unsafe { strings(list) }.any(is_of_server)
+}
+
 /// Whether a guardian has changed this variable, or made it.
 ///
 /// # Safety

@@ -5,8 +5,7 @@
 //! is to be the rank all the same. So the variables are put back, with this library in LD_PRELOAD.
 //! Children of the process are no ranks, and get what the program gives them.
 //!
-//! A program that cannot be the rank, since nothing is preloaded into it ([`crate::unpreloadable`]),
-//! is refused.
+//! A program into which nothing is preloaded cannot be the rank ([`crate::unpreloadable`]).
 #![allow(unsafe_code)]
 
 use crate::aside;
@@ -108,6 +107,15 @@ unsafe fn refused(given: Strings, saved: Strings, path: &Path, obstacle: Obstacl
     // SAFETY: handed on to the caller.
     unsafe {
         let (name, explanation) = (Text(path.as_bytes()), obstacle.explanation());
+        if obstacle == Obstacle::OtherUser && environ::has_pmix_launcher(saved) {
+            aside::stop(
+                saved,
+                format_args!(
+                    "{name} {explanation}; the job stops, since MPI_Init of such a program waits \
+                     for ever for Open MPI's launcher, which serves one user"
+                ),
+            );
+        }
         aside::say_unprotected(saved, format_args!("{name} {explanation}"));
         aside::note_aside(saved);
         let whole = merged(given, saved).unwrap_or(given);
@@ -214,7 +222,8 @@ executes! {
         => execvpe(Name, Strings, Strings)
             = (file, argv, environment(ENVIRON, Executed::Name(file)));
     fn fexecve(fd: c_int, argv: Strings, envp: Strings)
-        => fexecve(c_int, Strings, Strings) = (fd, argv, environment(envp, Executed::Descriptor(fd)));
+        => fexecve(c_int, Strings, Strings)
+            = (fd, argv, environment(envp, Executed::Descriptor(fd)));
     fn execveat(directory: c_int, path: Name, argv: Strings, envp: Strings, flags: c_int)
         => execveat(c_int, Name, Strings, Strings, c_int)
             = (directory, path, argv, environment(envp, Executed::At(directory, path)), flags);

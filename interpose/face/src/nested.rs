@@ -1,7 +1,7 @@
-//! Launchers in the place of the program: each rank would start a job of its own.
+//! Launchers in the place of the program.
 //!
-//! `understudy run` sees the name of the program that it starts. A launcher behind a wrapper (env(1),
-//! a script) is seen here, in the process that has become one.
+//! Each rank would start a job of its own. `understudy run` checks the name of the program that it
+//! starts; a launcher behind a wrapper (env(1), a script) is found here, in the launcher's process.
 #![allow(unsafe_code)]
 
 use crate::aside::{self, Program};

@@ -1,6 +1,6 @@
-//! Ranks in pid namespaces of their own, which a wrapper of each rank makes (unshare(1), a container).
+//! Ranks in pid namespaces of their own.
 //!
-//! Guardians, ranks and MPI libraries address processes of the node by number. A number means
+//! A wrapper of each rank makes them (unshare(1), a container). Guardians, ranks and MPI libraries address processes of the node by number. A number means
 //! another process there.
 #![allow(unsafe_code)]
 
@@ -31,7 +31,7 @@ pub fn check(program: &Program) {
     program.refuse(None, format_args!("{CAUSE}; {REMEDY}"))
 }
 
-/// Ends a process whose MPI library would not run in its pid namespace without protection either.
+/// Ends a process whose MPI library would not run in its pid namespace.
 ///
 /// Open MPI names its segments of shared memory after process numbers, which are all 1 in such
 /// namespaces: ranks crash or wait for each other for ever.

@@ -21,7 +21,7 @@ const FIRST_OF_NODE: [&[u8]; 3] = [
     b"SLURM_LOCALID=0",
 ];
 
-/// Ends a process that a guardian has started and that has no environment of a rank.
+/// Ends a child of a guardian that has no environment of a rank.
 ///
 /// # Safety
 /// `list` must be a valid environment.

@@ -23,7 +23,9 @@ pub enum Executed {
 /// Reason for which nothing is preloaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle {
-    Rights,
+    /// Set-user-id or set-group-id.
+    OtherUser,
+    Capabilities,
     Musl,
     Static,
 }
@@ -32,10 +34,13 @@ impl Obstacle {
     /// Returns cause and remedy, for a message that begins with the file's name.
     pub fn explanation(self) -> &'static str {
         match self {
-            Obstacle::Rights => {
-                "runs with other rights than those of its user (set-user-id, set-group-id or file \
-                 capabilities), so the loader preloads nothing into it; start a copy without \
-                 these rights (cp makes one)"
+            Obstacle::OtherUser => {
+                "runs as another user or group (set-user-id, set-group-id), so the loader preloads \
+                 nothing into it; start a copy without these rights (cp makes one)"
+            }
+            Obstacle::Capabilities => {
+                "has file capabilities, so the loader preloads nothing into it; start a copy \
+                 without them (cp makes one)"
             }
             Obstacle::Musl => {
                 "is built for musl, whose loader cannot preload understudy; build it with glibc"
@@ -109,7 +114,7 @@ fn push_descriptor(path: &mut Path, fd: c_int) {
 ///
 /// Wrappers of a rank also start programs without MPI: for these, `only_mpi` is true.
 pub fn find(path: &Path, only_mpi: bool) -> Option<Obstacle> {
-    let gains = gains_rights(path.as_c_str());
+    let gained = gained_rights(path.as_c_str());
     let file = MappedFile::open(path);
     let bytes = file.as_ref().map_or(&[][..], MappedFile::bytes);
     if bytes.starts_with(b"#!") {
@@ -117,13 +122,12 @@ pub fn find(path: &Path, only_mpi: bool) -> Option<Obstacle> {
     }
     let names_any = |names: &[&[u8]]| names.iter().any(|name| contains(bytes, name));
     let needs_mpi = || names_any(&[b"libmpi.so.", b"libmpich.so.", b"libmpi_abi.so."]);
-    let obstacle = match interpreter(bytes) {
-        _ if gains => Obstacle::Rights,
-        Some(loader) if contains(loader, b"ld-musl") => Obstacle::Musl,
-        Some(_) => return None,
+    let obstacle = match (gained, interpreter(bytes)) {
+        (Some(rights), _) => rights,
+        (None, Some(loader)) if contains(loader, b"ld-musl") => Obstacle::Musl,
         // A client of a process manager: the MPI library is part of the program.
-        None if names_any(&[b"PMI_RANK", b"PMIX_RANK"]) => return Some(Obstacle::Static),
-        None => return None,
+        (None, None) if names_any(&[b"PMI_RANK", b"PMIX_RANK"]) => return Some(Obstacle::Static),
+        (None, _) => return None,
     };
     (!only_mpi || needs_mpi()).then_some(obstacle)
 }
@@ -132,8 +136,8 @@ fn contains(bytes: &[u8], name: &[u8]) -> bool {
     bytes.windows(name.len()).any(|window| window == name)
 }
 
-/// Returns true if the kernel gives the program rights that this process lacks (execve(2)).
-fn gains_rights(path: &CStr) -> bool {
+/// Returns the rights that the kernel gives the program and that this process lacks (execve(2)).
+fn gained_rights(path: &CStr) -> Option<Obstacle> {
     const PR_GET_NO_NEW_PRIVS: usize = 39;
     const SET_USER: u32 = 0o4000;
     const SET_GROUP: u32 = 0o2010;
@@ -143,22 +147,25 @@ fn gains_rights(path: &CStr) -> bool {
         if sys!(nr::STAT, path.as_ptr(), stat.as_mut_ptr()) != 0
             || sys!(nr::PRCTL, PR_GET_NO_NEW_PRIVS) == 1
         {
-            return false;
+            return None;
         }
         // st_mode and st_uid are the 32-bit words at offset 24, st_gid is at offset 32.
         let (mode, user, group) = (stat[3] as u32, (stat[3] >> 32) as isize, stat[4] as u32);
-        let own = sys!(nr::GETEUID);
-        let has_capabilities = || {
-            let name = c"security.capability".as_ptr();
-            sys!(nr::GETXATTR, path.as_ptr(), name, 0, 0) > 0
-        };
-        mode & SET_USER != 0 && user != own
-            || mode & SET_GROUP == SET_GROUP && group as isize != sys!(nr::GETEGID)
-            || own != 0 && has_capabilities()
+        let (own_user, own_group) = (sys!(nr::GETEUID), sys!(nr::GETEGID));
+        let sets_user = mode & SET_USER != 0 && user != own_user;
+        let sets_group = mode & SET_GROUP == SET_GROUP && group as isize != own_group;
+        if sets_user || sets_group {
+            return Some(Obstacle::OtherUser);
+        }
+        let name = c"security.capability".as_ptr();
+        let has_capabilities = sys!(nr::GETXATTR, path.as_ptr(), name, 0, 0) > 0;
+        (own_user != 0 && has_capabilities).then_some(Obstacle::Capabilities)
     }
 }
 
-/// Returns the name of a program's loader (PT_INTERP); none in a static program, or in no ELF file.
+/// Returns the name of a program's loader (PT_INTERP).
+///
+/// `None` for a static program, and for a file of another format.
 fn interpreter(file: &[u8]) -> Option<&[u8]> {
     const PT_INTERP: usize = 3;
     let number = |at: usize, length: usize| -> Option<usize> {

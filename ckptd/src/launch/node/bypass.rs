@@ -15,7 +15,7 @@ impl Node {
         self.directory.join(ASIDE).exists()
     }
 
-    /// Returns the time to the next poll, as long as processes wait for the first generation.
+    /// Returns the time to the next poll while processes wait for the first generation.
     pub(super) fn bypass_limit(&self) -> Option<Duration> {
         let is_anyone_waiting = !(self.waiting.is_empty() && self.processes.is_empty());
         let may_wait_in_vain = is_anyone_waiting && self.begun.is_none() && !self.has_given_up;
