@@ -1,21 +1,23 @@
 //! Programs that other programs start in their place: env(1), a shell.
 
 use ffi_tests::place::{self, Launcher};
+use ffi_tests::processes::MARK;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, REFUSED, Trigger};
 
 /// Variables without which Open MPI's library does not start.
 const NEEDED: [&str; 4] = ["HOME", "OPAL_PREFIX", "LD_LIBRARY_PATH", "PATH"];
 
-/// A program in a cleared environment.
+/// A program in a cleared environment, but for the mark by which the test finds the processes.
 fn cleared() -> Job {
     let value = |name: &&str| Some(format!("{name}={}", std::env::var(name).ok()?));
     let program = place::test_program("chatter").display().to_string();
-    let mut words = vec!["-i".to_owned()];
+    let script = format!("exec env -i \"{MARK}=${MARK}\" \"$@\"");
+    let mut words = vec!["-c".to_owned(), script, "sh".to_owned()];
     words.extend(NEEDED.iter().filter_map(value));
     words.extend([program, "40".to_owned(), "10000".to_owned()]);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    Job::new("/usr/bin/env", &words).interval("7calls")
+    Job::new("/bin/sh", &words).interval("7calls")
 }
 
 /// The program of [`cleared`] without the wrapper.
