@@ -54,7 +54,9 @@ fn a_launcher_behind_a_wrapper_is_refused() {
     let line = format!("{mpirun} -n 2 {program} 4");
     let script = path("script");
     place::script(Path::new(&script), &format!("#!/bin/sh\nexec {line}\n"));
-    let cases: [(&[&str], &str); 11] = [
+    std::os::unix::fs::symlink(&mpirun, path("start")).expect("a new name");
+    let cases: [(&[&str], &str); 12] = [
+        (&["env", &path("start"), "-n", "2", &program], "/start"),
         (&["env", &mpirun, "-n", "2", &program], "/mpirun"),
         (&["env", &hydra, "-n", "2", &program], "/mpiexec.hydra"),
         (&["nice", &path("mpiexec"), &program], "/mpiexec"),
@@ -73,7 +75,7 @@ fn a_launcher_behind_a_wrapper_is_refused() {
     for (words, launcher) in cases {
         assert_refused(&job(words).launched_by(Launcher::Ckptd).run(), launcher);
     }
-    let required = job(cases[0].0).env("UNDERSTUDY_REQUIRE", "1");
+    let required = job(cases[1].0).env("UNDERSTUDY_REQUIRE", "1");
     assert_refused(&required.launched_by(Launcher::Mpirun).run(), "/mpirun");
 }
 

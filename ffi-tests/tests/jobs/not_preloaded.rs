@@ -20,9 +20,13 @@ fn assert_refused(outcome: &Outcome, words: &[&str]) {
 #[test]
 fn a_program_that_executes_itself_past_libc_is_refused() {
     for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
-        let job = Job::new(place::test_program("executes_itself"), &[]).workers(2);
-        let outcome = job.launched_by(launcher).run();
-        assert_refused(&outcome, &["lost the environment of its rank", "execve"]);
+        let program = place::test_program("executes_itself").display().to_string();
+        let script = format!("{program} || exit $?");
+        for words in [&[&*program][..], &["/bin/sh", "-c", &script]] {
+            let job = Job::new(words[0], &words[1..]).workers(2);
+            let outcome = job.launched_by(launcher).run();
+            assert_refused(&outcome, &["lost the environment of its rank", "execve"]);
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use ffi_tests::{Job, Kill, Outcome, REFUSED, Trigger};
 /// Variables without which Open MPI's library does not start.
 const NEEDED: [&str; 4] = ["HOME", "OPAL_PREFIX", "LD_LIBRARY_PATH", "PATH"];
 
-/// A program in a cleared environment, but for the mark by which the test finds the processes.
+/// A program in a cleared environment.
+///
+/// The mark by which the test finds the processes stays.
 fn cleared() -> Job {
     let value = |name: &&str| Some(format!("{name}={}", std::env::var(name).ok()?));
     let program = place::test_program("chatter").display().to_string();

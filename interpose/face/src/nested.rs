@@ -6,7 +6,7 @@
 
 use crate::aside::{self, Program};
 use crate::environ::{self, MANAGER};
-use crate::link::own_path;
+use crate::link::{Path, own_path};
 use crate::msg::Text;
 use crate::stray;
 use crate::sys::{nr, sys};
@@ -38,7 +38,14 @@ pub fn check(program: &Program) {
     let name = program.path.as_bytes();
     // SAFETY: the program's environment and arguments; getppid(2).
     unsafe {
-        if environ::value(list, MANAGER).is_none() || !is_launcher(name, program.arguments()) {
+        let mut file = Path::new();
+        file.read_link(c"/proc/self/exe");
+        let names = [name, file.as_bytes()];
+        let is_nested = environ::value(list, MANAGER).is_some()
+            && names
+                .iter()
+                .any(|name| is_launcher(name, program.arguments()));
+        if !is_nested {
             return;
         }
         aside::say_unprotected(

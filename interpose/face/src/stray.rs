@@ -21,7 +21,10 @@ const FIRST_OF_NODE: [&[u8]; 3] = [
     b"SLURM_LOCALID=0",
 ];
 
-/// Ends a child of a guardian that has no environment of a rank.
+/// Variable of a rank that its program sees.
+const RANK: &[u8] = b"OMPI_COMM_WORLD_RANK=";
+
+/// Ends a child of a guardian or wrapper that has lost its environment.
 ///
 /// # Safety
 /// `list` must be a valid environment.
@@ -29,7 +32,10 @@ pub unsafe fn refuse(list: *const *const c_char) {
     // SAFETY: getppid(2), nanosleep(2); the rest is handed on to the caller.
     unsafe {
         let parent = sys!(nr::GETPPID);
-        if environ::value(list, MANAGER).is_some() || !is_guardian(parent) {
+        // A rank of MPI itself hides the variable from its children, which are no ranks.
+        let is_of_wrapper = || environ::value(list, RANK).is_some() && is_launched(parent, MANAGER);
+        let is_rank = || is_guardian(parent) || is_of_wrapper();
+        if environ::value(list, MANAGER).is_some() || !is_rank() {
             return;
         }
         if FIRST_OF_NODE.iter().any(|first| is_launched(parent, first)) {
