@@ -194,6 +194,25 @@ fn a_job_of_which_some_ranks_are_refused_ends() {
     }
 }
 
+/// The launcher serves the program, which has only its variables then.
+#[test]
+fn a_program_of_mpich_that_is_refused_behind_a_wrapper_runs_unprotected() {
+    let Some(program) = place::mpich_program("chatter") else {
+        return place::skip("MPICH");
+    };
+    let script = format!("ulimit -n 400; exec {} 40", program.display());
+    let outcome = Job::new("/bin/sh", &["-c", &script])
+        .workers(2)
+        .of_mpich()
+        .launched_by(Launcher::Mpirun)
+        .run();
+    outcome.assert_success();
+    outcome.assert_told(&["at most 400 files", "unprotected"]);
+    let plain = Job::new(&program, &["40"]).workers(3).of_mpich();
+    outcome.assert_same_lines(&native(plain));
+    outcome.assert_nothing_left();
+}
+
 /// valgrind's processor is simulated. It is refused behind other wrappers, whatever these end with.
 #[test]
 fn a_program_under_valgrind_is_refused() {

@@ -24,7 +24,18 @@ pub const MANAGER: &[u8] = b"UNDERSTUDY_LINE=";
 /// Inode of the guardian's pid namespace (`ckptd::line`).
 pub const PID_NAMESPACE: &[u8] = b"UNDERSTUDY_PID_NAMESPACE=";
 /// In front of the name of a variable that the launcher gave, and a guardian has changed.
-const LAUNCHERS: &[u8] = b"UNDERSTUDY_LAUNCHER_";
+pub const LAUNCHERS: &[u8] = b"UNDERSTUDY_LAUNCHER_";
+/// Variables that a guardian makes, whatever launcher has started it.
+const IDENTITY: [&[u8]; 8] = [
+    MANAGER,
+    PID_NAMESPACE,
+    b"PMIX_NAMESPACE=",
+    b"PMIX_RANK=",
+    b"OMPI_COMM_WORLD_SIZE=",
+    b"OMPI_COMM_WORLD_RANK=",
+    b"OMPI_COMM_WORLD_LOCAL_SIZE=",
+    b"OMPI_COMM_WORLD_LOCAL_RANK=",
+];
 /// Whether to expect that a program loads MPI late; see [`crate::late`].
 pub const LATE_VARIABLE: &[u8] = b"UNDERSTUDY_LATE=";
 /// Libraries that are preloaded.
@@ -197,20 +208,6 @@ pub unsafe fn has_launcher(list: *const *const c_char) -> bool {
     }
 }
 
-/// Returns true if the job's launcher serves its processes by PMIx.
-///
-/// # Safety
-/// As [`strings`].
-pub unsafe fn has_pmix_launcher(list: *const *const c_char) -> bool {
-    let is_of_server = |entry: &[u8]| {
-        entry
-            .strip_prefix(LAUNCHERS)
-            .is_some_and(|was| was.starts_with(b"PMIX_SERVER_URI"))
-    };
-    // SAFETY: handed on to the caller.
-    unsafe { strings(list) }.any(is_of_server)
-}
-
 /// Whether a guardian has changed this variable, or made it.
 ///
 /// # Safety
@@ -222,7 +219,9 @@ unsafe fn is_of_guardian(list: *const *const c_char, entry: &[u8]) -> bool {
         .unwrap_or(entry);
     // SAFETY: handed on to the caller.
     let mut before = unsafe { strings(list) }.filter_map(|entry| entry.strip_prefix(LAUNCHERS));
-    name == MANAGER || before.any(|was| was.starts_with(name))
+    // SAFETY: handed on to the caller.
+    let has_guardian = unsafe { value(list, MANAGER) }.is_some();
+    has_guardian && IDENTITY.contains(&name) || before.any(|was| was.starts_with(name))
 }
 
 /// What the launcher gave, of a list that a guardian has changed.

@@ -11,6 +11,7 @@
 use crate::aside;
 use crate::block::Builder;
 use crate::environ::{self, PRELOAD};
+use crate::launched;
 use crate::libc::{c_name, next};
 use crate::link::{Path, own_path};
 use crate::msg::Text;
@@ -107,7 +108,7 @@ unsafe fn refused(given: Strings, saved: Strings, path: &Path, obstacle: Obstacl
     // SAFETY: handed on to the caller.
     unsafe {
         let (name, explanation) = (Text(path.as_bytes()), obstacle.explanation());
-        if obstacle == Obstacle::OtherUser && environ::has_pmix_launcher(saved) {
+        if obstacle == Obstacle::OtherUser && launched::has_pmix_launcher(saved) {
             aside::stop(
                 saved,
                 format_args!(
