@@ -56,6 +56,27 @@ fn a_program_that_runs_as_another_user_is_refused() {
     assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
 }
 
+/// The kernel switches address randomisation on again, although the owner gains no rights.
+#[test]
+fn a_set_user_id_program_of_the_user_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    // A temporary directory may be mounted with nosuid.
+    let build = place::workspace().join("build");
+    let directory = tempfile::tempdir_in(build).expect("there is room");
+    let program = directory.path().join("chatter");
+    std::fs::copy(place::test_program("chatter"), &program).expect("there is room");
+    let mode = std::fs::Permissions::from_mode(0o4755);
+    std::fs::set_permissions(&program, mode).expect("the copy is this user's");
+    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+        let job = Job::new(&program, &["40"]).workers(2);
+        let job = job.launched_by(launcher).env("UNDERSTUDY_REQUIRE", "1");
+        assert_refused(
+            &job.run(),
+            &["set-user-id or set-group-id", "chmod u-s,g-s"],
+        );
+    }
+}
+
 /// Compiles a program that would print a line.
 fn compiled(name: &str, directory: &tempfile::TempDir, options: &[&str]) -> String {
     let source = directory.path().join("source.c");

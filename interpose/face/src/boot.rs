@@ -182,6 +182,7 @@ unsafe fn second(
         let is_late = !link::objects()
             .any(|object| object.l_addr != link::own_base() && object.needs(OUR_SONAME));
         let program = Program::new(argv, saved.list, auxv, is_late);
+        refuse_randomised(&program, saved.personality);
         let has_disk = environ::value(saved.list, b"UNDERSTUDY_DISK=")
             .is_some_and(|directory| !directory.is_empty());
         let secret = environ::value(saved.list, SECRET).filter(|secret| !secret.is_empty());
@@ -213,6 +214,25 @@ unsafe fn second(
         );
         relay::line_buffer_terminal();
         draws::begin(seed, envp.cast_const());
+    }
+}
+
+/// Refuses a program for which the kernel has switched address randomisation on again.
+///
+/// execve(2) does so for a file with a set-id bit, also where that changes no id.
+fn refuse_randomised(program: &Program, before: usize) {
+    // SAFETY: personality(2) has no memory effects.
+    let personality = unsafe { sys!(nr::PERSONALITY, 0xffff_ffffusize) };
+    if personality & ADDR_NO_RANDOMIZE as isize == 0 {
+        program.refuse(
+            Some(before),
+            format_args!(
+                "the kernel has switched address randomisation on again for {}, whose file is \
+                 set-user-id or set-group-id; remove these bits (chmod u-s,g-s) or start a copy \
+                 without them (cp makes one)",
+                Text(program.path.as_bytes())
+            ),
+        )
     }
 }
 
