@@ -90,12 +90,16 @@ unsafe fn environment(given: Strings, executed: Executed) -> Strings {
             return given;
         }
         let path = executed.path(ENVIRON);
-        if let Some(obstacle) = unpreloadable::find(&path, !is_rank()) {
-            return refused(given, saved, &path, obstacle);
-        }
-        match is_rank() {
-            true => merged(given, saved).unwrap_or(given),
-            false => given,
+        match unpreloadable::find(&path) {
+            Some(obstacle)
+                if is_rank() || obstacle == Obstacle::Static || unpreloadable::needs_mpi(&path) =>
+            {
+                refused(given, saved, &path, obstacle)
+            }
+            // musl's loader fails if it is to preload this library.
+            Some(Obstacle::Musl) => unprotected(given, saved),
+            _ if is_rank() => merged(given, saved).unwrap_or(given),
+            _ => given,
         }
     }
 }
@@ -119,6 +123,17 @@ unsafe fn refused(given: Strings, saved: Strings, path: &Path, obstacle: Obstacl
         }
         aside::say_unprotected(saved, format_args!("{name} {explanation}"));
         aside::note_aside(saved);
+        unprotected(given, saved)
+    }
+}
+
+/// Returns the environment of a program that runs without us.
+///
+/// # Safety
+/// As [`environ::strings`], both.
+unsafe fn unprotected(given: Strings, saved: Strings) -> Strings {
+    // SAFETY: handed on to the caller.
+    unsafe {
         let whole = merged(given, saved).unwrap_or(given);
         environ::without_preload(whole, own_path()).unwrap_or(given)
     }

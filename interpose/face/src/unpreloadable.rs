@@ -111,9 +111,7 @@ fn push_descriptor(path: &mut Path, fd: c_int) {
 }
 
 /// Returns what keeps the loader from preloading this library into a program.
-///
-/// Wrappers of a rank also start programs without MPI: for these, `only_mpi` is true.
-pub fn find(path: &Path, only_mpi: bool) -> Option<Obstacle> {
+pub fn find(path: &Path) -> Option<Obstacle> {
     let gained = gained_rights(path.as_c_str());
     let file = MappedFile::open(path);
     let bytes = file.as_ref().map_or(&[][..], MappedFile::bytes);
@@ -121,15 +119,19 @@ pub fn find(path: &Path, only_mpi: bool) -> Option<Obstacle> {
         return None;
     }
     let names_any = |names: &[&[u8]]| names.iter().any(|name| contains(bytes, name));
-    let needs_mpi = || names_any(&[b"libmpi.so.", b"libmpich.so.", b"libmpi_abi.so."]);
-    let obstacle = match (gained, interpreter(bytes)) {
-        (Some(rights), _) => rights,
-        (None, Some(loader)) if contains(loader, b"ld-musl") => Obstacle::Musl,
+    match (gained, interpreter(bytes)) {
+        (Some(rights), _) => Some(rights),
+        (None, Some(loader)) if contains(loader, b"ld-musl") => Some(Obstacle::Musl),
         // A client of a process manager: the MPI library is part of the program.
-        (None, None) if names_any(&[b"PMI_RANK", b"PMIX_RANK"]) => return Some(Obstacle::Static),
-        (None, _) => return None,
-    };
-    (!only_mpi || needs_mpi()).then_some(obstacle)
+        (None, None) if names_any(&[b"PMI_RANK", b"PMIX_RANK"]) => Some(Obstacle::Static),
+        (None, _) => None,
+    }
+}
+
+/// Returns true if a program needs an MPI library.
+pub fn needs_mpi(path: &Path) -> bool {
+    let names: [&[u8]; 3] = [b"libmpi.so.", b"libmpich.so.", b"libmpi_abi.so."];
+    MappedFile::open(path).is_some_and(|file| names.iter().any(|name| contains(file.bytes(), name)))
 }
 
 fn contains(bytes: &[u8], name: &[u8]) -> bool {
