@@ -93,10 +93,14 @@ impl Socket {
 
 /// In that directory if processes run without the layer; they cannot be replaced then. The face, which knows no ckptd, has the same.
 pub const ASIDE: &str = "aside";
+/// Name of the file there if a process was refused; the face has the same.
+pub const REFUSED: &str = "refused";
 /// In front of the names of variables that a launcher has given and a guardian has changed; the face has the same.
 pub const LAUNCHERS: &str = "UNDERSTUDY_LAUNCHER_";
 /// What a guardian has in its environment for the program's LD_PRELOAD; the face has the same.
 pub const PRELOADED: &str = "UNDERSTUDY_PRELOAD";
+/// Inode of the guardian's pid namespace, for its processes; the face has the same.
+pub const PID_NAMESPACE: &str = "UNDERSTUDY_PID_NAMESPACE";
 
 /// Longest message in bytes: the environment of a rank is the greatest part.
 const LONGEST: usize = 128 << 10;

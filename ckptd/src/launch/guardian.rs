@@ -15,7 +15,8 @@ use super::place::Seat;
 use super::ward::{Passing, To, Ward};
 use super::{Error, Identity, thread};
 use crate::line::{
-    Ended, FromGuardian, Hello, Killer, LAUNCHERS, LINE, Line, Listener, PRELOADED, ToGuardian,
+    self, Ended, FromGuardian, Hello, Killer, LAUNCHERS, LINE, Line, Listener, PID_NAMESPACE,
+    PRELOADED, ToGuardian,
 };
 use crate::settings::{Config, refusal};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -461,6 +462,9 @@ impl Guardian {
         for ward in wards.iter_mut() {
             ward.hear();
             if let Some(mut ending) = ward.look() {
+                let refused = self.seat.directory().join(line::REFUSED);
+                self.has_refused
+                    .set(self.has_refused.get() || refused.exists());
                 self.memory.explain(&mut ending);
                 let _ = self.line.send(&FromGuardian::Ended(ending));
             }
@@ -511,6 +515,9 @@ impl Guardian {
             command.env_remove("UNDERSTUDY_FAULT");
         }
         adopt(&mut command, self.identity(number));
+        if let Ok(namespace) = rustix::fs::stat("/proc/self/ns/pid") {
+            command.env(PID_NAMESPACE, namespace.st_ino.to_string());
+        }
         if !self.seat.is_ours() {
             // Should the program run without the layer, it has its launcher.
             for (name, value) in std::env::vars_os().filter(|(name, _)| is_of_a_launcher(name)) {

@@ -2,6 +2,7 @@
 
 mod again;
 mod boards;
+mod bypass;
 mod children;
 mod generations;
 mod guardians;
@@ -93,6 +94,8 @@ pub struct Node {
     is_ending: bool,
     /// Guardians have been told to leave.
     is_over: bool,
+    /// The job ends: this node cannot go on.
+    has_given_up: bool,
     reports: Vec<Report>,
 }
 
@@ -133,6 +136,7 @@ impl Node {
             called: None,
             is_ending: false,
             is_over: false,
+            has_given_up: false,
             reports: Vec::new(),
         })
     }
@@ -156,6 +160,7 @@ impl Node {
     pub fn wait(&self, limit: Option<Duration>, others: Vec<PollFd<'_>>) {
         let own = [
             self.again.limit(),
+            self.bypass_limit(),
             self.children.deadline(),
             self.late().next().map(|_| INTERRUPT_PERIOD),
             self.processes
@@ -511,6 +516,7 @@ impl Node {
 
     /// The job cannot go on.
     fn give_up(&mut self, why: String) {
+        self.has_given_up = true;
         self.reports.push(Report::GivesUp(why));
     }
 }

@@ -1,17 +1,18 @@
 //! Variables that look like settings and are none: most are slips of the keyboard.
 
 use super::{PREFIX, SETTINGS};
-use crate::line::LAUNCHERS;
+use crate::line::{LAUNCHERS, PID_NAMESPACE};
 use std::fmt;
 
 /// What is ours and no setting: what the layer tells itself, and what the module file and the tests set.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 10] = [
     "UNDERSTUDY_ASIDE",
     "UNDERSTUDY_BOOT",
     "UNDERSTUDY_LIBRARY",
     "UNDERSTUDY_LIB_DIR",
     "UNDERSTUDY_LINE",
     "UNDERSTUDY_PAD",
+    PID_NAMESPACE,
     "UNDERSTUDY_PRELOAD",
     "UNDERSTUDY_TEST_SEED",
     "UNDERSTUDY_WAS",

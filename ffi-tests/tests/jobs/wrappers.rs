@@ -1,6 +1,7 @@
 //! Programs that other programs start in their place: env(1), a shell.
 
 use ffi_tests::place::{self, Launcher};
+use ffi_tests::processes::MARK;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, REFUSED, Trigger};
 
@@ -8,14 +9,17 @@ use ffi_tests::{Job, Kill, Outcome, REFUSED, Trigger};
 const NEEDED: [&str; 4] = ["HOME", "OPAL_PREFIX", "LD_LIBRARY_PATH", "PATH"];
 
 /// A program in a cleared environment.
+///
+/// The mark by which the test finds the processes stays.
 fn cleared() -> Job {
     let value = |name: &&str| Some(format!("{name}={}", std::env::var(name).ok()?));
     let program = place::test_program("chatter").display().to_string();
-    let mut words = vec!["-i".to_owned()];
+    let script = format!("exec env -i \"{MARK}=${MARK}\" \"$@\"");
+    let mut words = vec!["-c".to_owned(), script, "sh".to_owned()];
     words.extend(NEEDED.iter().filter_map(value));
     words.extend([program, "40".to_owned(), "10000".to_owned()]);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    Job::new("/usr/bin/env", &words).interval("7calls")
+    Job::new("/bin/sh", &words).interval("7calls")
 }
 
 /// The program of [`cleared`] without the wrapper.
@@ -56,7 +60,177 @@ fn a_program_in_the_background_of_its_wrapper_is_refused() {
             outcome.own_lines().iter().any(is_cause),
             "no line names the wrapper",
         );
+        // The parent of the program is then the first process of the machine, or of a container.
+        let is_true =
+            |line: &&str| !line.contains("has started") || line.contains("started setsid");
+        outcome.check(
+            outcome.own_lines().iter().all(is_true),
+            "a line names a process that the launcher has not started",
+        );
         outcome.check(outcome.stdout.is_empty(), "the program has run");
         outcome.assert_nothing_left();
+    }
+}
+
+/// Arguments with which gdb prints nothing while the program prints.
+const GDB: [&str; 8] = [
+    "-batch",
+    "-ex",
+    "set print thread-events off",
+    "-ex",
+    "set print inferior-events off",
+    "-ex",
+    "run",
+    "--args",
+];
+
+/// A wrapper that waits for the program, and the name by which it is reported.
+const WAITING: [(&str, &[&str], &str); 3] = [
+    ("/usr/bin/setsid", &["--wait"], "setsid"),
+    ("/usr/bin/timeout", &["100"], "timeout"),
+    ("/usr/bin/gdb", &GDB, "gdb"),
+];
+
+/// The wrapper outlives the program, whose failure is that of the wrapper.
+#[test]
+fn a_wrapper_that_waits_for_the_program_is_named_at_the_start() {
+    for (wrapper, arguments, name) in WAITING {
+        if !std::path::Path::new(wrapper).exists() {
+            place::skip(wrapper);
+            continue;
+        }
+        for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+            let outcome = wrapped(wrapper, arguments).launched_by(launcher).run();
+            outcome.assert_success();
+            outcome.assert_told(&[&format!("has started {name},"), "exec"]);
+            let printed = String::from_utf8_lossy(&outcome.stdout).into_owned();
+            let of_program = |line: &&str| line.starts_with("rank ");
+            let mut lines: Vec<&str> = printed.lines().filter(of_program).collect();
+            lines.sort_unstable();
+            let plain = native(bare());
+            let plain = String::from_utf8_lossy(&plain.stdout).into_owned();
+            let mut expected: Vec<&str> = plain.lines().collect();
+            expected.sort_unstable();
+            outcome.check(lines == expected, "the output differs");
+            outcome.assert_nothing_left();
+        }
+    }
+}
+
+/// The program of [`bare`] behind a wrapper.
+fn wrapped(wrapper: &str, arguments: &[&str]) -> Job {
+    let program = place::test_program("chatter").display().to_string();
+    let words = [arguments, &[&program, "40", "10000"]].concat();
+    Job::new(wrapper, &words).interval("7calls")
+}
+
+/// Fails unless the job was refused in one line with these words.
+#[track_caller]
+fn assert_refused(outcome: &Outcome, words: &[&str]) {
+    let status = outcome.status.and_then(|status| status.code());
+    outcome.check(
+        status == Some(REFUSED),
+        "the status is not that of a refusal",
+    );
+    let has_all = |line: &&&str| words.iter().all(|word| line.contains(word));
+    let lines = outcome.own_lines().iter().filter(has_all).count();
+    outcome.check(lines == 1, "not one line has the words");
+    outcome.check(outcome.stdout.is_empty(), "the program has run");
+    outcome.assert_nothing_left();
+}
+
+const PID_NAMESPACE: [&str; 3] = ["--pid", "--fork", "--mount-proc"];
+
+fn may_make_pid_namespaces() -> bool {
+    let probe = std::process::Command::new("unshare")
+        .args(PID_NAMESPACE)
+        .arg("true")
+        .status();
+    let may = probe.is_ok_and(|status| status.success());
+    if !may {
+        place::skip("unshare --pid --fork --mount-proc");
+    }
+    may
+}
+
+/// Plain Open MPI crashes or hangs there, unless it is kept from using shared memory.
+#[test]
+fn a_pid_namespace_of_each_rank_is_refused() {
+    if !may_make_pid_namespaces() {
+        return;
+    }
+    let words = ["pid namespace of its own", "start the launcher"];
+    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+        for arguments in [&PID_NAMESPACE[..], &PID_NAMESPACE[..2]] {
+            let job = wrapped("/usr/bin/unshare", arguments).launched_by(launcher);
+            assert_refused(&job.run(), &words);
+        }
+    }
+    let arguments = [&["OMPI_MCA_btl=self,tcp", "unshare"], &PID_NAMESPACE[..]].concat();
+    let job = wrapped("/usr/bin/env", &arguments).launched_by(Launcher::Mpirun);
+    let outcome = job.run();
+    outcome.assert_success();
+    outcome.assert_told(&words);
+    outcome.assert_told(&["unprotected"]);
+    outcome.assert_same_lines(&native(bare().workers(5)));
+}
+
+/// The others would wait for them.
+#[test]
+fn a_job_of_which_some_ranks_are_refused_ends() {
+    let program = place::test_program("chatter").display().to_string();
+    let script =
+        format!("[ $OMPI_COMM_WORLD_RANK != 1 ] || ulimit -n 400; exec {program} 40 10000");
+    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+        let job = Job::new("/bin/sh", &["-c", &script]).launched_by(launcher);
+        let outcome = job.run();
+        let status = outcome.status.and_then(|status| status.code());
+        outcome.check(status.is_some_and(|status| status != 0), "the job hangs");
+        outcome.check(outcome.stdout.is_empty(), "the program has run");
+        if launcher == Launcher::Mpirun {
+            outcome.assert_told(&["cannot be protected", "others wait for it"]);
+        }
+        outcome.assert_nothing_left();
+    }
+}
+
+/// The launcher serves the program, which has only its variables then.
+#[test]
+fn a_program_of_mpich_that_is_refused_behind_a_wrapper_runs_unprotected() {
+    let Some(program) = place::mpich_program("chatter") else {
+        return place::skip("MPICH");
+    };
+    let script = format!("ulimit -n 400; exec {} 40", program.display());
+    let outcome = Job::new("/bin/sh", &["-c", &script])
+        .workers(2)
+        .of_mpich()
+        .launched_by(Launcher::Mpirun)
+        .run();
+    outcome.assert_success();
+    outcome.assert_told(&["at most 400 files", "unprotected"]);
+    let plain = Job::new(&program, &["40"]).workers(3).of_mpich();
+    outcome.assert_same_lines(&native(plain));
+    outcome.assert_nothing_left();
+}
+
+/// valgrind's processor is simulated. It is refused behind other wrappers, whatever these end with.
+#[test]
+fn a_program_under_valgrind_is_refused() {
+    if place::on_path("valgrind").is_none() {
+        return place::skip("valgrind");
+    }
+    let program = place::test_program("chatter").display().to_string();
+    let script = format!("valgrind -q {program} 40; true");
+    let jobs: [(&str, &[&str]); 3] = [
+        ("/usr/bin/valgrind", &["-q", &program, "40"]),
+        ("/usr/bin/env", &["valgrind", "-q", &program, "40"]),
+        ("/bin/sh", &["-c", &script]),
+    ];
+    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+        for (wrapper, arguments) in jobs {
+            let job = Job::new(wrapper, arguments).workers(2);
+            let job = job.launched_by(launcher).env("UNDERSTUDY_REQUIRE", "1");
+            assert_refused(&job.run(), &["runs under valgrind", "UNDERSTUDY_DISABLE=1"]);
+        }
     }
 }

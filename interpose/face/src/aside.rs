@@ -6,6 +6,8 @@ use crate::environ::{self, MANAGER};
 use crate::launched::{self, Protection};
 use crate::link::{self, Path};
 use crate::msg::say;
+use crate::pid_namespace;
+use crate::stray;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char};
 use core::fmt;
@@ -164,13 +166,11 @@ unsafe fn of_script(
 /// `environment` must be a valid environment.
 pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Arguments<'_>) {
     // SAFETY: handed on to the caller.
-    let (managed, require, restart, local_rank) = unsafe {
+    let (managed, require, restart) = unsafe {
         (
             !environ::has_launcher(environment),
             environ::is_on(environment, b"UNDERSTUDY_REQUIRE="),
             environ::is_on(environment, b"UNDERSTUDY_RESTART="),
-            launched::launcher(environment)
-                .and_then(|launcher| environ::variable(environment, launcher.local_rank)),
         )
     };
     let required = managed || require || restart;
@@ -180,18 +180,50 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
         (_, true) => "the job stops (UNDERSTUDY_RESTART=1)",
         _ => "the program runs unprotected",
     };
-    // One rank of each node speaks for all of them.
-    if local_rank == Some(b"0") {
+    if required {
+        // SAFETY: handed on to the caller.
+        unsafe { stop(environment, format_args!("{reason}; {outcome}")) }
+    }
+    // SAFETY: handed on to the caller.
+    if unsafe { is_first_of_node(environment) } {
         say(format_args!("{reason}; {outcome}"));
-    } else if required {
-        // A rank that ends with an error ends the job: the one that speaks is given time.
+    }
+}
+
+/// Ends the program with the status of a refusal.
+///
+/// One rank of each node prints the message.
+///
+/// # Safety
+/// `environment` must be a valid environment.
+pub unsafe fn stop(environment: *const *const c_char, message: fmt::Arguments<'_>) -> ! {
+    // SAFETY: handed on to the caller. A wrapper may end with status 0 nevertheless.
+    unsafe { make_in_directory(environment, REFUSED) };
+    // SAFETY: handed on to the caller.
+    if unsafe { is_first_of_node(environment) } {
+        say(message);
+    } else {
+        // A rank that ends with an error ends the job: the one that prints is given time.
         let one_second = [1i64, 0];
         // SAFETY: nanosleep(2) of a valid timespec.
         unsafe { sys!(nr::NANOSLEEP, one_second.as_ptr(), 0) };
     }
-    if required {
-        sys::exit(exit::REFUSED)
-    }
+    sys::exit(exit::REFUSED)
+}
+
+/// Returns true in the first rank of each node.
+///
+/// It prints messages for all ranks of the node.
+///
+/// # Safety
+/// `environment` must be a valid environment.
+unsafe fn is_first_of_node(environment: *const *const c_char) -> bool {
+    // SAFETY: handed on to the caller.
+    let local_rank = unsafe {
+        launched::launcher(environment)
+            .and_then(|launcher| environ::variable(environment, launcher.local_rank))
+    };
+    local_rank == Some(b"0")
 }
 
 /// Says that a program that was not prepared uses MPI, and ends it if it must be protected.
@@ -201,9 +233,11 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
 pub unsafe fn say_unprepared(list: *const *const c_char) {
     // SAFETY: handed on to the caller.
     unsafe {
+        stray::refuse(list);
         if !launched::is_concerned(list) {
             return;
         }
+        pid_namespace::stop_if_unusable(list);
         note_aside(list);
         if launched::protection(list) != Protection::None {
             say_unprotected(
@@ -219,14 +253,25 @@ pub unsafe fn say_unprepared(list: *const *const c_char) {
     }
 }
 
-/// The name of the file in the job's directory that tells the manager of it; `ckptd::line` has the same.
+/// Name of the job's file that exists if processes run without us; `ckptd::line` has the same.
 const ASIDE: &[u8] = b"/aside";
+/// Name of the job's file that exists if a process was refused; `ckptd::line` has the same.
+const REFUSED: &[u8] = b"/refused";
 
-/// The program is about to run without us: its processes cannot be replaced.
+/// Records that the program is about to run without us: its processes cannot be replaced.
 ///
 /// # Safety
 /// `list` must be a valid environment.
-unsafe fn note_aside(list: *const *const c_char) {
+pub unsafe fn note_aside(list: *const *const c_char) {
+    // SAFETY: handed on to the caller.
+    unsafe { make_in_directory(list, ASIDE) }
+}
+
+/// Makes an empty file in the job's directory.
+///
+/// # Safety
+/// `list` must be a valid environment.
+unsafe fn make_in_directory(list: *const *const c_char, name: &[u8]) {
     const O_CREAT: usize = 0o100;
     // SAFETY: handed on to the caller; openat(2) and close(2) of a path of our own.
     unsafe {
@@ -234,7 +279,7 @@ unsafe fn note_aside(list: *const *const c_char) {
             return;
         };
         let mut path = Path::new();
-        path.push(environ::directory_of(manager)).push(ASIDE);
+        path.push(environ::directory_of(manager)).push(name);
         let file = sys!(nr::OPENAT, -100isize, path.as_ptr(), O_CREAT, 0o600);
         if file >= 0 {
             sys!(nr::CLOSE, file);

@@ -23,8 +23,11 @@ use crate::limits;
 use crate::link::{self, OUR_SONAME};
 use crate::load::{self, Failure, Second};
 use crate::msg::Text;
+use crate::nested;
+use crate::pid_namespace;
 use crate::relay;
 use crate::stack::on_stack;
+use crate::stray;
 use crate::sys::{self, nr, sys};
 use crate::zone::PatchError;
 use crate::{fortran, profiler};
@@ -64,6 +67,7 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
         let uses_our_mpi =
             link::objects().any(|object| object.l_addr != base && object.needs(OUR_SONAME));
         let program = Program::new(argv, list, &auxv, !uses_our_mpi && !uses_other_mpi);
+        nested::check(&program);
         if !uses_other_mpi && !uses_our_mpi {
             if late::is_expected(list) {
                 first(&program)
@@ -73,6 +77,7 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
             }
             return;
         }
+        stray::refuse(list);
         let launched = launched::is_launched(list);
         if uses_other_mpi {
             guard::find_a_face(&program, list);
@@ -119,6 +124,7 @@ fn first(program: &Program) -> ! {
         limits::check(program);
         limits::check_directory(program);
         limits::check_valgrind(program);
+        pid_namespace::check(program);
         if protection == Protection::Guardian {
             guard::become_guardian(program);
         }
@@ -176,6 +182,7 @@ unsafe fn second(
         let is_late = !link::objects()
             .any(|object| object.l_addr != link::own_base() && object.needs(OUR_SONAME));
         let program = Program::new(argv, saved.list, auxv, is_late);
+        refuse_randomised(&program, saved.personality);
         let has_disk = environ::value(saved.list, b"UNDERSTUDY_DISK=")
             .is_some_and(|directory| !directory.is_empty());
         let secret = environ::value(saved.list, SECRET).filter(|secret| !secret.is_empty());
@@ -207,6 +214,25 @@ unsafe fn second(
         );
         relay::line_buffer_terminal();
         draws::begin(seed, envp.cast_const());
+    }
+}
+
+/// Refuses a program for which the kernel has switched address randomisation on again.
+///
+/// execve(2) does so for a file with a set-id bit, also where that changes no id.
+fn refuse_randomised(program: &Program, before: usize) {
+    // SAFETY: personality(2) has no memory effects.
+    let personality = unsafe { sys!(nr::PERSONALITY, 0xffff_ffffusize) };
+    if personality & ADDR_NO_RANDOMIZE as isize == 0 {
+        program.refuse(
+            Some(before),
+            format_args!(
+                "the kernel has switched address randomisation on again for {}, whose file is \
+                 set-user-id or set-group-id; remove these bits (chmod u-s,g-s) or start a copy \
+                 without them (cp makes one)",
+                Text(program.path.as_bytes())
+            ),
+        )
     }
 }
 

@@ -21,8 +21,21 @@ pub const BOOT_VARIABLE: &[u8] = b"UNDERSTUDY_BOOT=";
 pub const ASIDE_VARIABLE: &[u8] = b"UNDERSTUDY_ASIDE=1\0";
 /// Is there if ckptd is the process manager (`ckptd::line`).
 pub const MANAGER: &[u8] = b"UNDERSTUDY_LINE=";
+/// Inode of the guardian's pid namespace (`ckptd::line`).
+pub const PID_NAMESPACE: &[u8] = b"UNDERSTUDY_PID_NAMESPACE=";
 /// In front of the name of a variable that the launcher gave, and a guardian has changed.
-const LAUNCHERS: &[u8] = b"UNDERSTUDY_LAUNCHER_";
+pub const LAUNCHERS: &[u8] = b"UNDERSTUDY_LAUNCHER_";
+/// Variables that a guardian makes, whatever launcher has started it.
+const IDENTITY: [&[u8]; 8] = [
+    MANAGER,
+    PID_NAMESPACE,
+    b"PMIX_NAMESPACE=",
+    b"PMIX_RANK=",
+    b"OMPI_COMM_WORLD_SIZE=",
+    b"OMPI_COMM_WORLD_RANK=",
+    b"OMPI_COMM_WORLD_LOCAL_SIZE=",
+    b"OMPI_COMM_WORLD_LOCAL_RANK=",
+];
 /// Whether to expect that a program loads MPI late; see [`crate::late`].
 pub const LATE_VARIABLE: &[u8] = b"UNDERSTUDY_LATE=";
 /// Libraries that are preloaded.
@@ -206,7 +219,9 @@ unsafe fn is_of_guardian(list: *const *const c_char, entry: &[u8]) -> bool {
         .unwrap_or(entry);
     // SAFETY: handed on to the caller.
     let mut before = unsafe { strings(list) }.filter_map(|entry| entry.strip_prefix(LAUNCHERS));
-    name == MANAGER || before.any(|was| was.starts_with(name))
+    // SAFETY: handed on to the caller.
+    let has_guardian = unsafe { value(list, MANAGER) }.is_some();
+    has_guardian && IDENTITY.contains(&name) || before.any(|was| was.starts_with(name))
 }
 
 /// What the launcher gave, of a list that a guardian has changed.

@@ -4,14 +4,20 @@
 //! ([`crate::environ`]), and the program may clear all of it (`env -i`). What the process executes
 //! is to be the rank all the same. So the variables are put back, with this library in LD_PRELOAD.
 //! Children of the process are no ranks, and get what the program gives them.
+//!
+//! A program into which nothing is preloaded cannot be the rank ([`crate::unpreloadable`]).
 #![allow(unsafe_code)]
 
+use crate::aside;
 use crate::block::Builder;
 use crate::environ::{self, PRELOAD};
+use crate::launched;
 use crate::libc::{c_name, next};
-use crate::link::own_path;
+use crate::link::{Path, own_path};
+use crate::msg::Text;
 use crate::relay;
 use crate::sys::{self, nr, sys};
+use crate::unpreloadable::{self, Executed, Obstacle};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
@@ -71,14 +77,66 @@ fn is_rank() -> bool {
 /// Returns the environment for what the program executes with `given`.
 ///
 /// # Safety
-/// `given` must be null or a valid environment.
-unsafe fn environment(given: Strings) -> Strings {
+/// `given` must be null or a valid environment, and `executed` have valid strings.
+unsafe fn environment(given: Strings, executed: Executed) -> Strings {
     let saved: Strings = SAVED.load(Ordering::Acquire).cast_const();
-    if !is_rank() || given.is_null() {
+    if saved.is_null() || given.is_null() {
         return given;
     }
     // SAFETY: handed on to the caller.
-    unsafe { merged(given, saved) }.unwrap_or(given)
+    unsafe {
+        let is_of_wrapper = || environ::value(given, environ::MANAGER).is_some();
+        if !is_rank() && !is_of_wrapper() {
+            return given;
+        }
+        let path = executed.path(ENVIRON);
+        match unpreloadable::find(&path) {
+            Some(obstacle)
+                if is_rank() || obstacle == Obstacle::Static || unpreloadable::needs_mpi(&path) =>
+            {
+                refused(given, saved, &path, obstacle)
+            }
+            // musl's loader fails if it is to preload this library.
+            Some(Obstacle::Musl) => unprotected(given, saved),
+            _ if is_rank() => merged(given, saved).unwrap_or(given),
+            _ => given,
+        }
+    }
+}
+
+/// Ends this process, or returns the environment for a program without protection.
+///
+/// # Safety
+/// As [`environ::strings`], both.
+unsafe fn refused(given: Strings, saved: Strings, path: &Path, obstacle: Obstacle) -> Strings {
+    // SAFETY: handed on to the caller.
+    unsafe {
+        let (name, explanation) = (Text(path.as_bytes()), obstacle.explanation());
+        if obstacle == Obstacle::OtherUser && launched::has_pmix_launcher(saved) {
+            aside::stop(
+                saved,
+                format_args!(
+                    "{name} {explanation}; the job stops, since MPI_Init of such a program waits \
+                     for ever for Open MPI's launcher, which serves one user"
+                ),
+            );
+        }
+        aside::say_unprotected(saved, format_args!("{name} {explanation}"));
+        aside::note_aside(saved);
+        unprotected(given, saved)
+    }
+}
+
+/// Returns the environment of a program that runs without us.
+///
+/// # Safety
+/// As [`environ::strings`], both.
+unsafe fn unprotected(given: Strings, saved: Strings) -> Strings {
+    // SAFETY: handed on to the caller.
+    unsafe {
+        let whole = merged(given, saved).unwrap_or(given);
+        environ::without_preload(whole, own_path()).unwrap_or(given)
+    }
 }
 
 /// Adds the variables of `saved` that `given` lacks.
@@ -170,18 +228,21 @@ type Name = *const c_char;
 
 executes! {
     fn execve(path: Name, argv: Strings, envp: Strings)
-        => execve(Name, Strings, Strings) = (path, argv, environment(envp));
+        => execve(Name, Strings, Strings) = (path, argv, environment(envp, Executed::Path(path)));
     fn execv(path: Name, argv: Strings)
-        => execve(Name, Strings, Strings) = (path, argv, environment(ENVIRON));
+        => execve(Name, Strings, Strings)
+            = (path, argv, environment(ENVIRON, Executed::Path(path)));
     fn execvpe(file: Name, argv: Strings, envp: Strings)
-        => execvpe(Name, Strings, Strings) = (file, argv, environment(envp));
+        => execvpe(Name, Strings, Strings) = (file, argv, environment(envp, Executed::Name(file)));
     fn execvp(file: Name, argv: Strings)
-        => execvpe(Name, Strings, Strings) = (file, argv, environment(ENVIRON));
+        => execvpe(Name, Strings, Strings)
+            = (file, argv, environment(ENVIRON, Executed::Name(file)));
     fn fexecve(fd: c_int, argv: Strings, envp: Strings)
-        => fexecve(c_int, Strings, Strings) = (fd, argv, environment(envp));
+        => fexecve(c_int, Strings, Strings)
+            = (fd, argv, environment(envp, Executed::Descriptor(fd)));
     fn execveat(directory: c_int, path: Name, argv: Strings, envp: Strings, flags: c_int)
         => execveat(c_int, Name, Strings, Strings, c_int)
-            = (directory, path, argv, environment(envp), flags);
+            = (directory, path, argv, environment(envp, Executed::At(directory, path)), flags);
 }
 
 /// execle(3): the environment follows the arguments.

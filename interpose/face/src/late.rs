@@ -110,8 +110,10 @@ fn is_first_interpreter(mark: &[u8]) -> bool {
     }
 }
 
-/// Whether a process has a variable whose name begins so: the launcher has started it, or an ancestor.
-fn is_launched(process: isize, name: &[u8]) -> bool {
+/// Returns true if a process has a variable that begins so.
+///
+/// The launcher has started the process, or an ancestor.
+pub fn is_launched(process: isize, name: &[u8]) -> bool {
     // Number of bytes of the name that have been seen; none can be unless a variable begins.
     let (mut seen, mut begins) = (0, true);
     read(process, "environ", |byte| {

@@ -81,3 +81,17 @@ pub unsafe fn is_concerned(list: *const *const c_char) -> bool {
     // SAFETY: handed on to the caller.
     unsafe { is_launched(list) && !environ::is_on(list, b"UNDERSTUDY_DISABLE=") }
 }
+
+/// Returns true if the job's launcher serves its processes by PMIx.
+///
+/// # Safety
+/// As [`protection`].
+pub unsafe fn has_pmix_launcher(list: *const *const c_char) -> bool {
+    let is_of_server = |entry: &[u8]| {
+        entry
+            .strip_prefix(environ::LAUNCHERS)
+            .is_some_and(|was| was.starts_with(b"PMIX_SERVER_URI"))
+    };
+    // SAFETY: handed on to the caller.
+    unsafe { environ::strings(list) }.any(is_of_server)
+}

@@ -50,8 +50,10 @@ mod lock;
 #[cfg(feature = "mpich")]
 mod mpich;
 mod msg;
+mod nested;
 mod overwrites;
 mod passive;
+mod pid_namespace;
 mod profiler;
 mod raw_calls;
 mod relay;
@@ -61,11 +63,13 @@ mod sharing;
 mod sources;
 mod stack;
 mod stop;
+mod stray;
 mod sys;
 mod temporary;
 mod threads;
 mod told;
 mod turns;
+mod unpreloadable;
 mod zone;
 
 /// One thunk per exported procedure, one object per exported datum of libmpi.

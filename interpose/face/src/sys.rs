@@ -21,6 +21,10 @@ pub mod nr {
     pub const NANOSLEEP: usize = 35;
     pub const GETPID: usize = 39;
     pub const GETPPID: usize = 110;
+    pub const GETEUID: usize = 107;
+    pub const GETEGID: usize = 108;
+    pub const PRCTL: usize = 157;
+    pub const GETXATTR: usize = 191;
     pub const GETTID: usize = 186;
     pub const RT_SIGACTION: usize = 13;
     pub const RT_SIGPROCMASK: usize = 14;

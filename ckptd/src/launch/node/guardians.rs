@@ -4,7 +4,7 @@ use super::super::memory;
 use super::{Left, Node};
 use crate::launch::process::{Caller, Process};
 use crate::launch::talk::Report;
-use crate::line::{ASIDE, Ended, FromGuardian, Killer, ToGuardian};
+use crate::line::{Ended, FromGuardian, Killer, ToGuardian};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 use understudy_numbers::{Guardian, ProcessNumber, Rank};
@@ -43,6 +43,7 @@ impl Node {
         for rank in gone {
             self.lose_guardian(rank);
         }
+        self.end_if_partly_bypassed();
     }
 
     pub(super) fn lose_guardian(&mut self, rank: Guardian) {
@@ -84,8 +85,6 @@ impl Node {
 
     /// What a guardian means; and which process has ended, with its status as wait(2) tells it.
     fn understood(&self, message: Ended) -> (Ended, Option<(ProcessNumber, i32)>) {
-        // Without the layer a process cannot be replaced.
-        let is_aside = || self.directory.join(ASIDE).exists();
         let (number, signal, by) = match message {
             Ended::Closed { .. } => return (message, None),
             Ended::Exited {
@@ -107,7 +106,12 @@ impl Node {
         if by == Killer::Memory {
             memory::report(number);
         }
-        let by = if is_aside() { Killer::Launcher } else { by };
+        // Without the layer a process cannot be replaced.
+        let by = if self.is_bypassed() {
+            Killer::Launcher
+        } else {
+            by
+        };
         let killed = Ended::Killed { number, signal, by };
         (killed, Some((number, signal)))
     }

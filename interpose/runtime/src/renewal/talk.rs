@@ -154,20 +154,47 @@ fn connect(own: &ProcessPlace) -> io::Result<()> {
 
 /// Reports a wrapper between the guardian and this process.
 ///
-/// The guardian sees only the end of the wrapper.
+/// The guardian sees only the end of the wrapper. A process whose wrapper has ended is reported by
+/// the guardian.
 fn report_wrapper(own: &ProcessPlace, guardian: &Line) {
-    let parent = std::os::unix::process::parent_id();
     let peer = guardian.peer().map(|peer| peer.as_raw_nonzero().get());
-    if own.number.0 != 0 || peer.map_or(true, |peer| peer as u32 == parent) {
+    let (0, Ok(peer)) = (own.number.0, peer) else {
         return;
-    }
-    let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
+    };
+    let Some(wrapper) = wrapper_below(peer as u32) else {
+        return;
+    };
+    let name = std::fs::read_to_string(format!("/proc/{wrapper}/comm")).unwrap_or_default();
     let name = name.trim_end();
     log::warn!(
         "the launcher has started {name}, which runs the program as its child: a failure of the \
          program is recovered from only if {name} then ends by the same signal N, or with status \
          128+N; let a script `exec` the program"
     );
+}
+
+/// Returns the child of the guardian that is an ancestor of this process.
+///
+/// `None` if this process is that child, or no descendant of the guardian.
+fn wrapper_below(guardian: u32) -> Option<u32> {
+    let mut process = std::os::unix::process::parent_id();
+    while process != guardian {
+        let parent = parent_of(process)?;
+        if parent == guardian {
+            return Some(process);
+        }
+        process = parent;
+    }
+    None
+}
+
+/// Returns the parent of a process; `None` for the first of the machine.
+fn parent_of(process: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // proc_pid_stat(5): PID (NAME) STATE PPID; names may have spaces and parentheses.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let parent = rest.split_whitespace().nth(1)?.parse().ok()?;
+    (parent != 0).then_some(parent)
 }
 
 /// Asked by any thread of the MPI library.

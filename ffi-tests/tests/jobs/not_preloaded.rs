@@ -1,0 +1,112 @@
+//! Programs into which the loader preloads nothing, behind a wrapper that has the layer.
+
+use ffi_tests::place::{self, Launcher};
+use ffi_tests::{Job, Outcome, REFUSED, users};
+
+#[track_caller]
+fn assert_refused(outcome: &Outcome, words: &[&str]) {
+    let status = outcome.status.and_then(|status| status.code());
+    outcome.check(
+        status == Some(REFUSED),
+        "the status is not that of a refusal",
+    );
+    let has_all = |line: &&&str| words.iter().all(|word| line.contains(word));
+    let lines = outcome.own_lines().iter().filter(has_all).count();
+    outcome.check(lines == 1, "not one line has the words");
+    outcome.check(outcome.stdout.is_empty(), "the program has run");
+    outcome.assert_nothing_left();
+}
+
+#[test]
+fn a_program_that_executes_itself_past_libc_is_refused() {
+    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+        let program = place::test_program("executes_itself").display().to_string();
+        let script = format!("{program} || exit $?");
+        for words in [&[&*program][..], &["/bin/sh", "-c", &script]] {
+            let job = Job::new(words[0], &words[1..]).workers(2);
+            let outcome = job.launched_by(launcher).run();
+            assert_refused(&outcome, &["lost the environment of its rank", "execve"]);
+        }
+    }
+}
+
+/// The user is not root, for whom files give no other rights.
+#[test]
+fn a_program_that_runs_as_another_user_is_refused() {
+    let script = r#"
+        cp "$programs/chatter" other_user; chmod 4755 other_user
+        cp "$programs/chatter" other_group; chmod 2755 other_group
+        limited() { $alice timeout -s KILL 60 "$@" > out 2> errors; echo $? $(wc -c < out) \
+            $(grep -c 'runs as another user or group .*; the job stops' errors); }
+        export UNDERSTUDY_SPARES=1 library="${layer%/*}/libunderstudy.so"
+        for program in other_user other_group; do
+            limited "$layer" run -n 2 --no-daemon -- env ./$program 4
+            limited "$layer" run -n 2 --no-daemon -- sh -c "./$program 4; true"
+            limited mpirun --oversubscribe -n 3 -x LD_PRELOAD="$library" -x UNDERSTUDY_SPARES env ./$program 4
+        done
+        limited "$layer" run -n 2 --no-daemon -- ./other_user 4
+        grep -c 'it runs with other rights than yours' errors
+    "#;
+    let Some(output) = users::run(script) else {
+        return;
+    };
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut expected = vec!["78 0 1"; 6];
+    expected.extend(["126 0 0", "1"]);
+    assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
+}
+
+/// The kernel switches address randomisation on again, although the owner gains no rights.
+#[test]
+fn a_set_user_id_program_of_the_user_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    // A temporary directory may be mounted with nosuid.
+    let build = place::workspace().join("build");
+    let directory = tempfile::tempdir_in(build).expect("there is room");
+    let program = directory.path().join("chatter");
+    std::fs::copy(place::test_program("chatter"), &program).expect("there is room");
+    let mode = std::fs::Permissions::from_mode(0o4755);
+    std::fs::set_permissions(&program, mode).expect("the copy is this user's");
+    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+        let job = Job::new(&program, &["40"]).workers(2);
+        let job = job.launched_by(launcher).env("UNDERSTUDY_REQUIRE", "1");
+        assert_refused(
+            &job.run(),
+            &["set-user-id or set-group-id", "chmod u-s,g-s"],
+        );
+    }
+}
+
+/// Compiles a program that would print a line.
+fn compiled(name: &str, directory: &tempfile::TempDir, options: &[&str]) -> String {
+    let source = directory.path().join("source.c");
+    let code = "#include <stdio.h>\n#include <stdlib.h>\n\
+                int main(void) { puts(getenv(\"PMI_RANK\") ? \"rank\" : \"none\"); }";
+    std::fs::write(&source, code).expect("there is room");
+    let program = directory.path().join(name);
+    let mut compiler = std::process::Command::new("gcc");
+    compiler.args(options).arg("-o").arg(&program).arg(source);
+    assert!(compiler.status().expect("gcc is there").success());
+    program.display().to_string()
+}
+
+/// musl's loader, which musl-gcc names in its programs, need not be installed.
+#[test]
+fn a_program_of_musl_and_a_static_one_are_refused() {
+    let directory = tempfile::tempdir().expect("there is room");
+    let musl = ["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"];
+    let cases = [
+        (compiled("musl", &directory, &musl), "built for musl"),
+        (
+            compiled("static", &directory, &["-static"]),
+            "linked statically with its MPI library",
+        ),
+    ];
+    for (program, words) in cases {
+        for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+            let job = Job::new("/usr/bin/env", &[&program]).workers(2);
+            let job = job.launched_by(launcher).env("UNDERSTUDY_REQUIRE", "1");
+            assert_refused(&job.run(), &[words]);
+        }
+    }
+}

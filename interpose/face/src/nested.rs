@@ -1,0 +1,83 @@
+//! Launchers in the place of the program.
+//!
+//! Each rank would start a job of its own. `understudy run` checks the name of the program that it
+//! starts; a launcher behind a wrapper (env(1), a script) is found here, in the launcher's process.
+#![allow(unsafe_code)]
+
+use crate::aside::{self, Program};
+use crate::environ::{self, MANAGER};
+use crate::link::{Path, own_path};
+use crate::msg::Text;
+use crate::stray;
+use crate::sys::{nr, sys};
+use core::ffi::c_char;
+
+/// Names of launchers; `mpirun.openmpi`, `mpirun_rsh`, and `mpiexec.hydra` are among them.
+const LAUNCHERS: [&[u8]; 10] = [
+    b"mpirun", b"mpiexec", b"orterun", b"prterun", b"ompirun", b"prun", b"srun", b"aprun",
+    b"jsrun", b"ibrun",
+];
+
+/// Launchers of understudy's own, with the command that starts a job.
+const OWN_LAUNCHERS: [(&[u8], &[u8]); 2] = [(b"understudy", b"run"), (b"ckptd", b"launch")];
+
+/// Options with which a launcher only prints something.
+const INFORMATION: [&[u8]; 7] = [
+    b"--version",
+    b"-V",
+    b"--help",
+    b"-h",
+    b"-help",
+    b"--info",
+    b"-info",
+];
+
+/// Refuses a launcher that is executed as a rank, or by the wrapper of one.
+pub fn check(program: &Program) {
+    let list = program.environment;
+    let name = program.path.as_bytes();
+    // SAFETY: the program's environment and arguments; getppid(2).
+    unsafe {
+        let mut file = Path::new();
+        file.read_link(c"/proc/self/exe");
+        let names = [name, file.as_bytes()];
+        let is_nested = environ::value(list, MANAGER).is_some()
+            && names
+                .iter()
+                .any(|name| is_launcher(name, program.arguments()));
+        if !is_nested {
+            return;
+        }
+        aside::say_unprotected(
+            list,
+            format_args!(
+                "{} is a launcher, and was executed in the place of a rank: each rank would start \
+                 a job of its own; name the program alone, without the launcher",
+                Text(name)
+            ),
+        );
+        // The processes of a launcher that a wrapper has started are no processes of this job.
+        if stray::is_guardian(sys!(nr::GETPPID)) {
+            aside::note_aside(list);
+        }
+        if let Some(environment) = environ::without_preload(list, own_path()) {
+            program.execute(environment);
+        }
+    }
+}
+
+/// Returns true if a program starts jobs.
+///
+/// # Safety
+/// `arguments` must be a null-terminated array of strings.
+unsafe fn is_launcher(path: &[u8], arguments: *const *const c_char) -> bool {
+    let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+    let mut parts = file.split(|&byte| byte == b'.' || byte == b'_');
+    let name = parts.next().unwrap_or(file);
+    // SAFETY: handed on to the caller.
+    let mut arguments = unsafe { environ::strings(arguments) }.skip(1);
+    if let Some((_, command)) = OWN_LAUNCHERS.iter().find(|(own, _)| *own == file) {
+        return arguments.next() == Some(*command);
+    }
+    LAUNCHERS.contains(&name) && !arguments.any(|argument| INFORMATION.contains(&argument))
+}

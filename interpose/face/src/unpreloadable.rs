@@ -1,0 +1,230 @@
+//! Programs into which the loader preloads nothing, executed by a rank or by its wrapper.
+//!
+//! Such a program would not be the rank, but a job of one process. The launcher's own start of such
+//! a program is out of reach: then no process of the job has this library.
+#![allow(unsafe_code)]
+
+use crate::environ;
+use crate::link::Path;
+use crate::sys::{self, nr, sys};
+use core::ffi::{CStr, c_char, c_int};
+
+/// The file argument of a function that executes a program.
+#[derive(Clone, Copy)]
+pub enum Executed {
+    Path(*const c_char),
+    /// A name without a slash is looked up in PATH.
+    Name(*const c_char),
+    Descriptor(c_int),
+    /// A path relative to the directory of a descriptor.
+    At(c_int, *const c_char),
+}
+
+/// Reason for which nothing is preloaded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Set-user-id or set-group-id.
+    OtherUser,
+    Capabilities,
+    Musl,
+    Static,
+}
+
+impl Obstacle {
+    /// Returns cause and remedy, for a message that begins with the file's name.
+    pub fn explanation(self) -> &'static str {
+        match self {
+            Obstacle::OtherUser => {
+                "runs as another user or group (set-user-id, set-group-id), so the loader preloads \
+                 nothing into it; start a copy without these rights (cp makes one)"
+            }
+            Obstacle::Capabilities => {
+                "has file capabilities, so the loader preloads nothing into it; start a copy \
+                 without them (cp makes one)"
+            }
+            Obstacle::Musl => {
+                "is built for musl, whose loader cannot preload understudy; build it with glibc"
+            }
+            Obstacle::Static => {
+                "is linked statically with its MPI library, so nothing can be preloaded into it; \
+                 link it with the shared MPI library"
+            }
+        }
+    }
+}
+
+impl Executed {
+    /// Returns the file's path.
+    ///
+    /// # Safety
+    /// The strings must be valid, and `list` the environment.
+    pub unsafe fn path(self, list: *const *const c_char) -> Path {
+        let mut path = Path::new();
+        // SAFETY: handed on to the caller.
+        unsafe {
+            match self {
+                Executed::Path(name) => drop(path.push(sys::bytes(name))),
+                Executed::Name(name) => {
+                    let search = environ::value(list, b"PATH=").unwrap_or(b"/bin:/usr/bin");
+                    search_for(sys::bytes(name), search, &mut path);
+                }
+                Executed::Descriptor(fd) => push_descriptor(&mut path, fd),
+                Executed::At(directory, name) => {
+                    let name = sys::bytes(name);
+                    const AT_FDCWD: c_int = -100;
+                    if directory != AT_FDCWD && name.first() != Some(&b'/') {
+                        push_descriptor(&mut path, directory);
+                        path.push(if name.is_empty() { b"" } else { b"/" });
+                    }
+                    path.push(name);
+                }
+            }
+        }
+        path
+    }
+}
+
+/// Finds an executable file as execvp(3) does.
+fn search_for(name: &[u8], search: &[u8], found: &mut Path) {
+    const EXECUTE: usize = 1;
+    if name.contains(&b'/') {
+        found.push(name);
+        return;
+    }
+    for directory in search.split(|&byte| byte == b':') {
+        found.clear().push(directory);
+        found.push(if directory.is_empty() { b"" } else { b"/" });
+        found.push(name);
+        // SAFETY: access(2).
+        if unsafe { sys!(nr::ACCESS, found.as_ptr(), EXECUTE) } == 0 {
+            return;
+        }
+    }
+    found.clear();
+}
+
+fn push_descriptor(path: &mut Path, fd: c_int) {
+    use core::fmt::Write;
+    let mut name = crate::msg::Line::new();
+    let _ = write!(name, "/proc/self/fd/{fd}");
+    path.push(name.as_bytes());
+}
+
+/// Returns what keeps the loader from preloading this library into a program.
+pub fn find(path: &Path) -> Option<Obstacle> {
+    let gained = gained_rights(path.as_c_str());
+    let file = MappedFile::open(path);
+    let bytes = file.as_ref().map_or(&[][..], MappedFile::bytes);
+    if bytes.starts_with(b"#!") {
+        return None;
+    }
+    let names_any = |names: &[&[u8]]| names.iter().any(|name| contains(bytes, name));
+    match (gained, interpreter(bytes)) {
+        (Some(rights), _) => Some(rights),
+        (None, Some(loader)) if contains(loader, b"ld-musl") => Some(Obstacle::Musl),
+        // A client of a process manager: the MPI library is part of the program.
+        (None, None) if names_any(&[b"PMI_RANK", b"PMIX_RANK"]) => Some(Obstacle::Static),
+        (None, _) => None,
+    }
+}
+
+/// Returns true if a program needs an MPI library.
+pub fn needs_mpi(path: &Path) -> bool {
+    let names: [&[u8]; 3] = [b"libmpi.so.", b"libmpich.so.", b"libmpi_abi.so."];
+    MappedFile::open(path).is_some_and(|file| names.iter().any(|name| contains(file.bytes(), name)))
+}
+
+fn contains(bytes: &[u8], name: &[u8]) -> bool {
+    bytes.windows(name.len()).any(|window| window == name)
+}
+
+/// Returns the rights that the kernel gives the program and that this process lacks (execve(2)).
+fn gained_rights(path: &CStr) -> Option<Obstacle> {
+    const PR_GET_NO_NEW_PRIVS: usize = 39;
+    const SET_USER: u32 = 0o4000;
+    const SET_GROUP: u32 = 0o2010;
+    let mut stat = [0u64; 18];
+    // SAFETY: stat(2) writes 144 bytes; getxattr(2) without a buffer; the others have none.
+    unsafe {
+        if sys!(nr::STAT, path.as_ptr(), stat.as_mut_ptr()) != 0
+            || sys!(nr::PRCTL, PR_GET_NO_NEW_PRIVS) == 1
+        {
+            return None;
+        }
+        // st_mode and st_uid are the 32-bit words at offset 24, st_gid is at offset 32.
+        let (mode, user, group) = (stat[3] as u32, (stat[3] >> 32) as isize, stat[4] as u32);
+        let (own_user, own_group) = (sys!(nr::GETEUID), sys!(nr::GETEGID));
+        let sets_user = mode & SET_USER != 0 && user != own_user;
+        let sets_group = mode & SET_GROUP == SET_GROUP && group as isize != own_group;
+        if sets_user || sets_group {
+            return Some(Obstacle::OtherUser);
+        }
+        let name = c"security.capability".as_ptr();
+        let has_capabilities = sys!(nr::GETXATTR, path.as_ptr(), name, 0, 0) > 0;
+        (own_user != 0 && has_capabilities).then_some(Obstacle::Capabilities)
+    }
+}
+
+/// Returns the name of a program's loader (PT_INTERP).
+///
+/// `None` for a static program, and for a file of another format.
+fn interpreter(file: &[u8]) -> Option<&[u8]> {
+    const PT_INTERP: usize = 3;
+    let number = |at: usize, length: usize| -> Option<usize> {
+        let mut bytes = [0; 8];
+        bytes[..length].copy_from_slice(file.get(at..at + length)?);
+        Some(u64::from_le_bytes(bytes) as usize)
+    };
+    if !file.starts_with(b"\x7fELF") {
+        return None;
+    }
+    let (table, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+    (0..count)
+        .map(|index| table.saturating_add(index * size))
+        .find(|&header| number(header, 4) == Some(PT_INTERP))
+        .and_then(|header| {
+            let (offset, length) = (number(header + 8, 8)?, number(header + 32, 8)?);
+            file.get(offset..offset.checked_add(length)?)
+        })
+}
+
+/// A file that is mapped for reading.
+struct MappedFile {
+    address: usize,
+    length: usize,
+}
+
+impl MappedFile {
+    fn open(path: &Path) -> Option<MappedFile> {
+        const PROT_READ: usize = 1;
+        const MAP_PRIVATE: usize = 2;
+        const SEEK_END: usize = 2;
+        const O_CLOEXEC: usize = 0o2000000;
+        // SAFETY: a new mapping of a file that this function opens and closes.
+        unsafe {
+            let fd = sys!(nr::OPENAT, -100isize, path.as_ptr(), O_CLOEXEC, 0);
+            if fd < 0 {
+                return None;
+            }
+            let length = sys!(nr::LSEEK, fd, 0, SEEK_END);
+            let address = sys!(nr::MMAP, 0, length, PROT_READ, MAP_PRIVATE, fd, 0);
+            sys!(nr::CLOSE, fd);
+            (length > 0 && address > 0).then_some(MappedFile {
+                address: address as usize,
+                length: length as usize,
+            })
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping, which lives as long as this does.
+        unsafe { core::slice::from_raw_parts(self.address as *const u8, self.length) }
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `open`.
+        unsafe { sys::unmap(self.address, self.length) };
+    }
+}
