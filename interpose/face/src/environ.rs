@@ -243,28 +243,10 @@ fn is_ours(item: &[u8], own_path: &[u8]) -> bool {
     item == own_path || item.ends_with(b"/libunderstudy.so") || item == b"libunderstudy.so"
 }
 
-/// Returns true if a value of LD_PRELOAD names this library.
-pub fn names_us(preload: &[u8]) -> bool {
-    preload
-        .split(is_separator)
-        .any(|item| is_ours(item, own_path()))
-}
-
-/// Returns true for the environment of a program of a protected job.
-///
-/// Child processes inherit it. It has nothing of the launcher's, and this library twice in
-/// LD_PRELOAD ([`fixed`]).
-///
-/// # Safety
-/// As [`strings`].
-pub unsafe fn is_programs(list: *const *const c_char) -> bool {
-    // SAFETY: handed on to the caller.
-    unsafe {
-        let preload = value(list, PRELOAD).unwrap_or_default();
-        let items = preload.split(is_separator);
-        let own = items.filter(|item| is_ours(item, own_path())).count();
-        own > 1 && !strings(list).any(is_hidden)
-    }
+/// Returns how often a value of LD_PRELOAD names this library.
+pub fn mentions(preload: &[u8]) -> usize {
+    let items = preload.split(is_separator);
+    items.filter(|item| is_ours(item, own_path())).count()
 }
 
 /// Where this library is named; at the start if it is not.

@@ -180,7 +180,7 @@ unsafe fn preload(given: Strings, saved: Strings) -> [&'static [u8]; 3] {
     unsafe {
         let before = sys::bytes(PRELOADED.load(Ordering::Relaxed));
         match environ::value(given, PRELOAD).filter(|own| *own != before) {
-            Some(own) if environ::names_us(own) => [own, b"", b""],
+            Some(own) if environ::mentions(own) > 0 => [own, b"", b""],
             Some(own) => [own_path(), b":", own],
             None => [environ::value(saved, PRELOAD).unwrap_or_default(), b"", b""],
         }

@@ -30,7 +30,7 @@ pub unsafe fn is_expected(list: *const *const c_char) -> bool {
     // SAFETY: handed on to the caller.
     unsafe {
         is_concerned(list)
-            && !environ::is_programs(list)
+            && !launched::is_of_program(list)
             && match environ::value(list, LATE_VARIABLE) {
                 Some(_) => environ::is_on(list, LATE_VARIABLE),
                 None => {
@@ -53,7 +53,7 @@ pub unsafe fn is_started_by_launcher(list: *const *const c_char) -> bool {
     // SAFETY: handed on to the caller; getppid(2).
     unsafe {
         is_concerned(list)
-            && !environ::is_programs(list)
+            && !launched::is_of_program(list)
             && !is_launched(sys!(nr::GETPPID), mark(list))
     }
 }

@@ -82,6 +82,21 @@ pub unsafe fn is_concerned(list: *const *const c_char) -> bool {
     unsafe { is_launched(list) && !environ::is_on(list, b"UNDERSTUDY_DISABLE=") }
 }
 
+/// Returns true for the environment of a program of a protected job.
+///
+/// Child processes inherit it. It has nothing of the launcher's, and this library twice in
+/// LD_PRELOAD ([`environ::fixed`]).
+///
+/// # Safety
+/// As [`protection`].
+pub unsafe fn is_of_program(list: *const *const c_char) -> bool {
+    // SAFETY: handed on to the caller.
+    unsafe {
+        let preload = environ::value(list, environ::PRELOAD).unwrap_or_default();
+        environ::mentions(preload) > 1 && !environ::strings(list).any(environ::is_hidden)
+    }
+}
+
 /// Returns true if the job's launcher serves its processes by PMIx.
 ///
 /// # Safety
