@@ -100,6 +100,7 @@ table! {
     cancellations: Recovered;
     dlopen_loop: Recovered;
     executes: Recovered;
+    growing: Recovered;
     lock_waiters: Recovered;
     signal_values: Recovered;
     libc_opens: Recovered;

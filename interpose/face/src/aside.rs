@@ -167,7 +167,7 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
     let (managed, require, restart, local_rank) = unsafe {
         (
             !environ::has_launcher(environment),
-            environ::is_on(environment, b"UNDERSTUDY_REQUIRE="),
+            environ::is_protection_required(environment),
             environ::is_on(environment, b"UNDERSTUDY_RESTART="),
             launched::launcher(environment)
                 .and_then(|launcher| environ::variable(environment, launcher.local_rank)),
