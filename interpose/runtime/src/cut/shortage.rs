@@ -38,7 +38,7 @@ pub(super) fn skip(rt: &Runtime, shortage: &Shortage) {
 
 fn report(shortage: &Shortage, earlier: Epoch, lost: Option<Loss>) {
     static ONCE: Once = Once::new();
-    let mib = |pages: u64| pages * PAGE_SIZE as u64 >> 20;
+    let mib = |pages: u64| (pages * PAGE_SIZE as u64) >> 20;
     let why = format!(
         "checkpoint {} takes {} MiB of memory for copies, and {} MiB are left for them in {}",
         earlier.next(),
