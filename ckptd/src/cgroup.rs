@@ -6,29 +6,31 @@
 //! <https://docs.kernel.org/admin-guide/cgroup-v1/memory.html>.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Names of the files of a group.
 #[derive(Debug)]
 struct Files {
-    limit: &'static str,
+    /// The lowest counts; above `memory.high` the kernel slows processes down.
+    limits: &'static [&'static str],
     usage: &'static str,
-    /// Line of memory.stat with the memory that the kernel can take back at once.
-    reclaimable: &'static str,
+    /// Lines of memory.stat with the memory that the kernel can take back at once.
+    reclaimable: [&'static str; 2],
     events: &'static str,
 }
 
 const VERSION_1: Files = Files {
-    limit: "memory.limit_in_bytes",
+    limits: &["memory.limit_in_bytes"],
     usage: "memory.usage_in_bytes",
-    reclaimable: "total_inactive_file",
+    reclaimable: ["total_inactive_file", "total_active_file"],
     events: "memory.oom_control",
 };
 
 const VERSION_2: Files = Files {
-    limit: "memory.max",
+    limits: &["memory.max", "memory.high"],
     usage: "memory.current",
-    reclaimable: "inactive_file",
+    reclaimable: ["inactive_file", "active_file"],
     events: "memory.events",
 };
 
@@ -46,6 +48,8 @@ pub struct Groups {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     pub group: PathBuf,
+    /// Inode of the group's directory: equal in all processes of a node.
+    pub identity: u64,
     pub bytes: u64,
     /// Bytes that the group can still use.
     pub free: u64,
@@ -91,16 +95,34 @@ impl Groups {
         Some(Groups { levels, files })
     }
 
+    /// Forgets levels without a limit, which need not be read again.
+    pub fn retain_limited(&mut self) {
+        let files = self.files;
+        self.levels.retain(|group| files.limit(group).is_some());
+    }
+
     /// Returns the limit that leaves the least, if there is one.
     pub fn limit(&self) -> Option<Limit> {
+        self.limit_within(u64::MAX)
+    }
+
+    /// Returns the limit that leaves the least, as [`Groups::limit`].
+    ///
+    /// Memory that the kernel can take back is only counted where less than `ample` bytes are
+    /// left, since memory.stat takes longer to read than all other files.
+    pub fn limit_within(&self, ample: u64) -> Option<Limit> {
         let of_level = |group: &PathBuf| {
-            let bytes = number(&group.join(self.files.limit))?;
-            let used = number(&group.join(self.files.usage))?;
-            let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
-            let reclaimable = value(&stat, self.files.reclaimable).unwrap_or(0);
-            let free = bytes.saturating_sub(used.saturating_sub(reclaimable));
-            (bytes < NO_LIMIT).then(|| Limit {
-                group: group.clone(),
+            let bytes = self.files.limit(group)?;
+            let left = bytes.saturating_sub(number(&group.join(self.files.usage))?);
+            let free = match left < ample {
+                true => bytes.min(left + self.files.reclaimable(group)),
+                false => left,
+            };
+            let identity = fs::metadata(group).map_or(0, |it| it.ino());
+            let group = group.clone();
+            Some(Limit {
+                group,
+                identity,
                 bytes,
                 free,
             })
@@ -123,7 +145,21 @@ impl Groups {
 
 impl Files {
     fn is_version_2(&self) -> bool {
-        self.limit == VERSION_2.limit
+        self.usage == VERSION_2.usage
+    }
+
+    /// Reads the limit of a group; `None` without one.
+    fn limit(&self, group: &Path) -> Option<u64> {
+        let limits = self.limits.iter();
+        let lowest = limits.filter_map(|name| number(&group.join(name))).min()?;
+        (lowest < NO_LIMIT).then_some(lowest)
+    }
+
+    /// Reads how many bytes the kernel can take back from a group at once.
+    fn reclaimable(&self, group: &Path) -> u64 {
+        let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+        let lines = self.reclaimable.iter();
+        lines.filter_map(|line| value(&stat, line)).sum()
     }
 }
 
@@ -172,11 +208,14 @@ mod tests {
         for (level, limit) in [&outer, &outer.join("step")].into_iter().zip(limits) {
             fs::create_dir(level).expect("room");
             let write = |name: &str, text: &str| fs::write(level.join(name), text).expect("room");
-            write(files.limit, limit);
+            write(files.limits[0], limit);
             write(files.usage, "400\n");
             write(
                 "memory.stat",
-                &format!("anon 1\n{} 100\n", files.reclaimable),
+                &format!(
+                    "anon 1\n{} 60\n{} 40\n",
+                    files.reclaimable[0], files.reclaimable[1]
+                ),
             );
             write(files.events, "low 0\noom_kill 3\n");
         }
@@ -202,8 +241,23 @@ mod tests {
             let limit = found.limit().expect("limited");
             assert_eq!((limit.bytes, limit.free), (1000, 700));
             assert!(limit.group.ends_with("job"));
+            let without_stat = found.limit_within(600).expect("limited");
+            assert_eq!(without_stat.free, 600, "enough is left without it");
             assert_eq!(found.kills(), 3);
         }
+    }
+
+    #[test]
+    fn the_limit_from_which_on_processes_are_slowed_down_counts() {
+        let point = tempfile::tempdir().expect("room");
+        hierarchy(point.path(), &VERSION_2, ["2000\n", "max\n"]);
+        let group = point.path().join("job");
+        fs::write(group.join("memory.high"), "1500\n").expect("room");
+        let groups = Groups {
+            levels: vec![group],
+            files: &VERSION_2,
+        };
+        assert_eq!(groups.limit().expect("limited").bytes, 1500);
     }
 
     #[test]
@@ -211,11 +265,13 @@ mod tests {
         for (files, limit) in [(&VERSION_1, "9223372036854771712\n"), (&VERSION_2, "max\n")] {
             let point = tempfile::tempdir().expect("room");
             hierarchy(point.path(), files, [limit; 2]);
-            let groups = Groups {
+            let mut groups = Groups {
                 levels: vec![point.path().join("job")],
                 files,
             };
             assert_eq!(groups.limit(), None);
+            groups.retain_limited();
+            assert!(groups.levels.is_empty());
         }
     }
 }

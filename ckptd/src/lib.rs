@@ -1,6 +1,7 @@
 //! What the processes of an understudy job share, and the programs around it.
 //!
 //! * [`advice`]: how often to take checkpoints;
+//! * [`budget`], [`cgroup`]: memory that is left on a node;
 //! * [`cuda`]: what NVIDIA's driver is asked for;
 //! * [`epochs`]: names and format of the files of the disk level; [`pages`]: lists of pages;
 //! * [`pool`]: the spares of a node's jobs, as a state machine; [`wire`]: what ckptd and its clients say to each other; [`client`]: a
@@ -15,6 +16,7 @@
 //! * `report` (feature `cli`): the merged view of a job's event files behind `understudy events`.
 
 pub mod advice;
+pub mod budget;
 pub mod cgroup;
 pub mod client;
 pub mod cuda;

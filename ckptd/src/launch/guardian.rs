@@ -400,7 +400,8 @@ impl Guardian {
             .iter()
             .map(|it| PollFd::new(it, PollFlags::IN))
             .collect();
-        let _ = poll(&mut polls, None);
+        let timeout = self.memory.poll().and_then(|it| it.try_into().ok());
+        let _ = poll(&mut polls, timeout.as_ref());
     }
 
     /// Processes call; each is given a line to the manager.

@@ -1,8 +1,8 @@
 //! One process manager for either kind of MPI library.
 
 use super::program::{Kind, Mpi};
-use super::{Error, Name, Namespace, Peers, pmi1, pmix};
-use std::collections::BTreeSet;
+use super::{Error, Name, Namespace, Peers, overflow, pmi1, pmix};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
@@ -76,8 +76,9 @@ pub struct Manager {
     memory: PathBuf,
     /// The job has been on several nodes.
     is_spread: AtomicBool,
-    /// Those that have begun.
-    generations: Mutex<BTreeSet<Name>>,
+    /// Generations that have begun, and where their ranks share memory.
+    generations: Mutex<BTreeMap<Name, PathBuf>>,
+    aborts: Mutex<overflow::Aborts>,
 }
 
 enum Server {
@@ -112,6 +113,7 @@ impl Manager {
             memory: settings.memory.clone(),
             is_spread: AtomicBool::new(false),
             generations: Mutex::default(),
+            aborts: Mutex::default(),
         };
         Ok((manager, events))
     }
@@ -127,8 +129,9 @@ impl Manager {
         }
         let is_spread = generation.placement.hosts().len() > 1;
         self.is_spread.fetch_or(is_spread, Ordering::Relaxed);
-        self.generations().insert(generation.name.clone());
-        let segments = self.segments(&generation.name);
+        let segments = self.place_segments(generation);
+        self.generations()
+            .insert(generation.name.clone(), segments.clone());
         let made = DirBuilder::new().mode(0o700).create(&segments);
         made.map_err(Error::system(segments.display().to_string()))
             .inspect_err(|_| {
@@ -136,15 +139,30 @@ impl Manager {
             })
     }
 
-    fn generations(&self) -> MutexGuard<'_, BTreeSet<Name>> {
+    fn generations(&self) -> MutexGuard<'_, BTreeMap<Name, PathBuf>> {
         self.generations
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the ranks of a node share memory: what a killed one leaves there goes with its generation.
+    /// Chooses where the ranks of a generation share memory.
+    ///
+    /// What a killed one leaves there goes with its generation.
+    fn place_segments(&self, generation: &Namespace) -> PathBuf {
+        let name = generation.name.as_str();
+        let ranks = generation.ranks_here().count();
+        if let (Server::Pmix(_), Some(free)) = (&self.server, overflow::shortage(ranks))
+            && let Some(place) = overflow::make_disk_directory(&self.memory)
+        {
+            overflow::report(free, &place);
+            return place.join(name);
+        }
+        self.memory.join(name)
+    }
+
     fn segments(&self, generation: &Name) -> PathBuf {
-        self.memory.join(generation.as_str())
+        let chosen = self.generations().get(generation).cloned();
+        chosen.unwrap_or_else(|| self.memory.join(generation.as_str()))
     }
 
     /// What the process of a rank of this node needs.
@@ -216,6 +234,14 @@ impl Manager {
         }
     }
 
+    /// Notes that the MPI library of one of so many ranks has aborted.
+    ///
+    /// Returns the cause if a new generation would abort as well.
+    pub fn note_abort(&self, generation: &Name, ranks: usize) -> Option<String> {
+        let mut aborts = self.aborts.lock().unwrap_or_else(PoisonError::into_inner);
+        aborts.note(generation, ranks)
+    }
+
     /// Forgets a generation and removes what its ranks have left in files.
     ///
     /// # Errors
@@ -225,8 +251,8 @@ impl Manager {
             Server::Pmix(server) => server.end(generation)?,
             Server::Pmi1(server) => server.end(generation)?,
         }
-        self.generations().remove(generation);
         let _ = std::fs::remove_dir_all(self.segments(generation));
+        self.generations().remove(generation);
         Ok(())
     }
 }
@@ -240,13 +266,16 @@ pub(super) fn forget_all(directory: &Path, memory: &Path) {
         let _ = std::fs::remove_dir_all(directory.join(&name));
         let _ = std::fs::remove_dir_all(memory.join(&name));
     }
+    overflow::remove_disk_directory(memory);
 }
 
 impl Drop for Manager {
     fn drop(&mut self) {
         let names = std::mem::take(&mut *self.generations());
-        for name in names {
+        for (name, segments) in names {
             let _ = self.end(&name);
+            let _ = std::fs::remove_dir_all(segments);
         }
+        overflow::remove_disk_directory(&self.memory);
     }
 }

@@ -49,6 +49,7 @@ pub mod meeting;
 mod memory;
 mod node;
 mod output;
+mod overflow;
 mod parent;
 mod passed;
 mod peers;

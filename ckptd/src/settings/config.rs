@@ -5,9 +5,9 @@
 
 use super::fault::{self, Fault};
 use super::values::{
-    Choice, Interval, LogLimit, Rehearse, Rule, Scheme, SharedPages, Static, Threads, init_end,
-    interval, log_limit, new_phase, number, rehearse, scheme, shared_pages, switch, threads,
-    tracking,
+    Choice, Interval, LogLimit, Rehearse, Require, Rule, Scheme, SharedPages, Static, Threads,
+    init_end, interval, log_limit, new_phase, number, rehearse, scheme, shared_pages, switch,
+    threads, tracking,
 };
 use super::{SECRET, SETTINGS, Setting, domains};
 use crate::client::Address;
@@ -50,7 +50,7 @@ pub struct Config {
     /// Where the initialisation phase ends.
     pub init_end: Rule,
     /// Whether the job stops if it cannot be protected.
-    pub require: bool,
+    pub require: Require,
     /// Whether memory that the program says it does not need is overwritten.
     pub poison: bool,
     /// Where epochs are written to.
@@ -197,7 +197,11 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
     ("UNDERSTUDY_REQUIRE", |config, text| {
-        config.require = switch(text)?;
+        config.require = match text {
+            "start" => Require::Start,
+            text if switch(text)? => Require::Always,
+            _ => Require::Never,
+        };
         Ok(())
     }),
     ("UNDERSTUDY_POISON", |config, text| {
@@ -239,7 +243,7 @@ impl Config {
             log_limit: LogLimit::Part(0.25),
             new_phase: Some(2),
             init_end: Rule::Auto,
-            require: false,
+            require: Require::Never,
             poison: false,
             disk: None,
             disk_every: 1,
@@ -342,7 +346,10 @@ impl Config {
     /// The setting that lets a job stop that cannot be protected from its start.
     pub fn strict(&self) -> Option<&'static str> {
         match self {
-            Config { require: true, .. } => Some("UNDERSTUDY_REQUIRE=1"),
+            Config {
+                require: Require::Start | Require::Always,
+                ..
+            } => Some("UNDERSTUDY_REQUIRE=1"),
             Config { restart: true, .. } => Some("UNDERSTUDY_RESTART=1"),
             _ => None,
         }

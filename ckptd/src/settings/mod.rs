@@ -12,7 +12,7 @@ mod values;
 pub use config::Config;
 pub use unknown::{Unknown, unknown};
 pub use values::{
-    Choice, Interval, LogLimit, Rehearse, Rule, Scheme, SharedPages, Static, Threads,
+    Choice, Interval, LogLimit, Rehearse, Require, Rule, Scheme, SharedPages, Static, Threads,
 };
 
 /// How `understudy run` takes a setting. Its option is the variable's name without the prefix, in lower case: `UNDERSTUDY_DISK_EVERY`
@@ -205,7 +205,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "UNDERSTUDY_REQUIRE",
         default: "0",
-        meaning: "1: a job that cannot be protected stops before MPI_Init returns; 0: it runs unprotected",
+        meaning: "1: a job that cannot be protected stops before MPI_Init returns; 0: it runs unprotected; `start` (default of `understudy run`): as 1, but a job that runs and gets short of memory goes on",
         form: Form::Variable,
     },
     Setting {

@@ -3,7 +3,12 @@
 /// Why it must stop, if it must. `has_launcher`: the program could run without the layer; `is_split`: other nodes may not refuse, and their
 /// ranks would wait for those of this one for ever.
 pub fn stops(has_launcher: bool, is_split: bool) -> Option<&'static str> {
-    let is_on = |name| matches!(std::env::var(name).as_deref(), Ok("1" | "on" | "yes"));
+    let is_on = |name| {
+        matches!(
+            std::env::var(name).as_deref(),
+            Ok("1" | "on" | "yes" | "start")
+        )
+    };
     let reasons = [
         (is_on("UNDERSTUDY_REQUIRE"), "UNDERSTUDY_REQUIRE=1"),
         (!has_launcher, "ckptd launch runs nothing unprotected"),

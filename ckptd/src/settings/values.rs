@@ -238,6 +238,17 @@ pub(super) fn number<T: std::str::FromStr>(text: &str, what: &str) -> Result<T, 
     text.parse().map_err(|_| format!("`{text}` is not {what}"))
 }
 
+/// Jobs that stop where they cannot be protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Require {
+    /// None: they run unprotected.
+    Never,
+    /// All, but for those that have begun and get short of memory.
+    Start,
+    /// All.
+    Always,
+}
+
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text {
         "0" | "off" | "no" => Ok(false),

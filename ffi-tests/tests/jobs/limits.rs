@@ -330,3 +330,18 @@ fn a_worker_without_memory_for_copies_ends_the_job_on_all_hosts() {
     assert_ended(&outcome, &["more bytes of the page store"]);
     outcome.check(outcome.takeovers().is_empty(), "somebody was replaced");
 }
+
+#[test]
+fn a_limit_of_file_size_or_time_that_ends_a_process_is_named() {
+    for (what, limit) in [
+        ("file", "its limit of file size (SIGXFSZ, `ulimit -f`)"),
+        ("time", "its limit of CPU time (SIGXCPU, `ulimit -t`)"),
+    ] {
+        let outcome = Job::new(place::test_program("exceeds"), &[what]).run();
+        assert_ended(
+            &outcome,
+            &[limit, "before the first checkpoint; raise the limit"],
+        );
+        outcome.check(outcome.stdout.is_empty(), "the program has gone on");
+    }
+}

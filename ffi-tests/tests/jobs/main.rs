@@ -10,6 +10,7 @@ mod endings;
 mod examples;
 mod files;
 mod fortran;
+mod full_directory;
 mod held;
 mod hosts;
 mod inert;

@@ -101,6 +101,7 @@ table! {
     children: Recovered;
     dlopen_loop: Recovered;
     executes: Recovered;
+    growing: Recovered;
     lock_waiters: Recovered;
     orphans: Recovered;
     signal_values: Recovered;

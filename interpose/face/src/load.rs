@@ -256,7 +256,7 @@ fn start_runtime(
     let mut directory = Path::new();
     directory.push(Path::directory(link::own_path()));
     // SAFETY: a valid environment.
-    let required = unsafe { environ::is_on(second.program.environment, b"UNDERSTUDY_REQUIRE=") };
+    let required = unsafe { environ::is_protection_required(second.program.environment) };
     let info = BootInfo {
         version: ABI_VERSION,
         require: u32::from(required),

@@ -3,6 +3,7 @@
 //! The last committed epoch stays intact while the next one is *pending*: captured, and on its way to the holders. After a failure what is
 //! pending is committed or given up, whichever all workers agree on.
 
+mod claim;
 mod copy;
 mod habit;
 mod hands;
@@ -32,6 +33,7 @@ use crate::objects::window;
 use crate::rounds::Numbers;
 use crate::{disk, events, fault, journal, marks, sys, told, traffic, user, world};
 use ckptd::events::Kind;
+pub use claim::claim;
 pub use copy::{Copy, State};
 use habit::Habit;
 use hands::Hands;
@@ -464,6 +466,14 @@ pub fn renew_legacy(rt: &Runtime, welcome: Vec<u8>) {
     *since = Instant::now();
     if let Some(legacy) = legacy {
         legacy.renew(rt, Kept { own, partners }, welcome, store);
+    }
+}
+
+/// Frees all copies. No failure is recovered from any more.
+pub fn discard(rt: &Runtime) {
+    let discarded = |keep: &mut Keep| keep.store.discard();
+    if let Some(Err(error)) = rt.keep.borrow_mut().as_mut().map(discarded) {
+        log::warn!("copies are not freed: {}", sys::chain(&error));
     }
 }
 

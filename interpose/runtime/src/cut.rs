@@ -7,6 +7,7 @@
 
 mod anywhere;
 mod assemble;
+mod shortage;
 mod together;
 
 use crate::arch::{self, Rewound, turn};
@@ -20,8 +21,8 @@ use crate::requests::{self, Kind};
 use crate::rounds::{Numbers, Rounds};
 use crate::schedule::Schedule;
 use crate::{
-    checkpoint, completion, copies, drain, ending, errors, fault, journal, marks, overdue,
-    protection, recovery, rehearsal, schedule, told, user, world,
+    checkpoint, completion, copies, drain, ending, errors, fault, headroom, journal, marks,
+    overdue, protection, recovery, rehearsal, schedule, told, user, world,
 };
 pub use anywhere::{here, hold, leave_by_call, meanwhile, part};
 pub use assemble::assemble;
@@ -206,6 +207,7 @@ fn vote(rt: &Runtime) -> Result<(), Rewound> {
         .is_some_and(|last| now.duration_since(last) >= interval);
     let is_due = is_over
         || state.pace.is_warned(state.last)
+        || headroom::has_given_up()
         || journal::asks_for_cut(rt)
         || again::asks_for_cut(rt);
     let says = [
@@ -331,14 +333,15 @@ fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             }
             overdue::put_off(comm::is_any_connected(rt));
         }
-        Exchange::Unprotected(speaker) => {
+        Exchange::NoRoom(shortage) => shortage::skip(rt, &shortage),
+        Exchange::Unprotected(speaker, loss) => {
             if speaker == world::worker(rt)
                 && let Some(why) = objection
             {
-                protection::say_refused(&why);
+                protection::say_refused(&why, loss);
             }
             overdue::end();
-            protection::give_up_protection(rt);
+            protection::give_up_protection(rt, loss);
         }
     }
     Ok(())
@@ -348,6 +351,9 @@ fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
 fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Rewound> {
     if let Err(why) = user::check(rt) {
         return Ok((Ability::Never, Some(why.to_string())));
+    }
+    if let Some(why) = shortage::lost_copies() {
+        return Ok((Ability::Yielded, Some(why)));
     }
     let collectives = completion::test_all(
         rt,

@@ -13,8 +13,10 @@ use crate::disk::{self, Report};
 use crate::early::Early;
 use crate::generated::real;
 use crate::handles::{self, VirtComm, real_comm};
+use crate::headroom::{self, Claim, Shortage};
 use crate::objects::comm::freed;
 use crate::objects::objects;
+use crate::protection::Loss;
 use crate::recovery::Runtime;
 use crate::rehearsal::again;
 use crate::requests::{self, EMPTY, Kind};
@@ -54,6 +56,8 @@ struct Bookmark {
     disk: Report,
     /// Whether its initialisation phase may end here ([`MAY_END`]), and whether a new one may begin.
     phase: u64,
+    /// Memory that its next checkpoint takes.
+    claim: Claim,
 }
 
 // SAFETY: numbers.
@@ -66,8 +70,10 @@ pub enum Ability {
     Now = 0,
     /// Not now: a non-blocking collective is under way.
     Later = 1,
+    /// No more: its copies were given up, as the program needed their memory.
+    Yielded = 2,
     /// Never: it has state that an understudy could not have.
-    Never = 2,
+    Never = 3,
 }
 
 /// The outcome of the exchange, the same in all workers but for the numbers.
@@ -76,8 +82,10 @@ pub enum Exchange {
     InFlight(Vec<Sent>),
     /// The cut is put off.
     PutOff,
+    /// The copies of a checkpoint do not fit into memory.
+    NoRoom(Shortage),
     /// The job cannot be protected any more; this worker speaks for those that object.
-    Unprotected(Worker),
+    Unprotected(Worker, Loss),
 }
 
 /// What a worker has sent to this one.
@@ -106,6 +114,10 @@ pub fn exchange(
         u64::from(journal::may_end(rt, is_regular)) * MAY_END
             + u64::from(again::may_begin(rt)) * MAY_BEGIN
     });
+    let claim = match ability {
+        Ability::Now => copies::claim(rt),
+        _ => Claim::NONE,
+    };
     let started = requests::started(rt);
     let (freed_ones, share) = freed::within(rt, None, |it| early::is_used(rt, it));
     let synchronous = synchronous::count(rt, world::get(rt).worker_count as usize);
@@ -122,25 +134,35 @@ pub fn exchange(
             shared: mappings.len() as u64,
             disk,
             phase,
+            claim,
         })
         .collect();
     let theirs = recovery::check_own(rt, world::private(rt).exchange(&own), NO_BOOKMARKS)?;
     let counts: Vec<u64> = theirs.iter().map(|bookmark| bookmark.shared).collect();
     if let Some(speaker) = sharing::first_sharer(rt, &mappings, &counts)? {
-        return Ok(Exchange::Unprotected(speaker));
+        return Ok(Exchange::Unprotected(speaker, Loss::Unsaved));
     }
-    let speaker = theirs
-        .iter()
-        .position(|bookmark| bookmark.ability == Ability::Never as u64)
-        .unwrap_or(0);
+    let claims: Vec<Claim> = theirs.iter().map(|bookmark| bookmark.claim).collect();
+    let shortage = {
+        let world = world::get(rt);
+        headroom::shortage(&world.redundancy, |worker| world.node_of(worker), &claims)
+    };
+    let abilities: Vec<u64> = theirs.iter().map(|bookmark| bookmark.ability).collect();
+    let most = abilities.iter().copied().max().unwrap_or(0);
+    let speaker = abilities.iter().position(|&ability| ability == most);
+    let speaker = Worker::at(speaker.unwrap_or(0));
     // A process may have ended its part in a collective that another one has not begun.
     let is_balanced = theirs
         .iter()
         .fold(0u64, |sum, bookmark| sum.wrapping_add(bookmark.started))
         == 0;
-    Ok(match theirs.iter().map(|bookmark| bookmark.ability).max() {
-        Some(never) if never == Ability::Never as u64 => Exchange::Unprotected(Worker::at(speaker)),
-        Some(later) if later == Ability::Later as u64 || !is_balanced => Exchange::PutOff,
+    Ok(match most {
+        never if never == Ability::Never as u64 => Exchange::Unprotected(speaker, Loss::Unsaved),
+        yielded if yielded == Ability::Yielded as u64 => {
+            Exchange::Unprotected(speaker, Loss::Memory)
+        }
+        later if later == Ability::Later as u64 || !is_balanced => Exchange::PutOff,
+        _ if let Some(shortage) = shortage => Exchange::NoRoom(shortage),
         _ => {
             if theirs
                 .iter()

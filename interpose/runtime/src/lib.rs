@@ -44,6 +44,7 @@ pub mod fatal;
 pub mod fault;
 pub mod gather;
 pub mod handles;
+mod headroom;
 pub mod image;
 pub mod job;
 pub mod journal;

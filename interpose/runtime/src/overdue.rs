@@ -110,6 +110,14 @@ pub fn ask_again(is_connected: bool, pause: Duration) {
     }
 }
 
+/// Suspends reports and requests for cuts until the next checkpoint.
+///
+/// The user knows why there is none.
+pub fn suspend() {
+    end();
+    attention::clear(attention::ASKED);
+}
+
 /// There will be no more cuts.
 pub fn end() {
     *phase() = None;

@@ -32,7 +32,9 @@ use crate::cell::{Door, Field, runtime};
 use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, ERR_UNKNOWN, SUCCESS};
 use crate::generated::real;
 use crate::objects::dynamic;
-use crate::{arch, copies, ending, events, overdue, peers, rehearsal, renewal, sys, user, world};
+use crate::{
+    arch, copies, ending, events, headroom, overdue, peers, rehearsal, renewal, sys, user, world,
+};
 use ckptd::events::{ErrorClass, Kind};
 use understudy_mpi as mpi;
 
@@ -42,6 +44,7 @@ use report::Report;
 pub use restart::from_disk as restart_from_disk;
 use std::cell::Cell;
 use std::ffi::c_int;
+use std::sync::Once;
 use std::time::Instant;
 use understudy_mpi::call;
 use understudy_mpi::real_types::RealComm;
@@ -161,6 +164,7 @@ fn recover(rt: &Runtime, class: c_int) {
     world::update(rt, |world| world.recoveries += 1);
     let recovery = world::get(rt).recoveries;
     log::debug!("recovery {recovery} begins, error class {class}");
+    report_lost_copies();
     let mut report = Report::new(recovery, moment, error_class(class));
     let outcome = loop {
         match attempt::run(rt, &mut report) {
@@ -182,6 +186,19 @@ fn recover(rt: &Runtime, class: c_int) {
     );
     rt.is_under_way.set(false);
     sys::raise_exceptions(outcome.exceptions);
+}
+
+/// Reports that this process's copies are damaged, if they are.
+fn report_lost_copies() {
+    static ONCE: Once = Once::new();
+    if let Some(limit) = headroom::cause() {
+        ONCE.call_once(|| {
+            sys::say(format_args!(
+                "copies on this node were given up before the failure, since the program needed \
+                 their memory: almost none was left in {limit}"
+            ));
+        });
+    }
 }
 
 /// A newcomer takes part in the recovery that it was started for.

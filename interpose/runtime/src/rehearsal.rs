@@ -27,7 +27,7 @@ mod wanted;
 mod worker;
 
 use crate::cell::{Field, runtime};
-use crate::{copies, told, user, world};
+use crate::{copies, headroom, told, user, world};
 use ckptd::settings::{LogLimit, Rehearse, Static};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -125,19 +125,11 @@ pub fn start(rt: &Runtime) {
 fn room() -> usize {
     match told::config().log_limit {
         LogLimit::Bytes(bytes) => bytes,
-        part => part.of(anonymous_memory()).max(LEAST_ROOM),
+        part => {
+            let [anonymous, _] = headroom::resident_memory();
+            part.of(anonymous as usize).max(LEAST_ROOM)
+        }
     }
-}
-
-/// Bytes of anonymous memory that this process has (proc(5), statm: resident less shared); 0 if nobody says.
-fn anonymous_memory() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let mut pages = pages
-        .split(' ')
-        .skip(1)
-        .map_while(|text| text.parse::<usize>().ok());
-    let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
-    resident.saturating_sub(shared) * crate::image::PAGE_SIZE
 }
 
 /// A cut is being taken for this epoch: a phase may end with it, or begin.

@@ -54,6 +54,13 @@ pub struct World {
     pub players: Vec<ProcessNumber>,
 }
 
+impl World {
+    /// The node of a worker's process.
+    pub fn node_of(&self, worker: Worker) -> u64 {
+        self.nodes[self.players[worker.index()].index()]
+    }
+}
+
 /// What other threads and signal handlers may ask, and the fast path does.
 static FACTS: AtomicU8 = AtomicU8::new(0);
 const IS_INITIALISED: u8 = 1;

@@ -59,7 +59,11 @@ impl Node {
                     let (number, generation) = (*begun.ranks.get(rank.index())?, begun.generation);
                     Some(Report::Broke { number, generation })
                 });
+                let ranks = current(&name).map_or(0, |begun| begun.ranks.len());
                 self.reports.extend(broken);
+                let servers = self.servers.as_ref().filter(|_| ranks > 0);
+                let cause = servers.and_then(|servers| servers.note_abort(&name, ranks));
+                self.reports.extend(cause.map(Report::GivesUp));
                 self.children.broke(&name, status);
             }
             Mail::Finalised(name, rank) => self.children.finalised(&name, rank),

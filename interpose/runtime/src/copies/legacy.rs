@@ -181,6 +181,11 @@ impl Legacy {
         })
     }
 
+    /// The files that the copies are in.
+    pub fn files(&self) -> Files {
+        self.files.clone()
+    }
+
     /// All copies of the next epoch are whole in this process. To be called before any other hears of that.
     pub fn note_whole(
         &mut self,

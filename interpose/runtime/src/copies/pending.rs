@@ -21,7 +21,7 @@ use crate::image::{parity as layers, sums};
 use crate::own_messages::tag;
 use crate::rounds::{Numbers, Rounds};
 use crate::sys::quietly;
-use crate::{events, fault, world};
+use crate::{events, fault, headroom, world};
 use ckptd::events::Kind;
 use std::time::{Duration, Instant};
 use understudy_mpi as mpi;
@@ -202,7 +202,7 @@ impl Pending {
         welcome: impl FnOnce() -> Vec<u8>,
     ) -> mpi::Result<Option<Numbers>> {
         if let Some(task) = self.preparing.take_if(|task| hands.helper.is_over(task)) {
-            let sums = hands.helper.end(task);
+            let sums = checksums(hands.helper, task);
             self.prepared(rt, &sums, &mut hands)?;
         }
         for transfer in &mut self.transfers {
@@ -295,7 +295,7 @@ impl Pending {
     /// Nothing is under way any more: what is left, with the room for what was to be sent given back.
     pub fn end(self, store: &mut PageStore, helper: &Helper) -> Remains {
         if let Some(task) = self.preparing {
-            let sums = helper.end(task);
+            let sums = checksums(helper, task);
             store.note_sums(self.delta.runs(), &sums);
         }
         self.inquiries.end(helper);
@@ -312,6 +312,17 @@ impl Pending {
             received: self.received.map(|received| received.0),
         }
     }
+}
+
+/// Returns the checksums of captured pages.
+///
+/// They are wrong if memory of copies was freed meanwhile.
+fn checksums(helper: &Helper, task: Task) -> Vec<u64> {
+    let mut sums = helper.end(task);
+    if headroom::has_given_up() {
+        sums.iter_mut().for_each(|sum| *sum = !*sum);
+    }
+    sums
 }
 
 fn tell_shipped(

@@ -1,9 +1,10 @@
 //! Whether workers share memory with each other by other means than MPI.
 
 use crate::arch::Rewound;
+use crate::protection::{self, Loss};
 use crate::recovery::Runtime;
 use crate::user::{self, SharedMapping};
-use crate::{protection, recovery, world};
+use crate::{recovery, world};
 use understudy_numbers::Worker;
 
 /// Compares the mappings of all workers, each of which has `counts` of them; `own` are this worker's. If two workers have
@@ -26,7 +27,8 @@ pub fn first_sharer(
     if worker == world::worker(rt)
         && let Some(mapping) = own.iter().find(|mapping| mapping.identity == identity)
     {
-        protection::say_refused(&user::UserError::SharedMemory(mapping.path.clone()).to_string());
+        let why = user::UserError::SharedMemory(mapping.path.clone()).to_string();
+        protection::say_refused(&why, Loss::Unsaved);
     }
     Ok(Some(worker))
 }

@@ -209,6 +209,19 @@ impl PageStore {
         self.peak - self.live
     }
 
+    /// The most slots that were in use at a time since memory was given back.
+    pub fn peak(&self) -> u64 {
+        self.peak
+    }
+
+    /// Gives all memory back to the kernel: allocated slots hold zeros.
+    ///
+    /// # Errors
+    /// [`StoreError::GiveBack`].
+    pub fn discard(&mut self) -> Result<(), StoreError> {
+        self.arena.dont_need(Slot(0), self.arena.open)
+    }
+
     /// Slots that are free below the highest one in use.
     pub fn free_slots(&self) -> u64 {
         self.free.values().sum()

@@ -168,6 +168,21 @@ impl Tracker {
         }
     }
 
+    /// Counts the pages that a capture would copy now, but for stacks.
+    ///
+    /// # Errors
+    /// Those of the capture.
+    pub fn count_changed(
+        &mut self,
+        layout: &Layout,
+        image: &Image,
+        store: &PageStore,
+    ) -> Result<u64, ObserveError> {
+        let seen = self.observe(layout, image, store)?;
+        let fresh = runs::subtract(&seen.content, &image.pages());
+        Ok(runs::total(&runs::union(&seen.written, &fresh)))
+    }
+
     /// As [`Tracker::observe`], for a capture: where one walk can do both, the next period starts
     /// at once. [`Tracker::arm`] does the rest; without it, what was seen must be given to
     /// [`Tracker::mark_changed`]. After an error everything counts as changed.

@@ -8,7 +8,7 @@ use super::message::Message;
 use super::seed::{self, Asked};
 use crate::own_messages::{Peer, tag};
 use crate::rehearsal::Runtime;
-use crate::{events, fault, world};
+use crate::{events, fault, headroom, world};
 use bincode::config::standard;
 use ckptd::events::Kind;
 use understudy_numbers::{Epoch, Worker};
@@ -37,7 +37,10 @@ pub(super) fn poll(rt: &Runtime) {
     }
     if !state.waiting.is_empty() {
         let (worker, script) = state.waiting.remove(0);
-        match seed::rehearse(rt, &script) {
+        // The replay has what this process has, or less.
+        let [anonymous, _] = headroom::resident_memory();
+        let room = headroom::check_room(rt, anonymous);
+        match room.and_then(|()| seed::rehearse(rt, &script)) {
             Ok(asked) => state.asked = Some((worker, asked)),
             Err(why) => state.settle(rt, worker, Rehearsed::none(why)),
         }

@@ -2,7 +2,8 @@
 
 use super::{Check, accelerators, kernel};
 use crate::{layer, mpi, node};
-use ckptd::cgroup::{Groups, Limit};
+use ckptd::budget::Budget;
+use ckptd::cgroup::Groups;
 use ckptd::private::{Directory, MEMORY as SHARED_MEMORY, in_memory};
 use ckptd::report::{bytes, count};
 use ckptd::settings::{Config, unknown};
@@ -221,37 +222,29 @@ fn shared_memory() -> Check {
 fn memory() -> Check {
     const NEED: &str =
         "a worker needs about three times what the program uses (four with UNDERSTUDY_COPIES=2)";
-    let available = bytes(available_memory());
-    let finding = match control_group_limit() {
-        Some(limit) => format!(
-            "{available} available, since the control group {} is limited to {}; {NEED}",
+    let finding = match budget() {
+        Some(Budget {
+            limit: Some(limit),
+            free,
+            ..
+        }) => format!(
+            "{} available, since the control group {} is limited to {}; {NEED}",
+            bytes(free),
             limit.group.display(),
             bytes(limit.bytes)
         ),
-        None => format!("{available} available; {NEED}"),
+        _ => format!("{} available; {NEED}", bytes(available_memory())),
     };
     Check::ok("memory", finding)
 }
 
-/// The limit of a control group, if that leaves less than the node has.
-fn control_group_limit() -> Option<Limit> {
-    let limit = Groups::own()?.limit()?;
-    (limit.free < memory_of_node()).then_some(limit)
+fn budget() -> Option<Budget> {
+    Budget::within(Groups::own().as_ref(), u64::MAX)
 }
 
 /// Bytes that processes here can still have.
 pub fn available_memory() -> u64 {
-    control_group_limit().map_or_else(memory_of_node, |limit| limit.free)
-}
-
-fn memory_of_node() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
-        .unwrap_or(0)
-        * 1024
+    budget().map_or(0, |budget| budget.free)
 }
 
 fn descriptors() -> Check {

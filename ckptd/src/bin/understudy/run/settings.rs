@@ -174,7 +174,7 @@ impl Settings {
             .or_insert_with(|| "1".into());
         if require {
             all.entry("UNDERSTUDY_REQUIRE".into())
-                .or_insert_with(|| "1".into());
+                .or_insert_with(|| "start".into());
         }
         // Everybody may read the launcher's command line.
         all.remove(SECRET);

@@ -56,6 +56,20 @@ impl Files {
         Ok(files)
     }
 
+    /// Gives the memory of all pages back to the kernel: they read as zeros.
+    ///
+    /// # Errors
+    /// Those of fallocate(2).
+    pub fn discard_pages(&self) -> io::Result<()> {
+        let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let bytes = (FILE_SLOTS * PAGE_SIZE as u64) as libc::off_t;
+        // SAFETY: fallocate(2) with a descriptor of this value.
+        match unsafe { libc::fallocate(self.pages.as_raw_fd(), how, 0, bytes) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// The owner's part of the index.
     ///
     /// # Errors

@@ -1,0 +1,68 @@
+//! Cuts without a checkpoint, since its copies do not fit into memory.
+
+use crate::headroom::{self, Shortage};
+use crate::image::PAGE_SIZE;
+use crate::protection::{self, Loss};
+use crate::recovery::Runtime;
+use crate::{copies, overdue, schedule, sys, world};
+use std::sync::Once;
+use std::time::Instant;
+use understudy_numbers::Epoch;
+
+/// Remedies for the user.
+const REMEDY: &str = "raise the limit (--memory of a container, --mem of a batch system, \
+                      MemoryMax=), start fewer ranks here, or keep less in copies \
+                      (UNDERSTUDY_COPIES=xor:4)";
+
+/// Goes on without a checkpoint. All workers do.
+///
+/// Without an earlier checkpoint, or where protection is required, it is given up.
+pub(super) fn skip(rt: &Runtime, shortage: &Shortage) {
+    overdue::suspend();
+    let earlier = copies::epoch(rt);
+    // Protected from the start, or not at all.
+    let loss = match earlier {
+        Epoch::NONE => Loss::Unsaved,
+        _ => Loss::Memory,
+    };
+    let gives_up = earlier == Epoch::NONE || protection::stops_for_memory();
+    if shortage.speaker == world::worker(rt) {
+        report(shortage, earlier, gives_up.then_some(loss));
+    }
+    if gives_up {
+        protection::give_up_protection(rt, loss);
+    } else {
+        schedule::state(rt).last = Some(Instant::now());
+    }
+}
+
+fn report(shortage: &Shortage, earlier: Epoch, lost: Option<Loss>) {
+    static ONCE: Once = Once::new();
+    let mib = |pages: u64| (pages * PAGE_SIZE as u64) >> 20;
+    let why = format!(
+        "checkpoint {} takes {} MiB of memory for copies, and {} MiB are left for them in {}",
+        earlier.next(),
+        mib(shortage.needed),
+        mib(shortage.free),
+        headroom::tightest()
+    );
+    if let Some(loss) = lost {
+        protection::say_refused(&format!("{why}; {REMEDY}"), loss);
+    } else {
+        ONCE.call_once(|| {
+            sys::say(format_args!(
+                "{why}; the job goes on without new checkpoints while memory is short, and a \
+                 failure leads back to checkpoint {earlier}; {REMEDY}"
+            ));
+        });
+    }
+}
+
+/// Returns the reason why copies were given up between two cuts, if they were.
+pub(super) fn lost_copies() -> Option<String> {
+    let cause = headroom::cause()?;
+    Some(format!(
+        "the program needs the memory of its copies, which were given up: almost none is left in \
+         {cause}; {REMEDY}"
+    ))
+}

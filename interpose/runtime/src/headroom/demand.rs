@@ -1,0 +1,158 @@
+//! Memory that a checkpoint takes, compared with what every node has left.
+#![allow(unsafe_code)]
+
+use crate::image::PAGE_SIZE;
+use crate::redundancy::Redundancy;
+use ckptd::budget::Budget;
+use std::collections::BTreeMap;
+use understudy_mpi::comm::Plain;
+use understudy_numbers::Worker;
+
+/// Memory that a worker needs for the next checkpoint, and has, in pages.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Claim {
+    /// Pages that the worker captures, at most.
+    pub captured: u64,
+    /// Pages that are left to the owner of the limit.
+    pub free: u64,
+    /// Inode of the control group with the limit; 0 is the node.
+    pub owner: u64,
+}
+
+// SAFETY: numbers.
+unsafe impl Plain for Claim {}
+
+/// A checkpoint that does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// First worker that has the limit.
+    pub speaker: Worker,
+    /// Pages that the checkpoint takes there.
+    pub needed: u64,
+    /// Pages that are left there.
+    pub free: u64,
+}
+
+impl Claim {
+    /// Claim of a worker that captures nothing or has no limit.
+    pub const NONE: Claim = Claim {
+        captured: 0,
+        free: u64::MAX,
+        owner: 0,
+    };
+
+    /// Claim of a worker that captures this many pages.
+    ///
+    /// `reserve` bytes are left to the program.
+    pub fn of(captured: u64, budget: &Budget, reserve: u64) -> Claim {
+        let owner = budget.limit.as_ref().map_or(0, |limit| limit.identity);
+        Claim {
+            captured,
+            free: budget.free.saturating_sub(reserve) / PAGE_SIZE as u64,
+            owner,
+        }
+    }
+}
+
+impl Default for Claim {
+    fn default() -> Claim {
+        Claim::NONE
+    }
+}
+
+/// Returns where the next checkpoint does not fit. All workers compute the same.
+///
+/// `node_of` returns the node of a worker.
+pub fn shortage(
+    redundancy: &Redundancy,
+    node_of: impl Fn(Worker) -> u64,
+    claims: &[Claim],
+) -> Option<Shortage> {
+    let mut owners: BTreeMap<(u64, u64), Shortage> = BTreeMap::new();
+    for worker in Worker::all(claims.len() as u32) {
+        let claim = claims[worker.index()];
+        let owner = owners.entry((node_of(worker), claim.owner));
+        let all = owner.or_insert(Shortage {
+            speaker: worker,
+            needed: 0,
+            free: u64::MAX,
+        });
+        all.needed += needed(redundancy, worker, claims);
+        all.free = all.free.min(claim.free);
+    }
+    let is_short = |all: &Shortage| all.needed > all.free;
+    owners
+        .into_values()
+        .filter(is_short)
+        .min_by_key(|all| all.speaker)
+}
+
+/// Pages that the checkpoint takes in this worker's process.
+fn needed(redundancy: &Redundancy, worker: Worker, claims: &[Claim]) -> u64 {
+    let captured = |worker: Worker| claims[worker.index()].captured;
+    let own = captured(worker);
+    let partners: u64 = redundancy.partners_of(worker).map(captured).sum();
+    match redundancy.is_parity() {
+        false => own + partners,
+        // Changes that are sent; changes that are received, and the parity after them.
+        true => 2 * own + 2 * partners / redundancy.layers(worker).max(1) as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ckptd::settings::Scheme;
+
+    fn claims(free: u64, owner: u64) -> Vec<Claim> {
+        let claim = |captured| Claim {
+            captured,
+            free,
+            owner,
+        };
+        [100, 200, 300, 400].map(claim).to_vec()
+    }
+
+    fn place(scheme: Scheme) -> Redundancy {
+        Redundancy::place(&[0, 0, 1, 1], 2, scheme)
+    }
+
+    #[test]
+    fn copies_of_all_workers_of_a_node_are_added() {
+        let redundancy = place(Scheme::Copies(1));
+        let on_two_nodes = |worker: Worker| u64::from(worker.0 / 2);
+        // Each node has its own pages and those of the other one: 1000 in all.
+        assert_eq!(shortage(&redundancy, on_two_nodes, &claims(1000, 0)), None);
+        let short = shortage(&redundancy, on_two_nodes, &claims(999, 0));
+        let expected = Shortage {
+            speaker: Worker(0),
+            needed: 1000,
+            free: 999,
+        };
+        assert_eq!(short, Some(expected));
+    }
+
+    #[test]
+    fn limits_of_one_node_that_are_different_groups_are_apart() {
+        let redundancy = place(Scheme::Copies(1));
+        let mut claims = claims(700, 0);
+        (0..4).for_each(|at| claims[at].owner = at as u64);
+        // Worker 0 has its 100 pages, and those of its partner.
+        assert_eq!(shortage(&redundancy, |_| 0, &claims), None);
+        claims[3].free = 500;
+        let short = shortage(&redundancy, |_| 0, &claims).expect("600 pages");
+        assert_eq!((short.speaker, short.needed), (Worker(3), 600));
+    }
+
+    #[test]
+    fn a_second_copy_and_parity_take_more() {
+        let needed = |scheme| {
+            let short = shortage(&place(scheme), |_| 0, &claims(0, 0));
+            short.expect("no page is left").needed
+        };
+        assert_eq!(needed(Scheme::Copies(1)), 2000);
+        assert_eq!(needed(Scheme::Copies(2)), 3000);
+        assert_eq!(needed(Scheme::Parity(2)), 4000);
+    }
+}
