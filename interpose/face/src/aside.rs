@@ -169,7 +169,7 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
     let (managed, require, restart) = unsafe {
         (
             !environ::has_launcher(environment),
-            environ::is_protection_required(environment),
+            launched::is_protection_required(environment),
             environ::is_on(environment, b"UNDERSTUDY_RESTART="),
         )
     };

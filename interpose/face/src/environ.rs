@@ -109,16 +109,6 @@ pub unsafe fn is_on(list: *const *const c_char, name: &[u8]) -> bool {
     unsafe { value(list, name) }.is_some_and(|value| [&b"1"[..], b"on", b"yes"].contains(&value))
 }
 
-/// True if a job that cannot be protected stops (UNDERSTUDY_REQUIRE).
-///
-/// # Safety
-/// As [`strings`].
-pub unsafe fn is_protection_required(list: *const *const c_char) -> bool {
-    const REQUIRE: &[u8] = b"UNDERSTUDY_REQUIRE=";
-    // SAFETY: handed on to the caller.
-    unsafe { is_on(list, REQUIRE) || value(list, REQUIRE) == Some(b"start") }
-}
-
 /// What a process is in its job, as its launcher says.
 pub struct Identity<'a> {
     pub job: &'a [u8],

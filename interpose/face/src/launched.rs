@@ -82,6 +82,16 @@ pub unsafe fn is_concerned(list: *const *const c_char) -> bool {
     unsafe { is_launched(list) && !environ::is_on(list, b"UNDERSTUDY_DISABLE=") }
 }
 
+/// Returns true if a job that cannot be protected stops (UNDERSTUDY_REQUIRE).
+///
+/// # Safety
+/// As [`protection`].
+pub unsafe fn is_protection_required(list: *const *const c_char) -> bool {
+    const REQUIRE: &[u8] = b"UNDERSTUDY_REQUIRE=";
+    // SAFETY: handed on to the caller.
+    unsafe { environ::is_on(list, REQUIRE) || environ::value(list, REQUIRE) == Some(b"start") }
+}
+
 /// Returns true for the environment of a program of a protected job.
 ///
 /// Child processes inherit it. It has nothing of the launcher's, and this library twice in

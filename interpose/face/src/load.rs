@@ -6,6 +6,7 @@
 
 use crate::aside::Program;
 use crate::auxv::Auxv;
+use crate::launched;
 use crate::ldheap::HeapError;
 use crate::link::{self, Extent, OUR_SONAME, Path};
 use crate::relay::{Copies, Streams};
@@ -256,7 +257,7 @@ fn start_runtime(
     let mut directory = Path::new();
     directory.push(Path::directory(link::own_path()));
     // SAFETY: a valid environment.
-    let required = unsafe { environ::is_protection_required(second.program.environment) };
+    let required = unsafe { launched::is_protection_required(second.program.environment) };
     let info = BootInfo {
         version: ABI_VERSION,
         require: u32::from(required),
