@@ -16,6 +16,7 @@ mod hosts;
 mod inert;
 mod input;
 mod journal;
+mod kernel_state;
 mod kill_anywhere;
 mod kill_inside;
 mod kill_twice;

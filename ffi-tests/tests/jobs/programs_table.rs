@@ -107,4 +107,8 @@ table! {
     signal_values: Recovered;
     libc_opens: Recovered;
     libc_threads: Recovered;
+    path_descriptors: Recovered;
+    proc_files: Recovered;
+    sealed_memory: Recovered;
+    socket_pairs: Recovered;
 }

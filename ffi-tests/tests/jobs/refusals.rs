@@ -307,7 +307,7 @@ fn what_is_open_and_cannot_be_saved_is_named() {
     ];
     for (kind, word) in kinds {
         let job = || {
-            Job::new(place::test_program("openings"), &[kind, "40"])
+            Job::new(place::test_program("openings"), &[kind, "80"])
                 .workers(2)
                 .interval("5calls")
         };

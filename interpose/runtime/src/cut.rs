@@ -318,6 +318,7 @@ fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
                 let cost = state.cost;
                 state.pace.measure(cost);
                 state.last = Some(Instant::now());
+                state.refusals = 0;
             }
             overdue::begin(rt, epoch, world::worker(rt), world::get(rt).process);
         }
@@ -334,6 +335,13 @@ fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             overdue::put_off(comm::is_any_connected(rt));
         }
         Exchange::NoRoom(shortage) => shortage::skip(rt, &shortage),
+        Exchange::Refused => {
+            let mut state = schedule::state(rt);
+            state.refusals += 1;
+            state.last = Some(Instant::now());
+            drop(state);
+            overdue::refused(candidate);
+        }
         Exchange::Unprotected(speaker, loss) => {
             if speaker == world::worker(rt)
                 && let Some(why) = objection
@@ -345,6 +353,22 @@ fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
         }
     }
     Ok(())
+}
+
+/// Number of intervals in succession at which cuts are refused before protection is given up.
+const MAX_REFUSALS: u32 = 10;
+
+/// Returns the ability of a rank whose kernel state cannot be restored.
+fn refusal(rt: &Runtime, why: &user::UserError) -> (Ability, Option<String>) {
+    log::info!("no checkpoint at this interval: {why}");
+    if schedule::state(rt).refusals + 1 < MAX_REFUSALS {
+        return (Ability::Refused, None);
+    }
+    let message = format!(
+        "{why}; no checkpoint of rank {} was possible at {MAX_REFUSALS} intervals",
+        world::worker(rt)
+    );
+    (Ability::Never, Some(message))
 }
 
 /// Whether this rank can be saved here, where windows are as even as this, and what stands in the way for good.
@@ -378,10 +402,11 @@ fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Re
         Some(Err(lost @ user::UserError::DeviceLost(_))) => recovery::lose_devices(rt, &lost),
         Some(Err(why)) => return Ok((Ability::Never, Some(why.to_string()))),
     };
-    let ability = if is_saved && user::stop_threads(rt) {
-        Ability::Now
-    } else {
-        Ability::Later
-    };
-    Ok((ability, None))
+    if !is_saved || !user::stop_threads(rt) {
+        return Ok((Ability::Later, None));
+    }
+    Ok(match user::check_kernel_state(rt) {
+        Ok(()) => (Ability::Now, None),
+        Err(why) => refusal(rt, &why),
+    })
 }

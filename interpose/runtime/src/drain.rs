@@ -70,10 +70,12 @@ pub enum Ability {
     Now = 0,
     /// Not now: a non-blocking collective is under way.
     Later = 1,
+    /// Kernel state prevents it at this interval.
+    Refused = 2,
     /// No more: its copies were given up, as the program needed their memory.
-    Yielded = 2,
+    Yielded = 3,
     /// Never: it has state that an understudy could not have.
-    Never = 3,
+    Never = 4,
 }
 
 /// The outcome of the exchange, the same in all workers but for the numbers.
@@ -82,6 +84,8 @@ pub enum Exchange {
     InFlight(Vec<Sent>),
     /// The cut is put off.
     PutOff,
+    /// The cut is put off to the next interval ([`Ability::Refused`]).
+    Refused,
     /// The copies of a checkpoint do not fit into memory.
     NoRoom(Shortage),
     /// The job cannot be protected any more; this worker speaks for those that object.
@@ -161,6 +165,7 @@ pub fn exchange(
         yielded if yielded == Ability::Yielded as u64 => {
             Exchange::Unprotected(speaker, Loss::Memory)
         }
+        refused if refused == Ability::Refused as u64 => Exchange::Refused,
         later if later == Ability::Later as u64 || !is_balanced => Exchange::PutOff,
         _ if let Some(shortage) = shortage => Exchange::NoRoom(shortage),
         _ => {

@@ -48,6 +48,7 @@ mod headroom;
 pub mod image;
 pub mod job;
 pub mod journal;
+pub mod kernel_state;
 pub mod marks;
 pub mod objects;
 pub mod overdue;

@@ -79,7 +79,7 @@ pub fn begin(rt: &Runtime, epoch: Epoch, worker: Worker, process: ProcessNumber)
         put_off: 0,
         is_connected: false,
         failures: 0,
-        asks: Instant::now() + interval * if at_candidate { BEFORE_ASKING } else { 1 },
+        asks: Instant::now() + interval * request_intervals(at_candidate),
     });
     BEGUN.notify_one();
     drop(phase);
@@ -99,6 +99,21 @@ pub fn put_off(is_connected: bool) {
         // Who was behind in a collective has come through it soon.
         phase.asks = Instant::now() + phase.interval / 4 * (1 << phase.put_off.min(MOST_FAILURES));
     }
+}
+
+/// Restarts the time after a cut that a worker has refused.
+///
+/// Another message reports refusals.
+pub fn refused(at_candidate: bool) {
+    if let Some(phase) = &mut *phase() {
+        phase.began = Instant::now();
+        phase.asks = phase.began + phase.interval * request_intervals(at_candidate);
+    }
+}
+
+/// Returns the number of intervals after which a cut at any call is requested.
+fn request_intervals(at_candidate: bool) -> u32 {
+    if at_candidate { BEFORE_ASKING } else { 1 }
 }
 
 /// A cut at any call was not possible, as in [`put_off`]: another one is asked for later, not before so long a pause.

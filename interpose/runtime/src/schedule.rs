@@ -117,8 +117,10 @@ pub struct State {
     pub wake: u64,
     /// The vote that the next decision looks at: is anybody's interval over, and how long does a candidate take?
     pub vote: Option<Rounds>,
-    /// When the last cut was taken.
+    /// When the last cut was taken, or refused.
     pub last: Option<Instant>,
+    /// Number of intervals in succession at which a worker has refused the cut.
+    pub refusals: u32,
     /// When the last decision was made, to measure the time between candidates.
     pub decided: Option<(Instant, u64)>,
     /// The next candidate is the call at which the program was rewound: it was a cut already.
@@ -148,6 +150,7 @@ impl State {
             wake: 0,
             vote: None,
             last: None,
+            refusals: 0,
             decided: None,
             resumed: false,
             pace: Pace::START,

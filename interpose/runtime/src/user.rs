@@ -253,7 +253,14 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
     keys::check()?;
     sharing::check(rt)?;
     loader::check(rt)?;
-    files::check(rt, undo::written().highest())
+    files::check(undo::written().highest())
+}
+
+/// Refuses if the kernel keeps state for the program that cannot be restored.
+///
+/// All threads of the program stand still.
+pub fn check_kernel_state(rt: &Runtime) -> Result<(), UserError> {
+    files::check_kinds(rt)
 }
 
 /// Stops all threads for a cut; false: it must be put off.

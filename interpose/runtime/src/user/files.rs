@@ -6,10 +6,16 @@
 //! Pipes and sockets it cannot have; what it lacks is named.
 #![allow(unsafe_code)]
 
+mod diagnosis;
 mod held;
+mod inherited;
+mod kinds;
+mod memory_file;
 mod nameless;
 mod objections;
 mod pipes;
+mod proc_names;
+mod sockets;
 mod special;
 mod streams;
 
@@ -19,6 +25,7 @@ use crate::cell::Field;
 use crate::shim;
 use crate::user::Runtime;
 use held::Lock;
+use inherited::Inherited;
 use nameless::Nameless;
 pub(super) use nameless::is_backup;
 use special::Special;
@@ -35,7 +42,7 @@ use streams::Stream;
 /// Open files that are not the program's own doing.
 pub(super) struct Others {
     /// Descriptors that the launcher has left open: an understudy has its own.
-    inherited: Field<Vec<i32>>,
+    inherited: Field<Vec<Inherited>>,
     /// Files that the layer has open for the program (MPI's files).
     of_layer: Field<Vec<Weak<File>>>,
     /// It has been said that a file without a name is too long.
@@ -60,7 +67,15 @@ impl Others {
 
     /// Whether a descriptor is the launcher's.
     fn was_inherited(&self, fd: i32) -> bool {
-        self.inherited.borrow().contains(&fd) && !streams::was_one(fd)
+        inherited::is_launchers(&self.inherited.borrow(), fd)
+    }
+
+    /// True if the program has opened the descriptor, and not its launcher.
+    ///
+    /// Pipes of standard input are restored by [`input`].
+    fn is_programs(&self, fd: i32, about: &libc::stat) -> bool {
+        let is_pipe = about.st_mode & libc::S_IFMT == libc::S_IFIFO;
+        fd > libc::STDERR_FILENO || streams::was_one(fd) || !is_pipe && !self.was_inherited(fd)
     }
 }
 
@@ -100,13 +115,24 @@ pub struct Saved {
 /// Notes what is open before the program runs.
 pub fn remember_start(rt: &Runtime) {
     let _held = shim::hold_descriptors();
-    rt.files.inherited.set(descriptors());
+    let open = descriptors();
+    rt.files
+        .inherited
+        .set(open.into_iter().filter_map(Inherited::of).collect());
 }
 
-/// Refuses if something is open that could not be put back, or a `highest` descriptor of the program's is one of the layer's.
-pub fn check(rt: &Runtime, highest: Option<i32>) -> Result<(), UserError> {
+/// Refuses descriptors from [`understudy_abi::RUNTIME_FD_BASE`] on.
+///
+/// `highest` is such a number that the program has been given.
+pub fn check(highest: Option<i32>) -> Result<(), UserError> {
     let _held = shim::hold_descriptors();
-    objections::check(&rt.files, &descriptors(), highest)
+    objections::check_numbers(&descriptors(), highest)
+}
+
+/// Refuses if something is open that could not be restored. All threads stand still.
+pub(super) fn check_kinds(rt: &Runtime) -> Result<(), UserError> {
+    let _held = shim::hold_descriptors();
+    objections::check_kinds(rt)
 }
 
 pub(super) fn path_of(fd: i32) -> PathBuf {
@@ -137,27 +163,25 @@ fn is_same_description(one: i32, other: i32) -> bool {
     }
 }
 
-/// Whether the program has made of a descriptor what it is, and not its launcher.
-fn is_programs(fd: i32) -> bool {
-    fd > libc::STDERR_FILENO || streams::was_one(fd)
-}
-
-fn open_file(fd: i32, stat: &libc::stat, lower: &[i32]) -> Option<Open> {
+fn open_file(fd: i32, stat: &libc::stat, is_programs: bool, lower: &[i32]) -> Option<Open> {
+    // SAFETY: fcntl(2) that only asks.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     let has_name = match stat.st_mode & libc::S_IFMT {
         libc::S_IFREG => true,
-        libc::S_IFDIR | libc::S_IFCHR => is_programs(fd),
-        _ => false,
+        libc::S_IFDIR | libc::S_IFCHR => is_programs,
+        _ => is_programs && flags & libc::O_PATH != 0,
     };
     if !has_name {
         return None;
     }
+    let path = nameless::present_name(stat, path_of(fd).as_os_str().as_bytes());
     let is_same = |other: &&i32| is_same_description(fd, **other);
     // SAFETY: fcntl(2), lseek(2) on a descriptor of this process.
     unsafe {
         Some(Open {
-            path: nameless::present_name(stat, path_of(fd).as_os_str().as_bytes()),
+            path: proc_names::neutral(&path),
             id: (stat.st_dev, stat.st_ino),
-            flags: libc::fcntl(fd, libc::F_GETFL),
+            flags,
             close_on_exec: libc::fcntl(fd, libc::F_GETFD) & libc::FD_CLOEXEC != 0,
             offset: libc::lseek(fd, 0, libc::SEEK_CUR),
             size: stat.st_size,
@@ -204,15 +228,18 @@ fn open_now(rt: &Runtime) -> Saved {
         if input::is_relayed(rt, &about) {
             continue;
         }
+        let is_programs = rt.files.is_programs(fd, &about);
         if let Some(stream) = Stream::of(fd, &about) {
             saved.streams.insert(fd, stream);
-        } else if let Some(file) = open_file(fd, &about, &regular) {
+        } else if let Some(file) = open_file(fd, &about, is_programs, &regular) {
             saved.files.insert(fd, file);
             regular.push(fd);
-        } else if is_programs(fd) && !rt.files.was_inherited(fd) {
-            saved
-                .others
-                .insert(fd, path_of(fd).as_os_str().as_bytes().to_vec());
+        } else if is_programs && !rt.files.was_inherited(fd) {
+            let name = match sockets::is_of_service(fd) {
+                true => sockets::SERVICE.to_vec(),
+                false => path_of(fd).as_os_str().as_bytes().to_vec(),
+            };
+            saved.others.insert(fd, name);
         }
     }
     saved
@@ -341,7 +368,9 @@ fn put_others_back(saved: &Saved, now: &Saved) -> Result<(), UserError> {
         true => to_make.contains(fd) && !made.contains(fd),
         false => !now.others.contains_key(fd),
     };
-    let lost = || saved.others.iter().filter(|(fd, _)| is_lost(fd));
+    let is_missed =
+        |(fd, name): &(&i32, &Vec<u8>)| name.as_slice() != sockets::SERVICE && is_lost(fd);
+    let lost = || saved.others.iter().filter(is_missed);
     if let Some((fd, name)) = lost().next() {
         log::warn!(
             "{} descriptor(s) of the program cannot be put back: {fd}, which was {}, is closed",
@@ -395,7 +424,7 @@ fn open_again(fd: i32, file: &Open, all: &BTreeMap<i32, Open>) -> Result<(), Use
         }
         let made = file.nameless.as_ref().map(|it| it.open_or_make(fd, all));
         let path = match made {
-            None => file.path.clone(),
+            None => proc_names::actual(&file.path),
             Some(Ok(ref made)) => format!("/proc/self/fd/{}", made.as_raw_fd()).into_bytes(),
             Some(Err(_)) => return Err(failed(file, "cannot be made again")),
         };
@@ -449,14 +478,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_find_the_same_descriptors() {
+    fn descriptors_of_all_kinds_are_found() {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         let pipe = std::io::pipe().unwrap();
-        let own = [file.as_raw_fd(), pipe.0.as_raw_fd(), pipe.1.as_raw_fd()];
-        // Other tests open and close files meanwhile.
-        for list in [descriptors(), super::super::open::listed_descriptors()] {
-            assert!(own.iter().all(|fd| list.contains(fd)), "{list:?}");
-            assert!(list.is_sorted());
-        }
+        let path = nameless::path_only(file.as_raw_fd()).unwrap();
+        let own = [&file as &dyn AsRawFd, &pipe.0, &pipe.1, &path].map(AsRawFd::as_raw_fd);
+        let list = descriptors();
+        assert!(own.iter().all(|fd| list.contains(fd)), "{list:?}");
+        assert!(list.is_sorted());
     }
 }

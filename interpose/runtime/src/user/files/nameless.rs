@@ -4,7 +4,7 @@
 //! memfd_create(2)). Nobody else can open it, so an understudy makes another one like it, in the same directory.
 #![allow(unsafe_code)]
 
-use super::{Open, stat};
+use super::{Open, memory_file, stat};
 use crate::image::vmas::REMOVED;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// More than this many bytes, of all of a process together, would make every checkpoint long.
@@ -32,6 +32,9 @@ pub struct Nameless {
     id: (u64, u64),
     /// `None`: a lower descriptor has the same file.
     content: Option<Vec<u8>>,
+    /// Seals of a file in memory.
+    seals: i32,
+    mode: u32,
 }
 
 fn within(fd: i32) -> PathBuf {
@@ -115,19 +118,13 @@ pub fn keep(files: &mut BTreeMap<i32, Open>, has_warned: &Cell<bool>) {
             continue;
         }
         if !read.insert(file.id) {
-            file.nameless = Some(Nameless {
-                id: file.id,
-                content: None,
-            });
+            file.nameless = Some(Nameless::of(fd, file.id, None));
             continue;
         }
         match content(fd, file.flags, room) {
             Ok(Some(content)) => {
                 room -= content.len();
-                file.nameless = Some(Nameless {
-                    id: file.id,
-                    content: Some(content),
-                });
+                file.nameless = Some(Nameless::of(fd, file.id, Some(content)));
             }
             Ok(None) if has_warned.replace(true) => {}
             Ok(None) => log::warn!(
@@ -166,11 +163,22 @@ fn content(fd: i32, flags: i32, room: usize) -> io::Result<Option<Vec<u8>>> {
 }
 
 impl Nameless {
-    /// Whether this descriptor is open on that file.
+    fn of(fd: i32, id: (u64, u64), content: Option<Vec<u8>>) -> Nameless {
+        Nameless {
+            id,
+            content,
+            seals: memory_file::seals(fd),
+            mode: stat(fd).map_or(0o600, |about| about.st_mode & 0o7777),
+        }
+    }
+
+    /// Returns true for a descriptor of that file, unless it has further seals, which stay.
     pub fn is_open_at(&self, fd: i32) -> bool {
-        within(fd)
+        let is_sealed = || memory_file::seals(fd) & !self.seals != 0;
+        let is_it = within(fd)
             .metadata()
-            .is_ok_and(|about| (about.dev(), about.ino()) == self.id)
+            .is_ok_and(|about| (about.dev(), about.ino()) == self.id);
+        is_it && !is_sealed()
     }
 
     /// The file that descriptor `fd` is to have: what another one of `all` has open already, or a new one.
@@ -190,7 +198,8 @@ impl Nameless {
     /// Makes an empty one like `file`: in the same directory, or in memory where that cannot be.
     fn make(file: &Open) -> io::Result<File> {
         let path = Path::new(OsStr::from_bytes(&file.path));
-        let directory = path.parent().filter(|_| !file.path.starts_with(b"/memfd:"));
+        let is_in_memory = memory_file::is_its_name(&file.path);
+        let directory = path.parent().filter(|_| !is_in_memory);
         let like = |directory| {
             let mut options = OpenOptions::new();
             options.read(true).write(true).mode(0o600);
@@ -199,25 +208,23 @@ impl Nameless {
         if let Some(made) = directory.and_then(like) {
             return Ok(made);
         }
-        // SAFETY: memfd_create(2), whose descriptor nobody else has.
-        let descriptor = unsafe { libc::memfd_create(c"scratch".as_ptr(), libc::MFD_CLOEXEC) };
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: as above.
-        Ok(unsafe { File::from_raw_fd(descriptor) })
+        memory_file::make(&file.path)
     }
 
-    /// Gives a file its content again, if that is another one. The descriptor may be one for reading only.
+    /// Gives a file its content, mode and seals again, if these are other ones. The descriptor may be one for reading only.
     pub fn fill(&self, fd: i32, flags: i32) -> io::Result<()> {
         let Some(then) = &self.content else {
             return Ok(());
         };
-        if content(fd, flags, then.len())?.as_ref() == Some(then) {
-            return Ok(());
+        if content(fd, flags, then.len())?.as_ref() != Some(then) {
+            let file = OpenOptions::new().write(true).open(within(fd))?;
+            file.set_len(then.len() as u64)?;
+            file.write_all_at(then, 0)?;
         }
-        let file = OpenOptions::new().write(true).open(within(fd))?;
-        file.set_len(then.len() as u64)?;
-        file.write_all_at(then, 0)
+        let is_other = |about: Metadata| about.mode() & 0o7777 != self.mode;
+        if within(fd).metadata().is_ok_and(is_other) {
+            fs::set_permissions(within(fd), fs::Permissions::from_mode(self.mode))?;
+        }
+        memory_file::seal(fd, self.seals)
     }
 }

@@ -1,42 +1,63 @@
-//! What is open and cannot be saved: found at a cut, before anything depends on it.
+//! Descriptors that cannot be restored: found at a cut, before anything depends on them.
 
 use super::nameless::{self, Named};
 use super::streams::Stream;
-use super::{Others, is_programs, path_of, pipes, stat};
-use crate::user::UserError;
+use super::{descriptors, kinds, path_of, pipes, sockets, stat};
+use crate::kernel_state::{self, DESCRIPTORS};
+use crate::user::{Runtime, UserError, input};
 use std::os::unix::ffi::OsStrExt;
 use understudy_abi::RUNTIME_FD_BASE;
 
-fn objection(fd: i32, about: &libc::stat) -> Option<String> {
-    match about.st_mode & libc::S_IFMT {
-        libc::S_IFREG => {
+/// Returns what stands in the way of one descriptor, whose kind is restored.
+fn objection(fd: i32, kind: &str, about: &libc::stat) -> Option<String> {
+    match kind {
+        "file" | "removed file" => {
+            let path = path_of(fd);
             let has_lost = matches!(
-                nameless::other_name(about, path_of(fd).as_os_str().as_bytes()),
+                nameless::other_name(about, path.as_os_str().as_bytes()),
                 Named::Elsewhere
             );
             has_lost.then(|| {
                 "it has another name, which cannot be found; let the program open it by that".into()
             })
         }
-        libc::S_IFIFO if is_programs(fd) && Stream::of(fd, about).is_none() => pipes::objection(fd),
+        "pipe" => pipes::objection(fd),
+        "socket:unix:pair" => sockets::objection(fd),
         _ => None,
     }
 }
 
-/// Refuses if something of these open descriptors cannot be saved. `highest`: a number that the program has been given and that is the
-/// layer's.
-pub fn check(others: &Others, open: &[i32], highest: Option<i32>) -> Result<(), UserError> {
+/// Refuses descriptors whose numbers are understudy's.
+///
+/// `highest` is such a number that the program has been given.
+pub fn check_numbers(open: &[i32], highest: Option<i32>) -> Result<(), UserError> {
     if let Some(number) = highest {
         return Err(UserError::Descriptors(format!("descriptor {number}")));
     }
     if open.len() >= RUNTIME_FD_BASE as usize {
         return Err(UserError::Descriptors(format!("{} files", open.len())));
     }
-    let found = open.iter().find_map(|&fd| {
-        let about = stat(fd).filter(|_| !others.was_inherited(fd))?;
-        let why = objection(fd, &about)?;
-        let path = path_of(fd).to_string_lossy().into_owned();
-        Some(UserError::Descriptor { fd, path, why })
+    Ok(())
+}
+
+/// Refuses if one of the program's descriptors cannot be restored.
+pub fn check_kinds(rt: &Runtime) -> Result<(), UserError> {
+    let about = |fd| Some((fd, stat(fd)?));
+    let all: Vec<(i32, libc::stat)> = descriptors().into_iter().filter_map(about).collect();
+    let is_programs = |(fd, about): &&(i32, libc::stat)| {
+        rt.files.is_programs(*fd, about)
+            && !rt.files.was_inherited(*fd)
+            && !input::is_relayed(rt, about)
+            && Stream::of(*fd, about).is_none()
+    };
+    let own: Vec<(i32, libc::stat)> = all.iter().filter(is_programs).copied().collect();
+    let kinds = kinds::of_all(&own);
+    let found = own.iter().find_map(|(fd, about)| {
+        let kind = &kinds[fd];
+        let why = kernel_state::refusal(DESCRIPTORS, kind).map(Into::into);
+        let why = why.or_else(|| objection(*fd, kind, about))?;
+        let path = path_of(*fd).to_string_lossy().into_owned();
+        Some(UserError::Descriptor { fd: *fd, path, why })
     });
     found.map_or(Ok(()), Err)
 }

@@ -8,6 +8,25 @@ use std::os::unix::fs::OpenOptionsExt;
 /// Longest content that is kept.
 const LONGEST: usize = 16 << 20;
 
+/// True for an end that can only be read.
+pub fn is_read_end(fd: i32) -> bool {
+    // SAFETY: fcntl(2) that only asks.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    flags & libc::O_ACCMODE == libc::O_RDONLY
+}
+
+/// True if no process has the other end.
+pub fn is_orphan(fd: i32) -> bool {
+    let mut polled = libc::pollfd {
+        fd,
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: poll(2) of one descriptor; nothing is waited for.
+    let rc = unsafe { libc::poll(&raw mut polled, 1, 0) };
+    rc > 0 && polled.revents & (libc::POLLHUP | libc::POLLERR) != 0
+}
+
 /// How many bytes are in it.
 fn waiting(fd: i32) -> usize {
     let mut count = 0;

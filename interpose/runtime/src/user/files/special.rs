@@ -1,12 +1,16 @@
-//! Descriptors that belong to this process alone: counters, timers, signals and sets of them, and pipes of which it has both ends.
+//! Descriptors that belong to this process alone.
+//!
+//! Counters, timers, signals and sets of them; pipes and pairs of sockets of which it has both ends.
 //!
 //! Event loops are made of these. The kernel tells what is in them (proc(5), `fdinfo`), so an understudy makes them anew.
 #![allow(unsafe_code)]
 
-use super::{is_same_description, path_of, pipes};
+use super::sockets::{self, Socket};
+use super::{is_same_description, path_of, pipes, stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::discriminant;
+use std::os::fd::IntoRawFd;
 use std::os::unix::ffi::OsStrExt;
 
 const CLOSE_ON_EXEC: i32 = libc::O_CLOEXEC;
@@ -27,7 +31,11 @@ enum Kind {
         number: u64,
         capacity: i32,
         content: Vec<u8>,
+        /// No process has the other end.
+        is_orphan: bool,
     },
+    /// A socket.
+    Socket(Socket),
 }
 
 /// One of them.
@@ -102,6 +110,9 @@ impl Special {
                 let members = text.lines().filter_map(|line| line.strip_prefix("tfd:"));
                 Kind::Set(members.map(member).collect::<Option<_>>()?)
             }
+            socket if socket.starts_with(b"socket:[") => {
+                Kind::Socket(Socket::of(fd, stat(fd)?.st_ino)?)
+            }
             pipe => {
                 let number = std::str::from_utf8(pipe)
                     .ok()?
@@ -116,6 +127,7 @@ impl Special {
                     } else {
                         Vec::new()
                     },
+                    is_orphan: pipes::is_orphan(fd),
                 }
             }
         };
@@ -151,7 +163,10 @@ impl Special {
                 Kind::Counter { is_semaphore, .. },
             ) => one == is_semaphore,
             (Kind::Timer { clock: one, .. }, Kind::Timer { clock, .. }) => one == clock,
-            (Kind::Pipe { .. }, Kind::Pipe { .. }) => self.is_read() == other.is_read(),
+            (Kind::Pipe { .. }, Kind::Pipe { is_orphan, .. }) => {
+                self.is_read() == other.is_read() && (!is_orphan || self.is_orphan())
+            }
+            (Kind::Socket(now), Kind::Socket(then)) => now.can_become(then),
             (one, kind) => discriminant(one) == discriminant(kind),
         };
         is_alike && self.same_as == other.same_as
@@ -160,6 +175,23 @@ impl Special {
     fn pipe(&self) -> Option<u64> {
         match self.kind {
             Kind::Pipe { number, .. } => Some(number),
+            _ => None,
+        }
+    }
+
+    fn is_orphan(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Pipe {
+                is_orphan: true,
+                ..
+            }
+        )
+    }
+
+    fn socket(&self) -> Option<&Socket> {
+        match &self.kind {
+            Kind::Socket(socket) => Some(socket),
             _ => None,
         }
     }
@@ -201,6 +233,8 @@ fn make(fd: i32, special: &Special) -> bool {
             Kind::Timer { clock, .. } => libc::timerfd_create(*clock, 0),
             Kind::Signals(_) => set_signals(-1, 0),
             Kind::Set(_) => libc::epoll_create1(0),
+            // Pairs are made together.
+            Kind::Socket(socket) => socket.make().map_or(-1, |(made, _)| made.into_raw_fd()),
             Kind::Pipe { .. } => {
                 let mut ends = [-1; 2];
                 libc::pipe2(ends.as_mut_ptr(), 0);
@@ -262,7 +296,38 @@ pub fn missing(saved: &BTreeMap<i32, Special>, now: &BTreeMap<i32, Special>) -> 
         }
     };
     let all = saved.iter().filter(|it| !is_there(it));
-    all.map(|(fd, _)| *fd).collect()
+    let mut missing: BTreeSet<i32> = all.map(|(fd, _)| *fd).collect();
+    with_other_ends(saved, &mut missing);
+    missing
+}
+
+/// Adds the other ends of missing sockets, and all descriptors of both ends.
+fn with_other_ends(saved: &BTreeMap<i32, Special>, missing: &mut BTreeSet<i32>) {
+    let sockets = missing.iter().filter_map(|fd| saved[fd].socket());
+    let numbers: BTreeSet<u64> = sockets
+        .flat_map(|socket| [Some(socket.number()), socket.peer()])
+        .flatten()
+        .collect();
+    let is_of_them = |special: &Special| {
+        let socket = special.socket();
+        socket.is_some_and(|socket| numbers.contains(&socket.number()))
+    };
+    let all = saved.iter().filter(|(_, special)| is_of_them(special));
+    missing.extend(all.map(|(fd, _)| *fd));
+}
+
+/// Makes both ends of a pair of sockets, and returns their descriptors.
+fn make_pair(saved: &BTreeMap<i32, Special>, fd: i32, socket: &Socket) -> Option<[i32; 2]> {
+    let is_other = |(_, it): &(&i32, &Special)| {
+        it.same_as.is_none() && it.socket().map(Socket::number) == socket.peer()
+    };
+    let (&other_fd, other) = saved.iter().find(is_other)?;
+    let (made, Some(end)) = socket.make().ok()? else {
+        return None;
+    };
+    let is_placed = place(made.into_raw_fd(), fd, saved[&fd].flags)
+        & place(end.into_raw_fd(), other_fd, other.flags);
+    is_placed.then_some([fd, other_fd])
 }
 
 /// Makes these anew, which are [`missing`]. Those that could be made; they are empty.
@@ -270,6 +335,9 @@ pub fn make_again(saved: &BTreeMap<i32, Special>, missing: &BTreeSet<i32>) -> BT
     let mut made = BTreeSet::new();
     for fd in missing {
         let special = &saved[fd];
+        if made.contains(fd) {
+            continue;
+        }
         let is_there = |other: &i32| {
             made.contains(other) || saved.contains_key(other) && !missing.contains(other)
         };
@@ -283,13 +351,17 @@ pub fn make_again(saved: &BTreeMap<i32, Special>, missing: &BTreeSet<i32>) -> BT
             // SAFETY: dup3(2); what the descriptor was before is not the program's.
             is_there(&other)
                 && unsafe { libc::dup3(other, *fd, special.flags & CLOSE_ON_EXEC) == *fd }
+        } else if let Some(socket) = special.socket().filter(|socket| socket.peer().is_some()) {
+            made.extend(make_pair(saved, *fd, socket).into_iter().flatten());
+            made.contains(fd)
         } else if special.pipe().is_none() {
             make(*fd, special)
         } else if let Some(end) = of_pipe(true).chain(of_pipe(false)).find(is_there) {
             open_end(end, *fd, special.flags)
         } else {
             // Another process has the other end, if it is not here.
-            of_pipe(!special.is_read()).next().is_some() && make(*fd, special)
+            let is_whole = special.is_orphan() || of_pipe(!special.is_read()).next().is_some();
+            is_whole && make(*fd, special)
         };
         if has_come {
             made.insert(*fd);
@@ -349,10 +421,11 @@ pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
                     content,
                     number,
                     capacity,
+                    is_orphan,
                 },
             ) if special.is_read() && now != content => {
                 let is_other = |it: &Special| it.pipe() == Some(*number) && !it.is_read();
-                if saved.values().any(is_other) {
+                if *is_orphan || saved.values().any(is_other) {
                     pipes::refill(fd, special.flags, *capacity, content)?;
                 }
             }
@@ -360,5 +433,10 @@ pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
             _ => {}
         }
     }
-    Ok(())
+    let primary = saved.iter().filter(|(_, it)| it.same_as.is_none());
+    sockets::fill(
+        &primary
+            .filter_map(|(fd, it)| Some((*fd, it.socket()?)))
+            .collect(),
+    )
 }

@@ -1,0 +1,191 @@
+/*
+ * kernel_state ROUNDS PAUSE KIND [LAST]: rank 1 makes an object of KIND in round 3, which no other process
+ * could be given, and removes it in round LAST (the end, without LAST). What it is used for does not matter here.
+ */
+#define _GNU_SOURCE
+#include "check.h"
+#include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <linux/io_uring.h>
+#include <mqueue.h>
+#include <netinet/in.h>
+#include <pty.h>
+#include <sched.h>
+#include <sys/fanotify.h>
+#include <sys/inotify.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/msg.h>
+#include <sys/sem.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+static const char *kind = "";
+static int first = 3, last = 1 << 30, made = -1, other = -1;
+static aio_context_t context;
+static volatile int is_over;
+
+static int is(const char *name)
+{
+    return strcmp(kind, name) == 0;
+}
+
+static int listen_to_itself(int connects)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    MUST(bind(listener, (void *)&address, length) == 0 && listen(listener, 1) == 0);
+    if (!connects)
+        return listener;
+    MUST(getsockname(listener, (void *)&address, &length) == 0);
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    MUST(connect(client, (void *)&address, length) == 0);
+    other = accept(listener, NULL, NULL);
+    close(listener);
+    return client;
+}
+
+static int make_queue(void)
+{
+    char name[64];
+    snprintf(name, sizeof name, "/kernel_state.%d", (int)getpid());
+    int queue = mq_open(name, O_CREAT | O_RDWR, 0600, NULL);
+    mq_unlink(name);
+    return queue;
+}
+
+static int open_removed(void)
+{
+    MUST(mkdir("removed", 0700) == 0);
+    int directory = open("removed", O_RDONLY | O_DIRECTORY);
+    MUST(rmdir("removed") == 0);
+    return directory;
+}
+
+static int open_fifo(void)
+{
+    MUST(mkfifo("fifo", 0600) == 0);
+    int fifo = open("fifo", O_RDWR);
+    MUST(unlink("fifo") == 0);
+    return fifo;
+}
+
+/* A pipe whose other end a child has. */
+static int pipe_to_child(void)
+{
+    int ends[2];
+    MUST(pipe(ends) == 0);
+    if (fork() == 0) {
+        char byte;
+        close(ends[1]);
+        _exit(read(ends[0], &byte, 1) == 1);
+    }
+    close(ends[0]);
+    return ends[1];
+}
+
+static int run_raw(void *unused)
+{
+    (void)unused;
+    while (!is_over)
+        syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = 1000000}, NULL);
+    syscall(SYS_exit, 0);
+    return 0;
+}
+
+static int make_raw_thread(void)
+{
+    static char stack[1 << 16] __attribute__((aligned(16)));
+    int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+    return clone(run_raw, stack + sizeof stack, flags, NULL);
+}
+
+static int make(void)
+{
+    if (is("io_uring"))
+        return (int)syscall(SYS_io_uring_setup, 4, &(struct io_uring_params){0});
+    if (is("inotify"))
+        return inotify_init();
+    if (is("fanotify"))
+        return fanotify_init(FAN_CLASS_NOTIF, O_RDONLY);
+    if (is("pidfd"))
+        return (int)syscall(SYS_pidfd_open, getppid(), 0);
+    if (is("userfaultfd"))
+        return (int)syscall(SYS_userfaultfd, 1);
+    if (is("queue"))
+        return make_queue();
+    if (is("namespace"))
+        return open("/proc/self/ns/uts", O_RDONLY);
+    if (is("terminal"))
+        return openpty(&made, &other, NULL, NULL, NULL) == 0 ? made : -1;
+    if (is("listener") || is("connection"))
+        return listen_to_itself(is("connection"));
+    if (is("process"))
+        return open("/proc/1/stat", O_RDONLY);
+    if (is("directory"))
+        return open_removed();
+    if (is("fifo"))
+        return open_fifo();
+    if (is("child"))
+        return pipe_to_child();
+    if (is("packets"))
+        return pipe2((int[2]){-1, -1}, O_DIRECT);
+    if (is("aio"))
+        return (int)syscall(SYS_io_setup, 8, &context);
+    if (is("semaphores"))
+        return semget(IPC_PRIVATE, 1, 0600);
+    if (is("messages"))
+        return msgget(IPC_PRIVATE, 0600);
+    if (is("thread"))
+        return make_raw_thread();
+    if (is("group"))
+        return setegid(1);
+    if (is("hostname"))
+        return unshare(CLONE_NEWUTS);
+    if (is("working"))
+        return mkdir("working", 0700) | chdir("working") | rmdir("../working");
+    return -1;
+}
+
+static void remove_again(void)
+{
+    if (is("aio"))
+        MUST(syscall(SYS_io_destroy, context) == 0);
+    else if (is("semaphores"))
+        MUST(semctl(made, 0, IPC_RMID) == 0);
+    else if (is("messages"))
+        MUST(msgctl(made, IPC_RMID, NULL) == 0);
+    else if (is("thread"))
+        is_over = 1;
+    else if (is("group"))
+        MUST(setegid(0) == 0);
+    else if (is("working"))
+        MUST(chdir("..") == 0);
+    else if (made > 2)
+        close(made), close(other);
+    made = other = -1;
+}
+
+static void content(void)
+{
+    if (rank == 1 && round_ == first)
+        CHECK((made = make()) >= 0);
+    meet();
+    if (rank == 1 && made >= 0 && (round_ == last || round_ == rounds - 1))
+        remove_again();
+    meet();
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    if (argc > 3)
+        kind = argv[3];
+    if (argc > 4)
+        last = atoi(argv[4]);
+    run_rounds(argc, argv, content);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,147 @@
+//! Table of the state that Linux keeps for a process besides memory.
+//!
+//! ```text
+//!   descriptors   by the kernel's name of what is open: readlink(2) of /proc/self/fd/N
+//!   status        fields of /proc/self/status: credentials, signals, limits, address space
+//!   mappings      VmFlags of /proc/self/smaps
+//!   attributes    what the man pages list as attributes of processes and threads
+//! ```
+//!
+//! Each row says what becomes of the state in a process that is set back or replaces another one.
+//! What is not in the table is refused: a cut that finds it is not taken ([`crate::cut`]).
+
+pub mod attributes;
+mod descriptors;
+mod mappings;
+mod status;
+
+pub use attributes::ATTRIBUTES;
+pub use descriptors::DESCRIPTORS;
+pub use mappings::MAPPINGS;
+pub use status::STATUS;
+
+/// Handling of one kind of state in a recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handling {
+    /// State of the checkpoint.
+    Restored,
+    /// Value that is equal in all processes of a job.
+    Equal,
+    /// No checkpoint is taken; the text is the reason and the remedy.
+    Refused(&'static str),
+    /// The program can see another value after a recovery; the text says which.
+    Differs(&'static str),
+}
+
+/// Kind of state and its handling.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The kernel's name for it; with `*` at the end, the beginning of that name.
+    pub name: &'static str,
+    /// Handling in a recovery.
+    pub handling: Handling,
+    /// Test that shows the handling, or empty.
+    ///
+    /// Written `file::function` of `ffi-tests/tests/jobs`.
+    pub test: &'static str,
+}
+
+impl Row {
+    fn is_for(&self, name: &str) -> bool {
+        match self.name.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == self.name,
+        }
+    }
+}
+
+/// Reason for a refusal of what has no row.
+const UNKNOWN: &str = "understudy does not know this kind, so that it could not be restored; \
+                       let the program close it after use";
+
+/// Returns the reason why state of this name is refused, if it is.
+pub fn refusal(table: &[Row], name: &str) -> Option<&'static str> {
+    match table
+        .iter()
+        .find(|row| row.is_for(name))
+        .map(|row| row.handling)
+    {
+        None => Some(UNKNOWN),
+        Some(Handling::Refused(why)) => Some(why),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_first_row_that_fits_decides() {
+        let row = |name, handling| Row {
+            name,
+            handling,
+            test: "",
+        };
+        let table = [
+            row("/dev/null", Handling::Restored),
+            row("/dev/*", Handling::Refused("a device")),
+        ];
+        assert_eq!(refusal(&table, "/dev/null"), None);
+        assert_eq!(refusal(&table, "/dev/null2"), Some("a device"));
+    }
+
+    #[test]
+    fn a_kind_that_is_taken_out_of_the_table_is_refused() {
+        for name in ["pipe", "anon_inode:[eventfd]", "file", "socket:unix:pair"] {
+            assert_eq!(refusal(DESCRIPTORS, name), None, "{name}");
+            let mut rows = DESCRIPTORS.to_vec();
+            rows.retain(|row| !row.is_for(name));
+            assert_eq!(refusal(&rows, name), Some(UNKNOWN), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_field_of_the_running_kernels_status_is_in_the_table() {
+        let text = std::fs::read_to_string("/proc/self/status").unwrap();
+        let names: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split(':').next())
+            .collect();
+        assert!(names.contains(&"Pid") && names.len() > 40, "{names:?}");
+        for name in names {
+            assert!(STATUS.iter().any(|row| row.is_for(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_flag_of_the_running_kernels_mappings_is_in_the_table() {
+        let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let flags = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("VmFlags:"))
+            .flat_map(str::split_whitespace);
+        let mut count = 0;
+        for flag in flags {
+            count += 1;
+            assert!(MAPPINGS.iter().any(|row| row.is_for(flag)), "{flag}");
+        }
+        assert!(count > 0);
+    }
+
+    #[test]
+    fn rows_name_tests_that_exist() {
+        let jobs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ffi-tests/tests/jobs");
+        for row in [DESCRIPTORS, STATUS, MAPPINGS, ATTRIBUTES].concat() {
+            let Some((file, test)) = row.test.split_once("::") else {
+                assert_eq!(row.test, "", "{}", row.name);
+                continue;
+            };
+            let text = std::fs::read_to_string(jobs.join(format!("{file}.rs"))).unwrap();
+            let is_there =
+                text.contains(&format!("fn {test}(")) || text.contains(&format!("    {test}: "));
+            assert!(is_there, "{}: {}", row.name, row.test);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Attributes of processes and threads, as man pages list them.
+//!
+//! These are pthreads(7), clone(2), execve(2), prctl(2), sched(7), sysvipc(7), mq_overview(7),
+//! inode(7), and namespaces(7).
+
+use super::Handling::{self, Differs, Equal, Refused, Restored};
+use super::Row;
+
+const fn row(name: &'static str, handling: Handling, test: &'static str) -> Row {
+    Row {
+        name,
+        handling,
+        test,
+    }
+}
+
+const PROCESS: &str = "conformance::timers_limits_and_the_signal_stack";
+const STATE: &str = "";
+const REFUSED: &str = "";
+
+/// Reason for a refusal of System V semaphores and message queues.
+pub const QUEUES: &str = "its value is in the kernel; let the program use POSIX semaphores in \
+                          memory (sem_init), or remove it after use";
+/// Reason for a refusal of contexts of io_setup(2).
+pub const REQUESTS: &str = "requests of kernel AIO are in the kernel; let the program use read(2) \
+                            and write(2)";
+/// Reason for a refusal of threads that no C library knows.
+pub const RAW_THREADS: &str = "only threads of the C library can be brought back; let the program \
+                               make threads with pthread_create";
+/// Reason for a refusal of namespaces that are not those of the start.
+pub const NAMESPACES: &str = "a replacement is in the launcher's namespaces; let the program be \
+                              started in its own";
+/// Reason for a refusal of a working directory that has no name.
+pub const DIRECTORY: &str = "a replacement could not enter it; let the program leave it";
+
+/// Every attribute.
+pub const ATTRIBUTES: &[Row] = &[
+    row("working directory", Restored, ""),
+    row(
+        "working directory without a name",
+        Refused(DIRECTORY),
+        REFUSED,
+    ),
+    row("file mode creation mask", Restored, ""),
+    row(
+        "namespaces and root directory",
+        Refused(NAMESPACES),
+        REFUSED,
+    ),
+    row("resource limits", Restored, PROCESS),
+    row("interval timers", Restored, PROCESS),
+    row(
+        "timers of timer_create",
+        Restored,
+        "threads::timers_that_start_or_signal_threads_go_on",
+    ),
+    row("alternate signal stack", Restored, PROCESS),
+    row("signal handlers and mask", Restored, ""),
+    row(
+        "pending signals",
+        Restored,
+        "signals::blocked_signals_wait_for_the_program",
+    ),
+    row(
+        "values of pending signals",
+        Differs("signals that are sent again have no value"),
+        "",
+    ),
+    row("nice value", Restored, PROCESS),
+    row("processor affinity", Restored, STATE),
+    row("scheduling policy and priority", Restored, STATE),
+    row("I/O priority", Restored, STATE),
+    row("timer slack", Restored, STATE),
+    row("OOM score adjustment", Restored, STATE),
+    row("memory policy", Restored, STATE),
+    row("no_new_privs", Restored, STATE),
+    row("dumpable", Restored, STATE),
+    row("transparent huge pages disabled", Restored, STATE),
+    row("personality", Equal, ""),
+    row(
+        "session, process group, terminal",
+        Differs("those of the replacement"),
+        "",
+    ),
+    row(
+        "parent-death signal, subreaper",
+        Differs("those of the replacement"),
+        "",
+    ),
+    row(
+        "processor time and resource usage",
+        Differs("those of the replacement"),
+        "",
+    ),
+    row("kernel keyrings", Differs("those of the replacement"), ""),
+    row("threads of the C library", Restored, ""),
+    row("threads made by clone", Refused(RAW_THREADS), REFUSED),
+    row("contexts of kernel AIO", Refused(REQUESTS), REFUSED),
+    row("System V semaphores", Refused(QUEUES), REFUSED),
+    row("System V message queues", Refused(QUEUES), REFUSED),
+    row(
+        "System V shared memory",
+        Differs("shmdt fails in a replacement"),
+        "",
+    ),
+    row(
+        "locks of files",
+        Restored,
+        "files::locks_of_files_are_those_of_the_checkpoint",
+    ),
+    row("leases of files", Differs("they are released"), ""),
+    row(
+        "inode: size and content",
+        Restored,
+        "files::files_are_as_if_nobody_had_been_killed",
+    ),
+];
