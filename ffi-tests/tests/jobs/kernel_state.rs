@@ -25,6 +25,17 @@ const DESCRIPTORS: [(&str, &str); 15] = [
     ("packets", "O_DIRECT"),
 ];
 
+/// State of the process, by what the program makes, and what the line names.
+const STATE: [(&str, &str); 7] = [
+    ("aio", "/[aio]"),
+    ("semaphores", "semaphores of System V"),
+    ("messages", "a message queue of System V"),
+    ("thread", "made by clone(2)"),
+    ("group", "another value of Gid"),
+    ("hostname", "another /proc/self/ns/uts"),
+    ("working", "a working directory without a name"),
+];
+
 fn job(kind: &str, last: Option<u32>) -> Job {
     let last = last.map(|last| last.to_string());
     let mut arguments = vec!["45", "0", kind];
@@ -34,7 +45,17 @@ fn job(kind: &str, last: Option<u32>) -> Job {
         .interval("5calls")
 }
 
+/// Kinds that only root can make.
+const PRIVILEGED: [&str; 3] = ["fanotify", "group", "hostname"];
+
+fn can_be_made(kind: &str) -> bool {
+    rustix::process::geteuid().is_root() || !PRIVILEGED.contains(&kind)
+}
+
 fn assert_refused(kind: &str, word: &str) {
+    if !can_be_made(kind) {
+        return place::skip(&format!("{kind} needs root"));
+    }
     let unprotected = job(kind, None).run();
     unprotected.assert_success();
     unprotected.assert_told(&[word, "of rank 1", "10 intervals", "unprotected"]);
@@ -46,6 +67,29 @@ fn assert_refused(kind: &str, word: &str) {
 fn descriptors_that_cannot_be_restored_are_refused() {
     for (kind, word) in DESCRIPTORS {
         assert_refused(kind, word);
+    }
+}
+
+#[test]
+fn state_that_cannot_be_restored_is_refused() {
+    for (kind, word) in STATE {
+        assert_refused(kind, word);
+    }
+}
+
+/// A worker that cannot be set back ends, and is replaced.
+#[test]
+fn state_that_is_made_after_the_checkpoint_is_undone() {
+    let kinds = ["group", "thread", "semaphores", "io_uring"];
+    for kind in kinds.into_iter().filter(|kind| can_be_made(kind)) {
+        let protected = || job(kind, Some(9));
+        for worker in [0, 1] {
+            let fault = format!("kill rank={worker} at=call:18");
+            let outcome = protected().spares(1).fault(&fault).run();
+            outcome.assert_success();
+            outcome.assert_same_lines(&native(protected()));
+            outcome.assert_nothing_left();
+        }
     }
 }
 

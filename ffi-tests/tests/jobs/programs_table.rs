@@ -107,7 +107,9 @@ table! {
     signal_values: Recovered;
     libc_opens: Recovered;
     libc_threads: Recovered;
+    memory_advice: Recovered;
     path_descriptors: Recovered;
+    process_attributes: Recovered;
     proc_files: Recovered;
     sealed_memory: Recovered;
     socket_pairs: Recovered;

@@ -18,7 +18,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 20;
+pub const ABI_VERSION: u32 = 21;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -116,6 +116,7 @@ pub mod wait {
 }
 
 pub mod call_sites;
+pub mod kernel_use;
 pub mod layers;
 pub mod source;
 pub mod turn;
@@ -211,6 +212,8 @@ pub struct BootInfo {
     pub user_shared_maps: *const u32,
     /// How many protection keys the user side has asked for.
     pub user_keys: *const u32,
+    /// Calls of the user side that leave state in the kernel (updated by the face).
+    pub user_kernel: *const kernel_use::KernelUse,
     /// Base-namespace `dlopen`, for libraries that an understudy must open again: their constructors are not run.
     pub user_dlopen: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void,
     /// Base-namespace `dlsym(RTLD_DEFAULT, name)`.

@@ -35,6 +35,7 @@ mod files;
 mod fortran;
 mod guard;
 mod heap;
+mod kernel_use;
 mod late;
 mod launched;
 #[path = "../../../ckptd/src/launch/launchers.rs"]

@@ -285,6 +285,7 @@ fn start_runtime(
         user_timer_threads: threads::created_for_timers(),
         user_shared_maps: sharing::made(),
         user_keys: sharing::keys(),
+        user_kernel: &raw const crate::kernel_use::KERNEL_USE,
         user_dlopen: passive::open,
         user_dlsym: services::dlsym,
         user_dlclose: services::dlclose,

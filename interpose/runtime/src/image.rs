@@ -29,6 +29,7 @@ pub mod opened;
 pub mod own_memory;
 pub mod parity;
 pub mod prefault;
+pub mod procmap;
 pub mod remap;
 pub mod restore;
 pub mod shared;
@@ -41,7 +42,6 @@ pub mod wire;
 
 mod fill;
 mod observe;
-mod procmap;
 mod prot;
 mod settled;
 

@@ -1,6 +1,7 @@
 //! The user side's state besides its pages: thread-locals, signal handlers, files, the floating-point environment, output.
 
 mod accelerator;
+mod advice;
 mod children;
 mod effects;
 mod files;
@@ -14,6 +15,8 @@ mod locks;
 mod open;
 mod output;
 mod process;
+mod process_attributes;
+mod refused;
 mod sharing;
 pub mod signals;
 pub mod threads;
@@ -45,6 +48,7 @@ pub use output::{
     in_job_memory, inherit as inherit_output, leave, new_ledger, note_cell,
     position as output_position, set_idle, set_stage, show_library_output,
 };
+pub use refused::must_be_replaced;
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
 pub use signals::Saved as SavedSignals;
 use std::cell::Cell;
@@ -85,6 +89,12 @@ runtime! {
         own_frame: Cell<u64> = Cell::new(0),
         /// What [`sharing::check`] has seen.
         shared_mappings: Field<Option<Vec<sharing::Mapping>>> = Field::new(None),
+        /// Attributes of mappings.
+        advice: advice::LastReading = advice::LastReading::new(),
+        /// Attributes at the start of the process.
+        attributes: Field<Vec<Vec<u8>>> = Field::new(Vec::new()),
+        /// State at the start of the process that must not change.
+        start: Field<refused::Start> = Field::new(refused::Start::NONE),
         /// Devices.
         accelerator: accelerator::State = accelerator::State::new(),
         /// What must be equal in all ranks, by name.
@@ -104,6 +114,8 @@ pub struct State {
     thread_locals: tls::Saved,
     signals: signals::Saved,
     process: process::Saved,
+    attributes: process_attributes::Saved,
+    advice: advice::Saved,
     timers: timers::Saved,
     children: children::Saved,
     input: input::Saved,
@@ -229,6 +241,16 @@ pub enum UserError {
          checkpoint: {0}; let it read a file (mpirun … sh -c 'exec PROGRAM < FILE')"
     )]
     Input(String),
+    /// State that the kernel keeps and that no other process could be given.
+    #[error(
+        "the program has {what}, which cannot be saved: {why}; or run it with UNDERSTUDY_DISABLE=1"
+    )]
+    KernelState {
+        /// Name of the state.
+        what: String,
+        /// Reason and remedy.
+        why: &'static str,
+    },
     /// One that was made by timer_create(2).
     #[error("{0}")]
     Timer(String),
@@ -260,7 +282,8 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
 ///
 /// All threads of the program stand still.
 pub fn check_kernel_state(rt: &Runtime) -> Result<(), UserError> {
-    files::check_kinds(rt)
+    files::check_kinds(rt)?;
+    refused::check(rt)
 }
 
 /// Stops all threads for a cut; false: it must be put off.
@@ -270,12 +293,15 @@ pub fn stop_threads(rt: &Runtime) -> bool {
 
 /// Collects the state at a cut.
 pub fn capture(rt: &Runtime) -> Result<State, UserError> {
+    let layout = Layout::read_self(zones())?;
     Ok(State {
-        layout: Layout::read_self(zones())?,
+        advice: advice::capture(rt, &layout),
+        layout,
         libraries: loader::capture(rt),
         thread_locals: tls::capture(),
         signals: signals::capture(),
         process: process::capture(),
+        attributes: process_attributes::capture(rt),
         timers: timers::capture(rt)?,
         children: children::capture(rt),
         input: input::capture(rt)?,
@@ -344,6 +370,8 @@ impl State {
         input::restore(rt, &self.input, own)?;
         output::restore(rt, &self.output, own);
         accelerator::restore(rt, self.has_devices);
+        process_attributes::restore(rt, &self.attributes, is_mains);
+        advice::restore(rt, &self.advice, &self.layout);
         process::restore(&self.process, is_mains)
     }
 

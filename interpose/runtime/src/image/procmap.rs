@@ -51,7 +51,7 @@ const NAME: usize = 4096 + 64;
 ///
 /// # Errors
 /// When the mappings cannot be listed.
-pub(super) fn read_outside(zones: &Zones) -> Result<Vec<Vma>, MapsError> {
+pub fn read_outside(zones: &Zones) -> Result<Vec<Vma>, MapsError> {
     match with_own_maps(|file| query_all(file, zones)).map_err(MapsError::Read)? {
         Ok(list) => Ok(list),
         // An old kernel, a sandbox, or a name that is too long: the text has everything.

@@ -144,7 +144,8 @@ pub fn owner_by_name(vma: &Vma) -> Owner {
     }
     let memory: [&[u8]; 3] = [b"/dev/shm/", b"/dev/zero", b"/dev/hugepages/"];
     let device = path.starts_with(b"/dev/") && !memory.iter().any(|p| path.starts_with(p));
-    if device || path.starts_with(b"anon_inode:") || path.starts_with(b"socket:") {
+    let rings: [&[u8]; 3] = [b"anon_inode:", b"socket:", b"/[aio]"];
+    if device || rings.iter().any(|kind| path.starts_with(kind)) {
         return Owner::Device;
     }
     Owner::User

@@ -15,8 +15,8 @@ const fn row(name: &'static str, handling: Handling, test: &'static str) -> Row 
 }
 
 const PROCESS: &str = "conformance::timers_limits_and_the_signal_stack";
-const STATE: &str = "";
-const REFUSED: &str = "";
+const STATE: &str = "programs_table::process_attributes";
+const REFUSED: &str = "kernel_state::state_that_cannot_be_restored_is_refused";
 
 /// Reason for a refusal of System V semaphores and message queues.
 pub const QUEUES: &str = "its value is in the kernel; let the program use POSIX semaphores in \
@@ -32,6 +32,10 @@ pub const NAMESPACES: &str = "a replacement is in the launcher's namespaces; let
                               started in its own";
 /// Reason for a refusal of a working directory that has no name.
 pub const DIRECTORY: &str = "a replacement could not enter it; let the program leave it";
+
+/// Reason for a refusal of guard pages where the kernel does not report them.
+pub const GUARDS: &str = "kernels before Linux 6.15 do not report them; let the program use \
+                          mprotect(2)";
 
 /// Every attribute.
 pub const ATTRIBUTES: &[Row] = &[

@@ -16,7 +16,7 @@ const fn advice(name: &'static str) -> Row {
     Row {
         name,
         handling: Restored,
-        test: "",
+        test: "programs_table::memory_advice",
     }
 }
 

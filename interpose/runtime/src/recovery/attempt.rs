@@ -116,6 +116,10 @@ fn stand_still(rt: &Runtime) {
     let Part::Worker(_) = world::get(rt).part else {
         return;
     };
+    if user::must_be_replaced(rt) {
+        log::info!("process {} ends, to be replaced", std::process::id());
+        crate::sys::kill_self();
+    }
     if user::may_use_devices() {
         log::info!(
             "process {} uses an accelerator and ends, to be replaced",

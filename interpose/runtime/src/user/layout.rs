@@ -19,6 +19,8 @@ use xxhash_rust::xxh3::xxh3_64;
 pub fn remember_start(rt: &Runtime) {
     super::files::remember_start(rt);
     super::input::remember_start(rt);
+    super::refused::remember_start(rt);
+    super::process_attributes::remember_start(rt);
     let info = told::info();
     let mut zones = Zones::with_runtime_zone();
     let range = |start: usize, length: usize| {

@@ -1,0 +1,57 @@
+//! Counts calls of the program that leave state in the kernel.
+//!
+//! The runtime looks for that state only after such a call.
+#![allow(unsafe_code)]
+
+use crate::told::told;
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering;
+use understudy_abi::kernel_use::{KernelUse, MESSAGES, SEMAPHORES};
+
+/// Counters for the runtime.
+pub static KERNEL_USE: KernelUse = KernelUse::new();
+
+/// Advices that the kernel keeps with a mapping (madvise(2)): about fork(2), merging, core dumps.
+const KEPT: [c_int; 8] = [10, 11, 12, 13, 16, 17, 18, 19];
+/// MADV_HUGEPAGE and MADV_NOHUGEPAGE.
+const HUGE_PAGES: [c_int; 2] = [14, 15];
+const MADV_GUARD_INSTALL: c_int = 102;
+
+fn count_advice(advice: c_int) -> bool {
+    if KEPT.contains(&advice) {
+        KERNEL_USE.advice.fetch_add(1, Ordering::Relaxed);
+    }
+    if HUGE_PAGES.contains(&advice) {
+        KERNEL_USE.huge_pages.fetch_add(1, Ordering::Relaxed);
+    }
+    if advice == MADV_GUARD_INSTALL {
+        KERNEL_USE.guards.fetch_add(1, Ordering::Relaxed);
+    }
+    false
+}
+
+fn count_lock() -> bool {
+    KERNEL_USE.advice.fetch_add(1, Ordering::Relaxed);
+    false
+}
+
+fn add_semaphores(identifier: c_int) {
+    if identifier >= 0 {
+        KERNEL_USE.add_object(SEMAPHORES, identifier);
+    }
+}
+
+fn add_messages(identifier: c_int) {
+    if identifier >= 0 {
+        KERNEL_USE.add_object(MESSAGES, identifier);
+    }
+}
+
+told! {
+    fn madvise(at: *mut c_void, length: usize, advice: c_int) -> c_int { count_advice(advice) }
+    fn mlock(at: *const c_void, length: usize) -> c_int { count_lock() }
+    fn mlock2(at: *const c_void, length: usize, flags: c_int) -> c_int { count_lock() }
+    fn mlockall(flags: c_int) -> c_int { count_lock() }
+    fn semget(key: c_int, count: c_int, flags: c_int) -> c_int { false } => add_semaphores;
+    fn msgget(key: c_int, flags: c_int) -> c_int { false } => add_messages;
+}

@@ -1,0 +1,191 @@
+//! State of the process, besides descriptors, that is refused at a cut.
+#![allow(unsafe_code)]
+
+use super::{UserError, threads, zones};
+use crate::image::procmap;
+use crate::image::vmas::{Owner, Vma};
+use crate::kernel_state::attributes::{
+    DIRECTORY, GUARDS, NAMESPACES, QUEUES, RAW_THREADS, REQUESTS,
+};
+use crate::kernel_state::{self, STATUS};
+use crate::told;
+use crate::user::Runtime;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use understudy_abi::kernel_use::{KernelUse, SEMAPHORES};
+
+/// State at the start of the process that must not change.
+#[derive(Debug)]
+pub(super) struct Start {
+    /// Fields of `/proc/self/status` that are refused if they differ.
+    status: Vec<(String, String)>,
+    namespaces: Vec<Option<PathBuf>>,
+}
+
+impl Start {
+    /// Nothing is known.
+    pub(super) const NONE: Start = Start {
+        status: Vec::new(),
+        namespaces: Vec::new(),
+    };
+}
+
+/// Namespaces and the root directory, by their links in `/proc/self`.
+const PLACES: [&str; 8] = [
+    "ns/cgroup",
+    "ns/ipc",
+    "ns/mnt",
+    "ns/net",
+    "ns/time",
+    "ns/user",
+    "ns/uts",
+    "root",
+];
+
+fn status() -> Vec<(String, String)> {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let field = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        kernel_state::refusal(STATUS, name)?;
+        Some((name.to_owned(), value.trim().to_owned()))
+    };
+    text.lines().filter_map(field).collect()
+}
+
+fn namespaces() -> Vec<Option<PathBuf>> {
+    let link = |place| std::fs::read_link(format!("/proc/self/{place}")).ok();
+    PLACES.into_iter().map(link).collect()
+}
+
+/// Records the state at the start of the process.
+pub(super) fn remember_start(rt: &Runtime) {
+    rt.start.set(Start {
+        status: status(),
+        namespaces: namespaces(),
+    });
+}
+
+fn refused(what: impl Into<String>, why: &'static str) -> UserError {
+    UserError::KernelState {
+        what: what.into(),
+        why,
+    }
+}
+
+/// Refuses what cannot be restored, once all threads of the program stand still.
+pub(super) fn check(rt: &Runtime) -> Result<(), UserError> {
+    check_process(rt)?;
+    check_threads(rt)?;
+    if std::env::current_dir().is_err() {
+        return Err(refused("a working directory without a name", DIRECTORY));
+    }
+    check_queues(kernel_use())?;
+    check_guards(rt)?;
+    check_mappings()
+}
+
+/// Refuses credentials and namespaces that are not those of the start.
+fn check_process(rt: &Runtime) -> Result<(), UserError> {
+    let start = rt.start.borrow();
+    let now = status();
+    if let Some((name, _)) = now.iter().find(|field| !start.status.contains(field)) {
+        let why = kernel_state::refusal(STATUS, name).unwrap_or_default();
+        let what = format!("another value of {name} (/proc/self/status) than at its start");
+        return Err(refused(what, why));
+    }
+    let changed = start.namespaces.iter().zip(namespaces()).zip(PLACES);
+    match changed.into_iter().find(|((then, now), _)| *then != now) {
+        Some((_, place)) => Err(refused(
+            format!("another /proc/self/{place} than at its start"),
+            NAMESPACES,
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Refuses threads that were made by clone(2) itself.
+fn check_threads(rt: &Runtime) -> Result<(), UserError> {
+    threads::unknown(rt).map_or(Ok(()), |number| {
+        let name = std::fs::read_to_string(format!("/proc/self/task/{number}/comm"));
+        let name = name.unwrap_or_default();
+        let what = format!("thread {number} ({}), made by clone(2)", name.trim_end());
+        Err(refused(what, RAW_THREADS))
+    })
+}
+
+/// Returns what the preload library has counted.
+pub(super) fn kernel_use() -> &'static KernelUse {
+    // SAFETY: the face's counters live as long as the process.
+    unsafe { &*told::info().user_kernel }
+}
+
+/// Refuses System V semaphores and message queues that exist.
+fn check_queues(known: &KernelUse) -> Result<(), UserError> {
+    let (objects, has_more) = known.objects();
+    if has_more {
+        return Err(refused("hundreds of System V objects", QUEUES));
+    }
+    let exists = |&(kind, identifier): &(i64, i32)| {
+        // SAFETY: semctl(2) and msgctl(2) that fill a structure of the kernel's size.
+        unsafe {
+            if kind == SEMAPHORES {
+                let mut about: libc::semid_ds = std::mem::zeroed();
+                libc::semctl(identifier, 0, libc::IPC_STAT, &raw mut about) >= 0
+            } else {
+                let mut about: libc::msqid_ds = std::mem::zeroed();
+                libc::msgctl(identifier, libc::IPC_STAT, &raw mut about) >= 0
+            }
+        }
+    };
+    let mut objects = objects;
+    objects.find(exists).map_or(Ok(()), |(kind, identifier)| {
+        let name = match kind {
+            SEMAPHORES => "semaphores",
+            _ => "a message queue",
+        };
+        Err(refused(
+            format!("{name} of System V (identifier {identifier})"),
+            QUEUES,
+        ))
+    })
+}
+
+/// Refuses guard pages on kernels that do not report them.
+fn check_guards(rt: &Runtime) -> Result<(), UserError> {
+    let has_guards = kernel_use().guards.load(Ordering::Relaxed) > 0;
+    if has_guards && !rt.advice.can_report_guards() {
+        return Err(refused("guard pages (MADV_GUARD_INSTALL)", GUARDS));
+    }
+    Ok(())
+}
+
+/// True if mappings of devices and rings are possible.
+///
+/// `/proc/sys/fs/aio-nr` counts the contexts of kernel AIO of all processes (proc_sys_fs(5)).
+fn may_have_rings() -> bool {
+    let contexts = std::fs::read_to_string("/proc/sys/fs/aio-nr");
+    // SAFETY: the face's counter lives as long as the process.
+    let shared = unsafe { told::info().user_shared_maps.read_volatile() };
+    shared > 0 || contexts.map_or(true, |count| count.trim() != "0")
+}
+
+/// Refuses mappings whose content is not memory.
+fn check_mappings() -> Result<(), UserError> {
+    if !may_have_rings() {
+        return Ok(());
+    }
+    let all = procmap::read_outside(zones())?;
+    let is_own = |vma: &&Vma| zones().owner_at(vma, vma.range.start) == Owner::Device;
+    all.iter().find(is_own).map_or(Ok(()), |vma| {
+        let path = String::from_utf8_lossy(&vma.path);
+        Err(refused(format!("{path} mapped"), REQUESTS))
+    })
+}
+
+/// True for a process whose state cannot be set back to the checkpoint.
+pub fn must_be_replaced(rt: &Runtime) -> bool {
+    let result = check_process(rt).and_then(|()| check_threads(rt));
+    result
+        .inspect_err(|why| log::info!("this process cannot be set back: {why}"))
+        .is_err()
+}
