@@ -16,6 +16,7 @@
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
+#include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -25,6 +26,7 @@ static const char *kind = "";
 static int first = 3, last = 1 << 30, made = -1, other = -1;
 static aio_context_t context;
 static volatile int is_over;
+static struct rlimit kept;
 
 static int is(const char *name)
 {
@@ -144,6 +146,8 @@ static int make(void)
         return setegid(1);
     if (is("hostname"))
         return unshare(CLONE_NEWUTS);
+    if (is("limit"))
+        return setrlimit(RLIMIT_NOFILE, &(struct rlimit){256, kept.rlim_max});
     if (is("working"))
         return mkdir("working", 0700) | chdir("working") | rmdir("../working");
     return -1;
@@ -161,6 +165,8 @@ static void remove_again(void)
         is_over = 1;
     else if (is("group"))
         MUST(setegid(0) == 0);
+    else if (is("limit"))
+        MUST(setrlimit(RLIMIT_NOFILE, &kept) == 0);
     else if (is("working"))
         MUST(chdir("..") == 0);
     else if (made > 2)
@@ -168,11 +174,24 @@ static void remove_again(void)
     made = other = -1;
 }
 
+/* A file that is opened, written and closed: that is undone if a worker dies. */
+static void append(void)
+{
+    char name[32];
+    snprintf(name, sizeof name, "appended.%d", rank);
+    int file = open(name, O_CREAT | O_APPEND | O_RDWR, 0644);
+    MUST(file >= 0 && write(file, "x", 1) == 1);
+    say("%ld bytes", (long)lseek(file, 0, SEEK_END));
+    close(file);
+}
+
 static void content(void)
 {
     if (rank == 1 && round_ == first)
         CHECK((made = make()) >= 0);
+    append();
     meet();
+    append();
     if (rank == 1 && made >= 0 && (round_ == last || round_ == rounds - 1))
         remove_again();
     meet();
@@ -181,6 +200,7 @@ static void content(void)
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
+    getrlimit(RLIMIT_NOFILE, &kept);
     if (argc > 3)
         kind = argv[3];
     if (argc > 4)

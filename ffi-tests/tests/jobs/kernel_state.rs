@@ -26,13 +26,14 @@ const DESCRIPTORS: [(&str, &str); 15] = [
 ];
 
 /// State of the process, by what the program makes, and what the line names.
-const STATE: [(&str, &str); 7] = [
+const STATE: [(&str, &str); 8] = [
     ("aio", "/[aio]"),
     ("semaphores", "semaphores of System V"),
     ("messages", "a message queue of System V"),
     ("thread", "made by clone(2)"),
     ("group", "another value of Gid"),
     ("hostname", "another /proc/self/ns/uts"),
+    ("limit", "a limit of 256 (RLIMIT_NOFILE)"),
     ("working", "a working directory without a name"),
 ];
 
@@ -80,7 +81,7 @@ fn state_that_cannot_be_restored_is_refused() {
 /// A worker that cannot be set back ends, and is replaced.
 #[test]
 fn state_that_is_made_after_the_checkpoint_is_undone() {
-    let kinds = ["group", "thread", "semaphores", "io_uring"];
+    let kinds = ["group", "thread", "semaphores", "io_uring", "limit"];
     for kind in kinds.into_iter().filter(|kind| can_be_made(kind)) {
         let protected = || job(kind, Some(9));
         for worker in [0, 1] {

@@ -248,6 +248,13 @@ fn threads_of_an_interpreter_call_mpi_and_change_files() {
     kill_often("threaded", || python("threaded.py", &[&steps, "0.005"]), 3);
 }
 
+/// Pairs of sockets of the process's own, watched by epoll, with messages in them.
+#[test]
+fn tasks_of_an_event_loop_go_on() {
+    let steps = ROUNDS.to_string();
+    kill_often("event_loop", || python("event_loop.py", &[&steps]), 3);
+}
+
 /// Products and eigenvalues by a BLAS with two threads, which are there before MPI_Init.
 fn solver(is_script: bool) -> Option<Job> {
     let arguments = ["20", "0.005"];

@@ -107,6 +107,7 @@ table! {
     signal_values: Recovered;
     libc_opens: Recovered;
     libc_threads: Recovered;
+    inodes: Recovered;
     memory_advice: Recovered;
     path_descriptors: Recovered;
     process_attributes: Recovered;

@@ -21,6 +21,8 @@ pub struct KernelUse {
     pub huge_pages: AtomicU32,
     /// Calls that install guard pages.
     pub guards: AtomicU32,
+    /// Calls that set resource limits.
+    pub limits: AtomicU32,
     /// System V objects: their number, and the kind and identifier of each.
     object_count: AtomicU32,
     objects: [AtomicI64; MAX_OBJECTS],
@@ -34,6 +36,7 @@ impl KernelUse {
             advice: AtomicU32::new(0),
             huge_pages: AtomicU32::new(0),
             guards: AtomicU32::new(0),
+            limits: AtomicU32::new(0),
             object_count: AtomicU32::new(0),
             objects: [const { AtomicI64::new(0) }; MAX_OBJECTS],
         }

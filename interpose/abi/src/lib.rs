@@ -118,6 +118,7 @@ pub mod wait {
 pub mod call_sites;
 pub mod kernel_use;
 pub mod layers;
+pub mod limits;
 pub mod source;
 pub mod turn;
 pub mod written;
@@ -347,6 +348,12 @@ pub mod effect {
     pub const OVERWRITE: u32 = 9;
     /// The same by way of a mapping.
     pub const MAP: u32 = 10;
+
+    /// An attribute of the inode changes; the second name is that of an extended attribute. Without
+    /// a first name, the directory's descriptor is the file's. The value is 0 or [`NO_FOLLOW`].
+    pub const ATTRIBUTE: u32 = 11;
+    /// A symbolic link is meant itself.
+    pub const NO_FOLLOW: i64 = 1;
 
     /// A part of a file, in bytes.
     #[repr(C)]

@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use crate::told::told;
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::Ordering;
 use understudy_abi::kernel_use::{KernelUse, MESSAGES, SEMAPHORES};
 
@@ -35,6 +35,11 @@ fn count_lock() -> bool {
     false
 }
 
+fn count_limit() -> bool {
+    KERNEL_USE.limits.fetch_add(1, Ordering::Relaxed);
+    false
+}
+
 fn add_semaphores(identifier: c_int) {
     if identifier >= 0 {
         KERNEL_USE.add_object(SEMAPHORES, identifier);
@@ -52,6 +57,14 @@ told! {
     fn mlock(at: *const c_void, length: usize) -> c_int { count_lock() }
     fn mlock2(at: *const c_void, length: usize, flags: c_int) -> c_int { count_lock() }
     fn mlockall(flags: c_int) -> c_int { count_lock() }
+    fn setrlimit(resource: c_uint, limit: *const c_void) -> c_int { count_limit() }
+    fn setrlimit64(resource: c_uint, limit: *const c_void) -> c_int { count_limit() }
+    fn prlimit(process: c_int, resource: c_uint, new: *const c_void, old: *mut c_void) -> c_int {
+        count_limit()
+    }
+    fn prlimit64(process: c_int, resource: c_uint, new: *const c_void, old: *mut c_void) -> c_int {
+        count_limit()
+    }
     fn semget(key: c_int, count: c_int, flags: c_int) -> c_int { false } => add_semaphores;
     fn msgget(key: c_int, flags: c_int) -> c_int { false } => add_messages;
 }

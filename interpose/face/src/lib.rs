@@ -35,6 +35,7 @@ mod files;
 mod fortran;
 mod guard;
 mod heap;
+mod inodes;
 mod kernel_use;
 mod late;
 mod launched;

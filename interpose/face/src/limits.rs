@@ -6,38 +6,29 @@ use crate::environ::{self, MANAGER};
 use crate::link::Path;
 use crate::msg::Text;
 use crate::sys::{self, nr, sys};
-use understudy_abi::{MPI_FD_BASE, RUNTIME_FD_BASE};
+use understudy_abi::RUNTIME_FD_BASE;
+use understudy_abi::limits::{ADDRESSES, DATA, FILES, Least};
 
-const RLIMIT_DATA: usize = 2;
-const RLIMIT_NOFILE: usize = 7;
-const RLIMIT_AS: usize = 9;
-
-/// Least number of open files.
-///
-/// Descriptors of the runtime and of the MPI library lie above the program's.
-const LEAST_OPEN_FILES: u64 = MPI_FD_BASE as u64 + 64;
-/// Least address space in bytes: 1 TiB for copies of pages, and the rest.
-const LEAST_ADDRESSES: u64 = (1 << 40) + (16 << 30);
-/// Least size of the data in bytes.
-///
-/// Two heaps of ld.so take 1 GiB each.
-const LEAST_DATA: u64 = 3 << 30;
+fn soft_limit(least: Least) -> u64 {
+    sys::soft_limit(least.resource as usize)
+}
 
 /// Refuses the program where it cannot be protected, with the cause and the remedy.
 pub fn check(program: &Program) {
-    let files = sys::soft_limit(RLIMIT_NOFILE);
-    if files < LEAST_OPEN_FILES {
+    let files = soft_limit(FILES);
+    let least = FILES.limit;
+    if files < least {
         program.refuse(
             None,
             format_args!(
                 "at most {files} files may be open here (RLIMIT_NOFILE), and understudy's own have \
-                 numbers from {RUNTIME_FD_BASE} on; raise the limit to {LEAST_OPEN_FILES} or more \
+                 numbers from {RUNTIME_FD_BASE} on; raise the limit to {least} or more \
                  (`ulimit -n`; LimitNOFILE= of the service that starts the job)"
             ),
         );
     }
-    let addresses = sys::soft_limit(RLIMIT_AS);
-    if addresses < LEAST_ADDRESSES {
+    let addresses = soft_limit(ADDRESSES);
+    if addresses < ADDRESSES.limit {
         program.refuse(
             None,
             format_args!(
@@ -48,15 +39,15 @@ pub fn check(program: &Program) {
             ),
         );
     }
-    let data = sys::soft_limit(RLIMIT_DATA);
-    if data < LEAST_DATA {
+    let data = soft_limit(DATA);
+    if data < DATA.limit {
         program.refuse(
             None,
             format_args!(
                 "a process may have {} MiB of data here (RLIMIT_DATA), and understudy reserves \
                  {} MiB, most of which never becomes memory; lift the limit (`ulimit -d unlimited`)",
                 data >> 20,
-                LEAST_DATA >> 20
+                DATA.limit >> 20
             ),
         );
     }

@@ -33,6 +33,9 @@ pub const NAMESPACES: &str = "a replacement is in the launcher's namespaces; let
 /// Reason for a refusal of a working directory that has no name.
 pub const DIRECTORY: &str = "a replacement could not enter it; let the program leave it";
 
+/// Reason for a refusal of low resource limits.
+pub const LIMITS: &str = "understudy needs more for itself; let the program leave the limit as it \
+                          was at its start";
 /// Reason for a refusal of guard pages where the kernel does not report them.
 pub const GUARDS: &str = "kernels before Linux 6.15 do not report them; let the program use \
                           mprotect(2)";
@@ -52,6 +55,11 @@ pub const ATTRIBUTES: &[Row] = &[
         REFUSED,
     ),
     row("resource limits", Restored, PROCESS),
+    row(
+        "resource limits below what understudy needs",
+        Refused(LIMITS),
+        REFUSED,
+    ),
     row("interval timers", Restored, PROCESS),
     row(
         "timers of timer_create",

@@ -5,7 +5,7 @@
 //! pages are concerned, if there were further calls or the mappings are others.
 #![allow(unsafe_code)]
 
-use super::refused;
+use super::kernel_calls::kernel_calls;
 use crate::image::PAGE_SIZE;
 use crate::image::kernel::{Filter, Pagemap, category};
 use crate::image::layout::{Area, Backing, Layout};
@@ -103,7 +103,7 @@ impl LastReading {
 /// Reads the attributes of the program's mappings.
 pub(super) fn capture(rt: &Runtime, layout: &Layout) -> Saved {
     let has_loaded = rt.advice.has_loaded.get();
-    let calls = refused::kernel_use();
+    let calls = kernel_calls();
     let count = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
     let flagged = match (count(&calls.advice), count(&calls.huge_pages)) {
         (0, 0) if !has_loaded => Vec::new(),

@@ -15,6 +15,7 @@ mod nameless;
 mod objections;
 mod pipes;
 mod proc_names;
+mod reopen;
 mod sockets;
 mod special;
 mod streams;
@@ -31,7 +32,7 @@ pub(super) use nameless::is_backup;
 use special::Special;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -342,7 +343,7 @@ pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> 
             is_it(open) && open.same_as == file.same_as && open.flags == file.flags
         });
         if !same {
-            open_again(fd, file, &saved.files)?;
+            reopen::open_again(fd, file, &saved.files)?;
         }
         if file.same_as.is_none() {
             rewind(fd, file)?;
@@ -405,47 +406,6 @@ fn put_streams_back(saved: &Saved, now: &Saved) {
         // SAFETY: close(2) of what was made after the cut.
         unsafe { libc::close(fd) };
     }
-}
-
-fn open_again(fd: i32, file: &Open, all: &BTreeMap<i32, Open>) -> Result<(), UserError> {
-    // SAFETY: open(2), dup3(2), close(2) with valid arguments; what the descriptor was before is not the program's.
-    unsafe {
-        let mode = if file.close_on_exec {
-            libc::O_CLOEXEC
-        } else {
-            0
-        };
-        if let Some(other) = file.same_as {
-            return if libc::dup3(other, fd, mode) < 0 {
-                Err(failed(file, "cannot be duplicated"))
-            } else {
-                Ok(())
-            };
-        }
-        let made = file.nameless.as_ref().map(|it| it.open_or_make(fd, all));
-        let path = match made {
-            None => proc_names::actual(&file.path),
-            Some(Ok(ref made)) => format!("/proc/self/fd/{}", made.as_raw_fd()).into_bytes(),
-            Some(Err(_)) => return Err(failed(file, "cannot be made again")),
-        };
-        let path = CString::new(path).map_err(|_| failed(file, "has an impossible name"))?;
-        let mut not = libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL;
-        if made.is_some() {
-            not |= libc::O_TMPFILE;
-        }
-        let opened = libc::open(path.as_ptr(), file.flags & !not);
-        if opened < 0 {
-            return Err(failed(file, "cannot be opened again"));
-        }
-        if opened != fd {
-            let moved = libc::dup3(opened, fd, mode);
-            libc::close(opened);
-            if moved < 0 {
-                return Err(failed(file, "cannot be given its descriptor"));
-            }
-        }
-    }
-    Ok(())
 }
 
 fn rewind(fd: i32, file: &Open) -> Result<(), UserError> {

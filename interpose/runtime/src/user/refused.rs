@@ -1,11 +1,12 @@
 //! State of the process, besides descriptors, that is refused at a cut.
 #![allow(unsafe_code)]
 
-use super::{UserError, threads, zones};
+use super::kernel_calls::kernel_calls;
+use super::{UserError, lowered_limits, threads, zones};
 use crate::image::procmap;
 use crate::image::vmas::{Owner, Vma};
 use crate::kernel_state::attributes::{
-    DIRECTORY, GUARDS, NAMESPACES, QUEUES, RAW_THREADS, REQUESTS,
+    DIRECTORY, GUARDS, LIMITS, NAMESPACES, QUEUES, RAW_THREADS, REQUESTS,
 };
 use crate::kernel_state::{self, STATUS};
 use crate::told;
@@ -75,11 +76,12 @@ fn refused(what: impl Into<String>, why: &'static str) -> UserError {
 /// Refuses what cannot be restored, once all threads of the program stand still.
 pub(super) fn check(rt: &Runtime) -> Result<(), UserError> {
     check_process(rt)?;
+    check_limits()?;
     check_threads(rt)?;
     if std::env::current_dir().is_err() {
         return Err(refused("a working directory without a name", DIRECTORY));
     }
-    check_queues(kernel_use())?;
+    check_queues(kernel_calls())?;
     check_guards(rt)?;
     check_mappings()
 }
@@ -103,6 +105,16 @@ fn check_process(rt: &Runtime) -> Result<(), UserError> {
     }
 }
 
+/// Refuses limits that the program has lowered below what understudy needs.
+fn check_limits() -> Result<(), UserError> {
+    lowered_limits::first().map_or(Ok(()), |(least, value)| {
+        Err(refused(
+            format!("a limit of {value} ({})", least.name),
+            LIMITS,
+        ))
+    })
+}
+
 /// Refuses threads that were made by clone(2) itself.
 fn check_threads(rt: &Runtime) -> Result<(), UserError> {
     threads::unknown(rt).map_or(Ok(()), |number| {
@@ -111,12 +123,6 @@ fn check_threads(rt: &Runtime) -> Result<(), UserError> {
         let what = format!("thread {number} ({}), made by clone(2)", name.trim_end());
         Err(refused(what, RAW_THREADS))
     })
-}
-
-/// Returns what the preload library has counted.
-pub(super) fn kernel_use() -> &'static KernelUse {
-    // SAFETY: the face's counters live as long as the process.
-    unsafe { &*told::info().user_kernel }
 }
 
 /// Refuses System V semaphores and message queues that exist.
@@ -152,7 +158,7 @@ fn check_queues(known: &KernelUse) -> Result<(), UserError> {
 
 /// Refuses guard pages on kernels that do not report them.
 fn check_guards(rt: &Runtime) -> Result<(), UserError> {
-    let has_guards = kernel_use().guards.load(Ordering::Relaxed) > 0;
+    let has_guards = kernel_calls().guards.load(Ordering::Relaxed) > 0;
     if has_guards && !rt.advice.can_report_guards() {
         return Err(refused("guard pages (MADV_GUARD_INSTALL)", GUARDS));
     }
@@ -184,7 +190,9 @@ fn check_mappings() -> Result<(), UserError> {
 
 /// True for a process whose state cannot be set back to the checkpoint.
 pub fn must_be_replaced(rt: &Runtime) -> bool {
-    let result = check_process(rt).and_then(|()| check_threads(rt));
+    let result = check_process(rt)
+        .and_then(|()| check_limits())
+        .and_then(|()| check_threads(rt));
     result
         .inspect_err(|why| log::info!("this process cannot be set back: {why}"))
         .is_err()

@@ -18,6 +18,7 @@
 
 mod apply;
 mod in_place;
+mod inode;
 mod keep;
 mod log;
 mod note;
@@ -27,6 +28,7 @@ mod ranges;
 #[cfg(test)]
 mod tests;
 
+use super::lowered_limits::Raised;
 use super::{UserError, effects, files, output};
 use crate::cell::Field;
 use crate::user::Runtime;
@@ -291,6 +293,11 @@ pub unsafe fn file_effect(
             recorder.truncate_open(directory, value.max(0) as u64)
         });
     }
+    if kind == effect::ATTRIBUTE {
+        // SAFETY: handed on to the caller.
+        unsafe { on_attribute(rt, directory, path, other, value) };
+        return;
+    }
     // SAFETY: handed on to the caller.
     let call = unsafe {
         match kind {
@@ -309,6 +316,35 @@ pub unsafe fn file_effect(
     }
 }
 
+/// Notes a change of an attribute; of an open file where no path is given.
+///
+/// # Safety
+/// The strings must be valid or null.
+unsafe fn on_attribute(
+    rt: &Runtime,
+    directory: c_int,
+    path: *const c_char,
+    name: *const c_char,
+    value: i64,
+) {
+    // SAFETY: handed on to the caller.
+    let (path, name) = unsafe {
+        let name = (!name.is_null()).then(|| CStr::from_ptr(name).to_owned());
+        let path = match path.is_null() {
+            true => fs::read_link(format!("/proc/self/fd/{directory}")).ok(),
+            false => absolute(directory, path),
+        };
+        (path, name)
+    };
+    let is_link_itself = value & effect::NO_FOLLOW != 0;
+    let path = path.filter(|path| is_of_interest(path));
+    if let Some(path) = path.map(|path| if is_link_itself { path } else { followed(path) }) {
+        with_recorder(rt, &path, |recorder| {
+            recorder.change_attribute(&path, name.as_ref())
+        });
+    }
+}
+
 /// A part of a file that the program has open is about to be overwritten, by a write or by way of a mapping.
 pub fn overwriting(rt: &Runtime, fd: c_int, part: &effect::Part, is_mapped: bool) {
     on_open(rt, fd, |recorder| {
@@ -317,6 +353,7 @@ pub fn overwriting(rt: &Runtime, fd: c_int, part: &effect::Part, is_mapped: bool
 }
 
 fn on_open(rt: &Runtime, fd: c_int, act: impl FnOnce(&mut Recorder) -> io::Result<()>) {
+    let _raised = Raised::new();
     if is_noting(rt)
         && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
         && let Err(error) = act(recorder)
@@ -351,6 +388,7 @@ pub fn note_overwriting(rt: &Runtime, file: &File, ranges: &[Range]) {
 }
 
 fn with_recorder(rt: &Runtime, path: &Path, act: impl FnOnce(&mut Recorder) -> io::Result<()>) {
+    let _raised = Raised::new();
     if is_noting(rt)
         && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
         && let Err(error) = act(recorder)

@@ -211,7 +211,9 @@ impl Nameless {
         memory_file::make(&file.path)
     }
 
-    /// Gives a file its content, mode and seals again, if these are other ones. The descriptor may be one for reading only.
+    /// Gives a file its content, mode and seals again, if these are other ones.
+    ///
+    /// The descriptor may be one for reading only.
     pub fn fill(&self, fd: i32, flags: i32) -> io::Result<()> {
         let Some(then) = &self.content else {
             return Ok(());

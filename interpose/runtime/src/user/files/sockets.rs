@@ -1,7 +1,6 @@
 //! Sockets that belong to this process alone: connected pairs (socketpair(2)) and new ones.
 //!
-//! The kernel tells the other end of a UNIX socket by the socket diagnosis interface (sock_diag(7)).
-//! What waits to be read is read by MSG_PEEK, message by message (socket(7), SO_PEEK_OFF).
+//! The socket diagnosis interface tells the other end of a UNIX socket (sock_diag(7)). What waits to be read is read by MSG_PEEK, message by message (socket(7), SO_PEEK_OFF).
 #![allow(unsafe_code)]
 
 use super::diagnosis::{Diagnosis, diagnose};

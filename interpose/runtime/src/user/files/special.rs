@@ -1,6 +1,7 @@
 //! Descriptors that belong to this process alone.
 //!
-//! Counters, timers, signals and sets of them; pipes and pairs of sockets of which it has both ends.
+//! Counters, timers, signals and sets of them; pipes and pairs of sockets of which it has both
+//! ends.
 //!
 //! Event loops are made of these. The kernel tells what is in them (proc(5), `fdinfo`), so an understudy makes them anew.
 #![allow(unsafe_code)]

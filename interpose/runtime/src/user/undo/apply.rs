@@ -1,5 +1,6 @@
 //! Undoing.
 
+use super::inode;
 use super::keep::clone_or_copy;
 use super::log::{Effect, Id, Log};
 use super::note::exchange;
@@ -7,7 +8,7 @@ use super::overwrite;
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use understudy_numbers::Epoch;
@@ -72,7 +73,11 @@ impl Renewed {
     /// An open file that has been written may have got another name at the same time, or lost it before: then it is where what is not undone
     /// yet has put it.
     fn find(&self, effect: &mut Effect, logs: &[Log]) {
-        let (Effect::Grown { path, id, .. } | Effect::Overwritten { path, id, .. }) = effect else {
+        let (Effect::Grown { path, id, .. }
+        | Effect::Overwritten { path, id, .. }
+        | Effect::Attributes { path, id, .. }
+        | Effect::Extended { path, id, .. }) = effect
+        else {
             return;
         };
         let now = self.now(id);
@@ -121,6 +126,20 @@ impl Renewed {
             Effect::Removed { path, id, backup } => (path, bring_back(path, *id, backup)),
             Effect::RemovedDirectory { path, mode, .. } => (path, make_directory(path, *mode)),
             Effect::Renamed { from, to, id, .. } => (from, rename_back(from, to, now(id))),
+            Effect::Attributes {
+                path,
+                id,
+                attributes,
+            } => (path, inode::put_back(path, now(id), attributes)),
+            Effect::Extended {
+                path,
+                id,
+                name,
+                value,
+            } => (
+                path,
+                inode::put_back_extended(path, now(id), name, value.as_deref()),
+            ),
             Effect::Exchanged { from, to, id } => (from, exchange_back(from, to, now(id))),
         };
         if let Effect::Changed { path, id, .. }
@@ -182,12 +201,7 @@ fn shrink(path: &Path, id: Id, size: u64) -> io::Result<()> {
         Some(metadata)
             if metadata.is_file() && Id::of(&metadata) == id && metadata.len() > size =>
         {
-            let mut options = OpenOptions::new();
-            options
-                .write(true)
-                .custom_flags(libc::O_NOFOLLOW)
-                .open(path)?
-                .set_len(size)
+            inode::open_for_writing(&mut OpenOptions::new(), path)?.set_len(size)
         }
         _ => Ok(()),
     }
@@ -199,12 +213,9 @@ fn refill(path: &Path, size: u64, backup: &Path) -> io::Result<()> {
         return Ok(());
     }
     let mut options = OpenOptions::new();
-    options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .custom_flags(libc::O_NOFOLLOW);
-    clone_or_copy(&File::open(backup)?, &options.open(path)?)
+    let options = options.create(true).truncate(true);
+    let file = inode::open_for_writing(options, path)?;
+    clone_or_copy(&File::open(backup)?, &file)
 }
 
 fn bring_back(path: &Path, id: Id, backup: &Path) -> io::Result<()> {

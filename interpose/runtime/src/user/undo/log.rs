@@ -11,7 +11,7 @@ use crate::user::files::is_backup;
 use ckptd::private::open_own;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use understudy_numbers::Epoch;
 use xxhash_rust::xxh3::xxh3_64;
@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub const RENEWED: &str = "undo-new";
 
 const MAGIC: &[u8; 12] = b"understudy\0U";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const HEADER: u64 = 16;
 const FRAME: usize = 12;
 
@@ -39,6 +39,34 @@ impl Id {
         Id {
             device: metadata.dev(),
             inode: metadata.ino(),
+        }
+    }
+}
+
+/// Mode, owner and times of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Attributes {
+    /// Permissions, with the bits of set-user-ID and the like.
+    pub mode: u32,
+    /// User.
+    pub owner: u32,
+    /// Group.
+    pub group: u32,
+    /// Seconds and nanoseconds of the last access and the last modification.
+    pub times: [(i64, i64); 2],
+}
+
+impl Attributes {
+    /// Returns those of a file.
+    pub fn of(metadata: &std::fs::Metadata) -> Attributes {
+        Attributes {
+            mode: metadata.permissions().mode() & 0o7777,
+            owner: metadata.uid(),
+            group: metadata.gid(),
+            times: [
+                (metadata.atime(), metadata.atime_nsec()),
+                (metadata.mtime(), metadata.mtime_nsec()),
+            ],
         }
     }
 }
@@ -84,6 +112,19 @@ pub enum Effect {
     },
     /// Two files change places; `id` was at `from`.
     Exchanged { from: PathBuf, to: PathBuf, id: Id },
+    /// Mode, owner and times may change.
+    Attributes {
+        path: PathBuf,
+        id: Id,
+        attributes: Attributes,
+    },
+    /// An extended attribute may change.
+    Extended {
+        path: PathBuf,
+        id: Id,
+        name: Vec<u8>,
+        value: Option<Vec<u8>>,
+    },
 }
 
 impl Effect {
@@ -110,6 +151,8 @@ impl Effect {
             | Effect::Changed { path, id, .. }
             | Effect::Overwritten { path, id, .. }
             | Effect::Removed { path, id, .. }
+            | Effect::Attributes { path, id, .. }
+            | Effect::Extended { path, id, .. }
             | Effect::RemovedDirectory { path, id, .. } => (path, id),
             Effect::Renamed { to, id, .. } | Effect::Exchanged { to, id, .. } => (to, id),
         };

@@ -87,6 +87,9 @@ pub struct Recorder {
     pub(super) pools: HashMap<Id, (PathBuf, u64)>,
     /// Names of open files that have lost theirs.
     pub(super) links: HashMap<Id, PathBuf>,
+    /// Files whose attributes have been noted since the cut, and extended attributes.
+    pub(super) attributed: HashSet<Id>,
+    pub(super) extended: HashSet<(Id, CString)>,
     /// How many old bytes are in the log.
     pub(super) in_log: u64,
     warned: bool,
@@ -134,6 +137,8 @@ impl Recorder {
             overwritten: HashMap::new(),
             pools: HashMap::new(),
             links: HashMap::new(),
+            attributed: HashSet::new(),
+            extended: HashSet::new(),
             in_log: 0,
             warned: false,
             process: std::process::id(),
@@ -157,6 +162,8 @@ impl Recorder {
         self.overwritten.clear();
         self.pools.clear();
         self.links.clear();
+        self.attributed.clear();
+        self.extended.clear();
         self.in_log = 0;
     }
 
@@ -283,6 +290,7 @@ impl Recorder {
         if self.known.contains_key(&id) {
             return Ok(());
         }
+        self.attributes(path, metadata)?;
         self.write(Effect::Grown {
             path: path.to_owned(),
             id,
@@ -305,6 +313,7 @@ impl Recorder {
             self.warn(path, "it is too large to be kept");
             return self.size(path, metadata);
         }
+        self.attributes(path, metadata)?;
         let size = metadata.len();
         let record = |backup: &Path| Effect::Changed {
             path: path.to_owned(),

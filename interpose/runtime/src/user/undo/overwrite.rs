@@ -5,6 +5,7 @@
 //! latest record to the first ends there. A rank needs one record for a byte and a section.
 #![allow(unsafe_code)]
 
+use super::inode;
 use super::keep::{self, SMALL};
 use super::log::{Effect, Id};
 use super::note::{Known, Recorder, metadata_of};
@@ -231,11 +232,7 @@ pub fn put_back(
     if length < total {
         return Ok(());
     }
-    let mut options = OpenOptions::new();
-    let file = options
-        .write(true)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path)?;
+    let file = inode::open_for_writing(&mut OpenOptions::new(), path)?;
     let mut at = 0;
     for &(offset, length) in ranges {
         match &kept {

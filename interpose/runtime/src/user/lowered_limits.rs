@@ -1,0 +1,57 @@
+//! Resource limits that the program has lowered below what understudy needs.
+#![allow(unsafe_code)]
+
+use super::kernel_calls::kernel_calls;
+use std::sync::atomic::Ordering;
+use understudy_abi::limits::{ADDRESSES, DATA, FILES, Least};
+
+fn limit(of: Least, new: Option<libc::rlimit64>) -> Option<libc::rlimit64> {
+    let mut before = libc::rlimit64 {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: prlimit64(2) of this process.
+    let rc = unsafe { libc::syscall(libc::SYS_prlimit64, 0, of.resource, new, &raw mut before) };
+    (rc == 0).then_some(before)
+}
+
+/// Returns a limit that is too low, and its value.
+pub(super) fn first() -> Option<(Least, u64)> {
+    let value = |of: Least| Some((of, limit(of, None)?.rlim_cur));
+    let all = [FILES, ADDRESSES, DATA].into_iter().filter_map(value);
+    all.filter(|(of, value)| *value < of.limit).next()
+}
+
+/// Raises a limit on open files that is too low, as long as the value lives.
+///
+/// Records of effects on files need descriptors. Without the privilege, the hard limit is the most.
+#[derive(Debug)]
+pub(super) struct Raised(Option<libc::rlimit64>);
+
+impl Raised {
+    /// Raises the limit, if that is needed.
+    pub(super) fn new() -> Raised {
+        if kernel_calls().limits.load(Ordering::Relaxed) == 0 {
+            return Raised(None);
+        }
+        let Some(before) = limit(FILES, None).filter(|it| it.rlim_cur < FILES.limit) else {
+            return Raised(None);
+        };
+        let with = |rlim_max: u64| libc::rlimit64 {
+            rlim_cur: FILES.limit.min(rlim_max),
+            rlim_max,
+        };
+        let raised = limit(FILES, Some(with(before.rlim_max.max(FILES.limit))));
+        raised.or_else(|| limit(FILES, Some(with(before.rlim_max))));
+        Raised(Some(before))
+    }
+}
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        if let Some(before) = self.0 {
+            limit(FILES, Some(before));
+        }
+    }
+}
