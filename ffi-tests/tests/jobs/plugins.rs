@@ -250,7 +250,7 @@ fn threads_of_an_interpreter_call_mpi_and_change_files() {
 
 /// Pairs of sockets of the process's own, watched by epoll, with messages in them.
 #[test]
-fn tasks_of_an_event_loop_go_on() {
+fn tasks_of_an_event_loop_continue() {
     let steps = ROUNDS.to_string();
     kill_often("event_loop", || python("event_loop.py", &[&steps]), 3);
 }

@@ -119,6 +119,7 @@ pub mod call_sites;
 pub mod kernel_use;
 pub mod layers;
 pub mod limits;
+pub mod process_number;
 pub mod source;
 pub mod turn;
 pub mod written;
@@ -215,6 +216,8 @@ pub struct BootInfo {
     pub user_keys: *const u32,
     /// Calls of the user side that leave state in the kernel (updated by the face).
     pub user_kernel: *const kernel_use::KernelUse,
+    /// The process number that the user side sees.
+    pub user_number: *const process_number::SeenNumber,
     /// Base-namespace `dlopen`, for libraries that an understudy must open again: their constructors are not run.
     pub user_dlopen: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void,
     /// Base-namespace `dlsym(RTLD_DEFAULT, name)`.

@@ -56,6 +56,7 @@ mod nested;
 mod overwrites;
 mod passive;
 mod pid_namespace;
+mod process_number;
 mod profiler;
 mod raw_calls;
 mod relay;

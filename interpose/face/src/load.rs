@@ -286,6 +286,7 @@ fn start_runtime(
         user_shared_maps: sharing::made(),
         user_keys: sharing::keys(),
         user_kernel: &raw const crate::kernel_use::KERNEL_USE,
+        user_number: &raw const crate::process_number::SEEN_NUMBER,
         user_dlopen: passive::open,
         user_dlsym: services::dlsym,
         user_dlclose: services::dlclose,

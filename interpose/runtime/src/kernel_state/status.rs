@@ -19,7 +19,7 @@ const FILTERS: Handling = Refused(
     "filters of system calls cannot be read back; let the program install them before MPI_Init",
 );
 const SPECULATION: Handling = Refused("a replacement has the launcher's setting; set it there");
-const NUMBERS: Handling = Differs("numbers of processes are those of the replacement");
+const NUMBERS: Handling = Differs("those of the replacement; getpid returns the one before");
 const MEMORY: Handling =
     Differs("sizes include memory of understudy, and are those of the replacement");
 

@@ -1,4 +1,4 @@
-//! Calls of the program that leave state in the kernel, as the preload library counts them.
+//! Counters of calls that leave state in the kernel.
 #![allow(unsafe_code)]
 
 use crate::told;

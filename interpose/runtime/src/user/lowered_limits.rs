@@ -19,11 +19,11 @@ fn limit(of: Least, new: Option<libc::rlimit64>) -> Option<libc::rlimit64> {
 /// Returns a limit that is too low, and its value.
 pub(super) fn first() -> Option<(Least, u64)> {
     let value = |of: Least| Some((of, limit(of, None)?.rlim_cur));
-    let all = [FILES, ADDRESSES, DATA].into_iter().filter_map(value);
-    all.filter(|(of, value)| *value < of.limit).next()
+    let mut all = [FILES, ADDRESSES, DATA].into_iter().filter_map(value);
+    all.find(|(of, value)| *value < of.limit)
 }
 
-/// Raises a limit on open files that is too low, as long as the value lives.
+/// Raises a low limit on open files, as long as the value lives.
 ///
 /// Records of effects on files need descriptors. Without the privilege, the hard limit is the most.
 #[derive(Debug)]

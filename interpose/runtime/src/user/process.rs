@@ -3,7 +3,9 @@
 #![allow(unsafe_code)]
 
 use super::UserError;
+use crate::told;
 use std::io;
+use understudy_abi::process_number::SeenNumber;
 
 /// setitimer(2): the real, the virtual and the profiling timer.
 const TIMERS: [i64; 3] = [0, 1, 2];
@@ -26,6 +28,8 @@ pub struct Saved {
     /// The name of the thread that has made the cut (prctl(2), PR_SET_NAME), and its nice value.
     name: [u8; 16],
     nice: i32,
+    /// Number of the process that the program sees.
+    number: i32,
 }
 
 /// Bits of the processor's features that a process may use when it has asked for them: AMX's tile data, the only one so
@@ -110,7 +114,17 @@ pub fn capture() -> Saved {
         features: features(),
         name: name(),
         nice: nice(),
+        number: seen_number().of(own_number()),
     }
+}
+
+fn own_number() -> i32 {
+    std::process::id() as i32
+}
+
+fn seen_number() -> &'static SeenNumber {
+    // SAFETY: the preload library's number lives as long as the process.
+    unsafe { &*told::info().user_number }
 }
 
 fn name() -> [u8; 16] {
@@ -161,6 +175,7 @@ fn set_timer(which: i64, value: &Timer) {
 
 /// Sets them where they differ; those of a thread only if this is the one that has made the cut (`is_callers`).
 pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
+    seen_number().set(own_number(), saved.number);
     // The signal stack of the dead process had room for these registers; this one's may have none.
     ask_for(saved.features)?;
     for (which, value) in TIMERS.into_iter().zip(&saved.timers) {

@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 ///
 /// # Errors
 /// The file cannot be opened or made.
-pub fn open_again(fd: i32, file: &Open, all: &BTreeMap<i32, Open>) -> Result<(), UserError> {
+pub fn reopen(fd: i32, file: &Open, all: &BTreeMap<i32, Open>) -> Result<(), UserError> {
     // SAFETY: open(2), dup3(2), close(2) with valid arguments; what the descriptor was before is
     // not the program's.
     unsafe {
@@ -53,7 +53,7 @@ pub fn open_again(fd: i32, file: &Open, all: &BTreeMap<i32, Open>) -> Result<(),
     Ok(())
 }
 
-/// Opens a file, also one that the program has made read-only after it had opened it.
+/// Opens a file, also one that the program has made read-only since.
 fn open_whatever_its_mode(path: &CStr, flags: i32) -> i32 {
     // SAFETY: open(2), stat(2), chmod(2) with a valid string and structure.
     unsafe {

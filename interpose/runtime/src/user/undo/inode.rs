@@ -27,7 +27,7 @@ impl Recorder {
         })
     }
 
-    /// Notes that an attribute of a file is about to change; with a name, an extended one.
+    /// Notes a change of an attribute; with a name, of an extended one.
     pub fn change_attribute(&mut self, path: &Path, name: Option<&CString>) -> io::Result<()> {
         let Some(metadata) = metadata_of(path) else {
             return Ok(());

@@ -1,0 +1,61 @@
+//! Number of the process that the program sees.
+
+use core::sync::atomic::{AtomicI32, Ordering};
+
+/// A replacement keeps the number that the program has seen (getpid(2)).
+#[derive(Debug)]
+pub struct SeenNumber {
+    seen: AtomicI32,
+    /// The process for which that holds; another one is its child.
+    own: AtomicI32,
+}
+
+impl SeenNumber {
+    /// The program sees the number that the process has.
+    #[expect(clippy::new_without_default, reason = "a constant is needed")]
+    pub const fn new() -> SeenNumber {
+        SeenNumber {
+            seen: AtomicI32::new(0),
+            own: AtomicI32::new(0),
+        }
+    }
+
+    /// From now on, process `own` sees another number.
+    pub fn set(&self, own: i32, seen: i32) {
+        self.seen.store(seen, Ordering::Relaxed);
+        self.own.store(own, Ordering::Release);
+    }
+
+    /// Returns the number that process `number` sees.
+    pub fn of(&self, number: i32) -> i32 {
+        let is_own = self.own.load(Ordering::Acquire) == number;
+        let seen = self.seen.load(Ordering::Relaxed);
+        if is_own { seen } else { number }
+    }
+
+    /// Returns the number by which the kernel knows a process, in process `caller`.
+    pub fn real(&self, number: i32, caller: i32) -> i32 {
+        let is_itself = number != 0 && number == self.seen.load(Ordering::Relaxed);
+        if is_itself && self.own.load(Ordering::Acquire) == caller {
+            caller
+        } else {
+            number
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replacement_sees_the_number_of_the_failed_process() {
+        let number = SeenNumber::new();
+        assert_eq!((number.of(20), number.real(20, 20)), (20, 20));
+        number.set(20, 10);
+        assert_eq!((number.of(20), number.real(10, 20)), (10, 20));
+        // A child of it.
+        assert_eq!((number.of(21), number.real(10, 21)), (21, 10));
+        assert_eq!((number.real(0, 20), number.real(-10, 20)), (0, -10));
+    }
+}

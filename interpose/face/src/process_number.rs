@@ -1,0 +1,55 @@
+//! Calls of the program that return or take its own process number.
+#![allow(unsafe_code)]
+
+use crate::libc::next;
+use crate::sys::{nr, sys};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::AtomicPtr;
+use understudy_abi::process_number::SeenNumber;
+
+/// Set by the runtime in a replacement.
+pub static SEEN_NUMBER: SeenNumber = SeenNumber::new();
+
+fn own() -> c_int {
+    // SAFETY: getpid(2).
+    unsafe { sys!(nr::GETPID) as c_int }
+}
+
+/// Answers getpid(2): the number that the program has seen before a failure.
+pub extern "C" fn seen() -> c_int {
+    SEEN_NUMBER.of(own())
+}
+
+/// Functions of libc's names whose first argument is the number of a process.
+macro_rules! of_process {
+    ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {$(
+        /// libc's function of this name.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(process: c_int $(, $argument: $kind)*) -> c_int {
+            static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+            const NAME: &core::ffi::CStr = crate::libc::c_name(concat!(stringify!($name), "\0"));
+            // SAFETY: libc's function has this type; the rest is handed on to the caller.
+            unsafe {
+                let real: unsafe extern "C" fn(c_int $(, $kind)*) -> c_int =
+                    core::mem::transmute(next(&REAL, NAME));
+                real(SEEN_NUMBER.real(process, own()) $(, $argument)*)
+            }
+        }
+    )*};
+}
+
+of_process! {
+    fn kill(signal: c_int);
+    fn sigqueue(signal: c_int, value: *mut c_void);
+    fn getpgid();
+    fn getsid();
+    fn sched_getaffinity(size: usize, mask: *mut c_void);
+    fn sched_setaffinity(size: usize, mask: *const c_void);
+    fn sched_getscheduler();
+    fn sched_setscheduler(policy: c_int, parameter: *const c_void);
+    fn sched_getparam(parameter: *mut c_void);
+    fn sched_setparam(parameter: *const c_void);
+}
