@@ -148,7 +148,7 @@ impl Arguments {
             return Ok(Found::default());
         };
         let report = Report::new(Job::load(dir)?);
-        let costs = Costs::new(&report.timeline, &report.recoveries);
+        let costs = report.costs;
         if costs.is_none() && self.cost.is_none() {
             return Err(Failure::with_status(
                 IMPOSSIBLE,
@@ -159,7 +159,7 @@ impl Arguments {
                 ),
             ));
         }
-        let marks = MarkSavings::new(&report.timeline);
+        let marks = report.marks;
         Ok(Found { costs, marks })
     }
 }

@@ -275,12 +275,16 @@ fn resident(pid: u32) -> u64 {
 
 /// What was captured, by epoch.
 fn captures(events: &Path) -> Vec<(Epoch, u64)> {
-    let events = Job::load(events).map(|job| job.events).unwrap_or_default();
-    let capture = |event: &Event| match event.kind {
+    let timeline = Job::load(events).map(|job| job.timeline);
+    let capture = |event: Event| match event.kind {
         Kind::Capture { epoch, bytes, .. } => Some((epoch, bytes)),
         _ => None,
     };
-    events.iter().filter_map(capture).collect()
+    timeline
+        .unwrap_or_default()
+        .iter()
+        .filter_map(capture)
+        .collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::clock::{date_and_time, time_of_day};
 use super::timeline::seconds;
 use ckptd::events::{Kind, ProcessNumber, Role};
-use ckptd::report::{Ended, FailedRank, Recovery, Report, count, time};
+use ckptd::report::{Ended, Event, FailedRank, Recovery, Report, count, time};
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,40 +19,44 @@ pub struct Facts {
     pub hosts: BTreeMap<ProcessNumber, String>,
     /// Settings by name; those of the first process.
     pub settings: BTreeMap<String, String>,
+    /// Bytes of copies, by sender and receiver.
+    pub copies: BTreeMap<(ProcessNumber, ProcessNumber), u64>,
+    /// Replays of the initialisation phase as rows of a table.
+    pub replays: Vec<[String; 4]>,
     /// The last moment that anything was recorded, since the begin.
     pub end_ns: u64,
 }
 
 impl Facts {
-    pub fn new(report: &Report) -> Self {
-        let mut it = Self::default();
-        for event in &report.timeline {
-            match &event.kind {
-                Kind::Start {
-                    program,
-                    command,
-                    version,
-                    job,
-                    workers,
-                    spares,
-                    host,
-                    ..
-                } => {
-                    if it.hosts.is_empty() {
-                        (it.program, it.command) = (program.clone(), command.clone());
-                        (it.version, it.job, it.workers, it.spares) =
-                            (version.clone(), job.clone(), *workers, *spares);
-                    }
-                    it.hosts.insert(event.rank, host.clone());
+    pub fn add(&mut self, event: &Event) {
+        match &event.kind {
+            Kind::Start {
+                program,
+                command,
+                version,
+                job,
+                workers,
+                spares,
+                host,
+                ..
+            } => {
+                if self.hosts.is_empty() {
+                    (self.program, self.command) = (program.clone(), command.clone());
+                    (self.version, self.job) = (version.clone(), job.clone());
+                    (self.workers, self.spares) = (*workers, *spares);
                 }
-                Kind::Config { settings } if it.settings.is_empty() => {
-                    it.settings.extend(settings.iter().cloned());
-                }
-                _ => {}
+                self.hosts.insert(event.rank, host.clone());
             }
-            it.end_ns = it.end_ns.max(event.at_ns);
+            Kind::Config { settings } if self.settings.is_empty() => {
+                self.settings.extend(settings.iter().cloned());
+            }
+            Kind::Ship { to, bytes, .. } => {
+                let sum = self.copies.entry((event.rank, *to)).or_default();
+                *sum = sum.saturating_add(*bytes);
+            }
+            kind => self.replays.extend(super::journals::replay(kind)),
         }
-        it
+        self.end_ns = self.end_ns.max(event.at_ns);
     }
 
     /// The program's name without its directory.

@@ -1,13 +1,12 @@
 //! The job in words: what failed, what it cost, what was lost.
 
-use super::charts::Point;
 use super::timeline::seconds;
-use ckptd::events::{Kind, Worker};
-use ckptd::report::{Ended, Event, Recovery, Report, count, time};
+use ckptd::events::Worker;
+use ckptd::report::{Ended, Recovery, Report, count, time};
 use maud::{Markup, html};
 
 /// How it ended, in a sentence or two.
-pub fn outcome(report: &Report, points: &[Point]) -> String {
+pub fn outcome(report: &Report) -> String {
     let it = &report.outcome;
     let end = match &it.ended {
         Ended::Finished => "The job came to its end.".to_owned(),
@@ -31,7 +30,12 @@ pub fn outcome(report: &Report, points: &[Point]) -> String {
         (_, 1) => " The job recovered once.".to_owned(),
         (_, done) => format!(" The job recovered {done} times."),
     };
-    let committed = points.iter().filter(|point| point.committed).count();
+    let committed = report
+        .checkpoints
+        .points
+        .iter()
+        .filter(|point| point.committed)
+        .count();
     format!(
         "{end} {failed}{recovered} {} committed.",
         count(committed, "checkpoint was", "checkpoints were")
@@ -53,12 +57,12 @@ pub fn refusals(report: &Report) -> Vec<String> {
 }
 
 /// Each recovery in words, with `zoom` below.
-pub fn recoveries(report: &Report, zoom: impl Fn(&Recovery) -> Markup) -> Markup {
+pub fn recoveries(report: &Report, zoom: impl Fn(usize, &Recovery) -> Markup) -> Markup {
     html! {
         @if report.recoveries.is_empty() {
             p { "There was none." }
         }
-        @for it in &report.recoveries {
+        @for (index, it) in report.recoveries.iter().enumerate() {
             article {
             h3 { @if it.number == 0 { "Restart from disk" } @else { "Recovery " (it.number) } }
             dl {
@@ -76,12 +80,12 @@ pub fn recoveries(report: &Report, zoom: impl Fn(&Recovery) -> Markup) -> Markup
                 }
                 dt { "Went on" }
                 dd { (resumed(it)) }
-                @if let Some(lost) = lost(it, &report.timeline) {
+                @if let Some(lost) = it.repeated_ns {
                     dt { "Lost" }
                     dd { (time(lost)) " of computing of each worker, done again" }
                 }
             }
-            (zoom(it))
+            (zoom(index, it))
             (stages(it))
             }
         }
@@ -148,16 +152,4 @@ fn resumed(it: &Recovery) -> String {
         format!(", {} after it was noticed", time(ns))
     });
     format!("from epoch {epoch}, at {}{after}", seconds(at))
-}
-
-/// Computing time between the epoch that all went back to and the failure.
-fn lost(it: &Recovery, events: &[Event]) -> Option<u64> {
-    let (epoch, detected) = (it.epoch?, it.detected_ns?);
-    let cut = events.iter().rev().find_map(|event| match event.kind {
-        Kind::Capture {
-            epoch: captured, ..
-        } if captured == epoch && event.at_ns <= detected => Some(event.at_ns),
-        _ => None,
-    })?;
-    Some(detected - cut)
 }

@@ -1,6 +1,6 @@
 //! The view of `--watch`.
 
-use super::find::{self, JobStatus};
+use super::find::{Finder, JobStatus};
 use ckptd::report::count;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
@@ -17,8 +17,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Shows the jobs until `q`, Escape or Ctrl-C is pressed. The terminal is left as it was.
 pub fn show() -> io::Result<()> {
     let mut terminal = ratatui::init();
+    let mut finder = Finder::default();
     let result = loop {
-        let (jobs, _) = find::jobs();
+        let (jobs, _) = finder.jobs();
         if let Err(error) = terminal.draw(|frame| draw(frame, &jobs)) {
             break Err(error);
         }
