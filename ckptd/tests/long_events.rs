@@ -1,4 +1,4 @@
-//! Event files of a long job: commands read them with memory that does not grow with their length.
+//! Commands read the event files of a long job with little memory.
 
 use ckptd::events::{
     EndHow, Epoch, EventWriter, Kind, ProcessNumber, Role, Worker, file_name, monotonic_ns,

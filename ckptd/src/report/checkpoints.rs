@@ -123,7 +123,7 @@ impl CheckpointCollector {
         }
     }
 
-    /// The point that a capture belongs to: a new one if its epoch was cut again after a rollback.
+    /// The point of a capture: a new one if its epoch was cut again.
     fn point(&mut self, epoch: Epoch, event: &Event) -> &mut CheckpointPoint {
         let points = &mut self.it.points;
         let is_same = points.last().is_some_and(|last| last.epoch == epoch);

@@ -39,8 +39,8 @@ fn what(kind: &Kind) -> String {
             ..
         } => format!(
             "start: {program}, process {pid} on {host}, {} + {}, understudy {version}",
-            count(*workers as usize, "worker", "workers"),
-            count(*spares as usize, "spare", "spares")
+            count(*workers, "worker", "workers"),
+            count(*spares, "spare", "spares")
         ),
         Kind::Config { settings } => {
             let pairs: Vec<_> = settings
@@ -53,16 +53,20 @@ fn what(kind: &Kind) -> String {
             epoch,
             at_call,
             candidates,
-        } => format!("cut {epoch} at call {at_call} ({candidates} candidates)"),
+        } => format!(
+            "cut {epoch} at call {at_call} ({})",
+            count(*candidates, "candidate", "candidates")
+        ),
         Kind::Capture {
             epoch,
             pages,
-            bytes: count,
+            bytes: size,
             scan_ns,
             copy_ns,
         } => format!(
-            "captured {epoch}: {pages} pages, {}, scan {}, copy {}",
-            bytes(*count),
+            "captured {epoch}: {}, {}, scan {}, copy {}",
+            count(*pages, "page", "pages"),
+            bytes(*size),
             time(*scan_ns),
             time(*copy_ns)
         ),
@@ -74,36 +78,40 @@ fn what(kind: &Kind) -> String {
             let left_out = bytes(pages.saturating_mul(PAGE_SIZE as u64));
             let marks = marks.iter().filter(|mark| mark.counts).count();
             format!(
-                "left out of {epoch}: {pages} pages, {left_out}, by {}",
+                "left out of {epoch}: {}, {left_out}, by {}",
+                count(*pages, "page", "pages"),
                 count(marks, "mark", "marks")
             )
         }
         Kind::Ship {
             epoch,
             to,
-            bytes: count,
+            bytes: size,
             alike,
             ns,
         } => {
             let shipped = format!(
                 "shipped {epoch} to rank {to}: {} in {}",
-                bytes(*count),
+                bytes(*size),
                 time(*ns)
             );
             match alike {
                 0 => shipped,
-                _ => format!("{shipped}, without {alike} pages that it has itself"),
+                _ => format!(
+                    "{shipped}, without {} that rank {to} has itself",
+                    count(*alike, "page", "pages")
+                ),
             }
         }
         Kind::Received {
             epoch,
             from,
-            bytes: count,
+            bytes: size,
             ns,
         } => {
             format!(
                 "received {epoch} from rank {from}: {} in {}",
-                bytes(*count),
+                bytes(*size),
                 time(*ns)
             )
         }
@@ -115,7 +123,8 @@ fn what(kind: &Kind) -> String {
                 .map(|(point, times)| format!("{point} {times}"))
                 .collect();
             format!(
-                "{calls} MPI calls; fault points passed: {}",
+                "{}; fault points passed: {}",
+                count(*calls, "MPI call", "MPI calls"),
                 passed.join(", ")
             )
         }
@@ -124,7 +133,7 @@ fn what(kind: &Kind) -> String {
             failure: Some(why),
             ..
         } => {
-            format!("the initialisation of {worker} cannot be replayed: {why}")
+            format!("the set-up phase of worker {worker} cannot be replayed: {why}")
         }
         Kind::Rehearsal {
             worker,
@@ -136,10 +145,12 @@ fn what(kind: &Kind) -> String {
             replay_ns,
             phase_ns,
         } => format!(
-            "the initialisation of {worker} replayed from {} in {} instead of {}: {different} of {pages} pages differ{}",
+            "the set-up phase of worker {worker} was replayed from a log of {} in {} instead of {}: \
+             {different} of {} differ{}",
             bytes(*journal),
             time(*replay_ns),
             time(*phase_ns),
+            count(*pages, "page", "pages"),
             if places.is_empty() {
                 String::new()
             } else {
@@ -152,19 +163,29 @@ fn what(kind: &Kind) -> String {
             left,
             journal,
         } => format!(
-            "the copy of {worker} holds {left} pages and a journal of {}; {pages} pages can be rebuilt",
-            bytes(*journal)
+            "the replica of worker {worker} holds {} and a set-up log of {}; {} can be rebuilt",
+            count(*left, "page", "pages"),
+            bytes(*journal),
+            count(*pages, "page", "pages")
         ),
         Kind::OwnThinned { pages, left } => {
-            format!("the rank keeps {left} pages of its own; {pages} pages can be made again")
+            format!(
+                "the rank keeps {} of its own; {} can be rebuilt",
+                count(*left, "page", "pages"),
+                count(*pages, "page", "pages")
+            )
         }
         Kind::StaticData {
             worker,
             way,
             reason,
-        } => format!("static data of {worker} by {way}: {reason}"),
+        } => format!("static data of worker {worker} by {way}: {reason}"),
         Kind::Rebuilt { worker, pages, ns } => {
-            format!("{pages} pages of {worker} rebuilt in {}", time(*ns))
+            format!(
+                "{} of worker {worker} rebuilt in {}",
+                count(*pages, "page", "pages"),
+                time(*ns)
+            )
         }
         Kind::Recomputed {
             regions,
@@ -173,7 +194,7 @@ fn what(kind: &Kind) -> String {
         } => format!(
             "the program's functions made {} in {} again, in {}",
             bytes(*length),
-            count(*regions as usize, "region", "regions"),
+            count(*regions, "region", "regions"),
             time(*ns)
         ),
         Kind::Reversed {
@@ -182,8 +203,8 @@ fn what(kind: &Kind) -> String {
             steps,
             ns,
         } => format!(
-            "the program's functions undid {} in {}: {pages} pages are as they were, {wrong} are not",
-            count(*steps as usize, "step", "steps"),
+            "the program's functions undid {} in {}: pages as they were {pages}, others {wrong}",
+            count(*steps, "step", "steps"),
             time(*ns)
         ),
         Kind::FailureDetected {
@@ -208,11 +229,9 @@ fn what(kind: &Kind) -> String {
         } => format!("recovery {recovery}: {stage} done in {}", time(*ns)),
         Kind::Takeover {
             recovery,
-            from,
             as_worker,
-        } => {
-            format!("recovery {recovery}: spare {from} takes over as worker {as_worker}")
-        }
+            ..
+        } => format!("recovery {recovery}: takes over as worker {as_worker}"),
         Kind::Resume {
             recovery,
             epoch,
@@ -235,10 +254,14 @@ fn what(kind: &Kind) -> String {
         ),
         Kind::Traffic(it) => traffic(it),
         Kind::JournalCalls(it) => format!(
-            "the journal of {} holds {} calls of {} places, {}, {}",
+            "the set-up log of worker {} holds {} of {}, {}, {}",
             it.worker,
-            it.journal.count,
-            it.rows.len() as u64 + it.other_places,
+            count(it.journal.count, "call", "calls"),
+            count(
+                it.other_places.saturating_add(it.rows.len() as u64),
+                "place",
+                "places"
+            ),
             bytes(it.journal.bytes),
             it.kept.map_or("and is not kept".to_owned(), |kept| format!(
                 "compressed {}",
@@ -267,16 +290,17 @@ fn traffic(it: &Traffic) -> String {
         .iter()
         .for_each(|comm| collectives += comm.collectives);
     let mut text = format!(
-        "so far worker {} has sent {} messages ({}), and called {} collectives ({})",
+        "so far worker {} has sent {} ({}), and called {} ({})",
         it.worker,
-        messages.count,
+        count(messages.count, "message", "messages"),
         bytes(messages.bytes),
-        collectives.count,
+        count(collectives.count, "collective", "collectives"),
         bytes(collectives.bytes)
     );
     if it.undone.count > 0 {
-        let (count, size) = (it.undone.count, bytes(it.undone.bytes));
-        let _ = write!(text, "; rollbacks have undone {count} messages ({size})");
+        let undone = count(it.undone.count, "message", "messages");
+        let size = bytes(it.undone.bytes);
+        let _ = write!(text, "; rollbacks have undone {undone} ({size})");
     }
     text
 }
@@ -304,5 +328,6 @@ fn ranks(ranks: &[ProcessNumber]) -> String {
         return "ranks not yet known".to_owned();
     }
     let names: Vec<_> = ranks.iter().map(ToString::to_string).collect();
-    format!("rank {}", names.join(", "))
+    let noun = if names.len() == 1 { "rank" } else { "ranks" };
+    format!("{noun} {}", names.join(", "))
 }

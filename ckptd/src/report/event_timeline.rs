@@ -1,4 +1,4 @@
-//! The events of a job on its clock, read from the event files as often as they are needed.
+//! The events of a job on its clock, read from the event files in each pass.
 
 use super::merge::Merge;
 use crate::events::{Epoch, EventReader, Kind, ProcessNumber, Record};

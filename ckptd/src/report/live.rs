@@ -120,8 +120,7 @@ impl Standing {
             Protection::Refused(_) => parts.push("UNPROTECTED".to_owned()),
             Protection::Protected => parts.push(match self.idle_spares() {
                 0 => "no spare left".to_owned(),
-                1 => "protected, 1 spare".to_owned(),
-                spares => format!("protected, {spares} spares"),
+                spares => format!("protected, {}", count(spares, "spare", "spares")),
             }),
         }
         if let Some(last) = self.checkpoint {
@@ -173,7 +172,7 @@ impl Standing {
     }
 
     fn failures_in_words(&self) -> String {
-        let recoveries = count(self.recoveries as usize, "recovery", "recoveries");
+        let recoveries = count(self.recoveries, "recovery", "recoveries");
         match (self.failures(), self.recoveries, &self.lost) {
             (0, ..) => "no failures".to_owned(),
             (1, 1, None) => "1 failure, recovered from".to_owned(),
@@ -182,7 +181,8 @@ impl Standing {
             }
             (1, _, Some(_)) => "1 failure, not recovered from".to_owned(),
             (failures, _, Some(_)) => {
-                format!("{failures} failures, {recoveries}, the last failure not recovered from")
+                let failures = count(failures, "failure", "failures");
+                format!("{failures}, {recoveries}, the last failure not recovered from")
             }
         }
     }

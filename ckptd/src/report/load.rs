@@ -1,6 +1,7 @@
 //! Finding, verifying and aligning the event files of a directory.
 
 use super::event_timeline::{EventFile, FileId, Timeline};
+use super::units::count;
 use crate::events::{
     EventReader, HEADER_LEN, Header, Kind, ProcessNumber, ReadError, file_name, rank_of_file_name,
 };
@@ -209,8 +210,9 @@ impl Job {
         };
         if !missing.is_empty() {
             self.problems.push(format!(
-                "{}{more}: missing, of the files of {size} processes; was the directory not the same for all nodes?",
-                missing[..missing.len().min(MISSING_LISTED)].join(", ")
+                "{}{more}: missing, of the files of {}; was the directory not the same for all nodes?",
+                missing[..missing.len().min(MISSING_LISTED)].join(", "),
+                count(size, "process", "processes")
             ));
         }
     }

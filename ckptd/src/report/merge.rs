@@ -10,7 +10,9 @@ use std::collections::binary_heap::{BinaryHeap, PeekMut};
 /// A rank writes the records of a failure when it has recovered from the failure, with their own times.
 const WINDOW: usize = 32;
 
-/// Yields the events of all sources in order of time; equal times in the order of the sources.
+/// Yields the events of all sources in order of time.
+///
+/// Events of one time come in the order of the sources.
 pub(super) struct Merge<S> {
     lanes: Vec<Lane<S>>,
     /// Time and lane of the first event of each lane that has one.

@@ -17,7 +17,9 @@ pub enum Ended {
     Aborted { status: i32 },
     /// A failure could not be recovered from.
     Lost { status: i32, reason: String },
-    /// Not all workers have told of an end: the job still runs, or was killed as a whole.
+    /// `understudy run` has ended, and not all workers have recorded an end.
+    Stopped { status: i32, signal: Option<i32> },
+    /// Not all workers have recorded an end: the job still runs, or was killed as a whole.
     Unfinished,
 }
 
@@ -108,12 +110,18 @@ impl OutcomeCollector {
         } else if let Some(status) = failed_run {
             unheard = silent.len();
             let reason = format!(
-                "ranks {} died, and nobody went on who could tell why",
+                "{} {} died, and no process was left to record why",
+                if unheard == 1 { "rank" } else { "ranks" },
                 silent.join(", ")
             );
             Ended::Lost {
                 status: status.into(),
                 reason,
+            }
+        } else if let Some((run, status)) = run.and_then(|run| Some((run, run.status?))) {
+            Ended::Stopped {
+                status: status.into(),
+                signal: run.signal,
             }
         } else {
             Ended::Unfinished
@@ -135,13 +143,30 @@ impl OutcomeCollector {
 }
 
 impl Outcome {
+    /// The end of a job of which not all workers have recorded an end.
+    pub fn stopped_in_words(&self) -> String {
+        let Ended::Stopped { status, signal } = self.ended else {
+            return String::new();
+        };
+        match signal {
+            Some(signal) => format!(
+                "the job was ended by {} (status {status})",
+                signal_hook::low_level::signal_name(signal).unwrap_or("a signal")
+            ),
+            None => {
+                format!("the job ended with status {status}, and not all workers recorded an end")
+            }
+        }
+    }
+
     /// The status that the job's processes have ended it with, if they have told.
     pub fn status(&self) -> Option<i32> {
         match &self.ended {
             Ended::Finished => Some(0),
-            Ended::Exited { status } | Ended::Aborted { status } | Ended::Lost { status, .. } => {
-                Some(*status)
-            }
+            Ended::Exited { status }
+            | Ended::Aborted { status }
+            | Ended::Stopped { status, .. }
+            | Ended::Lost { status, .. } => Some(*status),
             Ended::Unfinished => None,
         }
     }

@@ -25,6 +25,18 @@ pub struct TakeoverBy {
     pub rank: ProcessNumber,
     pub spare: Spare,
     pub as_worker: Worker,
+    /// True for a process that was started when all spares were in use.
+    pub is_new: bool,
+}
+
+impl TakeoverBy {
+    /// The process in words.
+    pub fn process(&self) -> String {
+        match self.is_new {
+            true => format!("rank {}, a new process", self.rank),
+            false => format!("rank {} (spare {})", self.rank, self.spare),
+        }
+    }
 }
 
 /// A stage's duration over all ranks.
@@ -38,7 +50,7 @@ pub struct StageTime {
 }
 
 /// One recovery; times are on the job's clock.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Recovery {
     pub number: u32,
     pub failed: Vec<FailedRank>,
@@ -75,6 +87,8 @@ fn number(kind: &Kind) -> Option<u32> {
 pub(super) struct RecoveryCollector {
     recoveries: BTreeMap<u32, Progress>,
     ranks: BTreeMap<ProcessNumber, RankHistory>,
+    /// Spares that the job was started with.
+    spares: u32,
 }
 
 /// A recovery as far as it has come.
@@ -101,7 +115,10 @@ impl RecoveryCollector {
         let own = self.ranks.entry(event.rank).or_default();
         own.last_sign_ns = own.last_sign_ns.max(Some(event.at_ns));
         match &event.kind {
-            Kind::Start { role, .. } => own.role = Some(*role),
+            Kind::Start { role, spares, .. } => {
+                own.role = Some(*role);
+                self.spares = self.spares.max(*spares);
+            }
             Kind::Takeover { as_worker, .. } => own.role = Some(Role::Worker(*as_worker)),
             Kind::Kill { .. } => own.killed_ns = own.killed_ns.max(Some(event.at_ns)),
             Kind::Death {
@@ -121,13 +138,16 @@ impl RecoveryCollector {
         }
         if let Some(number) = number(&event.kind) {
             let progress = self.recoveries.entry(number);
-            progress.or_insert_with(|| Progress::new(number)).add(event);
+            let progress = progress.or_insert_with(|| Progress::new(number));
+            progress.add(event, self.spares);
         }
     }
 
     /// The recoveries; `points` are the checkpoints of the job.
     pub fn finish(self, points: &[CheckpointPoint]) -> Vec<Recovery> {
-        let Self { recoveries, ranks } = self;
+        let Self {
+            recoveries, ranks, ..
+        } = self;
         let finished = recoveries.into_values();
         finished.map(|it| it.finish(&ranks, points)).collect()
     }
@@ -138,25 +158,15 @@ impl Progress {
         Self {
             it: Recovery {
                 number,
-                failed: Vec::new(),
-                detected_ns: None,
-                detected_by: None,
-                error_class: None,
-                takeovers: Vec::new(),
-                epoch: None,
-                stages: Vec::new(),
-                resumed: Vec::new(),
-                resumed_ns: None,
-                detect_to_resume_ns: None,
-                kill_to_resume_ns: None,
-                repeated_ns: None,
+                ..Recovery::default()
             },
             stages: BTreeMap::new(),
             failed: BTreeSet::new(),
         }
     }
 
-    fn add(&mut self, event: &Event) {
+    /// Adds an event of the job, which was started with so many spares.
+    fn add(&mut self, event: &Event, spares: u32) {
         let it = &mut self.it;
         match &event.kind {
             Kind::FailureDetected {
@@ -178,6 +188,7 @@ impl Progress {
                     rank: event.rank,
                     spare: *from,
                     as_worker: *as_worker,
+                    is_new: from.0 >= spares,
                 });
             }
             Kind::Resume { epoch, .. } => {
@@ -238,7 +249,9 @@ fn add_stage(
     }
 }
 
-/// A rank fails once and its file ends there: its last part and record are those of the failure.
+/// A rank fails once, and its file ends there.
+///
+/// So its last part and record are those of the failure.
 fn failed_rank(rank: ProcessNumber, history: Option<&RankHistory>) -> FailedRank {
     let part = |it: &RankHistory| it.role.or(it.worker.map(Role::Worker));
     FailedRank {

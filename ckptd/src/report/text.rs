@@ -52,6 +52,7 @@ fn outcome(out: &mut String, it: &Outcome) {
         }
         Ended::Aborted { status } => format!("the job was ended with status {status}"),
         Ended::Lost { status, reason } => format!("status {status}: {reason}"),
+        Ended::Stopped { .. } => it.stopped_in_words(),
         Ended::Unfinished => {
             "not all workers have told of an end: the job still runs, or was killed as a whole"
                 .to_owned()
@@ -83,18 +84,17 @@ fn one_recovery(out: &mut String, it: &Recovery) {
     for by in &it.takeovers {
         line!(
             out,
-            "  taken over   worker {} by rank {} (spare {})",
+            "  taken over   worker {} by {}",
             by.as_worker,
-            by.rank,
-            by.spare
+            by.process()
         );
     }
     if let (Some(at), Some(epoch)) = (it.resumed_ns, it.epoch) {
         line!(
             out,
-            "  resumed      at epoch {epoch}, at {} s, {} ranks",
+            "  resumed      at epoch {epoch}, at {} s, {}",
             seconds(at),
-            it.resumed.len()
+            count(it.resumed.len(), "rank", "ranks")
         );
     } else {
         line!(out, "  resumed      never: the recovery did not complete");

@@ -4,9 +4,9 @@ mod accelerators;
 mod checks;
 mod hosts;
 mod kernel;
-mod launcher;
 mod libraries;
 mod probe;
+mod process_starter;
 mod trial;
 
 use crate::outcome::{Outcome, print, print_json, verdict};
@@ -125,7 +125,7 @@ impl Arguments {
             print(serde_json::to_string(&hosts::Node::this(self.library.as_deref()))? + "\n")?;
             return Ok(verdict(true));
         }
-        let starter = launcher::Starter::of(&self);
+        let starter = process_starter::Starter::of(&self);
         let mut checks = starter.checks();
         checks.extend(checks::node(self.library.as_deref()));
         checks.extend(checks::settings());

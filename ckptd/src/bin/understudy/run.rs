@@ -302,7 +302,7 @@ pub fn starts_by_ckptd(names_mpirun: bool, has_hosts: bool, program: Option<&OsS
     let mpi = || Mpi::of(&program::find(program?).ok()?).ok();
     let is_open_mpi = || mpi().is_none_or(|mpi| mpi.kind == Kind::OpenMpi);
     let are_granted = !has_hosts && slots::batch_system().is_some();
-    !names_mpirun && !(are_granted && is_open_mpi())
+    !(names_mpirun || are_granted && is_open_mpi())
 }
 
 /// What is wrong with the command or a setting.

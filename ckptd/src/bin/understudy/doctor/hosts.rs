@@ -1,8 +1,9 @@
 //! Several nodes: each is asked by a process there.
 
 use super::checks::{kernel_release, node};
-use super::launcher::Starter;
+use super::process_starter::Starter;
 use super::{Check, kernel};
+use ckptd::report::count;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -58,7 +59,11 @@ pub fn ask(starter: &Starter, hosts: &[String]) -> (Check, Vec<Node>) {
     let check = if nodes.len() < names.len() {
         Check::failure(
             NAME,
-            format!("{} of {} hosts have answered", nodes.len(), names.len()),
+            format!(
+                "answers have come from {} of {}",
+                nodes.len(),
+                count(names.len(), "host", "hosts")
+            ),
             remedy,
         )
     } else if nodes

@@ -2,7 +2,7 @@
 
 use super::tables;
 use ckptd::events::{Kind, ProcessNumber, Worker};
-use ckptd::report::{Job, JournalTable, Report, Traffic, bytes};
+use ckptd::report::{Job, JournalTable, Report, Traffic, bytes, count};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -129,29 +129,32 @@ impl EventFiles {
     pub fn describe(&self, out: &mut String) {
         let _ = writeln!(
             out,
-            "{}: {} event files, {} records",
+            "{}: {}, {}",
             self.directory.display(),
-            self.ranks,
-            self.records
+            count(self.ranks, "event file", "event files"),
+            count(self.records, "record", "records")
         );
         for (kind, amount) in &self.kinds {
             let _ = writeln!(
                 out,
-                "  {kind:<18} {:>7} records {:>10}",
-                amount.records,
+                "  {kind:<18} {:>15} {:>10}",
+                count(amount.records, "record", "records"),
                 bytes(amount.bytes)
             );
         }
         for Pair { from, to, copied } in &self.copies {
             let left_out = match copied.alike {
                 0 => String::new(),
-                pages => format!(", without {pages} pages that it has itself"),
+                pages => format!(
+                    ", without {} that rank {to} has itself",
+                    count(pages, "page", "pages")
+                ),
             };
             let _ = writeln!(
                 out,
-                "  copies of rank {from} to rank {to}: {} in {} checkpoints{left_out}",
+                "  copies of rank {from} to rank {to}: {} in {}{left_out}",
                 bytes(copied.bytes),
-                copied.checkpoints
+                count(copied.checkpoints, "checkpoint", "checkpoints")
             );
         }
         for (worker, journal) in &self.journals {

@@ -45,9 +45,12 @@ pub fn replay(kind: &Kind) -> Option<[String; 4]> {
     Some([
         worker.to_string(),
         bytes(*journal),
-        failure
-            .clone()
-            .unwrap_or_else(|| format!("{equal} of {pages} pages can be rebuilt")),
+        failure.clone().unwrap_or_else(|| {
+            format!(
+                "{equal} of {} can be rebuilt",
+                count(*pages, "page", "pages")
+            )
+        }),
         places.join(", "),
     ])
 }
@@ -58,7 +61,7 @@ fn calls(it: &JournalTable) -> Markup {
     html! {
         h3 { "By call site" }
         p {
-            "The journals of " (count(it.workers as usize, "worker", "workers")) " hold " (it.total.count) " calls in " (bytes(it.total.bytes))
+            "The journals of " (count(it.workers, "worker", "workers")) " hold " (count(it.total.count, "call", "calls")) " in " (bytes(it.total.bytes))
             ", compressed " (bytes(it.kept)) "."
             @if it.not_kept > 0 { " " (it.not_kept) " of them are not kept: they were too long, or were not needed." }
         }

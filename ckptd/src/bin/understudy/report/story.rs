@@ -15,6 +15,7 @@ pub fn outcome(report: &Report) -> String {
         }
         Ended::Aborted { status } => format!("The job was ended with status {status}."),
         Ended::Lost { status, .. } => format!("The job was lost (status {status})."),
+        Ended::Stopped { .. } => format!("{}.", capitalised(&it.stopped_in_words())),
         Ended::Unfinished => {
             "The job has not come to its end: it still runs, or was killed as a whole.".to_owned()
         }
@@ -40,6 +41,12 @@ pub fn outcome(report: &Report) -> String {
         "{end} {failed}{recovered} {} committed.",
         count(committed, "checkpoint was", "checkpoints were")
     )
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
 }
 
 /// Why the job was lost, or not protected.
@@ -139,7 +146,7 @@ fn failed(it: &Recovery) -> String {
 fn takeovers(it: &Recovery) -> String {
     let one = |by: &ckptd::report::TakeoverBy| {
         let Worker(worker) = by.as_worker;
-        format!("worker {worker} by rank {} (spare {})", by.rank, by.spare)
+        format!("worker {worker} by {}", by.process())
     };
     it.takeovers.iter().map(one).collect::<Vec<_>>().join("; ")
 }

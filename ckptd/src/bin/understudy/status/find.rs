@@ -3,7 +3,7 @@
 use ckptd::events::realtime_ns;
 use ckptd::events::{ProcessNumber, Role};
 use ckptd::relay::{RankStage, Seat, survey};
-use ckptd::report::{Live, Standing};
+use ckptd::report::{Live, Standing, count};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -91,18 +91,18 @@ impl JobStatus {
     pub fn headline(&self) -> String {
         let Some(standing) = &self.standing else {
             return format!(
-                "{}: {} ranks here, no event files (--log-dir)",
+                "{}: {} here, no event files (--log-dir)",
                 self.job,
-                self.ranks.len()
+                count(self.ranks.len(), "rank", "ranks")
             );
         };
         let since = realtime_ns().saturating_sub(standing.started_ns) / 1_000_000_000;
         format!(
-            "{}: {}, {} workers, {} spares, for {since} s | {}",
+            "{}: {}, {}, {}, for {since} s | {}",
             self.job,
             standing.program,
-            standing.workers,
-            standing.spares,
+            count(standing.workers, "worker", "workers"),
+            count(standing.spares, "spare", "spares"),
             standing.to_line(realtime_ns())
         )
     }
