@@ -25,12 +25,8 @@ fn exists(name: &str) -> bool {
 /// True for a test that `make test` leaves out; `None` if there is no such test.
 fn is_ignored(name: &str) -> Option<bool> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let Some((file, function)) = name
-        .strip_prefix('`')
-        .and_then(|name| name.strip_suffix('`')?.split_once("::"))
-    else {
-        return None;
-    };
+    let name = name.strip_prefix('`')?.strip_suffix('`')?;
+    let (file, function) = name.split_once("::")?;
     let sources =
         ["jobs", "alone"].map(|program| std::fs::read_to_string(tests.join(program).join(file)));
     let source = sources.into_iter().find_map(Result::ok).unwrap_or_default();
