@@ -84,6 +84,17 @@ fn assert_complete(prefix: &Path) {
         let is_there = prefix.join(file).is_file() || prefix.join(format!("{file}.gz")).is_file();
         assert!(is_there, "{file} is missing");
     }
+    let unit = prefix.join("lib/systemd/user/ckptd.service");
+    let unit = std::fs::read_to_string(unit).expect("installed");
+    let page = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("Documentation=file:"));
+    let (_, page) = page
+        .and_then(|page| page.split_once("/share/"))
+        .expect("a page");
+    let page = prefix.join("share").join(page);
+    let is_there = page.is_file() || page.with_extension("md.gz").is_file();
+    assert!(is_there, "{} is missing", page.display());
 }
 
 /// Licences of linked crates ask for it: their text goes with the files.
