@@ -16,19 +16,20 @@ IN_ENV = . ./.env/env.sh;
 # Tests are compiled by a profile of their own; with all packages, so that cargo builds each of them once for all targets.
 TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
 
-.PHONY: help setup env build install uninstall deb deb-tree man examples test quick test-all sweep soak fuzz gpu-check lint demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-scaling bench-supersteps lammps libraries slurm python fortran distributions clean
+.PHONY: help setup env build install notices uninstall deb deb-tree man examples test quick test-all sweep soak fuzz gpu-check lint demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-scaling bench-supersteps lammps libraries slurm python fortran distributions clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## find or install what the build needs (Open MPI, libclang); cheap when done
+setup: ## find or install what examples and tests need (Open MPI, libclang); cheap when done
 	@packaging/setup.sh
 
 env: setup ## print shell exports for that MPI: eval "$(make -s env)"
 	@cat ./.env/env.sh
 
-build: setup examples ## build the layer, its tools and the examples
-	$(IN_ENV) $(CARGO) build --release
+# Needs no MPI and no libclang: only tests and examples do.
+build: ## build the layer and its tools (needs Rust and a C compiler, no MPI)
+	$(CARGO) build --release --locked
 
 # The files of the layer look for each other in their own directory, so they stay together in lib/understudy.
 PREFIX  ?= /usr/local
@@ -49,7 +50,7 @@ install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	install -m 644 '$(RELEASE)/libunderstudy.so' '$(RELEASE)/libunderstudy_mpich.so' '$(RELEASE)/libunderstudy_debian.so' '$(RELEASE)/libunderstudy_standard.so' '$(RELEASE)/libunderstudy_fortran.so' '$(RELEASE)/libunderstudy_shim.so' '$(RELEASE)/libunderstudy_runtime.so' \
 	    '$(DESTDIR)$(PREFIX)/lib/understudy'
 	for file in $(addprefix lib/understudy/,ckptd libunderstudy.so libunderstudy_mpich.so libunderstudy_debian.so libunderstudy_standard.so libunderstudy_fortran.so libunderstudy_shim.so libunderstudy_runtime.so) bin/understudy; do \
-	    $(STRIP) --strip-debug "$(DESTDIR)$(PREFIX)/$$file"; done
+	    $(STRIP) --strip-all "$(DESTDIR)$(PREFIX)/$$file"; done
 	ln -sf ../lib/understudy/ckptd '$(DESTDIR)$(PREFIX)/bin/ckptd'
 	install -m 644 interpose/include/understudy.h '$(DESTDIR)$(PREFIX)/include'
 	$(PLACED) packaging/ckptd.service > '$(DESTDIR)$(PREFIX)/lib/systemd/user/ckptd.service'
@@ -59,8 +60,11 @@ install: ## install what `make build` has built: PREFIX=/usr/local DESTDIR=
 	'$(RELEASE)/understudy' completions bash > '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/understudy'
 	'$(RELEASE)/understudy' completions zsh > '$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_understudy'
 	'$(RELEASE)/understudy' completions fish > '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/understudy.fish'
-	install -m 644 README.md LICENSE-MIT LICENSE-APACHE '$(DESTDIR)$(PREFIX)/share/doc/understudy'
+	install -m 644 README.md LICENSE-MIT LICENSE-APACHE THIRD-PARTY '$(DESTDIR)$(PREFIX)/share/doc/understudy'
 	install -m 644 docs/*.md docs/*.svg '$(DESTDIR)$(PREFIX)/share/doc/understudy/docs'
+
+notices: ## write the licences of the crates that are linked into THIRD-PARTY
+	packaging/notices.py THIRD-PARTY
 
 # Directories of others (share/man/man1, say) stay, if they are empty or not.
 uninstall: ## remove what `make install` has installed: PREFIX=/usr/local DESTDIR=
@@ -130,7 +134,7 @@ SWEPT := aloof:: distributions:: kill_anywhere:: kill_inside:: kill_twice:: plug
 # Kills per worker and program; every one is a run of a second or two.
 SWEEP_TIMES ?= 40
 
-sweep: build ## kill every worker of every program at many moments (an hour)
+sweep: build examples ## kill every worker of every program at many moments (an hour)
 	@$(MAKE) distributions || printf '==> other distributions cannot be had: the tests that run jobs there are skipped\n'
 	export FFI_TESTS_ALL=1 FFI_TESTS_TIMES=$(SWEEP_TIMES) FFI_TESTS_SWEEP=1; \
 	    $(TEST) $(JOBS) -- --include-ignored --nocapture --test-threads 1 $(SWEPT)
@@ -139,7 +143,7 @@ sweep: build ## kill every worker of every program at many moments (an hour)
 MINUTES ?= 10
 SEED    ?=
 
-soak: build ## kill ranks at random for MINUTES=10 (SEED= repeats a run), then 34 in one run; nothing may grow
+soak: build examples ## kill ranks at random for MINUTES=10 (SEED= repeats a run), then 34 in one run; nothing may grow
 	export FFI_TESTS_MINUTES=$(MINUTES) FFI_TESTS_SEED=$(SEED); \
 	    $(TEST) --test alone -- --include-ignored --nocapture --test-threads 1 soak::
 
@@ -159,41 +163,41 @@ lint: setup ## check formatting and warnings
 	@$(IN_ENV) $(MAKE) -C c-examples check
 	@$(IN_ENV) $(MAKE) -C ffi-tests/programs check
 
-gpu-check: build ## kill a rank of a program that uses a GPU of NVIDIA's, and compare
+gpu-check: build examples ## kill a rank of a program that uses a GPU of NVIDIA's, and compare
 	@$(IN_ENV) packaging/gpu-check.sh
 
 # mpi4py's own tests; MODULES="test_rma test_win" for some of them.
 MODULES ?=
 
-conformance: build python ## run mpi4py's own tests with and without the layer, and compare (20 minutes)
+conformance: build examples python ## run mpi4py's own tests with and without the layer, and compare (20 minutes)
 	@$(IN_ENV) python3 ffi-tests/conformance/compare.py $(MODULES)
 
-demo: build ## kill a worker of a running program and watch it being replaced
+demo: build examples ## kill a worker of a running program and watch it being replaced
 	@$(IN_ENV) c-examples/demo.sh
 
 # What the README shows. Look at the picture before you commit it: a busy machine draws another one.
-picture: build ## draw docs/recovery.svg from a run in which a worker is killed
+picture: build examples ## draw docs/recovery.svg from a run in which a worker is killed
 	$(IN_ENV) '$(RELEASE)/understudy' run -n 4 --spares 1 --interval 60ms --log-dir build/picture --progress none \
 	    --fault 'kill rank=2 at=commit.end epoch=6 delay=30ms' -- build/examples/heat2d 400 400 20000
 	$(CARGO) run --quiet --release -p ckptd --example picture -- build/picture docs/recovery.svg
 
-bench: build ## print what the layer costs and how fast a job is back, as ratios
+bench: build examples ## print what the layer costs and how fast a job is back, as ratios
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
 	@$(IN_ENV) python3 c-examples/bench/bench.py
 
-bench-memory: build ## print what static data cost in each mode, in time and memory (10 minutes)
+bench-memory: build examples ## print what static data cost in each mode, in time and memory (10 minutes)
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
 	@$(IN_ENV) python3 c-examples/bench/memory.py
 
-bench-journal: build ## print how long journals are, how fast they are replayed, and what copies save
+bench-journal: build examples ## print how long journals are, how fast they are replayed, and what copies save
 	@$(IN_ENV) $(MAKE) -s -C c-examples OUT='$(CURDIR)/build/examples'
 	@$(IN_ENV) python3 c-examples/bench/journal.py
 
-bench-scaling: build ## print how memory, checkpoints and recoveries change with the number of workers (4 minutes)
+bench-scaling: build examples ## print how memory, checkpoints and recoveries change with the number of workers (4 minutes)
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
 	@$(IN_ENV) python3 c-examples/bench/scaling.py
 
-bench-argtrig: build ## compare ways of surviving a lost process on a dense solver, kept by the program and by the layer (15 minutes)
+bench-argtrig: build examples ## compare ways of surviving a lost process on a dense solver, kept by the program and by the layer (15 minutes)
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
 	@$(IN_ENV) python3 c-examples/bench/argtrig.py
 
@@ -201,7 +205,7 @@ bench-collide: setup ## compare ways back to an earlier state: saving it, and co
 	@$(IN_ENV) $(MAKE) -C c-examples/bench OUT='$(CURDIR)/build/bench'
 	@$(IN_ENV) python3 c-examples/bench/collide.py
 
-bench-supersteps: build ## print what the skeleton of supersteps costs, without and with the layer
+bench-supersteps: build examples ## print what the skeleton of supersteps costs, without and with the layer
 	@$(IN_ENV) python3 c-examples/bench/supersteps.py
 
 lammps: ## install LAMMPS, which some tests run, from the distribution

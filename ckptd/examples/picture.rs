@@ -28,8 +28,11 @@ fn main() {
     };
     let report = Report::new(Job::load(Path::new(events)).expect("a run was recorded there"));
     let it = report.recoveries.first().expect("a rank died in it");
-    std::fs::write(picture, Drawing::new(&report.timeline, it).svg(it))
-        .expect("the picture can be written");
+    std::fs::write(
+        picture,
+        Drawing::new(&report.timeline.iter().collect::<Vec<_>>(), it).svg(it),
+    )
+    .expect("the picture can be written");
 }
 
 /// What is drawn, and where.

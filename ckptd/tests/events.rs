@@ -177,6 +177,14 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn kinds_are_named_as_in_json() {
+    for kind in every_kind() {
+        let json = serde_json::to_value(&kind).unwrap();
+        assert_eq!(json["type"], kind.name());
+    }
+}
+
+#[test]
 fn truncated_at_every_byte() {
     let (bytes, ends) = sample();
     let (all, _) = read_all(&bytes);

@@ -184,7 +184,7 @@ fn text_tells_the_story() {
     let (code, out, err) = events(dir.path(), &[]);
     assert_eq!((code, err.as_str()), (0, ""));
     for part in [
-        "rank 2   worker 1   epoch 4     recovery 1: spare 0 takes over as worker 1",
+        "rank 2   worker 1   epoch 4     recovery 1: takes over as worker 1",
         "failed       rank 1 (worker 1), died of SIGKILL, killed at 0.05",
         "first by rank 0: an abandoned call",
         "taken over   worker 1 by rank 2 (spare 0)",
@@ -310,6 +310,53 @@ fn a_job_whose_workers_all_died_is_lost_as_run_says() {
     run.write(dir.path()).unwrap();
     let (_, out, _) = events(dir.path(), &["--summary"]);
     assert!(out.contains("0 processes failed"), "{out}");
+    let ended = "the job was ended by SIGTERM (status 75)";
+    assert!(out.contains(ended) && !out.contains("still runs"), "{out}");
+    let path = dir.path().to_str().unwrap();
+    let page = understudy(&["report", path]).stdout;
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.contains("The job was ended by SIGTERM (status 75)."));
+    assert!(!page.contains("still runs"));
+}
+
+/// With `--spares 0` there is no spare that could take over.
+#[test]
+fn a_process_that_was_started_anew_is_no_spare() {
+    let dir = tempfile::tempdir().unwrap();
+    job(dir.path());
+    let writer = EventWriter::create(dir.path(), ProcessNumber(4));
+    let (recovery, from, as_worker) = (2, Spare(2), Worker(0));
+    writer.emit(
+        Epoch(4),
+        Kind::Takeover {
+            recovery,
+            from,
+            as_worker,
+        },
+    );
+    let (_, out, _) = events(dir.path(), &[]);
+    assert!(out.contains("worker 1 by rank 2 (spare 0)"), "{out}");
+    assert!(out.contains("worker 0 by rank 4, a new process"), "{out}");
+}
+
+/// What is damaged is not counted, and the exit status says so.
+#[test]
+fn advice_from_damaged_files_is_not_called_well() {
+    let dir = tempfile::tempdir().unwrap();
+    job(dir.path());
+    let advise = || {
+        let path = dir.path().to_str().unwrap();
+        understudy(&["advise", path, "--mtbf", "1h"])
+    };
+    assert_eq!(advise().status.code(), Some(0));
+    std::fs::write(dir.path().join("rank-1.events"), b"garbage").unwrap();
+    let output = advise();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("rank-1.events: is not an event file"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -147,7 +147,7 @@ fn the_last_record_of_each_worker_counts() {
         "  communicator 3 of worker 2        3          1        24 B            2        16 B\n",
         "  ocean (to 2 others)               3          0         0 B            1         8 B\n",
         "  MPI_COMM_SELF                     3          5         0 B            0         0 B\n",
-        "  besides, 3 messages (99 B) were undone by rollbacks, and sent again\n",
+        "  sent twice, since rollbacks have undone it: 3 messages (99 B)\n",
     ] {
         assert!(text.contains(words), "no\n{words}in\n{text}");
     }
@@ -183,7 +183,7 @@ fn many_workers_are_listed_by_pair() {
         events["traffic"]["pairs"].as_array().unwrap().len(),
         17 * 16
     );
-    assert!(text.contains("272 pairs of the program's workers have talked, most of all:\n    worker 16 to worker 0: 1 messages, 2.0 KiB\n    worker 15 to worker 16: "), "{text}");
+    assert!(text.contains("272 pairs of workers have exchanged messages, most of all:\n    worker 16 to worker 0: 1 message, 2.0 KiB\n    worker 15 to worker 16: "), "{text}");
     assert_eq!(text.matches("to worker ").count(), 20);
     let page = understudy(&["report", dir.path().to_str().unwrap()]);
     assert_eq!(page.matches("<rect class=\"message\"").count(), 272);
@@ -251,7 +251,7 @@ fn journals_are_added_up_by_place() {
         ])
     );
     for words in [
-        "  journals of 2 workers: 20 calls, 1.5 KiB, kept compressed as 100 B\n",
+        "  set-up logs of 2 workers: 20 calls, 1.5 KiB, kept compressed as 100 B\n",
         "          9       800 B   53.3%  MPI_Recv at read+0x8 (a)\n",
         "          3       600 B   40.0%  MPI_Bcast at main+0x10 (a)\n",
         "          7        20 B    1.3%  all others\n",

@@ -324,7 +324,7 @@ impl Identity {
         if self.workers != theirs.workers {
             let (had, has) = (theirs.workers, self.workers);
             return Some(format!(
-                "it belongs to a job of {had} workers, and this one has {has}; start {had} workers and the spares"
+                "it belongs to a job with another number of workers ({had}, and this one has {has}); start {had}"
             ));
         }
         if self.mpi != theirs.mpi {

@@ -199,7 +199,7 @@ fn what_differs_is_named() {
     };
     assert_eq!(difference(|_| ()), "");
     assert!(difference(|theirs| theirs.build = 0).contains("another build"));
-    assert!(difference(|theirs| theirs.workers = 8).contains("a job of 8 workers"));
+    assert!(difference(|theirs| theirs.workers = 8).contains("another number of workers (8, "));
     assert!(difference(|theirs| theirs.mpi = "MPICH".into()).contains("MPICH"));
     assert!(difference(|theirs| theirs.arguments = vec![b"-x".to_vec()]).contains("`-x`"));
     assert!(difference(|theirs| theirs.layout[0].1 = 0).contains("the heap's start"));

@@ -1,83 +1,59 @@
 //! Reading an event file while it is being written.
 
-use super::Record;
-use super::codec::{HEADER_LEN, Header};
-use super::reader::{EventReader, ReadError, first_record};
+use super::codec::Header;
+use super::reader::ReadError;
+use super::stream::{CHUNK, Framed, RecordStream};
 use crate::private::open_regular;
 use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Gives the records of a file as they come. It ends for good at damage.
+/// Reads the records of a file as they are written. Damage ends it for good.
 pub struct Follower {
-    file: File,
-    header: Option<Header>,
-    /// What has been read and is not yet a whole record.
-    rest: Vec<u8>,
-    /// Where `rest` begins in the file.
-    at: u64,
+    stream: RecordStream<File>,
     is_damaged: bool,
 }
 
 impl Follower {
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
-            file: open_regular(path)?,
-            header: None,
-            rest: Vec::new(),
-            at: 0,
+            stream: RecordStream::new(open_regular(path)?, CHUNK),
             is_damaged: false,
         })
     }
 
-    /// Whether there is another file of this name by now: a process that has executed another program begins anew.
+    /// True if the path names another file by now.
+    ///
+    /// A process that executes another program begins one.
     pub fn is_replaced(&self, path: &Path) -> bool {
         let id = |metadata: Metadata| (metadata.dev(), metadata.ino());
-        let [own, now] =
-            [self.file.metadata(), std::fs::metadata(path)].map(|metadata| metadata.map(id).ok());
+        let [own, now] = [self.stream.source().metadata(), std::fs::metadata(path)]
+            .map(|metadata| metadata.map(id).ok());
         now.is_some() && now != own
     }
 
     /// The header, once it has been read.
     pub fn header(&self) -> Option<Header> {
-        self.header
+        self.stream.known_header()
     }
 
-    /// The whole records that have been written since the last call.
-    pub fn poll(&mut self) -> Result<Vec<Record>, ReadError> {
-        let mut records = Vec::new();
+    /// The next record, or `None` if the file holds no further whole record yet.
+    ///
+    /// # Errors
+    /// The damage behind the last good record, once.
+    pub fn poll(&mut self) -> Result<Option<Framed>, ReadError> {
         if self.is_damaged {
-            return Ok(records);
+            return Ok(None);
         }
-        self.file.read_to_end(&mut self.rest)?;
-        match self.take(&mut records) {
-            Ok(()) => Ok(records),
-            Err(error) if error.is_torn_tail() => Ok(records),
+        match self.stream.next() {
+            Err(error) if error.is_torn_tail() => Ok(None),
             Err(error) => {
                 self.is_damaged = true;
                 Err(error)
             }
+            found => found,
         }
-    }
-
-    fn take(&mut self, records: &mut Vec<Record>) -> Result<(), ReadError> {
-        if self.header.is_none() {
-            let head = self.rest.get(..HEADER_LEN).unwrap_or(&self.rest);
-            self.header = Some(EventReader::from_bytes(head.to_vec())?.header());
-            self.skip(HEADER_LEN);
-        }
-        while !self.rest.is_empty() {
-            let (record, length) = first_record(&self.rest, self.at)?;
-            records.push(record);
-            self.skip(length);
-        }
-        Ok(())
-    }
-
-    fn skip(&mut self, bytes: usize) {
-        self.rest.drain(..bytes);
-        self.at += bytes as u64;
     }
 }
 
@@ -107,7 +83,9 @@ mod tests {
         let mut found = Vec::new();
         for end in 1..=whole.len() {
             std::fs::write(&path, &whole[..end]).expect("writable");
-            found.extend(follower.poll().expect("nothing is damaged"));
+            while let Some(framed) = follower.poll().expect("no damage") {
+                found.push(framed.record);
+            }
         }
         assert_eq!(
             found
@@ -139,6 +117,22 @@ mod tests {
         std::fs::write(&path, b"something else altogether, and long enough").expect("writable");
         let mut follower = Follower::open(&path).expect("it is there");
         assert!(matches!(follower.poll(), Err(ReadError::NotAnEventFile)));
-        assert!(follower.poll().is_ok_and(|records| records.is_empty()));
+        assert!(follower.poll().is_ok_and(|record| record.is_none()));
+    }
+
+    #[test]
+    fn records_before_damage_are_read() {
+        let dir = tempfile::tempdir().expect("there is room for temporary files");
+        let writer = EventWriter::create(dir.path(), ProcessNumber(0));
+        (0..3).for_each(|signal| writer.emit(Epoch(0), Kind::Kill { signal }));
+        let mut bytes = std::fs::read(writer.path()).expect("it was written");
+        *bytes.last_mut().expect("three records") ^= 1;
+        std::fs::write(writer.path(), &bytes).expect("writable");
+        let mut follower = Follower::open(writer.path()).expect("it is there");
+        for signal in 0..2 {
+            let framed = follower.poll().expect("no damage yet").expect("a record");
+            assert_eq!(framed.record.kind, Kind::Kill { signal });
+        }
+        assert!(matches!(follower.poll(), Err(ReadError::Checksum { .. })));
     }
 }

@@ -344,3 +344,40 @@ pub enum Kind {
     /// The rank's last word.
     End { how: EndHow },
 }
+
+impl Kind {
+    /// The name of the kind, as in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Start { .. } => "start",
+            Self::Config { .. } => "config",
+            Self::Cut { .. } => "cut",
+            Self::Capture { .. } => "capture",
+            Self::LeftOut { .. } => "left_out",
+            Self::Ship { .. } => "ship",
+            Self::Received { .. } => "received",
+            Self::Commit { .. } => "commit",
+            Self::Kill { .. } => "kill",
+            Self::Passed { .. } => "passed",
+            Self::Rehearsal { .. } => "rehearsal",
+            Self::Thinned { .. } => "thinned",
+            Self::OwnThinned { .. } => "own_thinned",
+            Self::StaticData { .. } => "static_data",
+            Self::Rebuilt { .. } => "rebuilt",
+            Self::Recomputed { .. } => "recomputed",
+            Self::Reversed { .. } => "reversed",
+            Self::FailureDetected { .. } => "failure_detected",
+            Self::Death { .. } => "death",
+            Self::SparesChosen { .. } => "spares_chosen",
+            Self::Stage { .. } => "stage",
+            Self::Takeover { .. } => "takeover",
+            Self::Resume { .. } => "resume",
+            Self::Interval { .. } => "interval",
+            Self::Traffic(_) => "traffic",
+            Self::JournalCalls(_) => "journal_calls",
+            Self::Refused { .. } => "refused",
+            Self::Lost { .. } => "lost",
+            Self::End { .. } => "end",
+        }
+    }
+}

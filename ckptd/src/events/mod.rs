@@ -16,6 +16,7 @@ mod codec;
 mod follower;
 mod kind;
 mod reader;
+mod stream;
 mod tables;
 mod writer;
 
@@ -25,6 +26,7 @@ pub use codec::{HEADER_LEN, Header, MAX_PAYLOAD, encode_record};
 pub use follower::Follower;
 pub use kind::{EndHow, ErrorClass, Kind, RecoveryStage, Role, SpareChoice};
 pub use reader::{EventReader, ReadError};
+pub use stream::Framed;
 pub use tables::{
     Amount, CommTraffic, JournalCalls, JournalRow, MarkSaving, MarkWay, PeerTraffic, Traffic,
 };

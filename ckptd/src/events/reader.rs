@@ -1,11 +1,11 @@
 //! Reading an event file, however it ends.
 
-use super::codec::{
-    FRAME_HEAD, HEADER_LEN, Header, MAX_PAYLOAD, decode_payload, frame_check, u32_at,
-};
-use super::{MAGIC, Record, VERSION};
+use super::codec::Header;
+use super::stream::{CHUNK, Framed, RecordStream};
+use super::{Record, VERSION};
 use crate::private::open_regular;
-use std::io::Read;
+use std::fs::File;
+use std::io::{Cursor, Read};
 use std::path::Path;
 
 /// Why an event file gives no (more) records.
@@ -29,47 +29,40 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Whether this is just what a rank's sudden end leaves behind.
+    /// True for what the sudden end of a rank leaves behind.
     pub fn is_torn_tail(&self) -> bool {
         matches!(self, Self::Truncated { .. })
     }
 }
 
 /// Iterates over the records of one file and ends after the first error.
-pub struct EventReader {
+///
+/// Memory is bounded by the longest record, whatever the length of the file.
+pub struct EventReader<R = File> {
     header: Header,
-    bytes: Vec<u8>,
-    at: usize,
+    stream: RecordStream<R>,
     done: bool,
 }
 
 impl EventReader {
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        let mut bytes = Vec::new();
-        open_regular(path)?.read_to_end(&mut bytes)?;
-        Self::from_bytes(bytes)
+        Self::new(open_regular(path)?, CHUNK)
     }
+}
 
+impl EventReader<Cursor<Vec<u8>>> {
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ReadError> {
-        let magic = bytes.len().min(MAGIC.len());
-        if bytes[..magic] != MAGIC[..magic] {
-            return Err(ReadError::NotAnEventFile);
-        }
-        if bytes.len() >= 12 && u32_at(&bytes, 8) != VERSION {
-            return Err(ReadError::ForeignVersion {
-                found: u32_at(&bytes, 8),
-            });
-        }
-        let Some(head) = bytes.first_chunk::<HEADER_LEN>() else {
-            return Err(ReadError::Truncated {
-                at: bytes.len() as u64,
-            });
-        };
-        let header = Header::from_bytes(head).ok_or(ReadError::Checksum { at: 0 })?;
+        Self::new(Cursor::new(bytes), CHUNK)
+    }
+}
+
+impl<R: Read> EventReader<R> {
+    /// Reads the header of `source`; records are read in pieces of `chunk` bytes.
+    pub fn new(source: R, chunk: usize) -> Result<Self, ReadError> {
+        let mut stream = RecordStream::new(source, chunk);
         Ok(Self {
-            header,
-            bytes,
-            at: HEADER_LEN,
+            header: stream.header()?,
+            stream,
             done: false,
         })
     }
@@ -78,44 +71,26 @@ impl EventReader {
         self.header
     }
 
-    fn record(&mut self) -> Result<Record, ReadError> {
-        let (record, length) = first_record(&self.bytes[self.at..], self.at as u64)?;
-        self.at += length;
-        Ok(record)
+    pub fn source(&self) -> &R {
+        self.stream.source()
+    }
+
+    /// The next record with its length in the file.
+    pub fn next_framed(&mut self) -> Option<Result<Framed, ReadError>> {
+        if self.done {
+            return None;
+        }
+        let framed = self.stream.next().transpose();
+        self.done = !matches!(framed, Some(Ok(_)));
+        framed
     }
 }
 
-/// The record that `rest` begins with, and its length in bytes; `at` is its place in the file.
-pub(super) fn first_record(rest: &[u8], at: u64) -> Result<(Record, usize), ReadError> {
-    let torn = || ReadError::Truncated {
-        at: at + rest.len() as u64,
-    };
-    if rest.len() < FRAME_HEAD {
-        return Err(torn());
-    }
-    let len = u32_at(rest, 0);
-    if len as usize > MAX_PAYLOAD {
-        return Err(ReadError::Length { at, len });
-    }
-    let payload = rest
-        .get(FRAME_HEAD..FRAME_HEAD + len as usize)
-        .ok_or_else(torn)?;
-    if u32_at(rest, 4) != frame_check(len, payload) {
-        return Err(ReadError::Checksum { at });
-    }
-    let record = decode_payload(payload).ok_or(ReadError::Payload { at })?;
-    Ok((record, FRAME_HEAD + len as usize))
-}
-
-impl Iterator for EventReader {
+impl<R: Read> Iterator for EventReader<R> {
     type Item = Result<Record, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.done || self.at == self.bytes.len() {
-            return None;
-        }
-        let record = self.record();
-        self.done = record.is_err();
-        Some(record)
+        let framed = self.next_framed()?;
+        Some(framed.map(|framed| framed.record))
     }
 }

@@ -32,6 +32,11 @@ impl Kind {
         ("libmpi_abi.so.1", Kind::Standard),
     ];
 
+    /// The sonames of all kinds.
+    pub fn sonames() -> impl Iterator<Item = &'static str> {
+        Kind::NAMES.iter().map(|(name, _)| *name)
+    }
+
     /// Of a library with this soname, if it is one that the layer stands in for.
     pub fn of(library: &str) -> Option<Kind> {
         let found = Kind::NAMES.iter().find(|(name, _)| library == *name);

@@ -47,48 +47,104 @@ pub struct Checkpoints {
     pub received_bytes: Summary,
     /// From cut to commit.
     pub commit_ns: Summary,
+    /// All checkpoints in order of time.
+    #[serde(skip)]
+    pub points: Vec<CheckpointPoint>,
 }
 
-impl Checkpoints {
-    pub(super) fn new(events: &[Event]) -> Self {
-        let mut it = Self::default();
-        let (mut cut, mut committed) = (BTreeSet::new(), BTreeSet::new());
-        for Event { rank, kind, .. } in events {
-            match *kind {
-                Kind::Cut { epoch, .. } => {
-                    cut.insert(epoch);
-                }
-                Kind::Capture {
-                    pages,
-                    bytes,
-                    scan_ns,
-                    copy_ns,
-                    ..
-                } => {
-                    it.capture_pages.add(*rank, pages);
-                    it.capture_bytes.add(*rank, bytes);
-                    it.scan_ns.add(*rank, scan_ns);
-                    it.copy_ns.add(*rank, copy_ns);
-                }
-                Kind::Ship {
-                    bytes, alike, ns, ..
-                } => {
-                    it.ship_bytes.add(*rank, bytes);
-                    if alike > 0 {
-                        it.alike_pages.add(*rank, alike);
-                    }
-                    it.ship_ns.add(*rank, ns);
-                }
-                Kind::Received { bytes, .. } => it.received_bytes.add(*rank, bytes),
-                Kind::Commit { epoch, ns } => {
-                    committed.insert(epoch);
-                    it.commit_ns.add(*rank, ns);
-                }
-                _ => {}
+/// Newest checkpoints among which the one of a commit is looked up.
+const MAX_UNCOMMITTED: usize = 64;
+
+/// One checkpoint, over all workers.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct CheckpointPoint {
+    pub epoch: Epoch,
+    /// Times of the first and of the last capture, on the job's clock.
+    pub at_ns: u64,
+    pub last_ns: u64,
+    pub bytes: u64,
+    /// The pause of the slowest worker.
+    pub pause_ns: u64,
+    pub committed: bool,
+}
+
+/// Collects the checkpoints of a job, event by event.
+#[derive(Debug, Default)]
+pub(super) struct CheckpointCollector {
+    it: Checkpoints,
+    cut: BTreeSet<Epoch>,
+    committed: BTreeSet<Epoch>,
+    /// Ranks in the newest point.
+    captured: BTreeSet<ProcessNumber>,
+}
+
+impl CheckpointCollector {
+    pub fn add(&mut self, event: &Event) {
+        let (it, rank) = (&mut self.it, event.rank);
+        match event.kind {
+            Kind::Cut { epoch, .. } => {
+                self.cut.insert(epoch);
             }
+            Kind::Capture {
+                epoch,
+                pages,
+                bytes,
+                scan_ns,
+                copy_ns,
+            } => {
+                it.capture_pages.add(rank, pages);
+                it.capture_bytes.add(rank, bytes);
+                it.scan_ns.add(rank, scan_ns);
+                it.copy_ns.add(rank, copy_ns);
+                let point = self.point(epoch, event);
+                point.last_ns = event.at_ns;
+                point.bytes = point.bytes.saturating_add(bytes);
+                point.pause_ns = point.pause_ns.max(scan_ns.saturating_add(copy_ns));
+            }
+            Kind::Ship {
+                bytes, alike, ns, ..
+            } => {
+                it.ship_bytes.add(rank, bytes);
+                if alike > 0 {
+                    it.alike_pages.add(rank, alike);
+                }
+                it.ship_ns.add(rank, ns);
+            }
+            Kind::Received { bytes, .. } => it.received_bytes.add(rank, bytes),
+            Kind::Commit { epoch, ns } => {
+                self.committed.insert(epoch);
+                it.commit_ns.add(rank, ns);
+                let mut points = it.points.iter_mut().rev().take(MAX_UNCOMMITTED);
+                if let Some(point) = points.find(|point| point.epoch == epoch) {
+                    point.committed = true;
+                }
+            }
+            _ => {}
         }
-        (it.cut, it.committed, it.last_committed) =
-            (cut.len(), committed.len(), committed.last().copied());
-        it
+    }
+
+    /// The point of a capture: a new one if its epoch was cut again.
+    fn point(&mut self, epoch: Epoch, event: &Event) -> &mut CheckpointPoint {
+        let points = &mut self.it.points;
+        let is_same = points.last().is_some_and(|last| last.epoch == epoch);
+        let is_first = self.captured.insert(event.rank);
+        if !(is_same && is_first) {
+            self.captured = BTreeSet::from([event.rank]);
+            points.push(CheckpointPoint {
+                epoch,
+                at_ns: event.at_ns,
+                ..CheckpointPoint::default()
+            });
+        }
+        points.last_mut().expect("there is one")
+    }
+
+    pub fn finish(self) -> Checkpoints {
+        Checkpoints {
+            cut: self.cut.len(),
+            committed: self.committed.len(),
+            last_committed: self.committed.last().copied(),
+            ..self.it
+        }
     }
 }

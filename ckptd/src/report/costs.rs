@@ -19,43 +19,48 @@ pub struct Costs {
     pub recoveries: u64,
 }
 
-impl Costs {
-    /// `None` without a checkpoint after the first.
-    pub fn new(events: &[Event], recoveries: &[Recovery]) -> Option<Self> {
-        let mut pauses: BTreeMap<Epoch, u64> = BTreeMap::new();
-        for event in events {
-            if let Kind::Capture {
-                epoch,
-                scan_ns,
-                copy_ns,
-                ..
-            } = event.kind
-                && epoch.0 > 1
-            {
-                let pause = pauses.entry(epoch).or_default();
-                *pause = (*pause).max(scan_ns.saturating_add(copy_ns));
-            }
+/// Collects the costs of a job, event by event.
+#[derive(Debug, Default)]
+pub(super) struct CostCollector {
+    /// Longest pause of each checkpoint but the first.
+    pauses: BTreeMap<Epoch, u64>,
+    first_ns: Option<u64>,
+    last_ns: u64,
+}
+
+impl CostCollector {
+    pub fn add(&mut self, event: &Event) {
+        self.first_ns.get_or_insert(event.at_ns);
+        self.last_ns = event.at_ns;
+        if let Kind::Capture {
+            epoch,
+            scan_ns,
+            copy_ns,
+            ..
+        } = event.kind
+            && epoch.0 > 1
+        {
+            let pause = self.pauses.entry(epoch).or_default();
+            *pause = (*pause).max(scan_ns.saturating_add(copy_ns));
         }
-        let checkpoints = pauses.len() as u64;
+    }
+
+    /// `None` without a checkpoint after the first.
+    pub fn finish(self, recoveries: &[Recovery]) -> Option<Costs> {
+        let checkpoints = self.pauses.len() as u64;
         let durations: Vec<u64> = recoveries
             .iter()
             .filter_map(|recovery| recovery.detect_to_resume_ns)
             .collect();
         let recoveries = durations.len() as u64;
-        Some(Self {
-            pause_ns: pauses
-                .values()
-                .copied()
-                .fold(0, u64::saturating_add)
-                .checked_div(checkpoints)?,
+        let sum = |times: &mut dyn Iterator<Item = u64>| times.fold(0, u64::saturating_add);
+        Some(Costs {
+            pause_ns: sum(&mut self.pauses.into_values()).checked_div(checkpoints)?,
             checkpoints,
-            recovery_ns: durations
-                .iter()
-                .copied()
-                .fold(0, u64::saturating_add)
+            recovery_ns: sum(&mut durations.into_iter())
                 .checked_div(recoveries)
                 .unwrap_or(0),
-            elapsed_ns: events.last()?.at_ns.saturating_sub(events.first()?.at_ns),
+            elapsed_ns: self.last_ns.saturating_sub(self.first_ns?),
             recoveries,
         })
     }

@@ -1,7 +1,7 @@
 //! What the journals of the initialisation phase are made of, over all workers.
 
 use super::Event;
-use crate::events::{Amount, JournalRow, Kind};
+use crate::events::{Amount, JournalCalls, JournalRow, Kind, Worker};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -22,15 +22,25 @@ pub struct JournalTable {
     pub others: Amount,
 }
 
-impl JournalTable {
-    /// `None` if no worker has told.
-    pub fn new(events: &[Event]) -> Option<Self> {
-        let mut last = BTreeMap::new();
-        for event in events {
-            if let Kind::JournalCalls(calls) = &event.kind {
-                last.insert(calls.worker, calls);
-            }
+/// Collects the journals of a job, event by event.
+#[derive(Debug, Default)]
+pub(super) struct JournalCollector(BTreeMap<Worker, JournalCalls>);
+
+impl JournalCollector {
+    pub fn add(&mut self, event: &Event) {
+        if let Kind::JournalCalls(calls) = &event.kind {
+            self.0.insert(calls.worker, calls.clone());
         }
+    }
+
+    /// `None` if no worker has recorded a journal.
+    pub fn finish(self) -> Option<JournalTable> {
+        JournalTable::new(&self.0)
+    }
+}
+
+impl JournalTable {
+    fn new(last: &BTreeMap<Worker, JournalCalls>) -> Option<Self> {
         let mut it = Self {
             workers: last.len() as u32,
             kept: last

@@ -1,8 +1,10 @@
 //! A job as it stands, from event files that are still being written.
 
+use super::Event;
+use super::merge::Merge;
 use super::units::{bytes, count, time};
 use crate::events::{
-    EndHow, Epoch, Follower, Kind, ProcessNumber, Record, Role, Worker, rank_of_file_name,
+    EndHow, Epoch, Follower, Framed, Kind, ProcessNumber, Role, Worker, rank_of_file_name,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +54,7 @@ pub struct Standing {
     pub program: String,
     pub workers: u32,
     pub spares: u32,
-    /// When the first process began its event file, in nanoseconds since 1970.
+    /// When the first process was up, in nanoseconds since 1970.
     pub started_ns: u64,
     pub protection: Protection,
     pub checkpoint: Option<LastCheckpoint>,
@@ -118,8 +120,7 @@ impl Standing {
             Protection::Refused(_) => parts.push("UNPROTECTED".to_owned()),
             Protection::Protected => parts.push(match self.idle_spares() {
                 0 => "no spare left".to_owned(),
-                1 => "protected, 1 spare".to_owned(),
-                spares => format!("protected, {spares} spares"),
+                spares => format!("protected, {}", count(spares, "spare", "spares")),
             }),
         }
         if let Some(last) = self.checkpoint {
@@ -171,7 +172,7 @@ impl Standing {
     }
 
     fn failures_in_words(&self) -> String {
-        let recoveries = count(self.recoveries as usize, "recovery", "recoveries");
+        let recoveries = count(self.recoveries, "recovery", "recoveries");
         match (self.failures(), self.recoveries, &self.lost) {
             (0, ..) => "no failures".to_owned(),
             (1, 1, None) => "1 failure, recovered from".to_owned(),
@@ -180,14 +181,17 @@ impl Standing {
             }
             (1, _, Some(_)) => "1 failure, not recovered from".to_owned(),
             (failures, _, Some(_)) => {
-                format!("{failures} failures, {recoveries}, the last failure not recovered from")
+                let failures = count(failures, "failure", "failures");
+                format!("{failures}, {recoveries}, the last failure not recovered from")
             }
         }
     }
 
-    fn take(&mut self, rank: ProcessNumber, began_ns: u64, record: Record) {
-        let at_ns = began_ns.saturating_add(record.t);
-        match record.kind {
+    fn take(&mut self, event: Event) {
+        let Event {
+            at_ns, rank, kind, ..
+        } = event;
+        match kind {
             Kind::Start {
                 pid,
                 role,
@@ -198,9 +202,13 @@ impl Standing {
                 job,
                 ..
             } => {
+                // A later job in the directory of an earlier one.
+                if self.job != job {
+                    *self = Self::new();
+                }
                 (self.job, self.program, self.workers, self.spares) =
                     (job, program, workers, spares);
-                self.started_ns = self.started_ns.min(began_ns);
+                self.started_ns = self.started_ns.min(at_ns);
                 let (end, has_failed) = (None, false);
                 let process = Process {
                     pid,
@@ -305,12 +313,19 @@ impl Live {
 
     /// Reads what is new, and says how the job stands; `None` as long as no process has begun.
     pub fn poll(&mut self) -> io::Result<Option<&Standing>> {
-        let mut fresh = self.look()?;
+        self.find_files()?;
+        let sources = self.files.iter_mut().map(|(&rank, follower)| Source {
+            rank,
+            follower,
+            problem: None,
+        });
         // Events of one batch in the order in which they happened.
-        fresh.sort_by_key(|(_, began_ns, record)| began_ns.saturating_add(record.t));
-        for (rank, began_ns, record) in fresh {
-            self.standing.take(rank, began_ns, record);
+        let mut fresh = Merge::new(sources);
+        for event in &mut fresh {
+            self.standing.take(event);
         }
+        let problems = fresh.into_sources().filter_map(|source| source.problem);
+        self.problems.extend(problems);
         Ok(Some(&self.standing).filter(|standing| !standing.processes.is_empty()))
     }
 
@@ -319,7 +334,8 @@ impl Live {
         self.problems.iter()
     }
 
-    fn look(&mut self) -> io::Result<Vec<(ProcessNumber, u64, Record)>> {
+    /// Opens event files that are new, or that have replaced others.
+    fn find_files(&mut self) -> io::Result<()> {
         for entry in std::fs::read_dir(&self.dir)? {
             let entry = entry?;
             let rank = entry.file_name().to_str().and_then(rank_of_file_name);
@@ -331,21 +347,33 @@ impl Live {
                 self.files.insert(rank, Follower::open(&entry.path())?);
             }
         }
-        let mut fresh = Vec::new();
-        for (&rank, follower) in &mut self.files {
-            match follower.poll() {
-                Ok(records) => {
-                    let began_ns = follower
-                        .header()
-                        .map_or(0, |header| header.clocks.realtime_ns);
-                    fresh.extend(records.into_iter().map(|record| (rank, began_ns, record)));
-                }
-                Err(error) => drop(
-                    self.problems
-                        .insert(format!("{}: {error}", crate::events::file_name(rank))),
-                ),
+        Ok(())
+    }
+}
+
+/// The new records of a file; times count from 1970.
+struct Source<'a> {
+    rank: ProcessNumber,
+    follower: &'a mut Follower,
+    /// The damage that ends the file.
+    problem: Option<String>,
+}
+
+impl Iterator for Source<'_> {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        match self.follower.poll() {
+            Ok(framed) => {
+                let Framed { record, bytes } = framed?;
+                let began_ns = self.follower.header()?.clocks.realtime_ns;
+                Some(Event::new(self.rank, began_ns, record, bytes))
+            }
+            Err(error) => {
+                let file = crate::events::file_name(self.rank);
+                self.problem = Some(format!("{file}: {error}"));
+                None
             }
         }
-        Ok(fresh)
     }
 }

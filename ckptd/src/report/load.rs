@@ -1,7 +1,9 @@
-//! Finding, reading and aligning the event files of a directory.
+//! Finding, verifying and aligning the event files of a directory.
 
+use super::event_timeline::{EventFile, FileId, Timeline};
+use super::units::count;
 use crate::events::{
-    EventReader, Header, Kind, ProcessNumber, ReadError, Record, file_name, rank_of_file_name,
+    EventReader, HEADER_LEN, Header, Kind, ProcessNumber, ReadError, file_name, rank_of_file_name,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,9 +15,6 @@ const SAME_CLOCK_NS: i128 = 1_000_000_000;
 
 /// Missing files that are named one by one.
 const MISSING_LISTED: usize = 8;
-
-/// No job lasts longer (146 years); a file may say so all the same.
-const LATEST_NS: u64 = i64::MAX as u64 / 2;
 
 /// Why there is nothing to report on.
 #[derive(Debug, thiserror::Error)]
@@ -44,38 +43,36 @@ pub struct RankFile {
     pub torn: bool,
 }
 
-/// A record in the job's own time.
-#[derive(Debug, Clone, Serialize)]
-pub struct Event {
-    /// Nanoseconds since the first rank began its file.
-    pub at_ns: u64,
-    pub rank: ProcessNumber,
-    pub epoch: crate::events::Epoch,
-    #[serde(rename = "event")]
-    pub kind: Kind,
-}
-
-/// All event files of a directory, merged.
+/// The event files of a directory, verified and aligned.
 #[derive(Debug)]
 pub struct Job {
     pub ranks: Vec<RankFile>,
     pub notes: Vec<String>,
     pub problems: Vec<String>,
-    /// In order of time.
-    pub events: Vec<Event>,
-    /// The origin of their times, in nanoseconds since 1970.
+    pub timeline: Timeline,
+    /// The origin of the timeline, in nanoseconds since 1970.
     pub began_ns: u64,
     /// What `understudy run` has written down.
     pub run: Option<super::RunRecord>,
 }
 
+/// A file after its first reading.
 struct Loaded {
     header: Header,
-    records: Vec<Record>,
+    file: EventFile,
     host: Option<String>,
 }
 
+/// The jobs that the files are of.
+#[derive(Default)]
+struct Started {
+    jobs: BTreeSet<String>,
+    /// The least number of processes that a rank was started with.
+    size: Option<u32>,
+}
+
 impl Job {
+    /// Reads all files once, to find damage; keeps no records.
     pub fn load(dir: &Path) -> Result<Self, LoadError> {
         let files = event_files(dir).map_err(|source| LoadError::Directory {
             dir: dir.to_owned(),
@@ -88,56 +85,76 @@ impl Job {
             ranks: Vec::new(),
             notes: Vec::new(),
             problems: Vec::new(),
-            events: Vec::new(),
+            timeline: Timeline::default(),
             began_ns: 0,
             run: None,
         };
-        let loaded: Vec<_> = files
-            .iter()
-            .filter_map(|(rank, path)| job.read(*rank, path))
-            .collect();
+        let mut started = Started::default();
+        let mut loaded = Vec::new();
+        for (rank, path) in files {
+            loaded.extend(job.read(rank, path, &mut started));
+        }
         if loaded.is_empty() && !job.problems.is_empty() {
             return Err(LoadError::Nothing {
                 dir: dir.to_owned(),
                 problems: job.problems,
             });
         }
-        job.check_one_job(&loaded);
-        job.check_all_ranks(&loaded);
+        job.check_one_job(started.jobs);
+        job.check_all_ranks(started.size);
         job.began_ns = loaded
             .iter()
             .map(|file| file.header.clocks.realtime_ns)
             .min()
             .unwrap_or(0);
         job.run = super::RunRecord::of_job(dir, job.began_ns);
-        job.events = merge(loaded);
+        job.timeline = Timeline::new(align(loaded));
         Ok(job)
     }
 
-    fn read(&mut self, rank: ProcessNumber, path: &Path) -> Option<Loaded> {
-        let file = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+    fn read(
+        &mut self,
+        rank: ProcessNumber,
+        path: PathBuf,
+        started: &mut Started,
+    ) -> Option<Loaded> {
+        let name = path.file_name().unwrap_or_default();
         let mut entry = RankFile {
             rank,
-            file,
+            file: name.to_string_lossy().into_owned(),
             records: 0,
             torn: false,
         };
-        let reader = match EventReader::open(path) {
-            Ok(reader) => reader,
+        let opened = EventReader::open(&path).and_then(|reader| {
+            let metadata = reader.source().metadata()?;
+            Ok((reader, FileId::of(&metadata)))
+        });
+        let (mut reader, id) = match opened {
+            Ok(opened) => opened,
             Err(error) => {
                 self.complain(&mut entry, &error);
                 return None;
             }
         };
         let header = reader.header();
-        let mut records = Vec::new();
-        for item in reader {
+        let mut loaded = Loaded {
+            header,
+            file: EventFile {
+                path,
+                id,
+                rank: header.rank,
+                since_ns: 0,
+                length: HEADER_LEN as u64,
+            },
+            host: None,
+        };
+        while let Some(item) = reader.next_framed() {
             match item {
-                Ok(record) => records.push(record),
+                Ok(framed) => {
+                    loaded.file.length += framed.bytes as u64;
+                    entry.records += 1;
+                    loaded.host = loaded.host.or_else(|| started.note(framed.record.kind));
+                }
                 Err(error) => self.complain(&mut entry, &error),
             }
         }
@@ -147,17 +164,8 @@ impl Job {
                 entry.file, header.rank
             ));
         }
-        entry.records = records.len();
         self.ranks.push(entry);
-        let host = records.iter().find_map(|record| match &record.kind {
-            Kind::Start { host, .. } => Some(host.clone()),
-            _ => None,
-        });
-        Some(Loaded {
-            header,
-            records,
-            host,
-        })
+        Some(loaded)
     }
 
     fn complain(&mut self, entry: &mut RankFile, error: &ReadError) {
@@ -170,14 +178,7 @@ impl Job {
         }
     }
 
-    fn check_one_job(&mut self, loaded: &[Loaded]) {
-        let records = loaded.iter().flat_map(|file| &file.records);
-        let jobs: BTreeSet<_> = records
-            .filter_map(|record| match &record.kind {
-                Kind::Start { job, .. } => Some(job.as_str()),
-                _ => None,
-            })
-            .collect();
+    fn check_one_job(&mut self, jobs: BTreeSet<String>) {
         if jobs.len() > 1 {
             let names = jobs.into_iter().collect::<Vec<_>>().join(", ");
             self.problems.push(format!(
@@ -185,28 +186,19 @@ impl Job {
             ));
         }
     }
-}
 
-impl Job {
-    /// Names the files of processes that the job was started with and that are not there.
-    fn check_all_ranks(&mut self, loaded: &[Loaded]) {
-        let records = loaded.iter().flat_map(|file| &file.records);
-        let sizes = records.filter_map(|record| match &record.kind {
-            Kind::Start {
-                workers, spares, ..
-            } => Some(workers.saturating_add(*spares)),
-            _ => None,
-        });
-        let Some(size) = sizes.min() else { return };
-        let is_there = |rank: ProcessNumber| self.ranks.iter().any(|file| file.rank == rank);
+    /// Names the missing files of processes that the job was started with.
+    fn check_all_ranks(&mut self, size: Option<u32>) {
+        let Some(size) = size else { return };
+        let there: BTreeSet<_> = self.ranks.iter().map(|file| file.rank).collect();
         // Damaged files are told of already.
         let is_told = |name: &str| {
             self.problems
                 .iter()
                 .any(|problem| problem.starts_with(&format!("{name}:")))
         };
-        let missing = (0..size).map(ProcessNumber).filter(|rank| !is_there(*rank));
-        let missing = missing.map(file_name);
+        let missing = (0..size).map(ProcessNumber);
+        let missing = missing.filter(|rank| !there.contains(rank)).map(file_name);
         let missing: Vec<String> = missing
             .filter(|name| !is_told(name))
             .take(MISSING_LISTED + 1)
@@ -218,10 +210,31 @@ impl Job {
         };
         if !missing.is_empty() {
             self.problems.push(format!(
-                "{}{more}: missing, of the files of {size} processes; was the directory not the same for all nodes?",
-                missing[..missing.len().min(MISSING_LISTED)].join(", ")
+                "{}{more}: missing, of the files of {}; was the directory not the same for all nodes?",
+                missing[..missing.len().min(MISSING_LISTED)].join(", "),
+                count(size, "process", "processes")
             ));
         }
+    }
+}
+
+impl Started {
+    /// Notes the start of a rank and returns the host of the rank.
+    fn note(&mut self, kind: Kind) -> Option<String> {
+        let Kind::Start {
+            job,
+            workers,
+            spares,
+            host,
+            ..
+        } = kind
+        else {
+            return None;
+        };
+        let size = workers.saturating_add(spares);
+        self.size = Some(self.size.map_or(size, |least| least.min(size)));
+        self.jobs.insert(job);
+        Some(host)
     }
 }
 
@@ -237,9 +250,11 @@ fn event_files(dir: &Path) -> io::Result<Vec<(ProcessNumber, PathBuf)>> {
     Ok(files)
 }
 
-/// Brings the records on one clock. Ranks of one host share `CLOCK_MONOTONIC`, so there the file begun
-/// first decides how it relates to real time; between hosts it is their real-time clocks that count.
-fn merge(mut files: Vec<Loaded>) -> Vec<Event> {
+/// Brings the files on one clock and sorts the files by their beginning.
+///
+/// Ranks of one host share `CLOCK_MONOTONIC`; the file begun first relates that clock to real time.
+/// Between hosts the real-time clocks count.
+fn align(mut files: Vec<Loaded>) -> Vec<EventFile> {
     files.sort_by_key(|file| file.header.clocks.realtime_ns);
     let mut offsets: BTreeMap<String, i128> = BTreeMap::new();
     let mut starts = Vec::new();
@@ -258,20 +273,11 @@ fn merge(mut files: Vec<Loaded>) -> Vec<Event> {
         starts.push(offset + i128::from(clocks.monotonic_ns));
     }
     let origin = starts.iter().copied().min().unwrap_or(0);
-    let mut events: Vec<Event> = Vec::new();
-    for (file, start) in files.into_iter().zip(starts) {
-        let (rank, since) = (file.header.rank, (start - origin) as u64);
-        events.extend(
-            file.records
-                .into_iter()
-                .map(|Record { t, epoch, kind }| Event {
-                    at_ns: since.saturating_add(t).min(LATEST_NS),
-                    rank,
-                    epoch,
-                    kind,
-                }),
-        );
-    }
-    events.sort_by_key(|event| event.at_ns);
-    events
+    let aligned = files.into_iter().zip(starts);
+    aligned
+        .map(|(loaded, start)| EventFile {
+            since_ns: (start - origin) as u64,
+            ..loaded.file
+        })
+        .collect()
 }

@@ -1,7 +1,7 @@
 //! What the marks of a program (`understudy.h`) have saved.
 
 use super::Event;
-use crate::events::{Epoch, Kind, MarkWay, ProcessNumber};
+use crate::events::{Epoch, Kind, MarkSaving, MarkWay, ProcessNumber};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,72 +83,84 @@ pub struct MarkSavings {
 /// What rows are told apart by.
 type Key = (MarkWay, String, u64);
 
-impl MarkSavings {
-    /// `None` if the program has marked nothing.
-    pub fn new(events: &[Event]) -> Option<Self> {
-        let mut it = Self::default();
-        let mut rows: BTreeMap<Key, MarkRow> = BTreeMap::new();
-        let mut regions: BTreeMap<Key, BTreeSet<(ProcessNumber, u64)>> = BTreeMap::new();
-        let mut epochs = BTreeSet::new();
-        for Event { rank, kind, .. } in events {
-            match kind {
-                // The first one copies everything, before the program could say anything.
-                Kind::Capture {
-                    epoch,
-                    pages,
-                    copy_ns,
-                    ..
-                } if *epoch > Epoch(1) => {
-                    it.captured_pages = it.captured_pages.saturating_add(*pages);
-                    it.copy_ns = it.copy_ns.saturating_add(*copy_ns);
-                }
-                Kind::LeftOut {
-                    epoch,
-                    pages,
-                    marks,
-                } => {
-                    if *pages > 0 {
-                        epochs.insert(*epoch);
-                    }
-                    it.saved_pages = it.saved_pages.saturating_add(*pages);
-                    for mark in marks {
-                        let key = (mark.way, mark.place.clone(), mark.bytes);
-                        regions
-                            .entry(key.clone())
-                            .or_default()
-                            .insert((*rank, mark.start));
-                        let row = rows
-                            .entry(key)
-                            .or_insert_with(|| MarkRow::new(mark.way, &mark.place, mark.bytes));
-                        row.whole_pages = row.whole_pages.max(mark.whole_pages);
-                        row.captures += u64::from(mark.counts);
-                        row.missed += u64::from(!mark.counts);
-                        row.saved_pages = row.saved_pages.saturating_add(mark.saved_pages);
-                        row.held_pages = row.held_pages.max(mark.held_pages);
-                    }
-                }
-                Kind::Recomputed { ns, .. } => {
-                    it.recomputations += 1;
-                    it.longest_ns = it.longest_ns.max(*ns);
-                }
-                Kind::Reversed { wrong, ns, .. } => {
-                    it.reversals += 1;
-                    it.longest_reversal_ns = it.longest_reversal_ns.max(*ns);
-                    it.failed_reversals += u64::from(*wrong > 0);
-                }
-                _ => {}
+/// Regions that are counted one by one, of all marks together.
+const MAX_REGIONS: usize = 100_000;
+
+/// Collects the savings of marks, event by event.
+#[derive(Debug, Default)]
+pub(super) struct MarkCollector {
+    savings: MarkSavings,
+    rows: BTreeMap<Key, MarkRow>,
+    regions: BTreeSet<(Key, ProcessNumber, u64)>,
+    epochs: BTreeSet<Epoch>,
+}
+
+impl MarkCollector {
+    pub fn add(&mut self, event: &Event) {
+        let it = &mut self.savings;
+        match &event.kind {
+            // The first one copies everything, before the program could say anything.
+            Kind::Capture {
+                epoch,
+                pages,
+                copy_ns,
+                ..
+            } if *epoch > Epoch(1) => {
+                it.captured_pages = it.captured_pages.saturating_add(*pages);
+                it.copy_ns = it.copy_ns.saturating_add(*copy_ns);
             }
+            Kind::LeftOut {
+                epoch,
+                pages,
+                marks,
+            } => {
+                if *pages > 0 {
+                    self.epochs.insert(*epoch);
+                }
+                it.saved_pages = it.saved_pages.saturating_add(*pages);
+                marks.iter().for_each(|mark| self.mark(event.rank, mark));
+            }
+            Kind::Recomputed { ns, .. } => {
+                it.recomputations += 1;
+                it.longest_ns = it.longest_ns.max(*ns);
+            }
+            Kind::Reversed { wrong, ns, .. } => {
+                it.reversals += 1;
+                it.longest_reversal_ns = it.longest_reversal_ns.max(*ns);
+                it.failed_reversals += u64::from(*wrong > 0);
+            }
+            _ => {}
         }
-        for (key, row) in &mut rows {
-            row.regions = regions.get(key).map_or(0, |regions| regions.len() as u64);
+    }
+
+    fn mark(&mut self, rank: ProcessNumber, mark: &MarkSaving) {
+        let key = (mark.way, mark.place.clone(), mark.bytes);
+        let row = self
+            .rows
+            .entry(key.clone())
+            .or_insert_with(|| MarkRow::new(mark.way, &mark.place, mark.bytes));
+        row.whole_pages = row.whole_pages.max(mark.whole_pages);
+        row.captures += u64::from(mark.counts);
+        row.missed += u64::from(!mark.counts);
+        row.saved_pages = row.saved_pages.saturating_add(mark.saved_pages);
+        row.held_pages = row.held_pages.max(mark.held_pages);
+        if self.regions.len() < MAX_REGIONS && self.regions.insert((key, rank, mark.start)) {
+            row.regions += 1;
         }
-        it.checkpoints = epochs.len() as u64;
-        it.rows = rows.into_values().collect();
+    }
+
+    /// `None` if the program has marked nothing.
+    pub fn finish(self) -> Option<MarkSavings> {
+        let mut it = self.savings;
+        it.checkpoints = self.epochs.len() as u64;
+        it.rows = self.rows.into_values().collect();
         it.rows
             .sort_by_key(|row| std::cmp::Reverse(row.saved_pages));
         (!it.rows.is_empty()).then_some(it)
     }
+}
 
+impl MarkSavings {
     /// The part of the pages, and so of the copying and sending, that checkpoints are without: 0 to 1.
     pub fn share(&self) -> f64 {
         let all = self.saved_pages.saturating_add(self.captured_pages);
@@ -185,7 +197,6 @@ impl MarkRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::MarkSaving;
 
     fn event(rank: u32, kind: Kind) -> Event {
         Event {
@@ -193,7 +204,14 @@ mod tests {
             rank: ProcessNumber(rank),
             epoch: Epoch(1),
             kind,
+            frame_bytes: 0,
         }
+    }
+
+    fn savings(events: &[Event]) -> Option<MarkSavings> {
+        let mut collector = MarkCollector::default();
+        events.iter().for_each(|event| collector.add(event));
+        collector.finish()
     }
 
     fn mark(
@@ -246,7 +264,7 @@ mod tests {
             events.push(event(rank, capture(3, 6)));
             events.push(event(rank, left_out(3, 2, vec![good()])));
         }
-        let it = MarkSavings::new(&events).unwrap();
+        let it = savings(&events).unwrap();
         assert_eq!(
             (it.checkpoints, it.saved_pages, it.captured_pages),
             (2, 8, 24)
@@ -272,7 +290,7 @@ mod tests {
         assert!(why("small").contains("no whole page"));
         assert!(why("late").contains("no checkpoint was taken at the point"));
         assert!(why("quiet").contains("memory of the copies"));
-        assert_eq!(MarkSavings::new(&events[..2]), None);
+        assert_eq!(savings(&events[..2]), None);
     }
 
     #[test]
@@ -292,13 +310,13 @@ mod tests {
             ns: 7 + wrong,
         };
         let events = [left_out(2), reversed(0), reversed(1)].map(|kind| event(0, kind));
-        let it = MarkSavings::new(&events).unwrap();
+        let it = savings(&events).unwrap();
         assert_eq!((it.rows[0].failing(), it.rows[0].held_pages), (None, 2));
         assert_eq!(
             (it.reversals, it.longest_reversal_ns, it.failed_reversals),
             (2, 8, 1)
         );
-        let kept = MarkSavings::new(&[event(0, left_out(0))]).unwrap();
+        let kept = savings(&[event(0, left_out(0))]).unwrap();
         assert!(
             kept.rows[0]
                 .failing()

@@ -2,10 +2,13 @@
 
 mod checkpoints;
 mod costs;
+mod event_lines;
+mod event_timeline;
 mod journal;
 mod live;
 mod load;
 mod marks;
+mod merge;
 mod outcome;
 mod recovery;
 mod run_record;
@@ -13,11 +16,12 @@ mod text;
 mod traffic;
 mod units;
 
-pub use checkpoints::{Checkpoints, Summary};
+pub use checkpoints::{CheckpointPoint, Checkpoints, Summary};
 pub use costs::Costs;
+pub use event_timeline::{Event, Timeline};
 pub use journal::JournalTable;
 pub use live::{LastCheckpoint, Live, Process, Protection, Standing};
-pub use load::{Event, Job, LoadError, RankFile};
+pub use load::{Job, LoadError, RankFile};
 pub use marks::{MarkRow, MarkSavings};
 pub use outcome::{Ended, Outcome};
 pub use recovery::{FailedRank, Recovery, StageTime, TakeoverBy};
@@ -28,6 +32,7 @@ pub use units::{bytes, count, time};
 use crate::events::{ProcessNumber, Role, Worker};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io;
 
 /// Everything `understudy events` has to say about a job.
 #[derive(Debug, Serialize)]
@@ -44,41 +49,101 @@ pub struct Report {
     pub problems: Vec<String>,
     pub recoveries: Vec<Recovery>,
     pub checkpoints: Checkpoints,
-    pub timeline: Vec<Event>,
+    /// Read from the files while it is written.
+    pub timeline: Timeline,
+    /// The cost of checkpoints; `None` without a checkpoint after the first.
+    #[serde(skip)]
+    pub costs: Option<Costs>,
+    /// The program's communication, if it was recorded.
+    #[serde(skip)]
+    pub traffic: Option<Traffic>,
+    /// The journals of the initialisation phase, if there are any.
+    #[serde(skip)]
+    pub journals: Option<JournalTable>,
+    /// The savings of the program's marks, if it has any.
+    #[serde(skip)]
+    pub marks: Option<MarkSavings>,
 }
 
 impl Report {
+    /// Collects all statistics in one pass over the events.
     pub fn new(job: Job) -> Self {
+        Self::observed(job, |_| ())
+    }
+
+    /// As [`Report::new`]; `observe` sees each event, too.
+    pub fn observed(job: Job, mut observe: impl FnMut(&Event)) -> Self {
         let Job {
             ranks,
             notes,
             problems,
-            events,
+            timeline,
             began_ns,
             run,
         } = job;
-        let recoveries = recovery::recoveries(&events);
+        let mut collectors = Collectors::default();
+        for event in timeline.iter() {
+            collectors.add(&event);
+            observe(&event);
+        }
+        let checkpoints = collectors.checkpoints.finish();
+        let recoveries = collectors.recoveries.finish(&checkpoints.points);
         Self {
             began_ns,
-            outcome: Outcome::new(&events, &recoveries, run.as_ref()),
+            outcome: collectors.outcome.finish(&recoveries, run.as_ref()),
             run,
+            costs: collectors.costs.finish(&recoveries),
+            traffic: collectors.traffic.finish(),
+            journals: collectors.journals.finish(),
+            marks: collectors.marks.finish(),
             recoveries,
-            checkpoints: Checkpoints::new(&events),
+            checkpoints,
             ranks,
             notes,
             problems,
-            timeline: events,
+            timeline,
         }
     }
 
-    /// The report for people.
-    pub fn to_text(&self) -> String {
-        text::report(self, true)
+    /// Writes the report for people, with the timeline if it is wanted.
+    pub fn write(&self, out: &mut impl io::Write, with_timeline: bool) -> io::Result<()> {
+        if with_timeline {
+            event_lines::write(out, &self.timeline)?;
+        }
+        out.write_all(text::summary(self).as_bytes())
     }
 
-    /// The same without the timeline.
-    pub fn to_summary(&self) -> String {
-        text::report(self, false)
+    /// Notes as a problem that files were changed by others while they were read.
+    pub fn check_unchanged(&mut self) {
+        if self.timeline.has_changed() {
+            let problem =
+                "event files were replaced or shortened while they were read: the report has gaps";
+            self.problems.push(problem.to_owned());
+        }
+    }
+}
+
+/// The statistics that one pass collects.
+#[derive(Default)]
+struct Collectors {
+    checkpoints: checkpoints::CheckpointCollector,
+    costs: costs::CostCollector,
+    journals: journal::JournalCollector,
+    marks: marks::MarkCollector,
+    outcome: outcome::OutcomeCollector,
+    recoveries: recovery::RecoveryCollector,
+    traffic: traffic::TrafficCollector,
+}
+
+impl Collectors {
+    fn add(&mut self, event: &Event) {
+        self.checkpoints.add(event);
+        self.costs.add(event);
+        self.journals.add(event);
+        self.marks.add(event);
+        self.outcome.add(event);
+        self.recoveries.add(event);
+        self.traffic.add(event);
     }
 }
 

@@ -17,7 +17,9 @@ pub enum Ended {
     Aborted { status: i32 },
     /// A failure could not be recovered from.
     Lost { status: i32, reason: String },
-    /// Not all workers have told of an end: the job still runs, or was killed as a whole.
+    /// `understudy run` has ended, and not all workers have recorded an end.
+    Stopped { status: i32, signal: Option<i32> },
+    /// Not all workers have recorded an end: the job still runs, or was killed as a whole.
     Unfinished,
 }
 
@@ -34,36 +36,49 @@ pub struct Outcome {
     pub unprotected: Option<String>,
 }
 
-impl Outcome {
-    /// What `run` knows counts where all who could have told are dead.
-    pub(super) fn new(events: &[Event], recoveries: &[Recovery], run: Option<&RunRecord>) -> Self {
+/// Collects the end of a job, event by event.
+#[derive(Debug, Default)]
+pub(super) struct OutcomeCollector {
+    roles: BTreeMap<ProcessNumber, Role>,
+    lost: Option<(String, i32)>,
+    unprotected: Option<String>,
+    workers: usize,
+    /// Ends of processes in order of time.
+    ends: Vec<(ProcessNumber, EndHow)>,
+}
+
+impl OutcomeCollector {
+    pub fn add(&mut self, event: &Event) {
+        match &event.kind {
+            Kind::Start { role, workers, .. } => {
+                self.roles.insert(event.rank, *role);
+                self.workers = *workers as usize;
+            }
+            Kind::Takeover { as_worker, .. } => {
+                self.roles.insert(event.rank, Role::Worker(*as_worker));
+            }
+            Kind::Lost { reason, status } => self.lost = Some((reason.clone(), *status)),
+            Kind::Refused { reason } => self.unprotected = Some(reason.clone()),
+            Kind::End { how } => self.ends.push((event.rank, *how)),
+            _ => {}
+        }
+    }
+
+    /// The outcome; `run` decides where no process could record the end.
+    pub fn finish(self, recoveries: &[Recovery], run: Option<&RunRecord>) -> Outcome {
+        let Self {
+            roles,
+            lost,
+            unprotected,
+            workers,
+            ends,
+        } = self;
         let failed: BTreeSet<ProcessNumber> = recoveries
             .iter()
             .flat_map(|it| it.failed.iter().map(|failed| failed.rank))
             .collect();
-        let mut roles: BTreeMap<ProcessNumber, Role> = BTreeMap::new();
-        let (mut lost, mut unprotected, mut workers, mut ends) = (None, None, 0, Vec::new());
-        let mut has_told = BTreeSet::new();
-        for event in events {
-            match &event.kind {
-                Kind::Start {
-                    role, workers: all, ..
-                } => {
-                    roles.insert(event.rank, *role);
-                    workers = *all as usize;
-                }
-                Kind::Takeover { as_worker, .. } => {
-                    roles.insert(event.rank, Role::Worker(*as_worker));
-                }
-                Kind::Lost { reason, status } => lost = Some((reason.clone(), *status)),
-                Kind::Refused { reason } => unprotected = Some(reason.clone()),
-                Kind::End { how } => {
-                    ends.push(*how);
-                    has_told.insert(event.rank);
-                }
-                _ => {}
-            }
-        }
+        let has_told: BTreeSet<ProcessNumber> = ends.iter().map(|(rank, _)| *rank).collect();
+        let ends: Vec<EndHow> = ends.into_iter().map(|(_, how)| how).collect();
         let first = |wanted: fn(&EndHow) -> Option<i32>| ends.iter().find_map(wanted);
         let is_silent = |(rank, role): &(&ProcessNumber, &Role)| {
             matches!(role, Role::Worker(_)) && !failed.contains(rank) && !has_told.contains(rank)
@@ -95,12 +110,18 @@ impl Outcome {
         } else if let Some(status) = failed_run {
             unheard = silent.len();
             let reason = format!(
-                "ranks {} died, and nobody went on who could tell why",
+                "{} {} died, and no process was left to record why",
+                if unheard == 1 { "rank" } else { "ranks" },
                 silent.join(", ")
             );
             Ended::Lost {
                 status: status.into(),
                 reason,
+            }
+        } else if let Some((run, status)) = run.and_then(|run| Some((run, run.status?))) {
+            Ended::Stopped {
+                status: status.into(),
+                signal: run.signal,
             }
         } else {
             Ended::Unfinished
@@ -108,7 +129,7 @@ impl Outcome {
         let is_left = |(rank, role): &(&ProcessNumber, &Role)| {
             matches!(role, Role::Spare(_)) && !failed.contains(rank)
         };
-        Self {
+        Outcome {
             ended,
             failures: failed.len() + unheard,
             recoveries: recoveries
@@ -119,14 +140,33 @@ impl Outcome {
             unprotected,
         }
     }
+}
+
+impl Outcome {
+    /// The end of a job of which not all workers have recorded an end.
+    pub fn stopped_in_words(&self) -> String {
+        let Ended::Stopped { status, signal } = self.ended else {
+            return String::new();
+        };
+        match signal {
+            Some(signal) => format!(
+                "the job was ended by {} (status {status})",
+                signal_hook::low_level::signal_name(signal).unwrap_or("a signal")
+            ),
+            None => {
+                format!("the job ended with status {status}, and not all workers recorded an end")
+            }
+        }
+    }
 
     /// The status that the job's processes have ended it with, if they have told.
     pub fn status(&self) -> Option<i32> {
         match &self.ended {
             Ended::Finished => Some(0),
-            Ended::Exited { status } | Ended::Aborted { status } | Ended::Lost { status, .. } => {
-                Some(*status)
-            }
+            Ended::Exited { status }
+            | Ended::Aborted { status }
+            | Ended::Stopped { status, .. }
+            | Ended::Lost { status, .. } => Some(*status),
             Ended::Unfinished => None,
         }
     }

@@ -1,6 +1,6 @@
 //! What happened in each recovery.
 
-use super::{Event, Parts};
+use super::{CheckpointPoint, Event};
 use crate::events::{Epoch, Kind, ProcessNumber, RecoveryStage, Role, Spare, Worker};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +25,18 @@ pub struct TakeoverBy {
     pub rank: ProcessNumber,
     pub spare: Spare,
     pub as_worker: Worker,
+    /// True for a process that was started when all spares were in use.
+    pub is_new: bool,
+}
+
+impl TakeoverBy {
+    /// The process in words.
+    pub fn process(&self) -> String {
+        match self.is_new {
+            true => format!("rank {}, a new process", self.rank),
+            false => format!("rank {} (spare {})", self.rank, self.spare),
+        }
+    }
 }
 
 /// A stage's duration over all ranks.
@@ -38,7 +50,7 @@ pub struct StageTime {
 }
 
 /// One recovery; times are on the job's clock.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Recovery {
     pub number: u32,
     pub failed: Vec<FailedRank>,
@@ -55,17 +67,8 @@ pub struct Recovery {
     pub resumed_ns: Option<u64>,
     pub detect_to_resume_ns: Option<u64>,
     pub kill_to_resume_ns: Option<u64>,
-}
-
-pub(super) fn recoveries(events: &[Event]) -> Vec<Recovery> {
-    let numbers: BTreeSet<u32> = events
-        .iter()
-        .filter_map(|event| number(&event.kind))
-        .collect();
-    numbers
-        .into_iter()
-        .map(|number| recovery(number, events))
-        .collect()
+    /// Computing time of each worker that was repeated.
+    pub repeated_ns: Option<u64>,
 }
 
 fn number(kind: &Kind) -> Option<u32> {
@@ -79,40 +82,105 @@ fn number(kind: &Kind) -> Option<u32> {
     }
 }
 
-fn recovery(wanted: u32, events: &[Event]) -> Recovery {
-    let mut it = Recovery {
-        number: wanted,
-        failed: Vec::new(),
-        detected_ns: None,
-        detected_by: None,
-        error_class: None,
-        takeovers: Vec::new(),
-        epoch: None,
-        stages: Vec::new(),
-        resumed: Vec::new(),
-        resumed_ns: None,
-        detect_to_resume_ns: None,
-        kill_to_resume_ns: None,
-    };
-    let mut stages: BTreeMap<RecoveryStage, StageTime> = BTreeMap::new();
-    let mut failed: BTreeSet<ProcessNumber> = BTreeSet::new();
-    for event in events
-        .iter()
-        .filter(|event| number(&event.kind) == Some(wanted))
-    {
+/// Collects the recoveries of a job, event by event.
+#[derive(Debug, Default)]
+pub(super) struct RecoveryCollector {
+    recoveries: BTreeMap<u32, Progress>,
+    ranks: BTreeMap<ProcessNumber, RankHistory>,
+    /// Spares that the job was started with.
+    spares: u32,
+}
+
+/// A recovery as far as it has come.
+#[derive(Debug)]
+struct Progress {
+    it: Recovery,
+    stages: BTreeMap<RecoveryStage, StageTime>,
+    failed: BTreeSet<ProcessNumber>,
+}
+
+/// The part and the records of a rank, for the case that the rank fails.
+#[derive(Debug, Default)]
+struct RankHistory {
+    role: Option<Role>,
+    last_sign_ns: Option<u64>,
+    killed_ns: Option<u64>,
+    /// The worker whose part the rank had, as others report its death.
+    worker: Option<Worker>,
+    cause: Option<String>,
+}
+
+impl RecoveryCollector {
+    pub fn add(&mut self, event: &Event) {
+        let own = self.ranks.entry(event.rank).or_default();
+        own.last_sign_ns = own.last_sign_ns.max(Some(event.at_ns));
+        match &event.kind {
+            Kind::Start { role, spares, .. } => {
+                own.role = Some(*role);
+                self.spares = self.spares.max(*spares);
+            }
+            Kind::Takeover { as_worker, .. } => own.role = Some(Role::Worker(*as_worker)),
+            Kind::Kill { .. } => own.killed_ns = own.killed_ns.max(Some(event.at_ns)),
+            Kind::Death {
+                rank,
+                worker,
+                cause,
+                ..
+            } => {
+                let dead = self.ranks.entry(*rank).or_default();
+                dead.worker.get_or_insert(*worker);
+                // Only processes of the same node may have seen the cause.
+                if cause != "unknown" {
+                    dead.cause.get_or_insert_with(|| cause.clone());
+                }
+            }
+            _ => {}
+        }
+        if let Some(number) = number(&event.kind) {
+            let progress = self.recoveries.entry(number);
+            let progress = progress.or_insert_with(|| Progress::new(number));
+            progress.add(event, self.spares);
+        }
+    }
+
+    /// The recoveries; `points` are the checkpoints of the job.
+    pub fn finish(self, points: &[CheckpointPoint]) -> Vec<Recovery> {
+        let Self {
+            recoveries, ranks, ..
+        } = self;
+        let finished = recoveries.into_values();
+        finished.map(|it| it.finish(&ranks, points)).collect()
+    }
+}
+
+impl Progress {
+    fn new(number: u32) -> Self {
+        Self {
+            it: Recovery {
+                number,
+                ..Recovery::default()
+            },
+            stages: BTreeMap::new(),
+            failed: BTreeSet::new(),
+        }
+    }
+
+    /// Adds an event of the job, which was started with so many spares.
+    fn add(&mut self, event: &Event, spares: u32) {
+        let it = &mut self.it;
         match &event.kind {
             Kind::FailureDetected {
                 failed: ranks, by, ..
             } => {
-                failed.extend(ranks);
+                self.failed.extend(ranks);
                 if it.detected_ns.is_none() {
                     it.detected_ns = Some(event.at_ns);
                     it.detected_by = Some(event.rank);
                     it.error_class = Some(by.to_string());
                 }
             }
-            Kind::Death { rank, .. } => drop(failed.insert(*rank)),
-            Kind::Stage { stage, ns, .. } => add_stage(&mut stages, *stage, event.rank, *ns),
+            Kind::Death { rank, .. } => drop(self.failed.insert(*rank)),
+            Kind::Stage { stage, ns, .. } => add_stage(&mut self.stages, *stage, event.rank, *ns),
             Kind::Takeover {
                 from, as_worker, ..
             } => {
@@ -120,6 +188,7 @@ fn recovery(wanted: u32, events: &[Event]) -> Recovery {
                     rank: event.rank,
                     spare: *from,
                     as_worker: *as_worker,
+                    is_new: from.0 >= spares,
                 });
             }
             Kind::Resume { epoch, .. } => {
@@ -130,21 +199,36 @@ fn recovery(wanted: u32, events: &[Event]) -> Recovery {
             _ => {}
         }
     }
-    it.stages = stages.into_values().collect();
-    it.failed = failed
-        .into_iter()
-        .map(|rank| failed_rank(rank, events))
-        .collect();
-    it.detect_to_resume_ns = it
-        .resumed_ns
-        .zip(it.detected_ns)
-        .map(|(to, from)| to.saturating_sub(from));
-    let killed = it.failed.iter().filter_map(|failed| failed.killed_ns).min();
-    it.kill_to_resume_ns = it
-        .resumed_ns
-        .zip(killed)
-        .map(|(to, from)| to.saturating_sub(from));
-    it
+
+    fn finish(
+        self,
+        ranks: &BTreeMap<ProcessNumber, RankHistory>,
+        points: &[CheckpointPoint],
+    ) -> Recovery {
+        let mut it = self.it;
+        it.stages = self.stages.into_values().collect();
+        it.failed = self
+            .failed
+            .into_iter()
+            .map(|rank| failed_rank(rank, ranks.get(&rank)))
+            .collect();
+        let until_resumed = |from: Option<u64>| Some(it.resumed_ns?.saturating_sub(from?));
+        it.detect_to_resume_ns = until_resumed(it.detected_ns);
+        it.kill_to_resume_ns =
+            until_resumed(it.failed.iter().filter_map(|failed| failed.killed_ns).min());
+        it.repeated_ns = repeated(&it, points);
+        it
+    }
+}
+
+/// Time from the last capture of the epoch that all returned to until the failure.
+fn repeated(it: &Recovery, points: &[CheckpointPoint]) -> Option<u64> {
+    let (epoch, detected) = (it.epoch?, it.detected_ns?);
+    let end = points.partition_point(|point| point.at_ns <= detected);
+    let point = points[..end].iter().rev().find(|it| it.epoch == epoch)?;
+    let cut = [point.last_ns, point.at_ns];
+    let cut = cut.into_iter().find(|at| *at <= detected)?;
+    Some(detected - cut)
 }
 
 fn add_stage(
@@ -165,32 +249,16 @@ fn add_stage(
     }
 }
 
-/// A rank fails once and its file ends there, so its last part and record are those of the failure.
-fn failed_rank(rank: ProcessNumber, events: &[Event]) -> FailedRank {
-    let mut parts = Parts::default();
-    let own = events.iter().filter(|event| event.rank == rank);
-    own.clone().for_each(|event| parts.follow(event));
-    let deaths = events.iter().filter_map(|event| match &event.kind {
-        Kind::Death {
-            rank: dead,
-            worker,
-            cause,
-            ..
-        } if *dead == rank => Some((Some(*worker), cause)),
-        _ => None,
-    });
-    let (worker, causes): (Vec<_>, Vec<_>) = deaths.unzip();
-    let played = worker.first().copied().flatten().map(Role::Worker);
-    // Only those of its node may have seen of what it died.
-    let seen = causes.iter().find(|cause| cause.as_str() != "unknown");
+/// A rank fails once, and its file ends there.
+///
+/// So its last part and record are those of the failure.
+fn failed_rank(rank: ProcessNumber, history: Option<&RankHistory>) -> FailedRank {
+    let part = |it: &RankHistory| it.role.or(it.worker.map(Role::Worker));
     FailedRank {
         rank,
-        role: parts.role(rank).or(played),
-        cause: seen.map(|cause| (*cause).clone()),
-        last_sign_ns: own.clone().map(|event| event.at_ns).max(),
-        killed_ns: own
-            .filter(|event| matches!(event.kind, Kind::Kill { .. }))
-            .map(|event| event.at_ns)
-            .max(),
+        role: history.and_then(part),
+        cause: history.and_then(|it| it.cause.clone()),
+        last_sign_ns: history.and_then(|it| it.last_sign_ns),
+        killed_ns: history.and_then(|it| it.killed_ns),
     }
 }

@@ -1,7 +1,7 @@
 //! What the program's workers have sent, put together from the last record of each.
 
 use super::Event;
-use crate::events::{Amount, CommTraffic, Kind, Worker};
+use crate::events::{Amount, CommTraffic, Kind, ProcessNumber, Worker};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,27 +38,44 @@ pub struct Traffic {
     pub undone: Amount,
 }
 
-impl Traffic {
-    /// `None` if no worker has told.
-    pub fn new(events: &[Event]) -> Option<Self> {
-        let mut last = BTreeMap::new();
-        let mut undone = BTreeMap::new();
-        let mut workers = 0;
-        for event in events {
-            match &event.kind {
-                Kind::Start { workers: count, .. } => workers = workers.max(*count),
-                Kind::Traffic(traffic) => {
-                    last.insert(traffic.worker, traffic);
-                    undone.insert(event.rank, traffic.undone);
-                }
-                _ => {}
+/// Collects the communication of a job, event by event.
+#[derive(Debug, Default)]
+pub(super) struct TrafficCollector {
+    last: BTreeMap<Worker, crate::events::Traffic>,
+    undone: BTreeMap<ProcessNumber, Amount>,
+    workers: u32,
+}
+
+impl TrafficCollector {
+    pub fn add(&mut self, event: &Event) {
+        match &event.kind {
+            Kind::Start { workers, .. } => self.workers = self.workers.max(*workers),
+            Kind::Traffic(traffic) => {
+                self.undone.insert(event.rank, traffic.undone);
+                self.last.insert(traffic.worker, traffic.clone());
             }
+            _ => {}
         }
+    }
+
+    /// `None` if no worker has recorded its communication.
+    pub fn finish(self) -> Option<Traffic> {
+        Traffic::new(&self)
+    }
+}
+
+impl Traffic {
+    fn new(collected: &TrafficCollector) -> Option<Self> {
+        let TrafficCollector {
+            last,
+            undone,
+            workers,
+        } = collected;
         let mut it = Self {
             workers: last
                 .keys()
                 .map(|worker| worker.0.saturating_add(1))
-                .fold(workers, u32::max),
+                .fold(*workers, u32::max),
             pairs: Vec::new(),
             other_pairs: Amount::default(),
             communicators: Vec::new(),

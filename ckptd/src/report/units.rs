@@ -1,5 +1,7 @@
 //! Quantities as text.
 
+use std::fmt::Display;
+
 /// A duration as people read it.
 pub fn time(ns: u64) -> String {
     match ns {
@@ -10,9 +12,10 @@ pub fn time(ns: u64) -> String {
     }
 }
 
-/// So many of something: `1 spare`, `2 spares`.
-pub fn count(number: usize, one: &str, several: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { several })
+/// A number of things: `1 spare`, `2 spares`.
+pub fn count(number: impl TryInto<u64> + Display + Copy, one: &str, several: &str) -> String {
+    let is_one = number.try_into().is_ok_and(|number| number == 1);
+    format!("{number} {}", if is_one { one } else { several })
 }
 
 /// A size as people read it.

@@ -1,6 +1,7 @@
 //! How settings are read and checked.
 
 use super::*;
+use crate::settings::{Form, SETTINGS};
 
 fn read(name: &str, value: &str) -> Result<Config, String> {
     Config::read(|asked| (asked == name).then(|| value.to_owned()))
@@ -250,4 +251,15 @@ fn a_bad_value_names_its_variable() {
     );
     assert!(read("UNDERSTUDY_REQUIRE", "maybe").is_err());
     assert!(read("UNDERSTUDY_TRACKING", "magic").is_err());
+}
+
+/// The option of a switch sets 1.
+#[test]
+fn no_option_can_only_set_its_default() {
+    let idle: Vec<&str> = SETTINGS
+        .iter()
+        .filter(|it| matches!(it.form, Form::Switch) && it.default == "1")
+        .map(|it| it.variable)
+        .collect();
+    assert!(idle.is_empty(), "let them take a value: {idle:?}");
 }

@@ -176,7 +176,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "UNDERSTUDY_ANYWHERE",
         default: "1",
         meaning: "0: checkpoints are taken at collectives over all workers only; 1: where none has come for three intervals, also at whatever calls about messages the workers are in",
-        form: Form::Switch,
+        form: Form::Value("0|1"),
     },
     Setting {
         variable: "UNDERSTUDY_THREADS",

@@ -41,6 +41,25 @@ fn where_the_tests_run_jobs_can_be_protected() {
     }
 }
 
+/// `understudy run` starts the processes itself, so it protects jobs there.
+#[test]
+fn no_mpirun_or_that_of_mpich_is_no_failure() {
+    let empty = tempfile::tempdir().expect("there is room for temporary files");
+    let mpich = place::mpich();
+    for path in [empty.path(), &mpich] {
+        let ran = Understudy::new(&std::env::temp_dir(), &["doctor"])
+            .env("PATH", &path.to_string_lossy())
+            .run();
+        ran.assert(0, &[]);
+        let text = text(&ran);
+        assert!(text.contains("no mpirun is needed"), "{text}");
+        assert!(text.ends_with("Protected jobs can run here.\n"), "{text}");
+        if path == mpich {
+            assert!(text.contains("/libmpi.so.12)"), "{text}");
+        }
+    }
+}
+
 /// The files of understudy, with another library in the place of the runtime.
 #[test]
 fn a_job_that_cannot_be_protected_is_a_failure() {

@@ -100,7 +100,7 @@ fn after_a_recovery_the_event_files_tell_the_whole_story() {
         )
     };
     says(&format!("failure of rank {VICTIM} detected"));
-    says(&format!("spare 0 takes over as worker {VICTIM}"));
+    says(&format!("takes over as worker {VICTIM}"));
     says(&format!("worker {VICTIM} by rank 4 (spare 0)"));
     RecoveryStage::ALL
         .iter()

@@ -19,6 +19,7 @@ const FILES: &[&str] = &[
     "lib/understudy/libunderstudy_runtime.so",
     "lib/understudy/ckptd",
     "lib/systemd/user/ckptd.service",
+    "share/doc/understudy/THIRD-PARTY",
     "share/man/man1/understudy-run.1",
     "share/man/man1/ckptd-serve.1",
     "share/bash-completion/completions/understudy",
@@ -82,6 +83,57 @@ fn assert_complete(prefix: &Path) {
         // Packages compress man pages.
         let is_there = prefix.join(file).is_file() || prefix.join(format!("{file}.gz")).is_file();
         assert!(is_there, "{file} is missing");
+    }
+    let unit = prefix.join("lib/systemd/user/ckptd.service");
+    let unit = std::fs::read_to_string(unit).expect("installed");
+    let page = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("Documentation=file:"));
+    let (_, page) = page
+        .and_then(|page| page.split_once("/share/"))
+        .expect("a page");
+    let page = prefix.join("share").join(page);
+    let is_there = page.is_file() || page.with_extension("md.gz").is_file();
+    assert!(is_there, "{} is missing", page.display());
+}
+
+/// Licences of linked crates ask for it: their text goes with the files.
+#[test]
+fn the_notices_are_those_of_what_is_linked() {
+    let notices = place::workspace().join("packaging/notices.py");
+    run(Command::new("python3").arg(notices).arg("--check"));
+}
+
+/// Only tests read mpi.h, by bindgen, which asks mpicc and needs libclang.
+#[test]
+fn the_build_needs_no_mpi_and_no_libclang() {
+    let mut tree = Command::new(env!("CARGO"));
+    tree.args("tree --workspace --exclude ffi-tests --edges normal,build --prefix none".split(' '));
+    tree.args(["--locked", "--offline"])
+        .current_dir(place::workspace());
+    let tree = run(&mut tree);
+    assert!(
+        tree.lines().any(|line| line.starts_with("bincode ")),
+        "{tree}"
+    );
+    for name in ["bindgen ", "clang-sys ", "mpi-sys ", "build-probe-mpi "] {
+        assert!(
+            !tree.lines().any(|line| line.starts_with(name)),
+            "{name}: {tree}"
+        );
+    }
+}
+
+/// A quarter of the bytes were tables that nothing reads.
+#[test]
+fn installed_files_have_no_symbol_tables() {
+    let (_directory, prefix) = installed("opt");
+    for file in FILES
+        .iter()
+        .filter(|file| file.ends_with(".so") || file.ends_with("/ckptd"))
+    {
+        let sections = run(Command::new("readelf").args(["-SW"]).arg(prefix.join(file)));
+        assert!(!sections.contains(".symtab"), "{file}: {sections}");
     }
 }
 

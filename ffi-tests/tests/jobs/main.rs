@@ -29,6 +29,7 @@ mod limits;
 mod low_memory;
 mod marks;
 mod memory_limits;
+mod messages;
 mod mpi4py;
 mod mpi_files;
 mod mpich;

@@ -17,28 +17,45 @@ fn tests(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Whether `name` is `file::function`, in backquotes, and there is such a test.
+/// True if `name` is `file::function`, in backquotes, and there is such a test.
 fn exists(name: &str) -> bool {
+    is_ignored(name).is_some()
+}
+
+/// True for a test that `make test` leaves out; `None` if there is no such test.
+fn is_ignored(name: &str) -> Option<bool> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let Some((file, function)) = name
-        .strip_prefix('`')
-        .and_then(|name| name.strip_suffix('`')?.split_once("::"))
-    else {
-        return false;
-    };
+    let name = name.strip_prefix('`')?.strip_suffix('`')?;
+    let (file, function) = name.split_once("::")?;
     let sources =
         ["jobs", "alone"].map(|program| std::fs::read_to_string(tests.join(program).join(file)));
     let source = sources.into_iter().find_map(Result::ok).unwrap_or_default();
     // `conformance.rs` and `programs_table.rs` make tests of a table.
     if source.contains("macro_rules!") && source.contains(&format!("\n    {function}: ")) {
-        return true;
+        return Some(false);
     }
-    let Some(at) = source.find(&format!("\nfn {function}()")) else {
-        return false;
-    };
+    let at = source.find(&format!("\nfn {function}()"))?;
     // The attributes stand between the function and what is before it.
     let attributes = source[..at].rsplit("\n\n").next().unwrap_or("");
-    attributes.lines().any(|line| line == "#[test]")
+    let has = |attribute: &str| attributes.lines().any(|line| line.starts_with(attribute));
+    has("#[test]").then(|| has("#[ignore"))
+}
+
+/// A row that looks like the others is tested as often as the others.
+#[test]
+fn rows_of_ignored_tests_are_marked() {
+    const MARKS: [&str; 3] = ["*variant*", "*soak*", "*sweep*"];
+    let page = include_str!("../../../docs/promise.md");
+    let is_marked = |row: &str| MARKS.iter().any(|mark| row.contains(mark));
+    let rows = page.lines().filter(|line| line.starts_with('|'));
+    let wrong: Vec<&str> = rows
+        .filter(|row| tests(row).iter().any(|name| is_ignored(name) == Some(true)))
+        .filter(|row| !is_marked(row))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "tests that make test leaves out: {wrong:#?}"
+    );
 }
 
 #[test]

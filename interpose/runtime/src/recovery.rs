@@ -33,7 +33,8 @@ use crate::errors::{ERR_IN_STATUS, ERR_INTERN, ERR_OTHER, ERR_UNKNOWN, SUCCESS};
 use crate::generated::real;
 use crate::objects::dynamic;
 use crate::{
-    arch, copies, ending, events, headroom, overdue, peers, rehearsal, renewal, sys, user, world,
+    arch, copies, ending, events, headroom, overdue, peers, rehearsal, renewal, sys, told, user,
+    world,
 };
 use ckptd::events::{ErrorClass, Kind};
 use understudy_mpi as mpi;
@@ -165,7 +166,8 @@ fn recover(rt: &Runtime, class: c_int) {
     let recovery = world::get(rt).recoveries;
     log::debug!("recovery {recovery} begins, error class {class}");
     report_lost_copies();
-    let mut report = Report::new(recovery, moment, error_class(class));
+    let started = world::get(rt).worker_count + told::config().spares;
+    let mut report = Report::new(recovery, started, moment, error_class(class));
     let outcome = loop {
         match attempt::run(rt, &mut report) {
             Ok(outcome) => break outcome,

@@ -2,7 +2,7 @@
 
 mod marks;
 
-use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, verdict};
+use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, tell, verdict};
 use ckptd::advice;
 use ckptd::report::{Costs, Job, MarkSavings, Report};
 use serde::Serialize;
@@ -13,6 +13,7 @@ use std::time::Duration;
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     0  advice was given\n  \
+    1  advice was given, but an event file is damaged or foreign, so that something is not counted\n  \
     2  wrong usage\n  \
     3  the event files do not tell what a checkpoint costs\n\n\
     The cost of a checkpoint is the pause, in which pages are copied; what the program loses while they are sent beside it is not counted.\n\n\
@@ -84,11 +85,17 @@ struct Advice {
 struct Found {
     costs: Option<Costs>,
     marks: Option<MarkSavings>,
+    /// Damage of the files.
+    problems: Vec<String>,
 }
 
 impl Arguments {
     pub fn run(self) -> Outcome {
-        let Found { costs, marks } = self.found()?;
+        let Found {
+            costs,
+            marks,
+            problems,
+        } = self.found()?;
         let measured =
             |ns: fn(&Costs) -> u64| costs.as_ref().map_or(0.0, |costs| ns(costs) as f64 / 1e9);
         let cost = self
@@ -140,15 +147,17 @@ impl Arguments {
         } else {
             print(advice.text())?;
         }
-        Ok(verdict(true))
+        problems.iter().for_each(tell);
+        Ok(verdict(problems.is_empty()))
     }
 
     fn found(&self) -> Result<Found, Failure> {
         let Some(dir) = &self.dir else {
             return Ok(Found::default());
         };
-        let report = Report::new(Job::load(dir)?);
-        let costs = Costs::new(&report.timeline, &report.recoveries);
+        let mut report = Report::new(Job::load(dir)?);
+        report.check_unchanged();
+        let costs = report.costs;
         if costs.is_none() && self.cost.is_none() {
             return Err(Failure::with_status(
                 IMPOSSIBLE,
@@ -159,8 +168,12 @@ impl Arguments {
                 ),
             ));
         }
-        let marks = MarkSavings::new(&report.timeline);
-        Ok(Found { costs, marks })
+        let marks = report.marks;
+        Ok(Found {
+            costs,
+            marks,
+            problems: report.problems,
+        })
     }
 }
 

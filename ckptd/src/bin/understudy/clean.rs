@@ -5,7 +5,7 @@ use ckptd::epochs::catalogue::{PART, PREFIX};
 use ckptd::epochs::flush;
 use ckptd::private::Directory;
 use ckptd::remains::{Remains, is_in_use, is_own, of_node};
-use ckptd::report::bytes;
+use ckptd::report::{bytes, count};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,8 @@ impl Arguments {
         } else {
             "freed"
         };
-        print(format!("{} in {} files {verb}\n", bytes(freed), all.len()))?;
+        let files = count(all.len(), "file", "files");
+        print(format!("{} in {files} {verb}\n", bytes(freed)))?;
         Ok(verdict(is_well))
     }
 }

@@ -6,6 +6,7 @@ mod hosts;
 mod kernel;
 mod libraries;
 mod probe;
+mod process_starter;
 mod trial;
 
 use crate::outcome::{Outcome, print, print_json, verdict};
@@ -26,9 +27,12 @@ pub struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// The launcher, and options for it.
-    #[arg(long, value_name = "COMMAND", default_value = "mpirun")]
-    mpirun: String,
+    /// Check this launcher, as `understudy run --mpirun` would use it, and give it these options.
+    #[arg(long, value_name = "COMMAND")]
+    mpirun: Option<String>,
+    /// The command that starts others on a host, as for `understudy run`.
+    #[arg(long, value_name = "COMMAND", default_value = "ssh -x")]
+    agent: String,
     /// Check these hosts too, by a job of one process on each; they must find this program under the same path.
     #[arg(long, value_name = "HOSTS")]
     host: Vec<String>,
@@ -50,9 +54,9 @@ pub struct Arguments {
     /// Check this node only, and print a line of JSON (how the doctor asks other hosts).
     #[arg(long, hide = true)]
     local: bool,
-    /// Initialise and finalise MPI (the program of the protected job that the doctor starts).
-    #[arg(long, hide = true)]
-    initialise_mpi: bool,
+    /// Initialise and finalise this MPI library (the program of the job that the doctor starts).
+    #[arg(long, hide = true, value_name = "FILE")]
+    initialise_mpi: Option<PathBuf>,
     /// Run this program under protection for a while, and estimate the memory that it needs.
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -114,14 +118,15 @@ struct Diagnosis {
 
 impl Arguments {
     pub fn run(self) -> Outcome {
-        if self.initialise_mpi {
-            return trial::initialise_mpi();
+        if let Some(library) = &self.initialise_mpi {
+            return trial::initialise_mpi(library);
         }
         if self.local {
             print(serde_json::to_string(&hosts::Node::this(self.library.as_deref()))? + "\n")?;
             return Ok(verdict(true));
         }
-        let mut checks = checks::launcher(&self.mpirun);
+        let starter = process_starter::Starter::of(&self);
+        let mut checks = starter.checks();
         checks.extend(checks::node(self.library.as_deref()));
         checks.extend(checks::settings());
         if let Some(program) = self.program.first() {
@@ -130,7 +135,7 @@ impl Arguments {
         let is_well = |checks: &[Check]| checks.iter().all(|check| check.grade != Grade::Failure);
         let mut nodes = Vec::new();
         if !self.host.is_empty() && is_well(&checks) {
-            let (check, found) = hosts::ask(&self.mpirun, &self.host);
+            let (check, found) = hosts::ask(&starter, &self.host);
             checks.push(check);
             nodes = found;
         }

@@ -1,6 +1,6 @@
 //! `understudy events`: the merged event files of a job as text.
 
-use crate::outcome::{Outcome, print, print_json, tell, verdict};
+use crate::outcome::{Outcome, print_by, print_json, tell, verdict};
 use ckptd::report::{Job, Report};
 use std::path::PathBuf;
 
@@ -24,16 +24,17 @@ pub struct Arguments {
 
 impl Arguments {
     pub fn run(self) -> Outcome {
-        let report = Report::new(Job::load(&self.dir)?);
+        let mut report = Report::new(Job::load(&self.dir)?);
         if self.json {
             print_json(&report)?;
-            // The text has them already.
-            report.problems.iter().for_each(tell);
-        } else if self.summary {
-            print(report.to_summary())?;
         } else {
-            print(report.to_text())?;
+            print_by(|out| report.write(out, !self.summary))?;
         }
+        let known = report.problems.len();
+        report.check_unchanged();
+        // The text has the others already.
+        let first = if self.json { 0 } else { known };
+        report.problems[first..].iter().for_each(tell);
         Ok(verdict(report.problems.is_empty()))
     }
 }

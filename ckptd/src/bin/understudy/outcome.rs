@@ -1,7 +1,7 @@
 //! How commands end: exit statuses, messages, and what is printed.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, StdoutLock, Write};
 use std::process::ExitCode;
 
 /// Something was found that is not as it should be: a damaged file, a job that cannot be protected here.
@@ -65,10 +65,20 @@ pub fn tell(message: impl Display) {
 
 /// Writes to standard output.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
+    print_by(|out| out.write_all(text.as_ref()))
+}
+
+/// Lets `write` write to standard output, piece by piece.
+pub fn print_by(
+    write: impl FnOnce(&mut BufWriter<StdoutLock>) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    match write(&mut out).and_then(|()| out.flush()) {
         // The reader (a pager, head) has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            drop(out.into_parts());
+            Ok(())
+        }
         Err(error) => Err(Failure::with_status(
             IMPOSSIBLE,
             format_args!("standard output: {error}. Redirect it to where there is room."),
@@ -79,7 +89,10 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
 
 /// Writes a value to standard output as JSON.
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    print(serde_json::to_string_pretty(value)? + "\n")
+    print_by(|out| {
+        serde_json::to_writer_pretty(&mut *out, value)?;
+        out.write_all(b"\n")
+    })
 }
 
 /// 0, or 1 if something was found to be wrong.

@@ -15,6 +15,7 @@ mod timeline;
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
 use ckptd::report::{Job, Report};
+use facts::Facts;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -41,8 +42,10 @@ pub struct Arguments {
 
 impl Arguments {
     pub fn run(self) -> Outcome {
-        let report = Report::new(Job::load(&self.dir)?);
-        let page = page::page(&report, self.mtbf);
+        let mut facts = Facts::default();
+        let mut report = Report::observed(Job::load(&self.dir)?, |event| facts.add(event));
+        let page = page::page(&report, &facts, self.mtbf);
+        report.check_unchanged();
         match self.file(std::io::stdout().is_terminal()) {
             None => print(page)?,
             Some(path) => {

@@ -188,19 +188,14 @@ impl Arguments {
         attend::run(&job, self.progress)
     }
 
-    /// Whether ckptd starts the processes.
+    /// True if ckptd starts the processes.
     fn is_for_ckptd(&self, program: &OsStr) -> bool {
-        let kind = || {
-            Mpi::of(&program::find(program).ok()?)
-                .ok()
-                .map(|mpi| mpi.kind)
-        };
-        let is_open_mpi = || kind().is_none_or(|kind| kind == Kind::OpenMpi);
-        let are_granted = !self.has_hosts() && slots::batch_system().is_some();
+        let has_hosts = self.has_hosts();
         match self.launcher {
             // Without protection a program needs a launcher that serves its MPI library.
             Launcher::Auto => {
-                self.mpirun.is_none() && !self.allow_unprotected && !(are_granted && is_open_mpi())
+                !self.allow_unprotected
+                    && starts_by_ckptd(self.mpirun.is_some(), has_hosts, Some(program))
             }
             launcher => launcher == Launcher::Ckptd,
         }
@@ -300,6 +295,14 @@ impl Arguments {
     fn spans_hosts(&self) -> bool {
         self.has_hosts() || slots::batch_system().is_some()
     }
+}
+
+/// True if `--launcher auto` is ckptd: except with `--mpirun`, and where a batch system grants hosts.
+pub fn starts_by_ckptd(names_mpirun: bool, has_hosts: bool, program: Option<&OsStr>) -> bool {
+    let mpi = || Mpi::of(&program::find(program?).ok()?).ok();
+    let is_open_mpi = || mpi().is_none_or(|mpi| mpi.kind == Kind::OpenMpi);
+    let are_granted = !has_hosts && slots::batch_system().is_some();
+    !(names_mpirun || are_granted && is_open_mpi())
 }
 
 /// What is wrong with the command or a setting.

@@ -37,7 +37,7 @@ impl Arguments {
             screen::show()?;
             return Ok(verdict(true));
         }
-        let (jobs, abandoned) = find::jobs();
+        let (jobs, abandoned) = find::Finder::default().jobs();
         if self.json {
             print_json(&jobs)?;
         } else {

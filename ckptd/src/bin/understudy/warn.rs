@@ -1,7 +1,7 @@
-//! `understudy warn`: tells running jobs of this user on this node what is to come.
+//! `understudy warn`: announces failures to running jobs of this user on this node.
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
-use crate::status::find;
+use crate::status::find::Finder;
 use ckptd::private;
 use ckptd::relay::name_of_directory;
 use ckptd::warning::{self, Warning};
@@ -16,12 +16,15 @@ use std::time::Duration;
     0  the jobs were told\n  \
     1  a job could not be told; a message says why\n  \
     2  wrong usage\n  \
-    3  no such job runs on this node\n\n\
+    3  no such job runs on this node, or several run and none is named\n\n\
     Examples: understudy warn --checkpoint\n          \
     understudy warn --mtbf 10m prterun-node7-4711@1")]
 pub struct Arguments {
-    /// Jobs, as `understudy status` names them; all if none is named.
+    /// Jobs, as `understudy status` names them; need not be named if only one job runs here.
     jobs: Vec<String>,
+    /// Warn all jobs of this user on this node.
+    #[arg(long, conflicts_with = "jobs")]
+    all: bool,
     /// A failure is expected this often from now on.
     #[arg(long, value_name = "TIME", value_parser = super::advise::time, required_unless_present = "checkpoint")]
     mtbf: Option<Duration>,
@@ -32,30 +35,16 @@ pub struct Arguments {
 
 impl Arguments {
     pub fn run(self) -> Outcome {
-        let (jobs, _) = find::jobs();
+        let (jobs, _) = Finder::default().jobs();
         let running: Vec<String> = jobs.into_iter().map(|job| job.job).collect();
-        let unknown = self.jobs.iter().find(|&job| !running.contains(job));
-        if let Some(job) = unknown {
-            let why = format!(
-                "no job `{job}` of this user runs on this node; `understudy status` lists them"
-            );
-            return Err(Failure::with_status(IMPOSSIBLE, why));
-        }
-        let told = if self.jobs.is_empty() {
-            running
-        } else {
-            self.jobs
-        };
-        if told.is_empty() {
-            let why = "no protected job of this user runs on this node";
-            return Err(Failure::with_status(IMPOSSIBLE, why));
-        }
+        let addressed = addressed(self.jobs, self.all, running)
+            .map_err(|why| Failure::with_status(IMPOSSIBLE, why))?;
         let warning = Warning {
             mtbf: self.mtbf,
             checkpoint: self.checkpoint,
         };
         let mut is_well = true;
-        for job in told {
+        for job in addressed {
             let file = warning::file_in(&private::in_memory().join(name_of_directory(&job)));
             match warning::write(&file, &warning) {
                 Ok(()) => print(format!("{job} is told\n"))?,
@@ -66,5 +55,45 @@ impl Arguments {
             }
         }
         Ok(verdict(is_well))
+    }
+}
+
+/// The jobs that the warning is for, or why there are none.
+///
+/// A user may have several jobs on a node: without a name the only one is meant, never some other.
+fn addressed(named: Vec<String>, all: bool, running: Vec<String>) -> Result<Vec<String>, String> {
+    if let Some(job) = named.iter().find(|&job| !running.contains(job)) {
+        return Err(format!(
+            "no job `{job}` of this user runs on this node; `understudy status` lists them"
+        ));
+    }
+    match running.len() {
+        _ if !named.is_empty() => Ok(named),
+        0 => Err("no protected job of this user runs on this node".to_owned()),
+        1 => Ok(running),
+        _ if all => Ok(running),
+        number => Err(format!(
+            "{number} jobs of this user run on this node ({}), and none was warned: name the jobs \
+             that are meant, or give --all",
+            running.join(", ")
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_several_jobs_must_be_named() {
+        let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        let to =
+            |named: &[&str], all, running: &[&str]| addressed(names(named), all, names(running));
+        assert_eq!(to(&[], false, &["a"]), Ok(names(&["a"])));
+        assert_eq!(to(&["b"], false, &["a", "b"]), Ok(names(&["b"])));
+        assert_eq!(to(&[], true, &["a", "b"]), Ok(names(&["a", "b"])));
+        let why = to(&[], false, &["a", "b"]).expect_err("two jobs");
+        assert!(why.contains("a, b") && why.contains("--all"), "{why}");
+        assert!(to(&["c"], false, &["a"]).is_err() && to(&[], true, &[]).is_err());
     }
 }

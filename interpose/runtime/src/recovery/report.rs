@@ -13,6 +13,8 @@ use understudy_numbers::{ProcessNumber, Worker};
 pub struct Report {
     /// Number of the recovery.
     pub recovery: u32,
+    /// Number of processes that the job was started with; later ones have higher numbers.
+    started: u32,
     /// When, and through which error, this process learned of the failure.
     noticed: (u64, ErrorClass),
     /// Processes that died.
@@ -33,9 +35,10 @@ pub struct Report {
 
 impl Report {
     /// An empty report of a failure that was noticed at this moment (of `events::clock`).
-    pub fn new(recovery: u32, moment: u64, by: ErrorClass) -> Report {
+    pub fn new(recovery: u32, started: u32, moment: u64, by: ErrorClass) -> Report {
         Report {
             recovery,
+            started,
             noticed: (moment, by),
             failed: Vec::new(),
             deaths: Vec::new(),
@@ -144,7 +147,11 @@ impl Report {
             .iter()
             .zip(&self.causes)
             .map(|((worker, player), cause)| {
-                format!("worker {worker} died{cause}, spare rank {player} has taken its part")
+                let process = match player.0 < self.started {
+                    true => "spare rank",
+                    false => "the new process",
+                };
+                format!("worker {worker} died{cause}, {process} {player} has taken its part")
             })
             .collect();
         if parts.is_empty() {
@@ -181,7 +188,7 @@ mod tests {
     #[test]
     fn the_summary_names_who_died_and_nobody_else() {
         let rt = &Runtime::new();
-        let mut report = Report::new(1, 0, ErrorClass::Abandoned);
+        let mut report = Report::new(1, 6, 0, ErrorClass::Abandoned);
         assert_eq!(
             report.summary(),
             "communication failed, but no rank has died"
@@ -205,7 +212,7 @@ mod tests {
         );
         assert_eq!(
             report.summary(),
-            "worker 1 died, spare rank 4 has taken its part; worker 1 died, spare rank 7 has taken its part"
+            "worker 1 died, spare rank 4 has taken its part; worker 1 died, the new process 7 has taken its part"
         );
     }
 }

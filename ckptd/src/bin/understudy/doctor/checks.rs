@@ -1,7 +1,7 @@
 //! What is looked at, on one node.
 
 use super::{Check, accelerators, kernel};
-use crate::{layer, mpi, node};
+use crate::{layer, node};
 use ckptd::budget::Budget;
 use ckptd::cgroup::Groups;
 use ckptd::private::{Directory, MEMORY as SHARED_MEMORY, in_memory};
@@ -15,49 +15,6 @@ use std::path::Path;
 const DESCRIPTORS: u64 = 1024;
 /// Where the layer has a page (`understudy_abi`).
 const STUB_PAGE: u64 = 0x20000;
-
-/// A setting of Open MPI, when a value of it does harm, and which.
-type Setting = (&'static str, fn(&str) -> bool, &'static str);
-
-/// The launcher, and settings of Open MPI in the environment.
-pub fn launcher(command: &str) -> Vec<Check> {
-    let mut checks = vec![open_mpi(command)];
-    let settings: [Setting; 3] = [
-        (
-            "pml",
-            |value| value != "ob1",
-            "MPI is initialised anew after a failure, which has been tried with the messaging layer ob1 only",
-        ),
-        (
-            "coll",
-            |value| !value.starts_with('^') || !value.contains("han"),
-            "results of the collectives of `han` depend on which ranks share a node, which a recovery may change",
-        ),
-        (
-            "btl",
-            |value| {
-                value
-                    .split(',')
-                    .any(|name| ["ofi", "uct", "openib"].contains(&name))
-            },
-            "that transport has not been tried",
-        ),
-    ];
-    for (name, is_bad, why) in settings {
-        let variable = format!("OMPI_MCA_{name}");
-        if let Ok(value) = std::env::var(&variable)
-            && is_bad(&value)
-        {
-            let finding = format!("{variable}={value}: {why}");
-            checks.push(Check::failure(
-                "Open MPI's settings",
-                finding,
-                format!("unset {variable}; the layer sets what it needs"),
-            ));
-        }
-    }
-    checks
-}
 
 /// Settings of the layer in the environment.
 pub fn settings() -> Vec<Check> {
@@ -75,27 +32,6 @@ pub fn settings() -> Vec<Check> {
         checks.push(Check::failure(NAME, why, "correct it, or unset it"));
     }
     checks
-}
-
-fn open_mpi(command: &str) -> Check {
-    const NAME: &str = "mpirun";
-    const REMEDY: &str =
-        "put the directory of Open MPI's programs on the PATH, or name the launcher with --mpirun";
-    let words = shell_words::split(command).unwrap_or_default();
-    let Some(name) = words.first() else {
-        return Check::failure(NAME, "no launcher is named", REMEDY);
-    };
-    let Some(path) = mpi::launcher(name) else {
-        return Check::failure(NAME, format!("there is no {name} on the PATH"), REMEDY);
-    };
-    let found = match mpi::Installation::ask(&path) {
-        Ok(found) => found,
-        Err(error) => return Check::failure(NAME, format!("{}: {error}", path.display()), REMEDY),
-    };
-    match found.problem() {
-        Some(problem) => Check::failure(NAME, format!("{}: {problem}", path.display()), REMEDY),
-        None => Check::ok(NAME, format!("{}, {}", found.description, path.display())),
-    }
 }
 
 /// This node.

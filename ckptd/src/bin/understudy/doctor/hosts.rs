@@ -1,9 +1,12 @@
 //! Several nodes: each is asked by a process there.
 
 use super::checks::{kernel_release, node};
+use super::process_starter::Starter;
 use super::{Check, kernel};
+use ckptd::report::count;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -36,7 +39,7 @@ impl Node {
 }
 
 /// Asks all hosts by a job.
-pub fn ask(mpirun: &str, hosts: &[String]) -> (Check, Vec<Node>) {
+pub fn ask(starter: &Starter, hosts: &[String]) -> (Check, Vec<Node>) {
     const NAME: &str = "hosts";
     let names: BTreeSet<&str> = hosts
         .iter()
@@ -44,15 +47,23 @@ pub fn ask(mpirun: &str, hosts: &[String]) -> (Check, Vec<Node>) {
         .map(|host| host.split(':').next().unwrap_or(host))
         .filter(|host| !host.is_empty())
         .collect();
-    let remedy = "every host must be reached without a password, and find understudy and Open MPI under the same paths";
-    let nodes = match job(mpirun, &names) {
+    let remedy = "every host must be reached without a password, and find understudy and MPI under the same paths";
+    let nodes = match starter {
+        Starter::Mpirun(mpirun) => job(mpirun, &names),
+        Starter::Ckptd { agent } => by_agent(agent, &names),
+    };
+    let nodes = match nodes {
         Ok(nodes) => nodes,
         Err(why) => return (Check::failure(NAME, why, remedy), Vec::new()),
     };
     let check = if nodes.len() < names.len() {
         Check::failure(
             NAME,
-            format!("{} of {} hosts have answered", nodes.len(), names.len()),
+            format!(
+                "answers have come from {} of {}",
+                nodes.len(),
+                count(names.len(), "host", "hosts")
+            ),
             remedy,
         )
     } else if nodes
@@ -71,6 +82,39 @@ pub fn ask(mpirun: &str, hosts: &[String]) -> (Check, Vec<Node>) {
         Check::ok(NAME, format!("{} of one kind", nodes.len()))
     };
     (check, nodes)
+}
+
+/// Starts this program on each host by the agent, as `understudy run` starts ckptd.
+fn by_agent(agent: &str, names: &BTreeSet<&str>) -> Result<Vec<Node>, String> {
+    let words = shell_words::split(agent).map_err(|error| format!("--agent: {error}"))?;
+    let own = rustix::system::uname();
+    let own = own.nodename().to_string_lossy();
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut nodes = Vec::new();
+    for name in names {
+        let is_here = *name == "localhost" || *name == own;
+        let before = words.iter().map(String::as_str).chain([*name]);
+        let before: Vec<&str> = before.take_while(|_| !is_here).collect();
+        let line = before.into_iter().map(OsString::from);
+        let line: Vec<OsString> = line
+            .chain([program.clone().into(), "doctor".into(), "--local".into()])
+            .collect();
+        let output = Command::new(&line[0])
+            .args(&line[1..])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| format!("{}: {error}", line[0].display()))?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let node = serde_json::from_slice(&output.stdout).map_err(|_| {
+            let why = said.lines().map(str::trim).find(|line| !line.is_empty());
+            format!(
+                "{name} has not answered: {}",
+                why.unwrap_or("no reason is given")
+            )
+        })?;
+        nodes.push(node);
+    }
+    Ok(nodes)
 }
 
 /// One process on each host prints a line.

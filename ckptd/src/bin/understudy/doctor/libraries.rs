@@ -81,9 +81,18 @@ fn judge(listing: &str) -> Vec<Check> {
         });
     }
     if checks.is_empty() {
-        checks.push(Check::ok(NAME, "nothing that stands in the way"));
+        let mpi = listing.lines().find_map(mpi_library).unwrap_or_default();
+        let finding = format!("nothing stands in the way; its MPI library is {mpi}");
+        checks.push(Check::ok(NAME, finding));
     }
     checks
+}
+
+/// The file of an MPI library in a line of the loader.
+fn mpi_library(line: &str) -> Option<&str> {
+    let (name, rest) = line.trim().split_once(" => ")?;
+    Kind::of(name)?;
+    Some(rest.rsplit_once(" (0x").map_or(rest, |(path, _)| path))
 }
 
 #[cfg(test)]
@@ -109,10 +118,9 @@ mod tests {
         ] {
             assert_eq!(graded(&format!("{MPI}{more}"))[0].0, Grade::Ok, "{more}");
         }
-        assert_eq!(
-            graded("\tlibmpi.so.12 => /opt/mpich/libmpi.so.12 (0x7f)\n")[0].0,
-            Grade::Ok
-        );
+        let (grade, mpich) = &graded("\tlibmpi.so.12 => /opt/mpich/libmpi.so.12 (0x7f)\n")[0];
+        assert_eq!(*grade, Grade::Ok);
+        assert!(mpich.ends_with("is /opt/mpich/libmpi.so.12"), "{mpich}");
         let lost = &graded(&format!("{MPI}\tlibfft.so.3 => not found\n"))[0];
         assert!(
             lost.0 == Grade::Failure && lost.1.contains("libfft.so.3 is not found"),

@@ -110,9 +110,12 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     let mut child = start(arguments, events.path())?;
     let mut live = Live::new(events.path());
     let (began, mut largest, mut spare, mut ended) = (Instant::now(), 0, 0, None);
+    let mut library = None;
     while ended.is_none() && began.elapsed() < Duration::from_secs(arguments.seconds) {
         std::thread::sleep(PERIOD);
         if let Ok(Some(standing)) = live.poll() {
+            let pids = standing.processes.values().map(|process| process.pid);
+            library = library.or_else(|| pids.into_iter().find_map(mpi_library));
             let is_worker = |role| matches!(role, Role::Worker(_));
             largest = largest.max(resident_most(standing, is_worker));
             spare = spare.max(resident_most(standing, |role| !is_worker(role)));
@@ -130,9 +133,11 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     if let Some(check) = trial(is_protected, standing.is_some(), ended, arguments.seconds) {
         return Ok((check, None));
     }
+    let with = library.map_or_else(String::new, |file| format!(" with {file}"));
     if largest == 0 || spare == 0 {
-        let finding =
-            "runs protected, to its end, which came too soon for an estimate of its memory";
+        let finding = format!(
+            "runs protected{with}, to its end, which came too soon for an estimate of its memory"
+        );
         return Ok((Check::ok(NAME, finding), None));
     }
     let memory = Memory::new(largest, spare, &captures(events.path()), arguments.workers);
@@ -152,7 +157,7 @@ pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
         } else {
             "to its end"
         };
-        Check::ok(NAME, format!("runs protected, {time}"))
+        Check::ok(NAME, format!("runs protected{with}, {time}"))
     };
     Ok((check, Some(memory)))
 }
@@ -179,7 +184,7 @@ fn trial(
         (false, Some(status)) if status.success() && !has_begun => Some(Check::failure(
             NAME,
             "could not be protected: it has ended without a call of MPI_Init",
-            "name an MPI program, built for the same MPI library as the launcher's",
+            "name an MPI program",
         )),
         (false, Some(status)) => Some(Check::failure(
             NAME,
@@ -203,21 +208,16 @@ fn trial(
 
 fn start(arguments: &Arguments, events: &Path) -> Result<Child, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args([
-        "run",
-        "--progress",
-        "none",
-        "--interval",
-        "1s",
-        "--mpirun",
-        &arguments.mpirun,
-    ]);
+    command.args(["run", "--progress", "none", "--interval", "1s"]);
+    if let Some(mpirun) = &arguments.mpirun {
+        command.args(["--mpirun", mpirun]);
+    }
     command
         .args(["-n", &arguments.workers.to_string()])
         .arg("--log-dir")
         .arg(events);
     for hosts in &arguments.host {
-        command.args(["--host", hosts]);
+        command.args(["--agent", &arguments.agent, "--host", hosts]);
     }
     if let Some(library) = &arguments.library {
         command.arg("--library").arg(library);
@@ -258,6 +258,24 @@ fn resident_most(standing: &Standing, has_role: impl Fn(Role) -> bool) -> u64 {
         .unwrap_or(0)
 }
 
+/// The MPI library that a process has mapped (proc_pid_maps(5)).
+///
+/// An interpreter's own file does not say which one its modules load.
+fn mpi_library(pid: u32) -> Option<String> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    maps.lines().find_map(file_of_mpi).map(str::to_owned)
+}
+
+fn file_of_mpi(line: &str) -> Option<&str> {
+    let path = &line[line.find('/')?..];
+    let name = path.rsplit('/').next()?;
+    let stems = ["libmpi.so.", "libmpich.so.", "libmpi_abi.so."];
+    stems
+        .iter()
+        .any(|stem| name.starts_with(stem))
+        .then_some(path)
+}
+
 /// proc(5), `RssAnon` and `RssShmem` of `/proc/PID/status`.
 fn resident(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -275,12 +293,16 @@ fn resident(pid: u32) -> u64 {
 
 /// What was captured, by epoch.
 fn captures(events: &Path) -> Vec<(Epoch, u64)> {
-    let events = Job::load(events).map(|job| job.events).unwrap_or_default();
-    let capture = |event: &Event| match event.kind {
+    let timeline = Job::load(events).map(|job| job.timeline);
+    let capture = |event: Event| match event.kind {
         Kind::Capture { epoch, bytes, .. } => Some((epoch, bytes)),
         _ => None,
     };
-    events.iter().filter_map(capture).collect()
+    timeline
+        .unwrap_or_default()
+        .iter()
+        .filter_map(capture)
+        .collect()
 }
 
 #[cfg(test)]
@@ -288,6 +310,17 @@ mod tests {
     use super::super::Grade;
     use super::*;
     use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn the_mapped_mpi_library_is_found() {
+        let line = |path: &str| format!("200000-201000 r-xp 00000000 fe:01 42      {path}");
+        let found = |path: &str| file_of_mpi(&line(path)).map(str::to_owned);
+        for mpi in ["/opt/a b/libmpi.so.40.40.7", "/usr/lib/libmpich.so.12.1"] {
+            assert_eq!(found(mpi).as_deref(), Some(mpi));
+        }
+        assert_eq!(found("/usr/lib/libmpi_cxx.so.40"), None);
+        assert_eq!(found("[heap]"), None);
+    }
 
     #[test]
     fn a_trial_that_was_too_short_is_no_failure_and_a_program_that_fails_is_one() {

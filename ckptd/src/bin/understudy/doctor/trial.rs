@@ -5,8 +5,9 @@
 #![allow(unsafe_code)]
 
 use super::{Arguments, Check, probe};
-use crate::mpi;
 use crate::outcome::{Failure, Outcome, verdict};
+use crate::{layer, mpi};
+use ckptd::launch::program::{Kind, Mpi};
 use ckptd::report::Live;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::ffi::{c_int, c_void};
@@ -20,17 +21,29 @@ const NAME: &str = "protected job";
 const LIMIT: Duration = Duration::from_secs(60);
 /// Interval in which the job is polled.
 const PERIOD: Duration = Duration::from_millis(20);
-/// Soname of Open MPI's library.
-const LIBRARY: &str = "libmpi.so.40";
+/// Directories in which the dynamic loader looks by itself.
+const SYSTEM: [&str; 4] = [
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+];
 
 /// Runs the job.
 ///
 /// # Errors
 /// The job cannot be started, or its event files cannot be read.
 pub fn run(arguments: &Arguments) -> Result<Check, Failure> {
+    let Some(mpi) = installed(arguments.mpirun.as_deref()) else {
+        return Ok(Check::warning(
+            NAME,
+            "not tried: no MPI library is found without a program",
+            "name a program, as in: understudy doctor -- ./solver",
+        ));
+    };
     let events = probe::event_directory()?;
     let messages = events.path().join("messages");
-    let mut child = command(arguments, events.path())?
+    let mut child = command(arguments, &mpi, events.path())?
         .stdout(Stdio::null())
         .stderr(File::create(&messages)?)
         .spawn()?;
@@ -47,7 +60,9 @@ pub fn run(arguments: &Arguments) -> Result<Check, Failure> {
     };
     let standing = Live::new(events.path()).poll()?.cloned();
     let has_checkpoint = standing.is_some_and(|standing| standing.checkpoint.is_some());
-    Ok(judge(status, &std::fs::read(&messages)?, has_checkpoint))
+    let check = judge(status, &std::fs::read(&messages)?, has_checkpoint);
+    let finding = format!("{} (with {})", check.finding, mpi.library.display());
+    Ok(Check { finding, ..check })
 }
 
 /// Judges a job by its end and its messages.
@@ -72,7 +87,7 @@ fn judge(status: Option<ExitStatus>, messages: &[u8], has_checkpoint: bool) -> C
     )
 }
 
-fn command(arguments: &Arguments, events: &Path) -> std::io::Result<Command> {
+fn command(arguments: &Arguments, mpi: &Mpi, events: &Path) -> std::io::Result<Command> {
     let own = std::env::current_exe()?;
     let mut command = Command::new(&own);
     // Settings have a check of their own.
@@ -85,16 +100,19 @@ fn command(arguments: &Arguments, events: &Path) -> std::io::Result<Command> {
         .args(["run", "-n", "1", "--spares", "0", "--progress", "none"])
         .arg("--log-dir")
         .arg(events);
-    if let Some(library) = &arguments.library {
-        command.arg("--library").arg(library);
-    }
+    // The program opens its MPI library late, so the layer's library for it must be named.
+    let layer = layer::library(arguments.library.as_deref()).map_err(std::io::Error::other)?;
     command
+        .arg("--library")
+        .arg(layer.with_file_name(mpi.kind.layer()))
         .arg("--")
         .arg(&own)
         .args(["doctor", "--initialise-mpi"])
+        .arg(mpi.library.file_name().unwrap_or_default())
         .env("UNDERSTUDY_LATE", "1")
         .stdin(Stdio::null());
-    if let Some(directory) = library_directory(&arguments.mpirun) {
+    if let Some(directory) = mpi.library.parent() {
+        let directory = directory.to_owned();
         let rest = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
         let all = std::iter::once(directory).chain(std::env::split_paths(&rest));
         if let Ok(path) = std::env::join_paths(all) {
@@ -104,28 +122,42 @@ fn command(arguments: &Arguments, events: &Path) -> std::io::Result<Command> {
     Ok(command)
 }
 
-/// Returns the directory of the launcher's MPI library, if that lies beside the launcher's.
-fn library_directory(launcher: &str) -> Option<PathBuf> {
-    let words = shell_words::split(launcher).ok()?;
-    let path = mpi::launcher(words.first()?)?;
-    let prefix = path.parent()?.parent()?;
-    ["lib", "lib64"]
-        .map(|name| prefix.join(name))
+/// The MPI library of the launcher, or the one that the dynamic loader would find.
+fn installed(launcher: Option<&str>) -> Option<Mpi> {
+    let words = shell_words::split(launcher.unwrap_or("mpirun")).ok()?;
+    let launcher = words.first().and_then(|name| mpi::launcher(name));
+    let launcher = launcher.map(|path| path.canonicalize().unwrap_or(path));
+    let prefix = launcher.as_ref().and_then(|path| path.parent()?.parent());
+    let beside = prefix
         .into_iter()
-        .find(|directory| directory.join(LIBRARY).exists())
+        .flat_map(|prefix| ["lib", "lib64", "lib/x86_64-linux-gnu"].map(|name| prefix.join(name)));
+    let listed = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let listed: Vec<_> = std::env::split_paths(&listed).collect();
+    let system = SYSTEM.map(PathBuf::from);
+    beside
+        .chain(listed)
+        .chain(system)
+        .find_map(|directory| of_directory(&directory))
+}
+
+fn of_directory(directory: &Path) -> Option<Mpi> {
+    let files = Kind::sonames().map(|name| directory.join(name));
+    files
+        .filter(|file| file.exists())
+        .find_map(|file| Mpi::named(&file).ok())
 }
 
 /// Initialises and finalises MPI: the program of the job.
 ///
 /// # Errors
 /// The MPI library cannot be opened.
-pub fn initialise_mpi() -> Outcome {
+pub fn initialise_mpi(library: &Path) -> Outcome {
     type Init = unsafe extern "C" fn(*mut c_int, *mut c_void) -> c_int;
     type Finalize = unsafe extern "C" fn() -> c_int;
     // SAFETY: the procedures have these types (MPI 4.1, 11.2.1 and 11.2.2); MPI_Init takes null
     // pointers.
     let is_done = unsafe {
-        let library = Library::open(Some(LIBRARY), RTLD_NOW | RTLD_GLOBAL)?;
+        let library = Library::open(Some(library), RTLD_NOW | RTLD_GLOBAL)?;
         let init = *library.get::<Init>(b"MPI_Init\0")?;
         let finalize = *library.get::<Finalize>(b"MPI_Finalize\0")?;
         std::mem::forget(library);

@@ -5,7 +5,7 @@ use ckptd::epochs::catalogue::Key;
 use ckptd::epochs::format::{Damage, Decoder, Identity, SECTION_PAGES};
 use ckptd::pages::PAGE_SIZE;
 use ckptd::private::open_regular;
-use ckptd::report::bytes;
+use ckptd::report::{bytes, count};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -183,13 +183,13 @@ impl Epochs {
             .as_secs();
         let _ = writeln!(
             out,
-            "Epoch {} of {} {} (job begun {ago} s ago, {} recoveries and restarts): {} of {} files, {}{}",
+            "Epoch {} of {} {} (job begun {ago} s ago, recoveries and restarts: {}): {} of {}, {}{}",
             self.epoch,
             content.program,
             content.arguments.join(" "),
             self.generation,
             self.files.len(),
-            content.workers,
+            count(content.workers, "file", "files"),
             bytes(self.files.iter().map(|file| file.bytes).sum()),
             if self.is_complete {
                 ", complete"
@@ -203,11 +203,11 @@ impl Epochs {
             };
             let _ = writeln!(
                 out,
-                "  worker {:<5} {:>10}  {} pages in {} runs, state {}{}",
+                "  worker {:<5} {:>10}  {} in {}, state {}{}",
                 content.worker,
                 bytes(file.bytes),
-                content.pages,
-                content.runs,
+                count(content.pages, "page", "pages"),
+                count(content.runs, "run", "runs"),
                 bytes(content.state),
                 if file.damage.is_some() {
                     "  DAMAGED"

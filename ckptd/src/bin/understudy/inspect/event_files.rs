@@ -1,8 +1,8 @@
 //! Event files: how much each kind of record takes, who has sent how much to whom, and what journals are made of.
 
 use super::tables;
-use ckptd::events::{Kind, ProcessNumber, Record, Worker, encode_record};
-use ckptd::report::{Event, Job, JournalTable, Traffic, bytes};
+use ckptd::events::{Kind, ProcessNumber, Worker};
+use ckptd::report::{Job, JournalTable, Report, Traffic, bytes, count};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -85,21 +85,17 @@ impl EventFiles {
     }
 
     fn count(&mut self, job: Job) {
-        self.ranks = job.ranks.len();
-        self.records = job.events.len();
-        (self.notes, self.problems) = (job.notes, job.problems);
-        self.traffic = Traffic::new(&job.events);
-        self.journal_calls = JournalTable::new(&job.events);
         let mut pairs: BTreeMap<(ProcessNumber, ProcessNumber), Copied> = BTreeMap::new();
-        for event in job.events {
+        let mut kinds: BTreeMap<&'static str, Amount> = BTreeMap::new();
+        let mut report = Report::observed(job, |event| {
             match event.kind {
                 Kind::Ship {
                     to, bytes, alike, ..
                 } => {
                     let copied = pairs.entry((event.rank, to)).or_default();
                     copied.checkpoints += 1;
-                    copied.bytes += bytes;
-                    copied.alike += alike;
+                    copied.bytes = copied.bytes.saturating_add(bytes);
+                    copied.alike = copied.alike.saturating_add(alike);
                 }
                 Kind::Rehearsal {
                     worker, journal, ..
@@ -111,10 +107,19 @@ impl EventFiles {
                 }
                 _ => {}
             }
-            let amount = self.kinds.entry(name(&event.kind)).or_default();
+            let amount = kinds.entry(event.kind.name()).or_default();
             amount.records += 1;
-            amount.bytes += length(event);
-        }
+            amount.bytes += event.frame_bytes as u64;
+        });
+        report.check_unchanged();
+        self.ranks = report.ranks.len();
+        self.records = report.ranks.iter().map(|file| file.records).sum();
+        (self.notes, self.problems) = (report.notes, report.problems);
+        (self.traffic, self.journal_calls) = (report.traffic, report.journals);
+        self.kinds = kinds
+            .into_iter()
+            .map(|(kind, amount)| (kind.to_owned(), amount))
+            .collect();
         self.copies = pairs
             .into_iter()
             .map(|((from, to), copied)| Pair { from, to, copied })
@@ -124,29 +129,32 @@ impl EventFiles {
     pub fn describe(&self, out: &mut String) {
         let _ = writeln!(
             out,
-            "{}: {} event files, {} records",
+            "{}: {}, {}",
             self.directory.display(),
-            self.ranks,
-            self.records
+            count(self.ranks, "event file", "event files"),
+            count(self.records, "record", "records")
         );
         for (kind, amount) in &self.kinds {
             let _ = writeln!(
                 out,
-                "  {kind:<18} {:>7} records {:>10}",
-                amount.records,
+                "  {kind:<18} {:>15} {:>10}",
+                count(amount.records, "record", "records"),
                 bytes(amount.bytes)
             );
         }
         for Pair { from, to, copied } in &self.copies {
             let left_out = match copied.alike {
                 0 => String::new(),
-                pages => format!(", without {pages} pages that it has itself"),
+                pages => format!(
+                    ", without {} that rank {to} has itself",
+                    count(pages, "page", "pages")
+                ),
             };
             let _ = writeln!(
                 out,
-                "  copies of rank {from} to rank {to}: {} in {} checkpoints{left_out}",
+                "  copies of rank {from} to rank {to}: {} in {}{left_out}",
                 bytes(copied.bytes),
-                copied.checkpoints
+                count(copied.checkpoints, "checkpoint", "checkpoints")
             );
         }
         for (worker, journal) in &self.journals {
@@ -162,22 +170,4 @@ impl EventFiles {
             let _ = writeln!(out, "  note: {note}");
         }
     }
-}
-
-/// As `--json` of `understudy events` calls it.
-fn name(kind: &Kind) -> String {
-    let value = serde_json::to_value(kind).unwrap_or_default();
-    value["type"].as_str().unwrap_or("other").to_owned()
-}
-
-fn length(event: Event) -> u64 {
-    let Event {
-        epoch, kind, at_ns, ..
-    } = event;
-    encode_record(&Record {
-        t: at_ns,
-        epoch,
-        kind,
-    })
-    .map_or(0, |frame| frame.len() as u64)
 }

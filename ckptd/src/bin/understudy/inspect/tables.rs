@@ -1,7 +1,7 @@
 //! Who talked to whom, and what journals are made of, as text.
 
 use ckptd::events::Worker;
-use ckptd::report::{JournalTable, Traffic, bytes};
+use ckptd::report::{JournalTable, Traffic, bytes, count};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -35,32 +35,34 @@ pub fn traffic(out: &mut String, it: &Traffic) {
     } else {
         line!(
             out,
-            "  {} pairs of the program's workers have talked, most of all:",
-            it.pairs.len()
+            "  {} of workers have exchanged messages, most of all:",
+            count(it.pairs.len(), "pair", "pairs")
         );
         for pair in it.heaviest(PAIRS) {
             let (from, to, amount) = (pair.from, pair.to, pair.messages);
             line!(
                 out,
-                "    worker {from} to worker {to}: {} messages, {}",
-                amount.count,
+                "    worker {from} to worker {to}: {}, {}",
+                count(amount.count, "message", "messages"),
                 bytes(amount.bytes)
             );
         }
     }
     if it.other_pairs.count > 0 {
-        let (count, size) = (it.other_pairs.count, bytes(it.other_pairs.bytes));
+        let sent = count(it.other_pairs.count, "message", "messages");
+        let size = bytes(it.other_pairs.bytes);
         line!(
             out,
-            "    to further workers, which are not listed: {count} messages, {size}"
+            "    to further workers, which are not listed: {sent}, {size}"
         );
     }
     communicators(out, it);
     if it.undone.count > 0 {
-        let (count, size) = (it.undone.count, bytes(it.undone.bytes));
+        let undone = count(it.undone.count, "message", "messages");
+        let size = bytes(it.undone.bytes);
         line!(
             out,
-            "  besides, {count} messages ({size}) were undone by rollbacks, and sent again"
+            "  sent twice, since rollbacks have undone it: {undone} ({size})"
         );
     }
 }
@@ -156,9 +158,9 @@ fn communicators(out: &mut String, it: &Traffic) {
 pub fn journal(out: &mut String, it: &JournalTable) {
     line!(
         out,
-        "  journals of {} workers: {} calls, {}, kept compressed as {}",
-        it.workers,
-        it.total.count,
+        "  set-up logs of {}: {}, {}, kept compressed as {}",
+        count(it.workers, "worker", "workers"),
+        count(it.total.count, "call", "calls"),
         bytes(it.total.bytes),
         bytes(it.kept)
     );

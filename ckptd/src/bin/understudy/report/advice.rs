@@ -1,9 +1,8 @@
 //! The plot of what intervals cost.
 
 use super::chart::table;
-use super::charts::Point;
 use ckptd::advice;
-use ckptd::report::{Costs, Report, time};
+use ckptd::report::{CheckpointPoint, Report, time};
 use maud::{Markup, html};
 use std::time::Duration;
 
@@ -11,10 +10,8 @@ use std::time::Duration;
 const POINTS: u32 = 60;
 
 /// Expected time lost to checkpoints and failures, by interval.
-pub fn plot(report: &Report, points: &[Point], mtbf: Duration) -> Markup {
-    let Some(costs) =
-        Costs::new(&report.timeline, &report.recoveries).filter(|costs| costs.pause_ns > 0)
-    else {
+pub fn plot(report: &Report, mtbf: Duration) -> Markup {
+    let Some(costs) = report.costs.filter(|costs| costs.pause_ns > 0) else {
         return html! { p { "There was no checkpoint after the first, so what one costs is not known." } };
     };
     let (cost, mtbf) = (costs.pause_ns as f64 / 1e9, mtbf.as_secs_f64());
@@ -39,7 +36,7 @@ pub fn plot(report: &Report, points: &[Point], mtbf: Duration) -> Markup {
             )
         })
         .collect();
-    let used = mean_interval(points);
+    let used = mean_interval(&report.checkpoints.points);
     let data: Vec<Vec<String>> = curve
         .iter()
         .step_by(6)
@@ -73,10 +70,10 @@ pub fn plot(report: &Report, points: &[Point], mtbf: Duration) -> Markup {
 }
 
 /// From one cut to the next, in the mean.
-fn mean_interval(points: &[Point]) -> Option<f64> {
+fn mean_interval(points: &[CheckpointPoint]) -> Option<f64> {
     let (first, last) = (points.get(1)?, points.last()?);
     let gaps = points.len().checked_sub(2).filter(|gaps| *gaps > 0)?;
-    Some(last.at.saturating_sub(first.at) as f64 / 1e9 / gaps as f64)
+    Some(last.at_ns.saturating_sub(first.at_ns) as f64 / 1e9 / gaps as f64)
 }
 
 fn show(seconds: f64) -> String {

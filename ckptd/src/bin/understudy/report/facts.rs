@@ -3,7 +3,7 @@
 use super::clock::{date_and_time, time_of_day};
 use super::timeline::seconds;
 use ckptd::events::{Kind, ProcessNumber, Role};
-use ckptd::report::{Ended, FailedRank, Recovery, Report, count, time};
+use ckptd::report::{Ended, Event, FailedRank, Recovery, Report, count, time};
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,40 +19,44 @@ pub struct Facts {
     pub hosts: BTreeMap<ProcessNumber, String>,
     /// Settings by name; those of the first process.
     pub settings: BTreeMap<String, String>,
+    /// Bytes of copies, by sender and receiver.
+    pub copies: BTreeMap<(ProcessNumber, ProcessNumber), u64>,
+    /// Replays of the initialisation phase as rows of a table.
+    pub replays: Vec<[String; 4]>,
     /// The last moment that anything was recorded, since the begin.
     pub end_ns: u64,
 }
 
 impl Facts {
-    pub fn new(report: &Report) -> Self {
-        let mut it = Self::default();
-        for event in &report.timeline {
-            match &event.kind {
-                Kind::Start {
-                    program,
-                    command,
-                    version,
-                    job,
-                    workers,
-                    spares,
-                    host,
-                    ..
-                } => {
-                    if it.hosts.is_empty() {
-                        (it.program, it.command) = (program.clone(), command.clone());
-                        (it.version, it.job, it.workers, it.spares) =
-                            (version.clone(), job.clone(), *workers, *spares);
-                    }
-                    it.hosts.insert(event.rank, host.clone());
+    pub fn add(&mut self, event: &Event) {
+        match &event.kind {
+            Kind::Start {
+                program,
+                command,
+                version,
+                job,
+                workers,
+                spares,
+                host,
+                ..
+            } => {
+                if self.hosts.is_empty() {
+                    (self.program, self.command) = (program.clone(), command.clone());
+                    (self.version, self.job) = (version.clone(), job.clone());
+                    (self.workers, self.spares) = (*workers, *spares);
                 }
-                Kind::Config { settings } if it.settings.is_empty() => {
-                    it.settings.extend(settings.iter().cloned());
-                }
-                _ => {}
+                self.hosts.insert(event.rank, host.clone());
             }
-            it.end_ns = it.end_ns.max(event.at_ns);
+            Kind::Config { settings } if self.settings.is_empty() => {
+                self.settings.extend(settings.iter().cloned());
+            }
+            Kind::Ship { to, bytes, .. } => {
+                let sum = self.copies.entry((event.rank, *to)).or_default();
+                *sum = sum.saturating_add(*bytes);
+            }
+            kind => self.replays.extend(super::journals::replay(kind)),
         }
-        it
+        self.end_ns = self.end_ns.max(event.at_ns);
     }
 
     /// The program's name without its directory.
@@ -93,9 +97,10 @@ pub fn ended(report: &Report) -> &'static str {
         Ended::Finished => "finished",
         Ended::Exited { .. } | Ended::Aborted { .. } => "ended with an error",
         Ended::Lost { .. } => "lost",
-        Ended::Unfinished if report.run.as_ref().is_some_and(|run| run.signal.is_some()) => {
-            "ended by a signal"
-        }
+        Ended::Stopped { signal, .. } => match signal {
+            Some(_) => "ended by a signal",
+            None => "ended",
+        },
         Ended::Unfinished => "not finished",
     }
 }
@@ -131,7 +136,7 @@ pub fn facts(report: &Report, facts: &Facts) -> Markup {
             }
             dt { "Processes" }
             dd {
-                (count(facts.workers as usize, "worker", "workers")) " and " (count(facts.spares as usize, "spare", "spares")) ", "
+                (count(facts.workers, "worker", "workers")) " and " (count(facts.spares, "spare", "spares")) ", "
                 (left)
             }
             dt { "Hosts" } dd { (facts.hosts_with_ranks()) }
@@ -140,6 +145,19 @@ pub fn facts(report: &Report, facts: &Facts) -> Markup {
         }
     }
 }
+
+/// Columns of the table of failures; a narrow screen repeats the name in each cell.
+const FAILURE_COLUMNS: [&str; 9] = [
+    "recovery",
+    "at",
+    "since start",
+    "process",
+    "host",
+    "died of",
+    "taken over by",
+    "back at checkpoint",
+    "after",
+];
 
 /// One row for each process that failed.
 pub fn failures(report: &Report, facts: &Facts) -> Markup {
@@ -153,12 +171,7 @@ pub fn failures(report: &Report, facts: &Facts) -> Markup {
             div.wide {
                 table.failures {
                     caption { "Failures; times of day are UTC" }
-                    thead {
-                        tr {
-                            th { "recovery" } th { "at" } th { "since start" } th { "process" } th { "host" } th { "died of" }
-                            th { "taken over by" } th { "back at epoch" } th { "after" }
-                        }
-                    }
+                    thead { tr { @for name in FAILURE_COLUMNS { th scope="col" { (name) } } } }
                     tbody { @for (it, failed) in &rows { (row(it, failed, report.began_ns, facts)) } }
                 }
             }
@@ -175,19 +188,54 @@ fn row(it: &Recovery, failed: &FailedRank, began_ns: u64, facts: &Facts) -> Mark
         .takeovers
         .iter()
         .find(|by| failed.role == Some(Role::Worker(by.as_worker)));
+    let at_time = |show: &dyn Fn(u64) -> String| at.map_or_else(|| "?".to_owned(), show);
+    let cells = [
+        it.number.to_string(),
+        at_time(&|at| time_of_day(began_ns.saturating_add(at))),
+        at_time(&seconds),
+        format!("rank {}{part}", failed.rank),
+        facts
+            .hosts
+            .get(&failed.rank)
+            .map_or("?", String::as_str)
+            .to_owned(),
+        failed.cause.as_deref().unwrap_or("unknown").to_owned(),
+        by.map_or("no process".to_owned(), |by| format!("rank {}", by.rank)),
+        it.epoch
+            .map_or("none".to_owned(), |epoch| epoch.to_string()),
+        it.detect_to_resume_ns
+            .map_or("never: the job was lost".to_owned(), time),
+    ];
     html! {
         tr {
-            td { (it.number) }
-            td { (at.map_or_else(|| "?".to_owned(), |at| time_of_day(began_ns.saturating_add(at)))) }
-            td { (at.map_or_else(|| "?".to_owned(), seconds)) }
-            td { "rank " (failed.rank) (part) }
-            td { (facts.hosts.get(&failed.rank).map_or("?", String::as_str)) }
-            td { (failed.cause.as_deref().unwrap_or("unknown")) }
-            td { @match by { Some(by) => { "rank " (by.rank) } None => "nobody" } }
-            @match (it.epoch, it.detect_to_resume_ns) {
-                (Some(epoch), Some(ns)) => { td { (epoch) } td { (time(ns)) } }
-                _ => td colspan="2" { "never: the job was lost" },
-            }
+            @for (name, cell) in FAILURE_COLUMNS.iter().zip(cells) { td data-name=(name) { (cell) } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A phone shows the cells below each other, so each must say what it is.
+    #[test]
+    fn each_cell_of_a_failure_has_its_column_s_name() {
+        let recovery = Recovery {
+            number: 3,
+            ..Recovery::default()
+        };
+        let failed = FailedRank {
+            rank: ProcessNumber(5),
+            role: None,
+            cause: Some("SIGKILL".to_owned()),
+            last_sign_ns: Some(7),
+            killed_ns: None,
+        };
+        let row = row(&recovery, &failed, 0, &Facts::default()).into_string();
+        for name in FAILURE_COLUMNS {
+            assert!(row.contains(&format!("<td data-name=\"{name}\">")), "{row}");
+        }
+        let css = include_str!("style.css");
+        assert!(css.contains(".failures td::before { content: attr(data-name)"));
     }
 }

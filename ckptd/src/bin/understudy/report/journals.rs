@@ -1,16 +1,16 @@
 //! Journals of the initialisation phase: what came of them, and what they are made of.
 
+use super::facts::Facts;
 use ckptd::events::Kind;
-use ckptd::report::{JournalTable, Report, bytes};
+use ckptd::report::{JournalTable, Report, bytes, count};
 use maud::{Markup, html};
 
 /// Places that are listed.
 const PLACES: usize = 40;
 
 /// Rehearsals, and calls by place.
-pub fn journals(report: &Report) -> Markup {
-    let table = JournalTable::new(&report.timeline);
-    let rows = rehearsals(report);
+pub fn journals(report: &Report, facts: &Facts) -> Markup {
+    let (table, rows) = (&report.journals, &facts.replays);
     html! {
         @if rows.is_empty() && table.is_none() {
             p { "No journal was recorded (UNDERSTUDY_STATIC=replay or UNDERSTUDY_REHEARSE=all records one)." }
@@ -19,39 +19,40 @@ pub fn journals(report: &Report) -> Markup {
             div.wide {
                 table.numbers {
                     thead { tr { th { "worker" } th { "journal" } th { "rehearsal" } th { "pages that differ" } } }
-                    tbody { @for row in &rows { tr { @for (column, cell) in row.iter().enumerate() { td.place[column > 1] { (cell) } } } } }
+                    tbody { @for row in rows { tr { @for (column, cell) in row.iter().enumerate() { td.place[column > 1] { (cell) } } } } }
                 }
             }
         }
-        @if let Some(table) = &table { (calls(table)) }
+        @if let Some(table) = table { (calls(table)) }
     }
 }
 
-fn rehearsals(report: &Report) -> Vec<Vec<String>> {
-    let row = |kind: &Kind| match kind {
-        Kind::Rehearsal {
-            worker,
-            journal,
-            pages,
-            different,
-            places,
-            failure,
-            ..
-        } => Some(vec![
-            worker.to_string(),
-            bytes(*journal),
-            failure.clone().unwrap_or_else(|| {
-                format!("{} of {pages} pages can be rebuilt", pages - different)
-            }),
-            places.join(", "),
-        ]),
-        _ => None,
+/// The row of a replay; `None` for any other event.
+pub fn replay(kind: &Kind) -> Option<[String; 4]> {
+    let Kind::Rehearsal {
+        worker,
+        journal,
+        pages,
+        different,
+        places,
+        failure,
+        ..
+    } = kind
+    else {
+        return None;
     };
-    report
-        .timeline
-        .iter()
-        .filter_map(|event| row(&event.kind))
-        .collect()
+    let equal = pages.saturating_sub(*different);
+    Some([
+        worker.to_string(),
+        bytes(*journal),
+        failure.clone().unwrap_or_else(|| {
+            format!(
+                "{equal} of {} can be rebuilt",
+                count(*pages, "page", "pages")
+            )
+        }),
+        places.join(", "),
+    ])
 }
 
 fn calls(it: &JournalTable) -> Markup {
@@ -60,7 +61,7 @@ fn calls(it: &JournalTable) -> Markup {
     html! {
         h3 { "By call site" }
         p {
-            "The journals of " (it.workers) " workers hold " (it.total.count) " calls in " (bytes(it.total.bytes))
+            "The journals of " (count(it.workers, "worker", "workers")) " hold " (count(it.total.count, "call", "calls")) " in " (bytes(it.total.bytes))
             ", compressed " (bytes(it.kept)) "."
             @if it.not_kept > 0 { " " (it.not_kept) " of them are not kept: they were too long, or were not needed." }
         }

@@ -66,15 +66,15 @@ impl Grid {
 
 /// Drawing, communicators, and what was undone.
 pub fn matrix(report: &Report) -> Markup {
-    let Some(traffic) = Traffic::new(&report.timeline) else {
+    let Some(traffic) = &report.traffic else {
         return html! { p { "No worker has told what it has sent." } };
     };
     html! {
         @if traffic.pairs.is_empty() {
             p { "The program's workers have sent no messages from one to another." }
         } @else {
-            (drawing(&Grid::new(&traffic)))
-            (pairs(&traffic))
+            (drawing(&Grid::new(traffic)))
+            (pairs(traffic))
         }
         @if traffic.undone.count > 0 {
             p {
@@ -83,7 +83,7 @@ pub fn matrix(report: &Report) -> Markup {
             }
         }
         h3 { "Communicators" }
-        (communicators(&traffic))
+        (communicators(traffic))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The page as a whole.
 
 use super::facts::{self, Facts};
-use super::segments::{Row, in_short, rows};
+use super::segments::{Canvas, draw};
 use super::survival::survival;
 use super::timeline::timeline;
 use super::{advice, charts, clock, journals, matrix, story};
@@ -11,8 +11,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::time::Duration;
 
 /// The page for a job.
-pub fn page(report: &Report, mtbf: Duration) -> String {
-    let (facts, rows, points) = (Facts::new(report), rows(report), charts::points(report));
+pub fn page(report: &Report, facts: &Facts, mtbf: Duration) -> String {
     let name = facts.name();
     let failed = count(report.outcome.failures, "failure", "failures");
     let title = format!(
@@ -20,8 +19,18 @@ pub fn page(report: &Report, mtbf: Duration) -> String {
         facts::ended(report),
         clock::date_and_time(report.began_ns)
     );
-    let end = report.timeline.last().map_or(1, |event| event.at_ns).max(1);
+    let end = facts.end_ns.max(1);
     let what = format!("what each rank of {name} did, over {}", time(end));
+    let mut canvases = vec![Canvas::overview(end)];
+    canvases.extend(report.recoveries.iter().map(|it| zoom(it, end)));
+    let rows = draw(report, &mut canvases);
+    let zoomed = |index: usize, it: &Recovery| {
+        if begin(it).is_none() {
+            return html! {};
+        }
+        let what = format!("recovery {}, stage by stage in each rank", it.number);
+        timeline(&rows, &canvases[index + 1], &what)
+    };
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -35,22 +44,22 @@ pub fn page(report: &Report, mtbf: Duration) -> String {
             body {
                 header {
                     h1 { (name) }
-                    p.outcome { (story::outcome(report, &points)) }
+                    p.outcome { (story::outcome(report)) }
                     @for reason in story::refusals(report) { p.problem { (reason) } }
                     @for problem in &report.problems { p.problem { "Not complete: " (problem) } }
-                    (facts::facts(report, &facts))
-                    (facts::failures(report, &facts))
+                    (facts::facts(report, facts))
+                    (facts::failures(report, facts))
                 }
                 main {
-                    (section("What would not have been survived", survival(report, &facts, &points)))
-                    (section("Timeline", timeline(&in_short(&rows), 0, end, &what)))
-                    (section("Recoveries", story::recoveries(report, |it| zoom(&rows, it))))
-                    (section("Checkpoints", charts::checkpoints(&points, end)))
-                    (section("Copies", charts::traffic(report)))
+                    (section("What would not have been survived", survival(report, facts)))
+                    (section("Timeline", timeline(&rows, &canvases[0], &what)))
+                    (section("Recoveries", story::recoveries(report, zoomed)))
+                    (section("Checkpoints", charts::checkpoints(&report.checkpoints.points, end)))
+                    (section("Copies", charts::traffic(facts)))
                     (section("Communication", matrix::matrix(report)))
-                    (section("Journal", journals::journals(report)))
-                    (section("Interval", advice::plot(report, &points, mtbf)))
-                    (section("Settings", settings(&facts)))
+                    (section("Journal", journals::journals(report, facts)))
+                    (section("Interval", advice::plot(report, mtbf)))
+                    (section("Settings", settings(facts)))
                 }
                 footer {
                     @for note in &report.notes { p { "Note: " (note) } }
@@ -66,21 +75,18 @@ fn section(title: &str, content: Markup) -> Markup {
     html! { section { h2 { (title) } (content) } }
 }
 
-/// A recovery from a little before it to a little after it.
-fn zoom(rows: &[Row], it: &Recovery) -> Markup {
+/// When the failure happened, or was detected.
+fn begin(it: &Recovery) -> Option<u64> {
     let killed = it.failed.iter().filter_map(|failed| failed.killed_ns).min();
-    let Some(begin) = killed.or(it.detected_ns) else {
-        return html! {};
-    };
-    let last = rows
-        .iter()
-        .flat_map(|row| row.segments.iter().map(|segment| segment.to))
-        .max()
-        .unwrap_or(begin);
+    killed.or(it.detected_ns)
+}
+
+/// A recovery from a little before it to a little after it.
+fn zoom(it: &Recovery, last: u64) -> Canvas {
+    let begin = begin(it).unwrap_or(0);
     let end = it.resumed_ns.unwrap_or(last).max(begin + 1000);
     let margin = (end - begin) / 8;
-    let what = format!("recovery {}, stage by stage in each rank", it.number);
-    timeline(rows, begin.saturating_sub(margin), end + margin, &what)
+    Canvas::new(begin.saturating_sub(margin), end + margin)
 }
 
 /// Those that are not as they come, and all.

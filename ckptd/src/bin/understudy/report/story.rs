@@ -1,13 +1,12 @@
 //! The job in words: what failed, what it cost, what was lost.
 
-use super::charts::Point;
 use super::timeline::seconds;
-use ckptd::events::{Kind, Worker};
-use ckptd::report::{Ended, Event, Recovery, Report, count, time};
+use ckptd::events::Worker;
+use ckptd::report::{Ended, Recovery, Report, count, time};
 use maud::{Markup, html};
 
 /// How it ended, in a sentence or two.
-pub fn outcome(report: &Report, points: &[Point]) -> String {
+pub fn outcome(report: &Report) -> String {
     let it = &report.outcome;
     let end = match &it.ended {
         Ended::Finished => "The job came to its end.".to_owned(),
@@ -16,6 +15,7 @@ pub fn outcome(report: &Report, points: &[Point]) -> String {
         }
         Ended::Aborted { status } => format!("The job was ended with status {status}."),
         Ended::Lost { status, .. } => format!("The job was lost (status {status})."),
+        Ended::Stopped { .. } => format!("{}.", capitalised(&it.stopped_in_words())),
         Ended::Unfinished => {
             "The job has not come to its end: it still runs, or was killed as a whole.".to_owned()
         }
@@ -31,11 +31,22 @@ pub fn outcome(report: &Report, points: &[Point]) -> String {
         (_, 1) => " The job recovered once.".to_owned(),
         (_, done) => format!(" The job recovered {done} times."),
     };
-    let committed = points.iter().filter(|point| point.committed).count();
+    let committed = report
+        .checkpoints
+        .points
+        .iter()
+        .filter(|point| point.committed)
+        .count();
     format!(
         "{end} {failed}{recovered} {} committed.",
         count(committed, "checkpoint was", "checkpoints were")
     )
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
 }
 
 /// Why the job was lost, or not protected.
@@ -53,12 +64,12 @@ pub fn refusals(report: &Report) -> Vec<String> {
 }
 
 /// Each recovery in words, with `zoom` below.
-pub fn recoveries(report: &Report, zoom: impl Fn(&Recovery) -> Markup) -> Markup {
+pub fn recoveries(report: &Report, zoom: impl Fn(usize, &Recovery) -> Markup) -> Markup {
     html! {
         @if report.recoveries.is_empty() {
             p { "There was none." }
         }
-        @for it in &report.recoveries {
+        @for (index, it) in report.recoveries.iter().enumerate() {
             article {
             h3 { @if it.number == 0 { "Restart from disk" } @else { "Recovery " (it.number) } }
             dl {
@@ -76,12 +87,12 @@ pub fn recoveries(report: &Report, zoom: impl Fn(&Recovery) -> Markup) -> Markup
                 }
                 dt { "Went on" }
                 dd { (resumed(it)) }
-                @if let Some(lost) = lost(it, &report.timeline) {
+                @if let Some(lost) = it.repeated_ns {
                     dt { "Lost" }
                     dd { (time(lost)) " of computing of each worker, done again" }
                 }
             }
-            (zoom(it))
+            (zoom(index, it))
             (stages(it))
             }
         }
@@ -135,7 +146,7 @@ fn failed(it: &Recovery) -> String {
 fn takeovers(it: &Recovery) -> String {
     let one = |by: &ckptd::report::TakeoverBy| {
         let Worker(worker) = by.as_worker;
-        format!("worker {worker} by rank {} (spare {})", by.rank, by.spare)
+        format!("worker {worker} by {}", by.process())
     };
     it.takeovers.iter().map(one).collect::<Vec<_>>().join("; ")
 }
@@ -148,16 +159,4 @@ fn resumed(it: &Recovery) -> String {
         format!(", {} after it was noticed", time(ns))
     });
     format!("from epoch {epoch}, at {}{after}", seconds(at))
-}
-
-/// Computing time between the epoch that all went back to and the failure.
-fn lost(it: &Recovery, events: &[Event]) -> Option<u64> {
-    let (epoch, detected) = (it.epoch?, it.detected_ns?);
-    let cut = events.iter().rev().find_map(|event| match event.kind {
-        Kind::Capture {
-            epoch: captured, ..
-        } if captured == epoch && event.at_ns <= detected => Some(event.at_ns),
-        _ => None,
-    })?;
-    Some(detected - cut)
 }

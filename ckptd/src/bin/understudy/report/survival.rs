@@ -1,19 +1,18 @@
 //! In words: what the job, as it was set up and as it ended, would not have survived.
 
-use super::charts::Point;
 use super::facts::Facts;
-use ckptd::report::{Report, time};
+use ckptd::report::{CheckpointPoint, Report, time};
 use maud::{Markup, html};
 
 /// The list, or why there is none.
-pub fn survival(report: &Report, facts: &Facts, points: &[Point]) -> Markup {
+pub fn survival(report: &Report, facts: &Facts) -> Markup {
     if let Some(why) = &report.outcome.unprotected {
         return html! { p.problem { "Nothing: the job was not protected (" (why) ")." } };
     }
     html! {
         p { "With these settings and hosts, the following would have ended the job:" }
         ul { @for line in lines(facts) { li { (line) } } }
-        @if let Some(gap) = longest_gap(points, facts.end_ns) {
+        @if let Some(gap) = longest_gap(&report.checkpoints.points, facts.end_ns) {
             p { "A failure at the worst moment would have cost " (time(gap)) " of computing, the longest time without a checkpoint." }
         }
     }
@@ -68,11 +67,11 @@ fn nodes(facts: &Facts, at_home: &str) -> String {
 }
 
 /// The longest time between two checkpoints that count, or after the last.
-fn longest_gap(points: &[Point], end: u64) -> Option<u64> {
+fn longest_gap(points: &[CheckpointPoint], end: u64) -> Option<u64> {
     let mut times: Vec<u64> = points
         .iter()
         .filter(|it| it.committed)
-        .map(|it| it.at)
+        .map(|it| it.at_ns)
         .collect();
     times.push(end);
     times
@@ -107,10 +106,10 @@ mod tests {
 
     #[test]
     fn the_longest_time_without_a_checkpoint_counts() {
-        let point = |at, committed| Point {
-            at,
+        let point = |at_ns, committed| CheckpointPoint {
+            at_ns,
             committed,
-            ..Point::default()
+            ..CheckpointPoint::default()
         };
         assert_eq!(
             longest_gap(&[point(5, true), point(9, false), point(12, true)], 15),

@@ -9,7 +9,7 @@ use crate::outcome::{Failure, Outcome, tell};
 use ckptd::events::realtime_ns;
 use ckptd::events::{HEADER_LEN, rank_of_file_name};
 use ckptd::launch::{UNWRITTEN, end_with_parent, is_unwanted};
-use ckptd::report::{Live, Protection, RunRecord};
+use ckptd::report::{Live, Protection, RunRecord, count};
 use ckptd::settings::SECRET;
 use std::ffi::OsString;
 use std::fs::DirEntry;
@@ -249,8 +249,9 @@ fn conclude(
         && standing.workers != job.workers
     {
         tell(format_args!(
-            "the program had {} ranks instead of {}",
-            standing.workers, job.workers
+            "the program had {} instead of {}",
+            count(standing.workers, "rank", "ranks"),
+            job.workers
         ));
     }
     if let Some(remark) = &verdict.remark {

@@ -4,6 +4,7 @@ use super::usage;
 use crate::layer;
 use crate::node;
 use crate::outcome::Failure;
+use ckptd::report::count;
 use ckptd::settings::{Config, Form, PREFIX, SECRET, SETTINGS, unknown};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use rustix::rand::GetRandomFlags;
@@ -111,8 +112,9 @@ impl Settings {
             }
             if workers.checked_add(config.spares).is_none() {
                 return Err(format!(
-                    "{workers} workers and {} spares are too many",
-                    config.spares
+                    "{} and {} are too many",
+                    count(workers, "worker", "workers"),
+                    count(config.spares, "spare", "spares")
                 ));
             }
             if !may_be_unprotected && !config.trace {

@@ -34,10 +34,10 @@ pub fn must_oversubscribe(
             .sum::<Result<u32, _>>()?;
         if slots < ranks {
             return Err(cannot(format!(
-                "{} workers and {} need {ranks} slots, and --host {} has {slots}. Give a host more (`name:N`), name \
+                "{} and {} need {ranks} slots, and --host {} has {slots}. Give a host more (`name:N`), name \
                  another one, or add --oversubscribe.",
-                arguments.workers,
-                count((ranks - arguments.workers) as usize, "spare", "spares"),
+                count(arguments.workers, "worker", "workers"),
+                count(ranks - arguments.workers, "spare", "spares"),
                 arguments.host.join(",")
             )));
         }

@@ -89,12 +89,12 @@ pub fn verdict(standing: Option<&Standing>, launcher: u8, is_silent: bool) -> Ve
     }
     let why = match &standing.protection {
         Protection::Refused(_) => "the job was not protected then",
-        _ => "nobody has taken their part",
+        _ => "no process took over",
     };
     told(
         LOST,
         format!(
-            "{} {} came to no end, and {why}, although mpirun ended with status 0; the job's results are not complete",
+            "{} {} did not finish, and {why}, although the launcher exited with status 0; the job's results are not complete",
             if missing.len() == 1 {
                 "worker"
             } else {
@@ -138,7 +138,14 @@ mod tests {
         writer.emit(Epoch(0), start);
         let mut live = Live::new(directory.path());
         let standing = live.poll().expect("the directory is there");
-        assert_eq!(verdict(standing, 0, false).status, LOST);
+        let lost = verdict(standing, 0, false);
+        let why = lost.remark.unwrap_or_default();
+        assert_eq!(lost.status, LOST);
+        // ckptd may have been the launcher.
+        assert!(
+            why.contains("the launcher exited") && !why.contains("mpirun"),
+            "{why}"
+        );
         let full = verdict(standing, 0, true);
         assert!(
             full.status == 0

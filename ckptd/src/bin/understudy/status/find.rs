@@ -3,7 +3,7 @@
 use ckptd::events::realtime_ns;
 use ckptd::events::{ProcessNumber, Role};
 use ckptd::relay::{RankStage, Seat, survey};
-use ckptd::report::{Live, Standing};
+use ckptd::report::{Live, Standing, count};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,40 +32,51 @@ pub struct JobStatus {
     pub standing: Option<Standing>,
 }
 
-/// The jobs that run, and how many have left ledgers although nothing of them lives.
-pub fn jobs() -> (Vec<JobStatus>, usize) {
-    let mut jobs: BTreeMap<String, Vec<Seat>> = BTreeMap::new();
-    for seat in survey() {
-        jobs.entry(seat.job.clone()).or_default().push(seat);
-    }
-    let all = jobs.len();
-    jobs.retain(|_, seats| seats.iter().any(Seat::is_taken));
-    let abandoned = all - jobs.len();
-    (
-        jobs.into_iter()
-            .map(|(job, seats)| JobStatus::new(job, &seats))
-            .collect(),
-        abandoned,
-    )
+/// Finds the jobs of this node and follows the event files of each.
+#[derive(Default)]
+pub struct Finder {
+    events: BTreeMap<PathBuf, Live>,
 }
 
-impl JobStatus {
-    fn new(job: String, seats: &[Seat]) -> Self {
+impl Finder {
+    /// The running jobs, and the number of jobs of which only files are left.
+    pub fn jobs(&mut self) -> (Vec<JobStatus>, usize) {
+        let mut jobs: BTreeMap<String, Vec<Seat>> = BTreeMap::new();
+        for seat in survey() {
+            jobs.entry(seat.job.clone()).or_default().push(seat);
+        }
+        let all = jobs.len();
+        jobs.retain(|_, seats| seats.iter().any(Seat::is_taken));
+        let abandoned = all - jobs.len();
+        let jobs: Vec<_> = jobs
+            .into_iter()
+            .map(|(job, seats)| self.status(job, &seats))
+            .collect();
+        self.events.retain(|directory, _| {
+            jobs.iter()
+                .any(|job| job.events.as_ref() == Some(directory))
+        });
+        (jobs, abandoned)
+    }
+
+    fn status(&mut self, job: String, seats: &[Seat]) -> JobStatus {
         let launcher = seats
             .iter()
             .find_map(|seat| seat.entry.map(|entry| entry.launcher))
             .unwrap_or(0);
         let events = event_directory(launcher);
-        let standing = events
-            .as_deref()
-            .and_then(|events| Live::new(events).poll().ok().flatten().cloned());
+        let standing = events.as_ref().and_then(|directory| {
+            let live = self.events.entry(directory.clone());
+            let live = live.or_insert_with(|| Live::new(directory));
+            live.poll().ok().flatten().cloned()
+        });
         // The directory may have those of an earlier job as long as this one starts.
         let standing = standing.filter(|standing| standing.job == job);
         let ranks = seats
             .iter()
             .map(|seat| RankStatus::new(seat, standing.as_ref()))
             .collect();
-        Self {
+        JobStatus {
             job,
             launcher,
             ranks,
@@ -73,23 +84,25 @@ impl JobStatus {
             standing,
         }
     }
+}
 
+impl JobStatus {
     /// The job in one line.
     pub fn headline(&self) -> String {
         let Some(standing) = &self.standing else {
             return format!(
-                "{}: {} ranks here, no event files (--log-dir)",
+                "{}: {} here, no event files (--log-dir)",
                 self.job,
-                self.ranks.len()
+                count(self.ranks.len(), "rank", "ranks")
             );
         };
         let since = realtime_ns().saturating_sub(standing.started_ns) / 1_000_000_000;
         format!(
-            "{}: {}, {} workers, {} spares, for {since} s | {}",
+            "{}: {}, {}, {}, for {since} s | {}",
             self.job,
             standing.program,
-            standing.workers,
-            standing.spares,
+            count(standing.workers, "worker", "workers"),
+            count(standing.spares, "spare", "spares"),
             standing.to_line(realtime_ns())
         )
     }

@@ -1,6 +1,6 @@
 //! The view of `--watch`.
 
-use super::find::{self, JobStatus};
+use super::find::{Finder, JobStatus};
 use ckptd::report::count;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
@@ -17,8 +17,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Shows the jobs until `q`, Escape or Ctrl-C is pressed. The terminal is left as it was.
 pub fn show() -> io::Result<()> {
     let mut terminal = ratatui::init();
+    let mut finder = Finder::default();
     let result = loop {
-        let (jobs, _) = find::jobs();
+        let (jobs, _) = finder.jobs();
         if let Err(error) = terminal.draw(|frame| draw(frame, &jobs)) {
             break Err(error);
         }
@@ -58,14 +59,18 @@ fn draw(frame: &mut Frame, jobs: &[JobStatus]) {
         ),
         top,
     );
-    let heights = jobs
+    let titles: Vec<_> = jobs
         .iter()
-        .map(|job| Constraint::Length(job.ranks.len() as u16 + 3));
-    let areas = Layout::vertical(heights).split(rest);
-    for (job, area) in jobs.iter().zip(areas.iter()) {
-        let [title, below] =
-            Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(*area);
-        frame.render_widget(Paragraph::new(Line::styled(job.headline(), bold)), title);
+        .map(|job| folded(&job.headline(), rest.width.into()))
+        .collect();
+    let height = |(job, title): (&JobStatus, &Vec<String>)| job.ranks.len() + title.len() + 2;
+    let heights = jobs.iter().zip(&titles).map(height);
+    let areas = Layout::vertical(heights.map(|it| Constraint::Length(it as u16))).split(rest);
+    for ((job, title), area) in jobs.iter().zip(titles).zip(areas.iter()) {
+        let lines = Constraint::Length(title.len() as u16);
+        let [above, below] = Layout::vertical([lines, Constraint::Min(0)]).areas(*area);
+        let title = title.into_iter().map(|line| Line::styled(line, bold));
+        frame.render_widget(Paragraph::new(title.collect::<Vec<_>>()), above);
         let row = |cells: [String; 4]| Row::new(cells.map(Cell::from));
         let ranks = job.ranks.iter().map(|rank| {
             row([
@@ -81,6 +86,21 @@ fn draw(frame: &mut Frame, jobs: &[JobStatus]) {
     }
 }
 
+/// Breaks a line between words into lines of at most `width` characters.
+fn folded(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::find::RankStatus;
@@ -88,6 +108,15 @@ mod tests {
     use ckptd::events::{ProcessNumber, Role, Worker};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+
+    /// The failures stand at the end of the line.
+    #[test]
+    fn a_long_line_is_folded() {
+        let text = "job: solver | protected, 1 spare | epoch 4 | 2 failures, 2 recoveries";
+        let lines = folded(text, 30);
+        assert!(lines.iter().all(|line| line.len() <= 30), "{lines:?}");
+        assert_eq!(lines.join(" "), text);
+    }
 
     #[test]
     fn jobs_and_their_ranks_are_on_the_screen() {

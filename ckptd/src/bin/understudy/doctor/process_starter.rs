@@ -1,0 +1,103 @@
+//! What starts the processes: decided as by `understudy run`, and checked.
+
+use super::{Arguments, Check};
+use crate::mpi;
+use crate::run::starts_by_ckptd;
+
+/// The starter of a job's processes.
+pub enum Starter {
+    /// ckptd itself: on other hosts by this command.
+    Ckptd { agent: String },
+    /// Open MPI's launcher, with its options.
+    Mpirun(String),
+}
+
+impl Starter {
+    /// What `understudy run` would take.
+    pub fn of(arguments: &Arguments) -> Self {
+        let program = arguments.program.first().map(AsRef::as_ref);
+        let has_hosts = !arguments.host.is_empty();
+        match starts_by_ckptd(arguments.mpirun.is_some(), has_hosts, program) {
+            true => Self::Ckptd {
+                agent: arguments.agent.clone(),
+            },
+            false => Self::Mpirun(arguments.mpirun.clone().unwrap_or_else(|| "mpirun".into())),
+        }
+    }
+
+    pub fn checks(&self) -> Vec<Check> {
+        let found = match self {
+            Self::Ckptd { .. } => Check::ok(
+                "launcher",
+                "ckptd, which is part of understudy; no mpirun is needed",
+            ),
+            Self::Mpirun(command) => open_mpi(command),
+        };
+        let settings = settings_of_open_mpi();
+        std::iter::once(found).chain(settings).collect()
+    }
+}
+
+/// A setting of Open MPI, when a value of it does harm, and which.
+type Setting = (&'static str, fn(&str) -> bool, &'static str);
+
+/// Settings of Open MPI in the environment that do harm.
+fn settings_of_open_mpi() -> Vec<Check> {
+    let mut checks = Vec::new();
+    let settings: [Setting; 3] = [
+        (
+            "pml",
+            |value| value != "ob1",
+            "MPI is initialised anew after a failure, which has been tried with the messaging layer ob1 only",
+        ),
+        (
+            "coll",
+            |value| !value.starts_with('^') || !value.contains("han"),
+            "results of the collectives of `han` depend on which ranks share a node, which a recovery may change",
+        ),
+        (
+            "btl",
+            |value| {
+                value
+                    .split(',')
+                    .any(|name| ["ofi", "uct", "openib"].contains(&name))
+            },
+            "that transport has not been tried",
+        ),
+    ];
+    for (name, is_bad, why) in settings {
+        let variable = format!("OMPI_MCA_{name}");
+        if let Ok(value) = std::env::var(&variable)
+            && is_bad(&value)
+        {
+            let finding = format!("{variable}={value}: {why}");
+            checks.push(Check::failure(
+                "Open MPI's settings",
+                finding,
+                format!("unset {variable}; the layer sets what it needs"),
+            ));
+        }
+    }
+    checks
+}
+
+fn open_mpi(command: &str) -> Check {
+    const NAME: &str = "mpirun";
+    const REMEDY: &str =
+        "put the directory of Open MPI's programs on the PATH, or name the launcher with --mpirun";
+    let words = shell_words::split(command).unwrap_or_default();
+    let Some(name) = words.first() else {
+        return Check::failure(NAME, "no launcher is named", REMEDY);
+    };
+    let Some(path) = mpi::launcher(name) else {
+        return Check::failure(NAME, format!("there is no {name} on the PATH"), REMEDY);
+    };
+    let found = match mpi::Installation::ask(&path) {
+        Ok(found) => found,
+        Err(error) => return Check::failure(NAME, format!("{}: {error}", path.display()), REMEDY),
+    };
+    match found.problem() {
+        Some(problem) => Check::failure(NAME, format!("{}: {problem}", path.display()), REMEDY),
+        None => Check::ok(NAME, format!("{}, {}", found.description, path.display())),
+    }
+}

@@ -1,0 +1,178 @@
+//! Incremental decoding of an event file, with one buffer of bounded size.
+
+use super::codec::{
+    FRAME_HEAD, HEADER_LEN, Header, MAX_PAYLOAD, decode_payload, frame_check, u32_at,
+};
+use super::reader::ReadError;
+use super::{MAGIC, Record, VERSION};
+use std::io::{self, Read};
+
+/// Bytes that are read at a time, unless told otherwise.
+pub(super) const CHUNK: usize = 64 << 10;
+
+/// A record and the bytes of its frame.
+pub struct Framed {
+    pub record: Record,
+    pub bytes: usize,
+}
+
+/// Decodes records from `source` as far as it reaches.
+///
+/// An incomplete record is [`ReadError::Truncated`], and may be tried again once `source` has grown.
+pub(super) struct RecordStream<R> {
+    source: R,
+    chunk: usize,
+    header: Option<Header>,
+    buffer: Vec<u8>,
+    /// Offset in `buffer` of the first byte that is not decoded yet.
+    begin: usize,
+    /// Offset of that byte in the file.
+    at: u64,
+}
+
+impl<R: Read> RecordStream<R> {
+    pub fn new(source: R, chunk: usize) -> Self {
+        Self {
+            source,
+            chunk,
+            header: None,
+            buffer: Vec::new(),
+            begin: 0,
+            at: 0,
+        }
+    }
+
+    pub fn source(&self) -> &R {
+        &self.source
+    }
+
+    /// The file header; reads the header at the first call.
+    pub fn header(&mut self) -> Result<Header, ReadError> {
+        if let Some(header) = self.header {
+            return Ok(header);
+        }
+        let header = parse_header(self.peek(HEADER_LEN)?)?;
+        self.skip(HEADER_LEN);
+        Ok(*self.header.insert(header))
+    }
+
+    /// The header, if it has been read.
+    pub fn known_header(&self) -> Option<Header> {
+        self.header
+    }
+
+    /// The next record; `None` where the source ends between two records.
+    pub fn next(&mut self) -> Result<Option<Framed>, ReadError> {
+        self.header()?;
+        let at = self.at;
+        let head = self.peek(FRAME_HEAD)?;
+        if head.is_empty() {
+            self.buffer = Vec::new();
+            self.begin = 0;
+            return Ok(None);
+        }
+        if head.len() < FRAME_HEAD {
+            return Err(self.torn());
+        }
+        let (len, check) = (u32_at(head, 0), u32_at(head, 4));
+        if len as usize > MAX_PAYLOAD {
+            return Err(ReadError::Length { at, len });
+        }
+        let bytes = FRAME_HEAD + len as usize;
+        let Some(payload) = self.peek(bytes)?.get(FRAME_HEAD..bytes) else {
+            return Err(self.torn());
+        };
+        if check != frame_check(len, payload) {
+            return Err(ReadError::Checksum { at });
+        }
+        let record = decode_payload(payload).ok_or(ReadError::Payload { at })?;
+        self.skip(bytes);
+        Ok(Some(Framed { record, bytes }))
+    }
+
+    /// The error of a source that ends inside a record.
+    fn torn(&self) -> ReadError {
+        ReadError::Truncated {
+            at: self.at + (self.buffer.len() - self.begin) as u64,
+        }
+    }
+
+    /// At most the next `wanted` bytes: fewer only where the source ends.
+    fn peek(&mut self, wanted: usize) -> io::Result<&[u8]> {
+        let there = self.buffer.len() - self.begin;
+        if there < wanted {
+            self.buffer.drain(..self.begin);
+            self.begin = 0;
+            // A single long record must not keep its memory for the rest of the file.
+            self.buffer.shrink_to(self.chunk.max(wanted));
+            let more = (wanted - there).max(self.chunk) as u64;
+            (&mut self.source)
+                .take(more)
+                .read_to_end(&mut self.buffer)?;
+        }
+        let end = self.buffer.len().min(self.begin + wanted);
+        Ok(&self.buffer[self.begin..end])
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.begin += bytes;
+        self.at += bytes as u64;
+    }
+}
+
+fn parse_header(bytes: &[u8]) -> Result<Header, ReadError> {
+    let magic = bytes.len().min(MAGIC.len());
+    if bytes[..magic] != MAGIC[..magic] {
+        return Err(ReadError::NotAnEventFile);
+    }
+    if bytes.len() >= 12 && u32_at(bytes, 8) != VERSION {
+        return Err(ReadError::ForeignVersion {
+            found: u32_at(bytes, 8),
+        });
+    }
+    let Some(head) = bytes.first_chunk::<HEADER_LEN>() else {
+        return Err(ReadError::Truncated {
+            at: bytes.len() as u64,
+        });
+    };
+    Header::from_bytes(head).ok_or(ReadError::Checksum { at: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::{ClockPair, Epoch, Kind, ProcessNumber, encode_record};
+
+    /// Reads a long record between short ones in pieces of two bytes.
+    #[test]
+    fn the_buffer_is_as_long_as_the_longest_record() {
+        let record = |length: usize| Record {
+            t: 7,
+            epoch: Epoch(1),
+            kind: Kind::Refused {
+                reason: "x".repeat(length),
+            },
+        };
+        let header = Header {
+            rank: ProcessNumber(0),
+            clocks: ClockPair::now(),
+        };
+        let lengths = [3, 300_000, 3, 3];
+        let mut file = header.to_bytes().to_vec();
+        for length in lengths {
+            file.extend(encode_record(&record(length)).expect("a record"));
+        }
+        let mut stream = RecordStream::new(&file[..], 2);
+        for length in lengths {
+            let framed = stream.next().expect("no damage").expect("a record");
+            assert_eq!(framed.record, record(length));
+        }
+        assert!(
+            stream.buffer.capacity() < 1000,
+            "{}",
+            stream.buffer.capacity()
+        );
+        assert!(stream.next().expect("no damage").is_none());
+        assert_eq!(stream.at, file.len() as u64);
+    }
+}
