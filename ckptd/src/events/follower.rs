@@ -1,7 +1,7 @@
 //! Reading an event file while it is being written.
 
 use super::codec::Header;
-use super::reader::ReadError;
+use super::stream::ReadError;
 use super::stream::{CHUNK, Framed, RecordStream};
 use crate::private::open_regular;
 use std::fs::{File, Metadata};

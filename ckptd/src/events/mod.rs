@@ -25,8 +25,8 @@ pub use codec::{HEADER_LEN, Header, MAX_PAYLOAD, encode_record};
 #[cfg(feature = "cli")]
 pub use follower::Follower;
 pub use kind::{EndHow, ErrorClass, Kind, RecoveryStage, Role, SpareChoice};
-pub use reader::{EventReader, ReadError};
-pub use stream::Framed;
+pub use reader::EventReader;
+pub use stream::{Framed, ReadError};
 pub use tables::{
     Amount, CommTraffic, JournalCalls, JournalRow, MarkSaving, MarkWay, PeerTraffic, Traffic,
 };

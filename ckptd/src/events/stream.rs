@@ -3,9 +3,35 @@
 use super::codec::{
     FRAME_HEAD, HEADER_LEN, Header, MAX_PAYLOAD, decode_payload, frame_check, u32_at,
 };
-use super::reader::ReadError;
 use super::{MAGIC, Record, VERSION};
 use std::io::{self, Read};
+
+/// Why an event file gives no (more) records.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("cannot be read: {0}")]
+    Io(#[from] std::io::Error),
+    #[error("is not an event file (it does not begin with the magic bytes)")]
+    NotAnEventFile,
+    #[error("foreign version: it has format version {found}, this program reads version {VERSION}")]
+    ForeignVersion { found: u32 },
+    /// The usual end of a killed rank's file: a note rather than an error.
+    #[error("truncated at byte {at}: the last record is incomplete")]
+    Truncated { at: u64 },
+    #[error("checksum: the bytes from {at} on are damaged")]
+    Checksum { at: u64 },
+    #[error("the record at byte {at} claims {len} bytes, more than any record has")]
+    Length { at: u64, len: u32 },
+    #[error("the record at byte {at} is intact but makes no sense in version {VERSION}")]
+    Payload { at: u64 },
+}
+
+impl ReadError {
+    /// True for what the sudden end of a rank leaves behind.
+    pub fn is_torn_tail(&self) -> bool {
+        matches!(self, Self::Truncated { .. })
+    }
+}
 
 /// Bytes that are read at a time, unless told otherwise.
 pub(super) const CHUNK: usize = 64 << 10;

@@ -3,11 +3,9 @@
 
 use crate::auxv::Auxv;
 use crate::environ::{self, MANAGER};
-use crate::launched::{self, Protection};
+use crate::launched;
 use crate::link::{self, Path};
 use crate::msg::say;
-use crate::pid_namespace;
-use crate::stray;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char};
 use core::fmt;
@@ -224,33 +222,6 @@ unsafe fn is_first_of_node(environment: *const *const c_char) -> bool {
             .and_then(|launcher| environ::variable(environment, launcher.local_rank))
     };
     local_rank == Some(b"0")
-}
-
-/// Says that a program that was not prepared uses MPI, and ends it if it must be protected.
-///
-/// # Safety
-/// `list` must be a valid environment.
-pub unsafe fn say_unprepared(list: *const *const c_char) {
-    // SAFETY: handed on to the caller.
-    unsafe {
-        stray::refuse(list);
-        if !launched::is_concerned(list) {
-            return;
-        }
-        pid_namespace::stop_if_unusable(list);
-        note_aside(list);
-        if launched::protection(list) != Protection::None {
-            say_unprotected(
-                list,
-                format_args!(
-                    "the program loads the MPI library late and was not prepared for it (started by a script, or not \
-                     possible here); UNDERSTUDY_LATE=1 prepares it or says why not"
-                ),
-            );
-        } else {
-            say_unprotected(list, format_args!("{}", launched::SEVERAL_NODES));
-        }
-    }
 }
 
 /// Name of the job's file that exists if processes run without us; `ckptd::line` has the same.

@@ -5,12 +5,12 @@
 //! program at the first call.
 #![allow(unsafe_code)]
 
-use crate::aside;
 use crate::environ;
 use crate::link::{self, Path};
 use crate::msg::{Text, say};
 use crate::sys;
 use crate::thunks::{DATA_ADDRESSES, DATA_SYMBOLS, DataAddress, SLOT_NAMES, STACK_WORDS};
+use crate::unprepared;
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -119,7 +119,7 @@ fn open_real() -> *mut c_void {
     let mut path = Path::new();
     // SAFETY: `environ` is libc's; dlopen(3), dlsym(3); the copied sizes are the table's, equal on both sides.
     unsafe {
-        aside::say_unprepared(environ);
+        unprepared::report(environ);
         // Its process manager is the launcher's.
         environ = environ::of_launcher(environ).unwrap_or(environ);
         let library_path = environ::value(environ, b"LD_LIBRARY_PATH=").unwrap_or(b"");

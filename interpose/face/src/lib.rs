@@ -57,6 +57,7 @@ mod overwrites;
 mod passive;
 mod pid_namespace;
 mod process_number;
+mod processes;
 mod profiler;
 mod raw_calls;
 mod relay;
@@ -73,6 +74,7 @@ mod threads;
 mod told;
 mod turns;
 mod unpreloadable;
+mod unprepared;
 mod zone;
 
 /// One thunk per exported procedure, one object per exported datum of libmpi.

@@ -6,9 +6,9 @@
 #![allow(unsafe_code)]
 
 use crate::environ::{self, MANAGER};
-use crate::late::is_launched;
 use crate::link::{Path, own_path};
 use crate::msg::{Line, say};
+use crate::processes::is_launched;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;

@@ -1,0 +1,68 @@
+//! What other processes have in /proc (proc(5)).
+#![allow(unsafe_code)]
+
+use crate::msg::Line;
+use crate::sys::{nr, sys};
+use core::fmt::Write;
+
+/// Returns true if a process has a variable that begins so.
+///
+/// The launcher has started the process, or an ancestor.
+pub fn is_launched(process: isize, name: &[u8]) -> bool {
+    // Number of bytes of the name that have been seen; none can be unless a variable begins.
+    let (mut seen, mut begins) = (0, true);
+    read(process, "environ", |byte| {
+        seen = match byte == name[seen] && (begins || seen > 0) {
+            true => seen + 1,
+            false => 0,
+        };
+        begins = byte == 0;
+        seen < name.len()
+    });
+    seen == name.len()
+}
+
+/// The parent of a process; 0 if that cannot be told.
+pub fn parent_of(process: isize) -> isize {
+    // proc_pid_stat(5): PID (NAME) STATE PPID, and names may have spaces and parentheses.
+    let (mut spaces, mut parent) = (0, 0);
+    read(process, "stat", |byte| {
+        match byte {
+            b')' => (spaces, parent) = (0, 0),
+            b' ' => spaces += 1,
+            digit if spaces == 2 && digit.is_ascii_digit() => {
+                parent = parent * 10 + isize::from(digit - b'0')
+            }
+            _ => {}
+        }
+        true
+    });
+    parent
+}
+
+/// Reads a file of /proc/PROCESS as long as `take` wants more.
+fn read(process: isize, file: &str, mut take: impl FnMut(u8) -> bool) {
+    let mut path = Line::new();
+    let _ = write!(path, "/proc/{process}/{file}\0");
+    let mut buffer = [0u8; 4096];
+    // SAFETY: system calls on a descriptor of our own and on buffers of the lengths given.
+    unsafe {
+        let fd = sys!(
+            nr::OPENAT,
+            -100isize,
+            path.as_bytes().as_ptr(),
+            0o2000000,
+            0
+        );
+        if fd < 0 {
+            return;
+        }
+        loop {
+            let got = sys!(nr::READ, fd, buffer.as_mut_ptr(), buffer.len());
+            if got <= 0 || !buffer[..got as usize].iter().all(|&byte| take(byte)) {
+                break;
+            }
+        }
+        sys!(nr::CLOSE, fd);
+    }
+}
