@@ -11,7 +11,7 @@ class Understudy(MakefilePackage):
     # There are no releases yet: `spack dev-build understudy@main` in a checkout.
     version("main")
 
-    depends_on("rust@1.88:", type="build")
+    depends_on("rust@1.93:", type="build")
     # Only its linker; no MPI is needed to build, and a program brings its own.
     depends_on("c", type="build")
     depends_on("gmake", type="build")
