@@ -56,3 +56,16 @@ fn links_lead_to_files_that_are_there() {
         }
     }
 }
+
+/// `rust-version` is what the README and the recipe for Spack ask for.
+#[test]
+fn the_oldest_rust_is_named_once() {
+    let oldest = env!("CARGO_PKG_RUST_VERSION");
+    let read = |file: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+        std::fs::read_to_string(path).unwrap()
+    };
+    assert!(read("README.md").contains(&format!("Rust {oldest} or later")));
+    let recipe = "packaging/spack/spack_repo/understudy/packages/understudy/package.py";
+    assert!(read(recipe).contains(&format!("depends_on(\"rust@{oldest}:\"")));
+}

@@ -9,12 +9,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const RANKS: u32 = 16;
-const CHECKPOINTS: u64 = 7_500;
+const CHECKPOINTS: u64 = 1_000;
 /// Peak memory of a command in KiB: less than the files have together.
 const MOST_KIB: u64 = 18 << 10;
 
 /// Records of a checkpoint of a rank, as the runtime writes them.
-fn checkpoint(epoch: Epoch, rank: u32) -> [Kind; 5] {
+fn checkpoint(epoch: Epoch, rank: u32) -> [Kind; 6] {
     let (bytes, ns) = (40_960, 150_000);
     [
         Kind::Cut {
@@ -43,6 +43,10 @@ fn checkpoint(epoch: Epoch, rank: u32) -> [Kind; 5] {
             ns,
         },
         Kind::Commit { epoch, ns },
+        // Long records: a job of days has more short ones, which take longer to write here.
+        Kind::Config {
+            settings: vec![("UNDERSTUDY_DISK".into(), "x".repeat(1300))],
+        },
     ]
 }
 

@@ -167,37 +167,39 @@ pub fn exchange(
         }
         refused if refused == Ability::Refused as u64 => Exchange::Refused,
         later if later == Ability::Later as u64 || !is_balanced => Exchange::PutOff,
-        _ if let Some(shortage) = shortage => Exchange::NoRoom(shortage),
-        _ => {
-            if theirs
-                .iter()
-                .fold(0u64, |sum, bookmark| sum.wrapping_add(bookmark.freed))
-                == 0
-            {
-                freed::forget(rt, &freed_ones);
-            }
-            let reports: Vec<Report> = theirs.iter().map(|bookmark| bookmark.disk).collect();
-            disk::agreed(
-                rt,
-                &reports,
-                world::worker(rt),
-                epoch,
-                world::get(rt).recoveries,
-            );
-            let all = |bit: u64| theirs.iter().all(|bookmark| bookmark.phase & bit != 0);
-            journal::agree(rt, all(MAY_END));
-            again::agree(rt, all(MAY_BEGIN));
-            Exchange::InFlight(
-                theirs
+        _ => match shortage {
+            Some(shortage) => Exchange::NoRoom(shortage),
+            None => {
+                if theirs
                     .iter()
-                    .zip(&requests::table(rt).received)
-                    .map(|(bookmark, &received)| Sent {
-                        in_flight: bookmark.sent - received,
-                        synchronous: bookmark.synchronous,
-                    })
-                    .collect(),
-            )
-        }
+                    .fold(0u64, |sum, bookmark| sum.wrapping_add(bookmark.freed))
+                    == 0
+                {
+                    freed::forget(rt, &freed_ones);
+                }
+                let reports: Vec<Report> = theirs.iter().map(|bookmark| bookmark.disk).collect();
+                disk::agreed(
+                    rt,
+                    &reports,
+                    world::worker(rt),
+                    epoch,
+                    world::get(rt).recoveries,
+                );
+                let all = |bit: u64| theirs.iter().all(|bookmark| bookmark.phase & bit != 0);
+                journal::agree(rt, all(MAY_END));
+                again::agree(rt, all(MAY_BEGIN));
+                Exchange::InFlight(
+                    theirs
+                        .iter()
+                        .zip(&requests::table(rt).received)
+                        .map(|(bookmark, &received)| Sent {
+                            in_flight: bookmark.sent - received,
+                            synchronous: bookmark.synchronous,
+                        })
+                        .collect(),
+                )
+            }
+        },
     })
 }
 
