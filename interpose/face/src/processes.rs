@@ -1,4 +1,4 @@
-//! What other processes have in /proc (proc(5)).
+//! Files of other processes in /proc (proc(5)).
 #![allow(unsafe_code)]
 
 use crate::msg::Line;
