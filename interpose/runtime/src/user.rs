@@ -285,7 +285,8 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
 /// All threads of the program stand still.
 pub fn check_kernel_state(rt: &Runtime) -> Result<(), UserError> {
     files::check_kinds(rt)?;
-    refused::check(rt)
+    refused::check(rt)?;
+    input::check(rt)
 }
 
 /// Stops all threads for a cut; false: it must be put off.

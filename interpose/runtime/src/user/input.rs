@@ -124,6 +124,16 @@ pub(super) fn is_relayed(rt: &Runtime, about: &libc::stat) -> bool {
     rt.input.borrow().is_relayed(about)
 }
 
+/// Refuses a cut while the position of relayed input is not known.
+pub fn check(rt: &Runtime) -> Result<(), UserError> {
+    let input = rt.input.borrow();
+    let position = input.feed.as_ref().map(Feed::position).transpose();
+    position.map(drop).map_err(|_| UserError::KernelState {
+        what: "standard input that another process relays".into(),
+        why: "that process does not reply (it may be stopped); let the program read a file",
+    })
+}
+
 /// Records how far the program has read. All of its threads stand still.
 pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
     rt.input.borrow_mut().capture()

@@ -12,8 +12,10 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 use understudy_numbers::Guardian;
 
-/// Time that the relay has to reply, or to finish a write.
+/// Time that the relay has to reply.
 const LIMIT: Duration = Duration::from_secs(10);
+/// Time that the relay has to finish a write.
+const WRITE_LIMIT: Duration = Duration::from_secs(1);
 
 /// The input that is relayed to this process.
 #[derive(Debug)]
@@ -117,7 +119,7 @@ impl Feed {
     ///
     /// The program's threads must be stopped.
     pub fn position(&self) -> io::Result<u64> {
-        let until = Instant::now() + LIMIT;
+        let until = Instant::now() + WRITE_LIMIT;
         loop {
             if let Some(position) = self.positions.position(|| self.waiting()) {
                 return Ok(position);
