@@ -3,12 +3,14 @@
 use ckptd::daemon::{self, StartError};
 use ckptd::launch::guardian::{self, Program};
 use ckptd::launch::hosts::{self, By};
+use ckptd::launch::local_peer;
 use ckptd::launch::plan::Plan;
 use ckptd::launch::program::{Kind, Mpi};
 use ckptd::{launch, manual};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -254,5 +256,36 @@ fn serve(options: Serve) -> ExitCode {
                 1
             })
         }
+    }
+}
+
+/// Replaces accept(2) for libpmix: its port on the loopback interface is open to every local user.
+///
+/// A connection of another user is closed and reported as none (`EAGAIN`), after
+/// which libpmix waits for the next one; many other errors end its listening. Rust's standard library
+/// calls accept4(2) instead.
+///
+/// # Safety
+/// As accept(2).
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn accept(
+    socket: libc::c_int,
+    address: *mut libc::sockaddr,
+    length: *mut libc::socklen_t,
+) -> libc::c_int {
+    // SAFETY: accept4(2) as the caller calls accept(2); the descriptor is new and has no other owner.
+    unsafe {
+        let accepted = libc::accept4(socket, address, length, 0);
+        if accepted >= 0 {
+            let connection = OwnedFd::from_raw_fd(accepted);
+            if local_peer::is_foreign(&connection) {
+                drop(connection);
+                *libc::__errno_location() = libc::EAGAIN;
+                return -1;
+            }
+            std::mem::forget(connection);
+        }
+        accepted
     }
 }

@@ -143,7 +143,8 @@ impl Connection {
     ) -> Goes {
         let (mut buffer, mut total) = ([0; 16 << 10], 0);
         while total < TURN && !self.ends {
-            match self.stream.read(&mut buffer) {
+            let room = self.room().min(buffer.len());
+            match self.stream.read(&mut buffer[..room]) {
                 Ok(0) => return Goes::Over,
                 Ok(got) => {
                     total += got;
@@ -158,6 +159,14 @@ impl Connection {
             }
         }
         self.write(now)
+    }
+
+    /// Returns how much may be read at once: little of a client that has not authenticated.
+    fn room(&self) -> usize {
+        match &self.speaks {
+            Speaks::Frames(decoder, Who::Unknown { .. }) => decoder.room_unauthenticated(),
+            Speaks::Frames(..) | Speaks::Text(_) => usize::MAX,
+        }
     }
 
     fn take(
@@ -190,7 +199,11 @@ impl Connection {
         let mut replies = Vec::new();
         let mut is_garbage = false;
         loop {
-            match decoder.take::<Ask>() {
+            let taken = match who {
+                Who::Unknown { .. } => decoder.take_unauthenticated::<Ask>(),
+                Who::Known { .. } => decoder.take::<Ask>(),
+            };
+            match taken {
                 Ok(Some(ask)) => {
                     self.deadline = now + IDLE;
                     let reply = service.ask(now, who, ask);

@@ -110,8 +110,22 @@ fn framed(payload: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::wire::{HEAD, UNAUTHENTICATED};
     use proptest::collection::vec;
     use proptest::prelude::*;
+
+    /// A frame that is too long for a peer without a proof, but not for others.
+    #[test]
+    fn a_client_without_a_proof_may_send_little() {
+        let mut service = Service::new(Rules::default(), 1, vec![b"0123456789abcdef".to_vec()]);
+        for (number, goes) in [(0, Goes::On), (CLIENTS - 1, Goes::Over)] {
+            let mut client = Client::new(Duration::ZERO, number);
+            let whole = framed(&vec![0; 2 * UNAUTHENTICATED]);
+            let part = &whole[..HEAD + UNAUTHENTICATED];
+            assert_eq!(client.send(Duration::ZERO, &mut service, part), goes);
+        }
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]

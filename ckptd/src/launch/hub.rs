@@ -4,13 +4,14 @@
 //! shorter: so two halves of a job never run at the same time. Either waits for [`DOUBT`] after that, since it may have stood still itself.
 
 use super::link::{GREETING, Greeting, Link};
+use super::local_peer;
 use super::talk::{Order, Report};
 use crate::wire::auth::{self, Purpose};
 use bincode::{Decode, Encode};
 use rustix::event::PollFd;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How often a node tells that it lives.
@@ -25,6 +26,8 @@ const SILENCE: Duration = Duration::from_secs(5);
 const AFTERLIFE: Duration = Duration::from_millis(50);
 /// How many may call without having shown that they know the token.
 const STRANGERS: usize = 64;
+/// New connections that are accepted before the others have their turn.
+const TURN: usize = 16;
 
 /// What a node says.
 #[derive(Debug, Encode, Decode)]
@@ -56,6 +59,8 @@ struct Stranger {
     link: Link,
     nonce: [u8; 32],
     since: Instant,
+    /// The host that the connection comes from.
+    address: IpAddr,
 }
 
 struct Node {
@@ -114,13 +119,20 @@ impl Hub {
             (None, Some(since)) => DOUBT.saturating_sub(since.elapsed()),
             (None, None) => SILENCE.saturating_sub(node.heard.elapsed()),
         };
-        self.nodes.values().map(of).min()
+        let greetings = self
+            .strangers
+            .iter()
+            .map(|stranger| GREETING.saturating_sub(stranger.since.elapsed()));
+        self.nodes.values().map(of).chain(greetings).min()
     }
 
     /// What has happened since, in order for each node.
     pub fn attend(&mut self) -> Vec<(u32, News)> {
-        while let Ok((stream, _)) = self.listener.accept() {
-            self.meet(stream);
+        for _ in 0..TURN {
+            match self.listener.accept() {
+                Ok((stream, from)) => self.meet(stream, from.ip()),
+                Err(_) => break,
+            }
         }
         let mut news = Vec::new();
         for stranger in std::mem::take(&mut self.strangers) {
@@ -146,16 +158,39 @@ impl Hub {
         news
     }
 
-    fn meet(&mut self, stream: std::net::TcpStream) {
+    fn meet(&mut self, stream: TcpStream, address: IpAddr) {
+        if local_peer::is_foreign(&stream) {
+            return log::info!("a connection of another user of this host is closed");
+        }
         let (Ok(mut link), Ok(nonce)) = (Link::new(stream), auth::nonce()) else {
             return;
         };
         link.say(&Greeting::Challenge { nonce });
         if self.strangers.len() == STRANGERS {
-            self.strangers.pop_front();
+            self.make_room();
         }
-        let since = Instant::now();
-        self.strangers.push_back(Stranger { link, nonce, since });
+        self.strangers.push_back(Stranger {
+            link,
+            nonce,
+            since: Instant::now(),
+            address,
+        });
+    }
+
+    /// Closes the oldest unauthenticated connection of the host that has most of them.
+    ///
+    /// So one host, however many connections it makes, only displaces its own.
+    fn make_room(&mut self) {
+        let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for stranger in &self.strangers {
+            *counts.entry(stranger.address).or_default() += 1;
+        }
+        let crowded = counts.into_iter().max_by_key(|&(_, count)| count);
+        let oldest = self
+            .strangers
+            .iter()
+            .position(|stranger| Some(stranger.address) == crowded.map(|(address, _)| address));
+        oldest.map(|oldest| self.strangers.remove(oldest));
     }
 
     fn hear_stranger(&mut self, mut stranger: Stranger) -> Option<(u32, News)> {
@@ -251,6 +286,97 @@ mod tests {
     use rustix::event::{Timespec, poll};
 
     const TOKEN: &[u8] = b"a token of some length";
+
+    /// Calls without ever authenticating; `from` is an address of the loopback interface.
+    fn stranger(hub: &Hub, from: [u8; 4]) -> TcpStream {
+        let port = hub.port().expect("bound");
+        connect_from(from, port).expect("the hub listens")
+    }
+
+    fn connect_from(from: [u8; 4], port: u16) -> io::Result<TcpStream> {
+        use rustix::net::{AddressFamily, SocketAddrV4, SocketType, bind, connect, socket};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        bind(&socket, &SocketAddrV4::new(from.into(), 0))?;
+        connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+        Ok(socket.into())
+    }
+
+    /// Returns true if the other side has closed this connection.
+    fn is_closed(mut stream: &TcpStream) -> bool {
+        use std::io::Read;
+        stream.set_nonblocking(true).expect("a socket");
+        let mut buffer = [0; 4096];
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                _ => return true,
+            }
+        }
+    }
+
+    #[test]
+    fn little_is_read_of_a_peer_that_has_not_authenticated() {
+        use crate::wire::{HEAD, UNAUTHENTICATED, VERSION};
+        use std::io::Write;
+        let mut hub = Hub::new(TOKEN.to_vec()).expect("a socket");
+        // Frames that claim to be as long as an authenticated peer's, and as long as may be.
+        for length in [
+            200 << 20,
+            UNAUTHENTICATED - HEAD + 1,
+            UNAUTHENTICATED - HEAD,
+        ] {
+            let mut peer = stranger(&hub, [127, 0, 0, 1]);
+            let mut frame = b"USCK".to_vec();
+            frame.extend(VERSION.to_le_bytes());
+            frame.extend([0; 2]);
+            frame.extend((length as u32).to_le_bytes());
+            frame.resize(HEAD + length.min(UNAUTHENTICATED) - 1, 0);
+            peer.write_all(&frame).expect("sent");
+            let may_go_on = length == UNAUTHENTICATED - HEAD;
+            for _ in 0..20 {
+                assert!(hub.attend().is_empty());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(is_closed(&peer), !may_go_on, "{length}");
+            let held = hub
+                .strangers
+                .iter()
+                .map(|it| it.link.unread())
+                .sum::<usize>();
+            assert!(held <= UNAUTHENTICATED, "{held}");
+        }
+    }
+
+    #[test]
+    fn another_user_of_the_host_is_closed_at_once() {
+        use crate::launch::local_peer::tests::{connect_as_nobody, exits_soon};
+        let mut hub = Hub::new(TOKEN.to_vec()).expect("a socket");
+        if let Some(nobody) = connect_as_nobody(hub.port().expect("bound")) {
+            assert!(news(&mut hub).is_empty());
+            assert!(hub.strangers.is_empty());
+            assert!(exits_soon(nobody));
+        }
+    }
+
+    #[test]
+    fn one_host_displaces_only_its_own_strangers() {
+        let mut hub = Hub::new(TOKEN.to_vec()).expect("a socket");
+        let other = stranger(&hub, [127, 0, 0, 2]);
+        hub.attend();
+        let many: Vec<TcpStream> = (0..STRANGERS * 2)
+            .map(|_| {
+                let one = stranger(&hub, [127, 0, 0, 1]);
+                hub.attend();
+                one
+            })
+            .collect();
+        assert_eq!(hub.strangers.len(), STRANGERS);
+        assert!(!is_closed(&other));
+        let closed = many.iter().filter(|it| is_closed(it)).count();
+        assert_eq!(closed, STRANGERS + 1);
+        assert!(hub.limit().is_some_and(|limit| limit <= GREETING));
+    }
 
     /// What comes within a second, until there is something.
     fn news(hub: &mut Hub) -> Vec<(u32, News)> {

@@ -4,7 +4,7 @@
 //! own, the leader answers with a proof.
 
 use crate::wire::auth::{self, Purpose};
-use crate::wire::{Frames, encode_within};
+use crate::wire::{Frames, WireError, encode_within};
 use bincode::{Decode, Encode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, Read, Write};
@@ -118,10 +118,11 @@ impl Link {
         }
     }
 
-    fn wait_for<M: Decode<()>>(&mut self, until: Instant) -> io::Result<M> {
+    /// Blocks until the other side has sent its next word of the greeting.
+    fn wait_for(&mut self, until: Instant) -> io::Result<Greeting> {
         loop {
-            if let Some(message) = self.take()? {
-                return Ok(message);
+            if let Some(greeting) = self.hear_greeting()? {
+                return Ok(greeting);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -132,7 +133,6 @@ impl Link {
                 tv_nsec: i64::from(left.subsec_nanos()),
             };
             let _ = poll(&mut [self.poll()], Some(&limit));
-            self.read()?;
         }
     }
 
@@ -178,11 +178,13 @@ impl Link {
         }
     }
 
-    fn read(&mut self) -> io::Result<()> {
+    /// Reads what has come, at most `limit` bytes.
+    fn read(&mut self, limit: usize) -> io::Result<()> {
         self.flush();
-        let (mut buffer, mut total) = (vec![0; 64 << 10], 0);
-        while total < TURN && !self.has_ended {
-            match self.stream.read(&mut buffer) {
+        let (mut buffer, mut total) = (vec![0; limit.min(64 << 10)], 0);
+        while total < limit && !self.has_ended {
+            let room = buffer.len().min(limit - total);
+            match self.stream.read(&mut buffer[..room]) {
                 Ok(0) => self.has_ended = true,
                 Ok(got) => {
                     self.decoder.feed(&buffer[..got]);
@@ -198,15 +200,26 @@ impl Link {
 
     /// The next message of those that have been read.
     fn take<M: Decode<()>>(&mut self) -> io::Result<Option<M>> {
-        match self.decoder.take() {
+        let taken = self.decoder.take();
+        self.checked(taken)
+    }
+
+    fn checked<M>(&self, taken: Result<Option<M>, WireError>) -> io::Result<Option<M>> {
+        match taken {
             Ok(None) if self.has_ended => Err(ErrorKind::UnexpectedEof.into()),
             taken => taken.map_err(|error| io::Error::new(ErrorKind::InvalidData, error)),
         }
     }
 
+    /// Returns the number of bytes that are read and not taken.
+    #[cfg(test)]
+    pub fn unread(&self) -> usize {
+        self.decoder.waiting()
+    }
+
     /// What has been said since; and whether the other side has gone, or what it says cannot be understood.
     pub fn hear<M: Decode<()>>(&mut self) -> (Vec<M>, Option<io::Error>) {
-        let mut error = self.read().err();
+        let mut error = self.read(TURN).err();
         let mut heard = Vec::new();
         while error.is_none() {
             match self.take() {
@@ -219,9 +232,13 @@ impl Link {
     }
 
     /// The next word of a greeting, if it is there; nothing else is taken from what has come.
+    ///
+    /// The other side has not authenticated: at most [`wire::UNAUTHENTICATED`](crate::wire::UNAUTHENTICATED)
+    /// bytes are read.
     pub fn hear_greeting(&mut self) -> io::Result<Option<Greeting>> {
-        self.read()?;
-        self.take()
+        self.read(self.decoder.room_unauthenticated())?;
+        let taken = self.decoder.take_unauthenticated();
+        self.checked(taken)
     }
 }
 

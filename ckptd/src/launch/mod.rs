@@ -43,6 +43,7 @@ mod launchers;
 mod leader;
 mod link;
 pub mod local;
+pub mod local_peer;
 mod mail;
 mod manager;
 pub mod meeting;

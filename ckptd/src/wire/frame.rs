@@ -15,6 +15,8 @@ pub const HEAD: usize = 16;
 pub const MAX_PAYLOAD: usize = 256 << 10;
 /// What decoding one payload may allocate: values are longer in memory than in a frame.
 pub const DECODE_LIMIT: usize = 4 << 20;
+/// Most bytes that are read of a peer which has not authenticated, and are allocated to decode them.
+pub const UNAUTHENTICATED: usize = 4 << 10;
 
 /// Why bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -80,6 +82,25 @@ impl<const LONGEST: usize, const DECODED: usize> Frames<LONGEST, DECODED> {
 
     /// The next message, if it is there as a whole.
     pub fn take<M: Decode<()>>(&mut self) -> Result<Option<M>, WireError> {
+        self.take_within::<M, LONGEST, DECODED>()
+    }
+
+    /// Returns the next message of a peer that has not authenticated, if the whole message is there.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take), and for frames longer than [`UNAUTHENTICATED`] in all.
+    pub fn take_unauthenticated<M: Decode<()>>(&mut self) -> Result<Option<M>, WireError> {
+        self.take_within::<M, { UNAUTHENTICATED - HEAD }, UNAUTHENTICATED>()
+    }
+
+    /// Returns how many bytes may be read of a peer that has not authenticated.
+    pub fn room_unauthenticated(&self) -> usize {
+        UNAUTHENTICATED.saturating_sub(self.waiting())
+    }
+
+    fn take_within<M: Decode<()>, const LONGEST_TAKEN: usize, const DECODED_TAKEN: usize>(
+        &mut self,
+    ) -> Result<Option<M>, WireError> {
         let bytes = &self.buffer[self.used..];
         let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else {
             return is_beginning(bytes).map(|()| None);
@@ -88,7 +109,7 @@ impl<const LONGEST: usize, const DECODED: usize> Frames<LONGEST, DECODED> {
         let word =
             |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (length, check) = (word(8), word(12));
-        if length as usize > LONGEST {
+        if length as usize > LONGEST_TAKEN {
             return Err(WireError::Length(length));
         }
         let Some(payload) = rest.get(..length as usize) else {
@@ -97,7 +118,7 @@ impl<const LONGEST: usize, const DECODED: usize> Frames<LONGEST, DECODED> {
         if xxh3_64(payload) as u32 != check {
             return Err(WireError::Damaged);
         }
-        let config = bincode::config::standard().with_limit::<DECODED>();
+        let config = bincode::config::standard().with_limit::<DECODED_TAKEN>();
         match bincode::decode_from_slice(payload, config) {
             Ok((message, used)) if used == payload.len() => {
                 self.used += HEAD + used;

@@ -15,6 +15,7 @@ mod frame;
 mod message;
 
 pub use frame::{
-    DECODE_LIMIT, Decoder, Frames, HEAD, MAX_PAYLOAD, VERSION, WireError, encode, encode_within,
+    DECODE_LIMIT, Decoder, Frames, HEAD, MAX_PAYLOAD, UNAUTHENTICATED, VERSION, WireError, encode,
+    encode_within,
 };
 pub use message::{Answer, Ask, Event, JobStatus, SpareStatus};

@@ -6,8 +6,11 @@
 //! (PMIx_Finalize) is not: its connection stays open on libpmix's side until [`Connections::end`], which closes one after the other.
 //!
 //! Nor does libpmix hear of a rank before that has said something: it would wait for that with all others, also for one that has died.
+//!
+//! Any local user can connect here. What the kernel knows as another user's socket is closed at once, and
+//! of each rank only a few connections that have sent nothing are kept.
 
-use super::super::Error;
+use super::super::{Error, local_peer};
 use super::store::Owner;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::ffi::{OsStr, OsString};
@@ -23,6 +26,8 @@ const SCHEMES: [&str; 2] = ["tcp4://", "tcp6://"];
 /// How long libpmix may take to close a connection whose other end is closed.
 const CLOSING: Duration = Duration::from_secs(10);
 
+/// Most connections of a rank that have sent nothing yet; another one closes the oldest.
+const SILENT: usize = 4;
 /// How long to wait when there are no descriptors left.
 const NO_ROOM: Duration = Duration::from_millis(10);
 
@@ -191,9 +196,13 @@ impl Switch {
     fn accept(&mut self) {
         for entry in self.entries.iter().filter(|entry| entry.is_ready) {
             match entry.listener.accept() {
+                Ok((client, _)) if local_peer::is_foreign(&client) => {
+                    log::info!("a connection of another user to a rank's port is closed");
+                }
                 Ok((client, _)) => {
                     let new = Connection::new(entry.owner.clone(), client, entry.there);
                     self.connections.extend(new.ok());
+                    close_oldest_silent(&mut self.connections, &entry.owner);
                 }
                 Err(error) if is_passing(&error) => {}
                 // Others may close descriptors.
@@ -243,6 +252,16 @@ impl Switch {
                 }
             }
         }
+    }
+}
+
+/// Closes the oldest connection of a rank that has sent nothing, if there are more than [`SILENT`].
+fn close_oldest_silent(connections: &mut Vec<Connection>, owner: &Owner) {
+    let is_silent = |it: &&Connection| it.server.is_none() && it.owner == *owner;
+    if connections.iter().filter(is_silent).count() > SILENT
+        && let Some(oldest) = connections.iter().position(|it| is_silent(&it))
+    {
+        connections.remove(oldest);
     }
 }
 

@@ -120,6 +120,37 @@ fn one_that_dies_before_it_says_anything_is_not_heard_of() {
     drop(still);
 }
 
+/// Another user of the host can connect to the port, too.
+#[test]
+fn a_connection_of_another_user_is_closed_at_once() {
+    use crate::launch::local_peer::tests::{connect_as_nobody, exits_soon};
+    let connections = Connections::new().unwrap();
+    let server = Server::new(&connections, &owner(0));
+    if let Some(nobody) = connect_as_nobody(server.there.port()) {
+        assert!(exits_soon(nobody));
+        assert!(!server.is_called());
+    }
+    let mut client = server.connect();
+    client.write_all(b"greeting").unwrap();
+    server.listener.accept().unwrap();
+}
+
+#[test]
+fn few_connections_that_send_nothing_are_kept() {
+    let connections = Connections::new().unwrap();
+    let server = Server::new(&connections, &owner(0));
+    let mut silent: Vec<TcpStream> = (0..SILENT * 3).map(|_| server.connect()).collect();
+    // What comes last is there as long as no others follow.
+    let mut last = server.connect();
+    for closed in &mut silent[..SILENT] {
+        closed.set_read_timeout(Some(CLOSING)).unwrap();
+        assert_eq!(closed.read(&mut [0]).unwrap(), 0);
+    }
+    last.write_all(b"greeting").unwrap();
+    server.listener.accept().unwrap();
+    assert!(!server.is_called());
+}
+
 #[test]
 fn one_that_says_farewell_is_closed_at_once() {
     let connections = Connections::new().unwrap();

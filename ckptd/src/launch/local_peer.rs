@@ -1,0 +1,191 @@
+//! The user behind a TCP connection from this host.
+//!
+//! A port of the loopback interface is open to every local user, and TCP has no SO_PEERCRED. The kernel
+//! knows the owner of each socket, though (sock_diag(7)): the peer of a local connection is a socket of
+//! this network namespace.
+
+use rustix::net::netlink::SOCK_DIAG;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{getpeername, getsockname, recv, send, socket_with};
+use rustix::process::geteuid;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// `SOCK_DIAG_BY_FAMILY`, the type of request and reply.
+const BY_FAMILY: u16 = 20;
+/// `NLM_F_REQUEST`
+const REQUEST: u16 = 1;
+/// `struct nlmsghdr`, before each message.
+const HEADER: usize = 16;
+/// `struct inet_diag_sockid`: ports, addresses, interface and cookie.
+const SOCKET_ID: usize = 48;
+/// Offset of the socket's identity in a request (`struct inet_diag_req_v2`) and in a reply
+/// (`struct inet_diag_msg`).
+const ID_IN_REQUEST: usize = HEADER + 8;
+const ID_IN_REPLY: usize = HEADER + 4;
+/// Offsets of the owner and of the inode in a reply, behind a timer and the lengths of two queues.
+const OWNER: usize = ID_IN_REPLY + SOCKET_ID + 12;
+const INODE: usize = OWNER + 4;
+
+/// Returns true if the other end of a connection is a socket of another user on this host.
+///
+/// False without information: the peer is on another host, has gone, or the kernel has no sock_diag(7).
+pub fn is_foreign(connection: impl AsFd) -> bool {
+    owner(connection).is_ok_and(|owner| owner.is_some_and(|owner| owner != geteuid().as_raw()))
+}
+
+/// Returns the user that owns the other end of a connection; `None` if that end is not on this host.
+fn owner(connection: impl AsFd) -> io::Result<Option<u32>> {
+    // A listener of both families has peers with IPv4 addresses inside IPv6 ones.
+    let canonical = |it: SocketAddr| SocketAddr::new(it.ip().to_canonical(), it.port());
+    let Some(far) = getpeername(&connection)? else {
+        return Ok(None);
+    };
+    let near = canonical(getsockname(&connection)?.try_into()?);
+    let far = canonical(far.try_into()?);
+    let kernel: OwnedFd = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        Some(SOCK_DIAG),
+    )?;
+    // The reply is there as soon as the request is sent.
+    send(&kernel, &request(far, near), SendFlags::empty())?;
+    let mut reply = [0; 1024];
+    let (length, _) = recv(&kernel, &mut reply[..], RecvFlags::DONTWAIT)?;
+    Ok(owner_in(&reply[..length], far.port()))
+}
+
+/// Builds the request for the socket whose own address is `of` and whose peer is `to`.
+fn request(of: SocketAddr, to: SocketAddr) -> Vec<u8> {
+    let family = match of {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let mut bytes = vec![0; ID_IN_REQUEST + SOCKET_ID];
+    let length = bytes.len() as u32;
+    bytes[..4].copy_from_slice(&length.to_ne_bytes());
+    bytes[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
+    bytes[6..8].copy_from_slice(&REQUEST.to_ne_bytes());
+    bytes[HEADER] = family.as_raw() as u8;
+    bytes[HEADER + 1] = libc::IPPROTO_TCP as u8;
+    // Any state.
+    bytes[HEADER + 4..HEADER + 8].fill(0xff);
+    let id = &mut bytes[ID_IN_REQUEST..];
+    id[..2].copy_from_slice(&of.port().to_be_bytes());
+    id[2..4].copy_from_slice(&to.port().to_be_bytes());
+    put_address(&mut id[4..20], of.ip());
+    put_address(&mut id[20..36], to.ip());
+    // Any cookie (`INET_DIAG_NOCOOKIE`); the interface between is 0, any.
+    id[40..48].fill(0xff);
+    bytes
+}
+
+fn put_address(place: &mut [u8], address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => place[..4].copy_from_slice(&address.octets()),
+        IpAddr::V6(address) => place.copy_from_slice(&address.octets()),
+    }
+}
+
+/// Returns the owner of the socket that a reply is about, if that socket has this port.
+fn owner_in(reply: &[u8], port: u16) -> Option<u32> {
+    let word = |at: usize| Some(u32::from_ne_bytes(*reply.get(at..)?.first_chunk()?));
+    let is_about_it = reply.get(4..6)? == BY_FAMILY.to_ne_bytes()
+        && reply.get(ID_IN_REPLY..ID_IN_REPLY + 2)? == port.to_be_bytes();
+    // A socket without an inode is closed, and has lost its owner.
+    let is_open = word(INODE)? != 0;
+    (is_about_it && is_open).then_some(word(OWNER)?)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::process::{Child, Command, Stdio};
+
+    /// Connects to a port of this host as another user; only root can do so.
+    ///
+    /// The process exits as soon as its connection is closed.
+    pub(in crate::launch) fn connect_as_nobody(port: u16) -> Option<Child> {
+        use std::os::unix::process::CommandExt;
+        if !geteuid().is_root() {
+            println!("not root: the attack of another user is not tried");
+            return None;
+        }
+        let script = "exec 3<>/dev/tcp/127.0.0.1/$0 && cat <&3 > /dev/null";
+        let mut command = Command::new("bash");
+        command.args(["-c", script]).arg(port.to_string());
+        command
+            .uid(65534)
+            .gid(65534)
+            .current_dir("/")
+            .stderr(Stdio::null());
+        Some(command.spawn().expect("bash(1) is there"))
+    }
+
+    /// Returns true if a process exits within a second; it is ended in any case.
+    pub(in crate::launch) fn exits_soon(mut process: Child) -> bool {
+        for _ in 0..100 {
+            if process.try_wait().is_ok_and(|status| status.is_some()) {
+                return true;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let _ = process.kill();
+        let _ = process.wait();
+        false
+    }
+
+    #[test]
+    fn a_peer_of_another_user_is_foreign() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        if let Some(nobody) = connect_as_nobody(port) {
+            let (near, _) = listener.accept().unwrap();
+            assert_eq!(owner(&near).unwrap(), Some(65534));
+            assert!(is_foreign(&near));
+            drop(near);
+            assert!(exits_soon(nobody));
+        }
+    }
+
+    fn pair(address: &str) -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind(address).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let host = if address.starts_with("0") {
+            "127.0.0.1"
+        } else {
+            "localhost"
+        };
+        let far = TcpStream::connect((host, port)).unwrap();
+        (listener.accept().unwrap().0, far)
+    }
+
+    #[test]
+    fn the_owner_of_a_local_peer_is_known() {
+        for address in ["0.0.0.0:0", "[::]:0"] {
+            let (near, far) = pair(address);
+            assert_eq!(owner(&near).unwrap(), Some(geteuid().as_raw()), "{address}");
+            assert!(!is_foreign(&near));
+            drop(far);
+            assert!(!is_foreign(&near), "a closed socket has no owner");
+        }
+    }
+
+    #[test]
+    fn a_reply_about_anything_else_tells_nothing() {
+        let mut reply = vec![0; INODE + 4];
+        reply[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
+        reply[ID_IN_REPLY..ID_IN_REPLY + 2].copy_from_slice(&7u16.to_be_bytes());
+        reply[OWNER..OWNER + 4].copy_from_slice(&5u32.to_ne_bytes());
+        assert_eq!(owner_in(&reply, 7), None, "no inode");
+        reply[INODE] = 1;
+        assert_eq!(owner_in(&reply, 7), Some(5));
+        assert_eq!(owner_in(&reply, 8), None);
+        assert_eq!(owner_in(&reply[..INODE], 7), None);
+        reply[4] = 2;
+        assert_eq!(owner_in(&reply, 7), None, "an error");
+    }
+}
