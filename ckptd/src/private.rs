@@ -1,6 +1,7 @@
 //! Directories of one user alone, and files in them: names that nobody else can plant.
 //!
-//! What outlives a process lies in [`in_memory`], for each user one directory (0700) of its own in `/dev/shm`, which everybody may write to. Names
+//! What outlives a process lies in [`in_memory`], for each user one directory (0700), mostly in
+//! `/dev/shm`, which everybody may write to. Names
 //! of jobs can be guessed: without that directory any local user could put a FIFO, a link or a huge file in the place of a ledger
 //! or an undo log before the job does.
 //!
@@ -20,8 +21,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Memory that outlives a process (shm_overview(7)); everybody may write there.
-pub const MEMORY: &str = "/dev/shm";
+mod runtime_directory;
+
+pub use runtime_directory::{
+    MEMORY, RUNTIME_DIR, in_memory, make_in_memory, name_runtime_directory, runtime_variable,
+};
 
 /// Why a directory is not used.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +45,9 @@ pub enum Refused {
     /// Names in the directory above can be changed by others.
     #[error("{0} is writable for others and has no sticky bit (mode {1:o})")]
     Exchangeable(PathBuf, u32),
+    /// The user has named this place, and it cannot be used.
+    #[error("{RUNTIME_DIR} names {0}, which cannot be used: {1}")]
+    Named(PathBuf, String),
     /// The system does not give it.
     #[error("{0}: {1}")]
     System(PathBuf, #[source] io::Error),
@@ -52,14 +59,29 @@ impl Refused {
         !matches!(self, Refused::System(..))
     }
 
+    /// Returns the sentence of a refusal, with what would follow from using the directory.
+    pub fn consequence(&self) -> String {
+        match self {
+            Refused::Named(..) | Refused::System(..) => self.to_string(),
+            _ => format!("{self}, so what the job keeps there would be in others' hands"),
+        }
+    }
+
     /// What can be done about one in [`in_memory`]'s place.
     pub fn remedy(&self) -> &'static str {
         match self {
             Refused::Open(..) => "chmod it to 700",
             Refused::Exchangeable(..) => "have the administrator chmod it to 1777",
-            Refused::Foreign(..) => "have the administrator remove it",
+            Refused::Foreign(..) => {
+                "have the administrator remove it, or name another directory of this node in \
+                 UNDERSTUDY_RUNTIME_DIR"
+            }
             Refused::Link(..) | Refused::NotADirectory(..) => {
-                "remove it, or have the administrator do it"
+                "remove it, or have the administrator do it, or name another directory of this \
+                 node in UNDERSTUDY_RUNTIME_DIR"
+            }
+            Refused::Named(..) => {
+                "name a directory on a file system of this node that is yours, or has mode 1777"
             }
             Refused::System(..) => "free or mount the file system",
         }
@@ -73,25 +95,6 @@ impl From<Refused> for io::Error {
             other => io::Error::new(ErrorKind::PermissionDenied, other.to_string()),
         }
     }
-}
-
-/// Where this user's jobs have what outlives a process.
-pub fn in_memory() -> PathBuf {
-    Path::new(MEMORY).join(format!("understudy-{}", geteuid().as_raw()))
-}
-
-/// Makes that directory if it is missing.
-///
-/// # Errors
-/// If something of somebody else, or for others, has its name.
-pub fn make_in_memory() -> Result<Directory, Refused> {
-    let above = Path::new(MEMORY);
-    let about = std::fs::metadata(above).map_err(|error| Refused::System(above.into(), error))?;
-    let mode = about.mode() & 0o7777;
-    if mode & 0o022 != 0 && mode & 0o1000 == 0 {
-        return Err(Refused::Exchangeable(above.into(), mode));
-    }
-    Directory::make(&in_memory())
 }
 
 /// openat(2) for this process alone; by libc, whose function the layer replaces in a rank.

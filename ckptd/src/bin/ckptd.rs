@@ -259,11 +259,11 @@ fn serve(options: Serve) -> ExitCode {
     }
 }
 
-/// Replaces accept(2) for libpmix: its port on the loopback interface is open to every local user.
+/// Replaces accept(2) for libpmix.
 ///
-/// A connection of another user is closed and reported as none (`EAGAIN`), after
-/// which libpmix waits for the next one; many other errors end its listening. Rust's standard library
-/// calls accept4(2) instead.
+/// The port of libpmix on the loopback interface is open to every local user. A connection of
+/// another user is closed and reported as none (`EAGAIN`), after which libpmix waits for the next
+/// one; many other errors end its listening. Rust's standard library calls accept4(2) instead.
 ///
 /// # Safety
 /// As accept(2).
@@ -274,7 +274,7 @@ unsafe extern "C" fn accept(
     address: *mut libc::sockaddr,
     length: *mut libc::socklen_t,
 ) -> libc::c_int {
-    // SAFETY: accept4(2) as the caller calls accept(2); the descriptor is new and has no other owner.
+    // SAFETY: accept4(2) as the caller calls accept(2); the new descriptor has no other owner.
     unsafe {
         let accepted = libc::accept4(socket, address, length, 0);
         if accepted >= 0 {

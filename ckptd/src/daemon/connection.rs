@@ -161,7 +161,9 @@ impl Connection {
         self.write(now)
     }
 
-    /// Returns how much may be read at once: little of a client that has not authenticated.
+    /// Returns the number of bytes that may be read at once.
+    ///
+    /// Little is read of a client that has not authenticated.
     fn room(&self) -> usize {
         match &self.speaks {
             Speaks::Frames(decoder, Who::Unknown { .. }) => decoder.room_unauthenticated(),

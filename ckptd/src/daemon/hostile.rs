@@ -115,7 +115,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    /// A frame that is too long for a peer without a proof, but not for others.
+    /// A frame that is too long only for a peer without a proof.
     #[test]
     fn a_client_without_a_proof_may_send_little() {
         let mut service = Service::new(Rules::default(), 1, vec![b"0123456789abcdef".to_vec()]);

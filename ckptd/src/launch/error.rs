@@ -95,7 +95,7 @@ pub enum Error {
     #[error("{0} is not there")]
     Missing(PathBuf),
     /// The directory of this user in memory is somebody else's.
-    #[error("{0}, so what the job keeps there would be in others' hands")]
+    #[error("{}", .0.consequence())]
     Planted(private::Refused),
     /// The directory of this user in memory cannot be made.
     #[error("the job needs a directory in /dev/shm ({0})")]
@@ -149,7 +149,8 @@ impl Error {
             Error::Planted(refused) => refused.remedy(),
             Error::NoSharedMemory(_) => {
                 "mount a tmpfs there that this user can write to (mount -t tmpfs tmpfs /dev/shm; \
-                 in a container: --shm-size, --ipc=host)"
+                 in a container: --shm-size, --ipc=host), or name another directory of this node \
+                 in UNDERSTUDY_RUNTIME_DIR"
             }
             Error::System { source, .. } if source.raw_os_error() == Some(libc::EAGAIN) => {
                 "let this user have more processes and threads (ulimit -u, or pids.max of the control group)"

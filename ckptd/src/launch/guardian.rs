@@ -18,6 +18,7 @@ use crate::line::{
     self, Ended, FromGuardian, Hello, Killer, LAUNCHERS, LINE, Line, Listener, PID_NAMESPACE,
     PRELOADED, ToGuardian,
 };
+use crate::private::runtime_variable;
 use crate::settings::{Config, refusal};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -140,7 +141,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
     let replenishes = config.is_some_and(|config| config.replenish && config.daemon.is_none());
     let Some(workers) = seat.size.checked_sub(spares).filter(|&workers| workers > 0) else {
         let size = seat.size;
-        return go_without(&program, &seat, &Error::OnlySpares { size, spares });
+        return go_without(&program, &seat, 0, &Error::OnlySpares { size, spares });
     };
     if seat.rank.0 == 0 && std::env::var_os("UNDERSTUDY_SPARES").is_none() {
         say!(
@@ -151,7 +152,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
         );
     }
     let (line, manager) = match seat.call() {
-        Err(error) if error.is_refusal() => return go_without(&program, &seat, &error),
+        Err(error) if error.is_refusal() => return go_without(&program, &seat, spares, &error),
         called => called?,
     };
     let listener = seat.listen()?;
@@ -199,14 +200,20 @@ pub(super) fn refuse(why: &Error) -> i32 {
 }
 
 /// The job cannot be protected: the program runs in place of this process, or the job stops.
-fn go_without(program: &Program, seat: &Seat, why: &Error) -> Result<i32, Error> {
+///
+/// The launcher's processes are all ranks then, as without the layer.
+fn go_without(program: &Program, seat: &Seat, spares: u32, why: &Error) -> Result<i32, Error> {
     let stop = refusal::stops(!seat.is_ours(), !seat.is_on_one_node());
     if seat.local_rank == 0 {
-        say!(
-            "understudy: {why}; {}; {}",
-            why.remedy(),
-            refusal::outcome(stop)
-        );
+        let outcome = refusal::outcome(stop);
+        let ranks = match (stop, spares) {
+            (None, 1..) => format!(
+                ", with the {spares} spare(s) as further ranks: {} in all",
+                seat.size
+            ),
+            _ => String::new(),
+        };
+        say!("understudy: {why}; {}; {outcome}{ranks}", why.remedy());
     } else if stop.is_some() {
         // A rank that ends with an error ends the job: the one that speaks is given time.
         std::thread::sleep(LAST_WORD);
@@ -563,10 +570,13 @@ impl Guardian {
             ("OMPI_COMM_WORLD_LOCAL_SIZE", &local_size),
             ("OMPI_COMM_WORLD_LOCAL_RANK", &local_rank),
         ];
+        let place = runtime_variable().map(|(name, place)| (name.into(), place.into()));
         Identity {
             variables: variables
                 .map(|(name, value)| (name.into(), value.into()))
-                .into(),
+                .into_iter()
+                .chain(place)
+                .collect(),
             defaults: Vec::new(),
             descriptor: None,
         }

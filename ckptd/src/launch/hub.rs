@@ -350,12 +350,12 @@ mod tests {
 
     #[test]
     fn another_user_of_the_host_is_closed_at_once() {
-        use crate::launch::local_peer::tests::{connect_as_nobody, exits_soon};
+        use crate::launch::local_peer::tests::{connect_as_another_user, exits_soon};
         let mut hub = Hub::new(TOKEN.to_vec()).expect("a socket");
-        if let Some(nobody) = connect_as_nobody(hub.port().expect("bound")) {
+        if let Some(other) = connect_as_another_user(hub.port().expect("bound")) {
             assert!(news(&mut hub).is_empty());
             assert!(hub.strangers.is_empty());
-            assert!(exits_soon(nobody));
+            assert!(exits_soon(other));
         }
     }
 

@@ -233,8 +233,8 @@ impl Link {
 
     /// The next word of a greeting, if it is there; nothing else is taken from what has come.
     ///
-    /// The other side has not authenticated: at most [`wire::UNAUTHENTICATED`](crate::wire::UNAUTHENTICATED)
-    /// bytes are read.
+    /// The other side has not authenticated: at most [`crate::wire::UNAUTHENTICATED`] bytes are
+    /// read.
     pub fn hear_greeting(&mut self) -> io::Result<Option<Greeting>> {
         self.read(self.decoder.room_unauthenticated())?;
         let taken = self.decoder.take_unauthenticated();

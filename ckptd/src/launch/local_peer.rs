@@ -1,8 +1,8 @@
 //! The user behind a TCP connection from this host.
 //!
-//! A port of the loopback interface is open to every local user, and TCP has no SO_PEERCRED. The kernel
-//! knows the owner of each socket, though (sock_diag(7)): the peer of a local connection is a socket of
-//! this network namespace.
+//! A port of the loopback interface is open to every local user, and TCP has no SO_PEERCRED.
+//! sock_diag(7) returns the owner of a socket, though, and the peer of a local connection is a
+//! socket of this network namespace.
 
 use rustix::net::netlink::SOCK_DIAG;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -24,18 +24,21 @@ const SOCKET_ID: usize = 48;
 /// (`struct inet_diag_msg`).
 const ID_IN_REQUEST: usize = HEADER + 8;
 const ID_IN_REPLY: usize = HEADER + 4;
-/// Offsets of the owner and of the inode in a reply, behind a timer and the lengths of two queues.
+/// Offsets of the owner and of the inode in a reply.
+///
+/// A timer and the lengths of two queues lie between.
 const OWNER: usize = ID_IN_REPLY + SOCKET_ID + 12;
 const INODE: usize = OWNER + 4;
 
-/// Returns true if the other end of a connection is a socket of another user on this host.
+/// Returns true if the peer of a connection is another user of this host.
 ///
-/// False without information: the peer is on another host, has gone, or the kernel has no sock_diag(7).
+/// False without information: the peer is on another host, has exited, or the kernel has no
+/// sock_diag(7).
 pub fn is_foreign(connection: impl AsFd) -> bool {
     owner(connection).is_ok_and(|owner| owner.is_some_and(|owner| owner != geteuid().as_raw()))
 }
 
-/// Returns the user that owns the other end of a connection; `None` if that end is not on this host.
+/// Returns the user that owns the peer's socket; `None` if that is unknown.
 fn owner(connection: impl AsFd) -> io::Result<Option<u32>> {
     // A listener of both families has peers with IPv4 addresses inside IPv6 ones.
     let canonical = |it: SocketAddr| SocketAddr::new(it.ip().to_canonical(), it.port());
@@ -57,7 +60,7 @@ fn owner(connection: impl AsFd) -> io::Result<Option<u32>> {
     Ok(owner_in(&reply[..length], far.port()))
 }
 
-/// Builds the request for the socket whose own address is `of` and whose peer is `to`.
+/// Builds the request for the socket at `of` that is connected to `to`.
 fn request(of: SocketAddr, to: SocketAddr) -> Vec<u8> {
     let family = match of {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -89,7 +92,7 @@ fn put_address(place: &mut [u8], address: IpAddr) {
     }
 }
 
-/// Returns the owner of the socket that a reply is about, if that socket has this port.
+/// Returns the owner of the socket in a reply, if that socket has this port.
 fn owner_in(reply: &[u8], port: u16) -> Option<u32> {
     let word = |at: usize| Some(u32::from_ne_bytes(*reply.get(at..)?.first_chunk()?));
     let is_about_it = reply.get(4..6)? == BY_FAMILY.to_ne_bytes()
@@ -108,7 +111,7 @@ pub(super) mod tests {
     /// Connects to a port of this host as another user; only root can do so.
     ///
     /// The process exits as soon as its connection is closed.
-    pub(in crate::launch) fn connect_as_nobody(port: u16) -> Option<Child> {
+    pub(in crate::launch) fn connect_as_another_user(port: u16) -> Option<Child> {
         use std::os::unix::process::CommandExt;
         if !geteuid().is_root() {
             println!("not root: the attack of another user is not tried");
@@ -142,12 +145,12 @@ pub(super) mod tests {
     fn a_peer_of_another_user_is_foreign() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        if let Some(nobody) = connect_as_nobody(port) {
+        if let Some(other) = connect_as_another_user(port) {
             let (near, _) = listener.accept().unwrap();
             assert_eq!(owner(&near).unwrap(), Some(65534));
             assert!(is_foreign(&near));
             drop(near);
-            assert!(exits_soon(nobody));
+            assert!(exits_soon(other));
         }
     }
 
@@ -164,7 +167,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_owner_of_a_local_peer_is_known() {
+    fn a_local_peer_has_an_owner() {
         for address in ["0.0.0.0:0", "[::]:0"] {
             let (near, far) = pair(address);
             assert_eq!(owner(&near).unwrap(), Some(geteuid().as_raw()), "{address}");
@@ -175,7 +178,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_reply_about_anything_else_tells_nothing() {
+    fn a_reply_about_anything_else_is_ignored() {
         let mut reply = vec![0; INODE + 4];
         reply[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
         reply[ID_IN_REPLY..ID_IN_REPLY + 2].copy_from_slice(&7u16.to_be_bytes());

@@ -173,12 +173,12 @@ impl Seat {
     }
 
     fn call_or_start(&self) -> Result<(Line, Option<Child>), Error> {
-        let path = self.directory();
         let (directory, _lock) = match self.is_ours() {
             // Without its directory the job is over.
             true => self.lock_again()?.ok_or(Error::NoManager)?,
-            false => locked(&path)?,
+            false => locked(&self.job)?,
         };
+        let path = directory.path().to_owned();
         if let Ok(line) = Line::call(&path, Socket::Manager) {
             return Ok((line, None));
         }
@@ -287,13 +287,13 @@ pub(super) fn directory_of(job: &str) -> PathBuf {
 }
 
 /// Makes a job's directory, and locks it: one at a time looks for the manager.
-fn locked(path: &Path) -> Result<(Directory, File), Error> {
+fn locked(job: &str) -> Result<(Directory, File), Error> {
     let refused = |refused: private::Refused| match refused.is_planted() {
         true => Error::Planted(refused),
         false => Error::NoSharedMemory(refused),
     };
     private::make_in_memory().map_err(refused)?;
-    let directory = Directory::make(path).map_err(refused)?;
+    let directory = Directory::make(&directory_of(job)).map_err(refused)?;
     let lock = lock(&directory)?;
     Ok((directory, lock))
 }
@@ -303,7 +303,7 @@ fn locked(path: &Path) -> Result<(Directory, File), Error> {
 /// # Errors
 /// What stands in the way of the directory.
 pub(super) fn prepare(job: &str) -> Result<(), Error> {
-    locked(&directory_of(job)).map(drop)
+    locked(job).map(drop)
 }
 
 fn lock(directory: &Directory) -> Result<File, Error> {
@@ -324,8 +324,8 @@ pub(super) fn start_with_duty(
     duty: &Duty,
     environment: Option<&Environment>,
 ) -> Result<Child, Error> {
-    let path = directory_of(job);
-    let (directory, _lock) = locked(&path)?;
+    let (directory, _lock) = locked(job)?;
+    let path = directory.path().to_owned();
     if Line::call(&path, Socket::Manager).is_ok() {
         return Err(Error::SameHost);
     }
@@ -408,6 +408,7 @@ fn start_manager(
         environment.give_to(&mut command);
     }
     command.env_remove("LD_PRELOAD");
+    command.envs(private::runtime_variable());
     // Its servers would take these for their own launcher's.
     for (name, _) in std::env::vars_os().filter(|(name, _)| super::local::is_of_a_launcher(name)) {
         command.env_remove(name);

@@ -6,6 +6,7 @@ use super::pipe::Messages;
 use super::place;
 use super::share::{Environment, Share};
 use super::{Error, thread};
+use crate::private::{RUNTIME_DIR, name_runtime_directory};
 use bincode::{Decode, Encode};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -65,6 +66,9 @@ pub fn run() -> Result<i32, Error> {
     let directory = OsStr::from_bytes(&assignment.directory);
     std::env::set_current_dir(directory).map_err(Error::system(directory.to_string_lossy()))?;
     let (share, environment) = (assignment.share, assignment.environment);
+    if let Some(place) = environment.value(RUNTIME_DIR) {
+        name_runtime_directory(place);
+    }
     share.check()?;
     // As long as its standard input is open, it knows that this process lives.
     let manager = place::start_with_duty(&share.job, &assignment.duty, Some(&environment))?;

@@ -38,6 +38,13 @@ impl Environment {
         )
     }
 
+    /// Returns the value of a variable.
+    pub fn value(&self, name: &str) -> Option<OsString> {
+        let mut all = self.0.iter();
+        all.find(|(found, _)| found == name.as_bytes())
+            .map(|(_, value)| OsString::from_vec(value.clone()))
+    }
+
     /// Beside what a command inherits from its host.
     pub fn give_to(&self, command: &mut Command) {
         command.envs(

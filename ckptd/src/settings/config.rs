@@ -172,6 +172,13 @@ const VALUES: &[(&str, Parse)] = &[
         config.disk_hold = switch(text)?;
         Ok(())
     }),
+    // `private` reads it, before there is a configuration.
+    ("UNDERSTUDY_RUNTIME_DIR", |_, text| {
+        match text.is_empty() || text.starts_with('/') {
+            true => Ok(()),
+            false => Err(format!("`{text}` is no absolute path")),
+        }
+    }),
     ("UNDERSTUDY_RESTART", |config, text| {
         config.restart = switch(text)?;
         Ok(())

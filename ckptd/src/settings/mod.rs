@@ -167,6 +167,14 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Switch,
     },
     Setting {
+        variable: "UNDERSTUDY_RUNTIME_DIR",
+        default: "/dev/shm",
+        meaning: "existing directory of each node for understudy's own, `understudy-UID`, in which files \
+                  outlive a process; by default `/dev/shm`, or `/run/user/UID` where another user \
+                  has taken the name or `/dev/shm` cannot be used",
+        form: Form::Variable,
+    },
+    Setting {
         variable: "UNDERSTUDY_RESTART",
         default: "0",
         meaning: "1: the job goes on from the last complete epoch in UNDERSTUDY_DISK; it stops if there is none",

@@ -15,7 +15,9 @@ pub const HEAD: usize = 16;
 pub const MAX_PAYLOAD: usize = 256 << 10;
 /// What decoding one payload may allocate: values are longer in memory than in a frame.
 pub const DECODE_LIMIT: usize = 4 << 20;
-/// Most bytes that are read of a peer which has not authenticated, and are allocated to decode them.
+/// Most bytes that are read of a peer which has not authenticated.
+///
+/// As many are allocated to decode them.
 pub const UNAUTHENTICATED: usize = 4 << 10;
 
 /// Why bytes are not a message.
@@ -85,7 +87,9 @@ impl<const LONGEST: usize, const DECODED: usize> Frames<LONGEST, DECODED> {
         self.take_within::<M, LONGEST, DECODED>()
     }
 
-    /// Returns the next message of a peer that has not authenticated, if the whole message is there.
+    /// Returns the next message of a peer that has not authenticated.
+    ///
+    /// `None` until the whole message is there.
     ///
     /// # Errors
     /// As [`take`](Self::take), and for frames longer than [`UNAUTHENTICATED`] in all.

@@ -1,6 +1,7 @@
 //! What another user of the node can do to a job: plant names, read files, and have files removed by others.
 
 use ffi_tests::command::Understudy;
+use ffi_tests::kill::fault_at_commit;
 use ffi_tests::{place, processes, users};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,6 +57,31 @@ fn names_that_others_plant_do_not_disturb_a_job() {
     );
 }
 
+/// Ports of the loopback interface are open to every user.
+///
+/// No port of a job keeps a connection of another user.
+#[test]
+fn connections_of_others_are_closed() {
+    let script = r#"
+        # Other tests run jobs of alice on the same host.
+        alice_id=61003 alice='setpriv --reuid 61003 --regid 61003 --clear-groups'
+        mkdir out; chown $alice_id . out
+        $mallory "$programs/crowd" $alice_id 60 "$PWD/out/end" > crowd &
+        $alice timeout -s KILL 60 "$layer" run -n 3 --spares 1 --no-daemon --interval 20calls \
+            --fault "$kill" -- "$examples/heat2d" 200 200 4000 > out/output 2> out/errors
+        echo $?
+        touch out/end; wait
+        grep -c 'worker 1 died' out/errors
+        cat crowd
+        $alice mpirun --oversubscribe -n 3 "$examples/heat2d" 200 200 4000 | cmp - out/output && echo equal
+    "#;
+    let kill = fault_at_commit(1, 3);
+    let Some(output) = users::run(&format!("kill='{kill}'\n{script}")) else {
+        return;
+    };
+    assert_lines(&output, &["0", "1", "ports: 3, left open: 0", "equal"]);
+}
+
 /// In a directory for epochs that all may write to, names of newer epochs stop nobody and are loaded by nobody.
 #[test]
 fn epochs_that_others_plant_are_left_alone() {
@@ -109,6 +135,67 @@ fn a_planted_directory_is_refused() {
         "0 belongs to user 61002 have the administrator runs unprotected",
         "0 B in 0 files freed",
         "/dev/shm/understudy-61001 belongs",
+    ];
+    assert_lines(&output, &lines);
+}
+
+/// The job is protected in another place, if there is one, and leaves nothing.
+#[test]
+fn a_planted_directory_is_avoided() {
+    let script = r#"
+        place=/dev/shm/understudy-$alice_id
+        mkdir -m 700 session named; touch out errors native; chown $alice_id session named out errors native
+        $mallory mkdir -m 777 $place
+        $alice mpirun --oversubscribe -n 2 "$examples/heat2d" 40 40 400 > native
+        attempt() {
+            env "$@" $alice timeout -s KILL 60 "$layer" run -n 2 --spares 1 --no-daemon --interval 20calls \
+                --fault "$kill" -- "$examples/heat2d" 40 40 400 > out 2> errors
+            echo $? $(grep -c 'worker 1 died' errors) $(cmp out native && echo equal)
+        }
+        attempt XDG_RUNTIME_DIR="$PWD/session"
+        attempt XDG_RUNTIME_DIR="$PWD/session" UNDERSTUDY_RUNTIME_DIR="$PWD/named"
+        rmdir $place
+        attempt XDG_RUNTIME_DIR="$PWD/session"
+        attempt UNDERSTUDY_RUNTIME_DIR="$PWD/missing"
+        grep -o 'UNDERSTUDY_RUNTIME_DIR names .*/missing, .*No such file.*mode 1777' errors > named_it && echo names it
+        find session named -mindepth 1 | sort
+        ls /dev/shm | grep understudy
+    "#;
+    let kill = fault_at_commit(1, 3);
+    let Some(output) = users::run(&format!("kill='{kill}'\n{script}")) else {
+        return;
+    };
+    let lines = [
+        "0 1 equal",
+        "0 1 equal",
+        "0 1 equal",
+        "78 0",
+        "names it",
+        "named/understudy-61001",
+        "session/understudy-61001",
+    ];
+    assert_lines(&output, &lines);
+}
+
+/// A program that runs unprotected has as many ranks as without understudy.
+#[test]
+fn an_unprotected_program_has_all_processes_as_ranks() {
+    let script = r#"
+        $mallory mkdir -m 777 /dev/shm/understudy-$alice_id
+        touch out errors; chown $alice_id out errors
+        preload=$(dirname "$layer")/libunderstudy.so
+        for spares in 0 1; do
+            $alice timeout -s KILL 60 mpirun --oversubscribe -n 3 -x LD_PRELOAD=$preload -x UNDERSTUDY_SPARES=$spares \
+                "$examples/heat2d" 40 40 20 > out 2> errors
+            echo $? $(grep -o '[0-9]* ranks' out) $(grep -o 'runs unprotected.*' errors)
+        done
+    "#;
+    let Some(output) = users::run(script) else {
+        return;
+    };
+    let lines = [
+        "0 3 ranks runs unprotected",
+        "0 3 ranks runs unprotected, with the 1 spare(s) as further ranks: 3 in all",
     ];
     assert_lines(&output, &lines);
 }

@@ -119,6 +119,10 @@ const MOUNTS: [(&str, &[&str]); 2] = [
     ),
 ];
 
+/// Hides the directories of the user's sessions, which would be used instead.
+const NO_SESSION: &str =
+    "unset XDG_RUNTIME_DIR; [ ! -d /run/user ] || mount -t tmpfs tmpfs /run/user";
+
 /// Runs a program after `prepare` under `understudy run` with `options`.
 ///
 /// Returns the exit status, standard output and standard error.
@@ -171,7 +175,8 @@ fn a_missing_directory_in_memory_is_named_with_its_remedy() {
         return place::skip("unshare --mount");
     }
     for (mount, words) in MOUNTS {
-        assert_refused_after(&["unshare", "--mount", "sh"], mount, words);
+        let prepare = format!("{NO_SESSION}; {mount}");
+        assert_refused_after(&["unshare", "--mount", "sh"], &prepare, words);
     }
 }
 

@@ -284,10 +284,7 @@ impl std::io::Write for Messages {
 fn check_memory() -> Result<(), Refusal> {
     match ckptd::private::make_in_memory() {
         Err(refused) if refused.is_planted() => Err(Refusal {
-            reason: format!(
-                "{refused}, so what the job keeps there would be in others' hands; {}",
-                refused.remedy()
-            ),
+            reason: format!("{}; {}", refused.consequence(), refused.remedy()),
             is_local: true,
         }),
         _ => Ok(()),

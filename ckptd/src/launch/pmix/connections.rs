@@ -7,8 +7,8 @@
 //!
 //! Nor does libpmix hear of a rank before that has said something: it would wait for that with all others, also for one that has died.
 //!
-//! Any local user can connect here. What the kernel knows as another user's socket is closed at once, and
-//! of each rank only a few connections that have sent nothing are kept.
+//! Any local user can connect here. Connections of other users are closed at once, as far as the
+//! kernel names the owner, and of each rank a few connections that have sent nothing are kept.
 
 use super::super::{Error, local_peer};
 use super::store::Owner;
@@ -255,7 +255,9 @@ impl Switch {
     }
 }
 
-/// Closes the oldest connection of a rank that has sent nothing, if there are more than [`SILENT`].
+/// Closes the oldest of a rank's connections that have sent nothing.
+///
+/// [`SILENT`] of them are kept.
 fn close_oldest_silent(connections: &mut Vec<Connection>, owner: &Owner) {
     let is_silent = |it: &&Connection| it.server.is_none() && it.owner == *owner;
     if connections.iter().filter(is_silent).count() > SILENT

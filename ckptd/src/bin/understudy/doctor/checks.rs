@@ -4,7 +4,7 @@ use super::{Check, accelerators, kernel};
 use crate::{layer, node};
 use ckptd::budget::Budget;
 use ckptd::cgroup::Groups;
-use ckptd::private::{Directory, MEMORY as SHARED_MEMORY, in_memory};
+use ckptd::private::{MEMORY as SHARED_MEMORY, make_in_memory};
 use ckptd::report::{bytes, count};
 use ckptd::settings::{Config, unknown};
 use rustix::process::{Resource, getrlimit};
@@ -129,11 +129,15 @@ fn layer_files(library: Option<&Path>) -> Check {
 
 /// The layer needs a page there for each rank, and room for the logs of files.
 fn shared_memory() -> Check {
-    let free = rustix::fs::statvfs(SHARED_MEMORY).map(|it| it.f_bavail * it.f_frsize);
-    let is_writable = tempfile::tempfile_in(SHARED_MEMORY).map(drop);
-    if let Err(refused) = Directory::open(&in_memory()) {
-        return Check::failure(SHARED_MEMORY, refused.to_string(), refused.remedy());
-    }
+    let place = match make_in_memory() {
+        Ok(directory) => directory.path().to_owned(),
+        Err(refused) if refused.is_planted() => {
+            return Check::failure(SHARED_MEMORY, refused.to_string(), refused.remedy());
+        }
+        Err(_) => SHARED_MEMORY.into(),
+    };
+    let free = rustix::fs::statvfs(&place).map(|it| it.f_bavail * it.f_frsize);
+    let is_writable = tempfile::tempfile_in(&place).map(drop);
     match (is_writable, free) {
         (Err(error), _) => Check::failure(
             SHARED_MEMORY,
@@ -145,13 +149,15 @@ fn shared_memory() -> Check {
             format!("{} free", bytes(free)),
             "make it larger (in Docker: --shm-size=1g), or `understudy clean`: Open MPI and the layer keep files there",
         ),
-        (Ok(()), free) => Check::ok(
-            SHARED_MEMORY,
-            free.map_or_else(
+        (Ok(()), free) => {
+            let free = free.map_or_else(
                 |_| "writable".to_owned(),
                 |free| format!("{} free", bytes(free)),
-            ),
-        ),
+            );
+            let is_elsewhere = !place.starts_with(SHARED_MEMORY);
+            let used = is_elsewhere.then(|| format!(", and {} is used", place.display()));
+            Check::ok(SHARED_MEMORY, free + &used.unwrap_or_default())
+        }
     }
 }
 

@@ -123,11 +123,11 @@ fn one_that_dies_before_it_says_anything_is_not_heard_of() {
 /// Another user of the host can connect to the port, too.
 #[test]
 fn a_connection_of_another_user_is_closed_at_once() {
-    use crate::launch::local_peer::tests::{connect_as_nobody, exits_soon};
+    use crate::launch::local_peer::tests::{connect_as_another_user, exits_soon};
     let connections = Connections::new().unwrap();
     let server = Server::new(&connections, &owner(0));
-    if let Some(nobody) = connect_as_nobody(server.there.port()) {
-        assert!(exits_soon(nobody));
+    if let Some(other) = connect_as_another_user(server.there.port()) {
+        assert!(exits_soon(other));
         assert!(!server.is_called());
     }
     let mut client = server.connect();
