@@ -39,6 +39,7 @@ mod new_phase;
 mod not_preloaded;
 mod older;
 mod other_users;
+mod outsiders;
 mod parameters;
 mod plugins;
 mod ports;

@@ -357,6 +357,8 @@ pub mod effect {
     pub const ATTRIBUTE: u32 = 11;
     /// A symbolic link is meant itself.
     pub const NO_FOLLOW: i64 = 1;
+    /// The calling thread's last call that was to make a name has returned.
+    pub const MADE: u32 = 12;
 
     /// A part of a file, in bytes.
     #[repr(C)]

@@ -15,6 +15,8 @@ const FILE: u64 = 2;
 pub struct Written {
     /// Not 0: overwriting is to be told.
     is_told: AtomicU32,
+    /// Nonzero while a call that makes a name has not returned.
+    is_name_awaited: AtomicU32,
     /// The highest descriptor that the program has been given since the cut, if that is one of the layer's; else 0.
     highest: AtomicI32,
     known: [AtomicU64; RUNTIME_FD_BASE as usize],
@@ -37,6 +39,7 @@ impl Written {
     pub const fn new() -> Written {
         Written {
             is_told: AtomicU32::new(0),
+            is_name_awaited: AtomicU32::new(0),
             highest: AtomicI32::new(0),
             known: [const { AtomicU64::new(UNKNOWN) }; RUNTIME_FD_BASE as usize],
         }
@@ -48,7 +51,20 @@ impl Written {
             .iter()
             .for_each(|known| known.store(UNKNOWN, Ordering::Relaxed));
         self.highest.store(0, Ordering::Relaxed);
+        self.await_name(false);
         self.is_told.store(u32::from(is_told), Ordering::Relaxed);
+    }
+
+    /// Sets if the return of a call that makes a name is to be reported.
+    pub fn await_name(&self, is_awaited: bool) {
+        let value = u32::from(is_awaited);
+        self.is_name_awaited.store(value, Ordering::Relaxed);
+    }
+
+    /// Returns true if the return of a call is to be reported.
+    #[inline]
+    pub fn is_name_awaited(&self) -> bool {
+        self.is_name_awaited.load(Ordering::Relaxed) != 0
     }
 
     /// What is known of a descriptor.

@@ -5,7 +5,7 @@
 //! undo it. Calls inside of libc do not come here, which is why fopen(3) is among them besides open(2).
 #![allow(unsafe_code)]
 
-use crate::overwrites::{made, made_stream};
+use crate::overwrites::{self, is_name_awaited};
 use crate::told::{AT_FDCWD, is_told, tell, tell_two, told};
 use crate::{stop, sys};
 use core::ffi::{c_char, c_int, c_uint, c_void};
@@ -61,6 +61,33 @@ unsafe fn tell_stream(path: *const c_char, mode: *const c_char) -> bool {
     unsafe { tell_open(AT_FDCWD, path, flags) }
 }
 
+/// A call that may have made a name has returned.
+fn named(_: c_int) {
+    if is_name_awaited() {
+        // SAFETY: no strings.
+        let is_held = unsafe { tell(effect::MADE, AT_FDCWD, core::ptr::null(), 0) };
+        if is_held {
+            stop::unblock();
+        }
+    }
+}
+
+/// The program has been given a descriptor, perhaps of a new file.
+fn made(fd: c_int) {
+    overwrites::made(fd);
+    named(fd);
+}
+
+/// The program has been given a stream, perhaps of a new file.
+///
+/// # Safety
+/// It must be a stream of libc, or null.
+unsafe fn made_stream(stream: *mut c_void) {
+    // SAFETY: handed on to the caller.
+    unsafe { overwrites::made_stream(stream) };
+    named(0);
+}
+
 type Name = *const c_char;
 type Stream = *mut c_void;
 
@@ -94,18 +121,24 @@ told! {
     fn rmdir(path: Name) -> c_int { tell(effect::REMOVE, AT_FDCWD, path, effect::DIRECTORIES) }
     fn remove(path: Name) -> c_int { tell(effect::REMOVE, AT_FDCWD, path, effect::FILES | effect::DIRECTORIES) }
 
-    fn mkdir(path: Name, mode: c_uint) -> c_int { tell(effect::CREATE, AT_FDCWD, path, effect::DIRECTORIES) }
+    fn mkdir(path: Name, mode: c_uint) -> c_int {
+        tell(effect::CREATE, AT_FDCWD, path, effect::DIRECTORIES)
+    } => named;
     fn mkdirat(directory: c_int, path: Name, mode: c_uint) -> c_int {
         tell(effect::CREATE, directory, path, effect::DIRECTORIES)
-    }
-    fn link(old: Name, new: Name) -> c_int { tell(effect::CREATE, AT_FDCWD, new, effect::FILES) }
+    } => named;
+    fn link(old: Name, new: Name) -> c_int {
+        tell(effect::CREATE, AT_FDCWD, new, effect::FILES)
+    } => named;
     fn linkat(old_directory: c_int, old: Name, new_directory: c_int, new: Name, flags: c_int) -> c_int {
         tell(effect::CREATE, new_directory, new, effect::FILES)
-    }
-    fn symlink(target: Name, new: Name) -> c_int { tell(effect::CREATE, AT_FDCWD, new, effect::FILES) }
+    } => named;
+    fn symlink(target: Name, new: Name) -> c_int {
+        tell(effect::CREATE, AT_FDCWD, new, effect::FILES)
+    } => named;
     fn symlinkat(target: Name, directory: c_int, new: Name) -> c_int {
         tell(effect::CREATE, directory, new, effect::FILES)
-    }
+    } => named;
 
     fn truncate(path: Name, length: i64) -> c_int { tell(effect::TRUNCATE, AT_FDCWD, path, length) }
     fn truncate64(path: Name, length: i64) -> c_int { tell(effect::TRUNCATE, AT_FDCWD, path, length) }

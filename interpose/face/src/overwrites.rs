@@ -51,6 +51,11 @@ pub fn forget(fd: c_int) {
     }
 }
 
+/// Returns true if the return of a call is to be reported.
+pub fn is_name_awaited() -> bool {
+    written().is_some_and(Written::is_name_awaited)
+}
+
 /// The program has been given a descriptor.
 pub fn made(fd: c_int) {
     if let Some(written) = written() {

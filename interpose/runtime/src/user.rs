@@ -61,7 +61,8 @@ pub use threads::{
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_numbers::{Epoch, ProcessNumber};
 pub use undo::{
-    Call as FileCall, Range as FileRange, full_name, note as note_effect, note_overwriting,
+    Call as FileCall, Range as FileRange, full_name, made as note_made, note as note_effect,
+    note_overwriting,
 };
 pub use undo::{
     end_on_disk as end_files_on_disk, keep_on_disk as keep_files_on_disk, leave_files,

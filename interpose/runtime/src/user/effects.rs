@@ -56,7 +56,10 @@ pub fn note_in(path: &Path) -> io::Result<()> {
 /// # Safety
 /// The string must be valid or null.
 pub unsafe extern "C" fn effect_of_others(kind: u32, _: c_int, path: *const c_char) {
-    if matches!(kind, effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY) {
+    if matches!(
+        kind,
+        effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY | effect::MADE
+    ) {
         return;
     }
     // SAFETY: as the caller promises; the notes are never unmapped.

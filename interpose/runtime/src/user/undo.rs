@@ -16,12 +16,14 @@
 //! of the dead included. Nobody goes on before that: an agreement follows.
 #![allow(unsafe_code)]
 
+mod anchor;
 mod apply;
 mod in_place;
 mod inode;
 mod keep;
 mod log;
 mod note;
+mod outcome;
 mod overwrite;
 mod place;
 mod ranges;
@@ -288,6 +290,9 @@ pub unsafe fn file_effect(
     if !is_noting(rt) {
         return;
     }
+    if kind == effect::MADE {
+        return made(rt);
+    }
     if kind == effect::FTRUNCATE {
         return on_open(rt, directory, |recorder| {
             recorder.truncate_open(directory, value.max(0) as u64)
@@ -371,9 +376,22 @@ fn is_noting(rt: &Runtime) -> bool {
         && rt.undo.recorder.borrow().as_ref().is_some_and(is_of_this)
 }
 
-/// The layer is about to do this to a file of the program's.
+/// The layer is about to do this to a file of the program's; [`made`] follows.
 pub fn note(rt: &Runtime, call: &Call) {
-    with_recorder(rt, call.path(), |recorder| recorder.note(call));
+    with_recorder(rt, call.path(), |recorder| {
+        let noted = recorder.note(call);
+        WRITTEN.await_name(recorder.awaits_name());
+        noted
+    });
+}
+
+/// The call that was noted last has been made.
+pub fn made(rt: &Runtime) {
+    with_recorder(rt, Path::new("a new file"), |recorder| {
+        let noted = recorder.made();
+        WRITTEN.await_name(recorder.awaits_name());
+        noted
+    });
 }
 
 /// The layer is about to write these ranges of a file of the program's, which is open.

@@ -87,6 +87,7 @@ fn make_file(rt: &Runtime, path: &Path, amode: c_int) -> Result<()> {
         .create_new(true)
         .mode(0o666)
         .open(path);
+    user::note_made(rt);
     match made {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && amode & mode::EXCL == 0 => {
             Ok(())

@@ -94,7 +94,9 @@ pub fn change(rt: &Runtime, file: &File, to: impl FnOnce(u64) -> u64) -> io::Res
             flags: libc::O_RDWR | libc::O_CREAT | libc::O_EXCL,
         },
     );
-    let open = open(file)?;
+    let open = open(file);
+    user::note_made(rt);
+    let open = open?;
     let old = read(&open)?.unwrap_or(file.shared_start);
     open.write_all_at(&to(old).to_le_bytes(), 0)?;
     Ok(old)

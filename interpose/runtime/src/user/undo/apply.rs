@@ -1,14 +1,16 @@
 //! Undoing.
 
+use super::anchor::Anchor;
 use super::inode;
 use super::keep::clone_or_copy;
-use super::log::{Effect, Id, Log};
+use super::log::{Effect, Id, Log, Noted};
 use super::note::exchange;
+use super::outcome::Outcome;
 use super::overwrite;
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use understudy_numbers::Epoch;
@@ -31,33 +33,30 @@ pub fn undo(logs: &mut [Log], first: Epoch) -> Result<(), Failed> {
     let mut renewed = Renewed::default();
     loop {
         let due = |log: &Log| {
-            log.last()
-                .filter(|last| last.section >= first)
+            let last = log.last().map(|last| &last.record);
+            last.filter(|last| last.section >= first)
                 .map(|last| last.time)
         };
         let latest = (0..logs.len()).max_by_key(|&log| due(&logs[log]));
         let Some(latest) = latest.filter(|&log| due(&logs[log]).is_some()) else {
             return Ok(());
         };
-        let Some(mut record) = logs[latest].last().cloned() else {
+        let Some(mut noted) = logs[latest].last().cloned() else {
             return Ok(());
         };
-        renewed.find(&mut record.effect, logs);
-        record.effect.renumber_device();
-        log::debug!("undone: {:?}", record.effect);
-        renewed
-            .undo(&record.effect)
-            .map_err(|(path, error)| Failed {
-                path: path.to_owned(),
-                error,
-            })?;
-        if let Some(backup) = record.effect.backup() {
-            let _ = fs::remove_file(backup);
-        }
+        renewed.find(&mut noted, logs);
+        noted.record.effect.renumber_device();
+        log::debug!("undone: {:?}", noted.record.effect);
+        let anchors = renewed.undo(&mut noted)?;
         logs[latest].pop().map_err(|error| Failed {
             path: "the undo log".into(),
             error,
         })?;
+        // As long as there is a record, its backup must be there.
+        if let Some(backup) = noted.record.effect.backup() {
+            let _ = fs::remove_file(backup);
+        }
+        drop(anchors);
     }
 }
 
@@ -67,23 +66,28 @@ struct Renewed(HashMap<Id, Id>);
 
 impl Renewed {
     fn now(&self, id: &Id) -> Id {
-        *self.0.get(id).unwrap_or(id)
+        *self.0.get(&Self::key(id)).unwrap_or(id)
+    }
+
+    /// Without the device, whose number differs in the records of another node.
+    fn key(id: &Id) -> Id {
+        Id { device: 0, ..*id }
     }
 
     /// An open file that has been written may have got another name at the same time, or lost it before: then it is where what is not undone
     /// yet has put it.
-    fn find(&self, effect: &mut Effect, logs: &[Log]) {
+    fn find(&self, noted: &mut Noted, logs: &[Log]) {
+        let record = &mut noted.record;
         let (Effect::Grown { path, id, .. }
         | Effect::Overwritten { path, id, .. }
         | Effect::Attributes { path, id, .. }
-        | Effect::Extended { path, id, .. }) = effect
+        | Effect::Extended { path, id, .. }) = &mut record.effect
         else {
             return;
         };
         let now = self.now(id);
         let is_it = |place: &Path| {
-            found(place)
-                .is_ok_and(|found| found.is_some_and(|found| Id::of(&found).inode == now.inode))
+            found(place).is_ok_and(|found| found.is_some_and(|found| now.is_of(&found)))
         };
         if is_it(path) {
             return;
@@ -92,23 +96,51 @@ impl Renewed {
             .iter()
             .flat_map(Log::records)
             .filter_map(|record| match &record.effect {
-                Effect::Removed { id: it, backup, .. } if it == id => Some(backup),
-                Effect::Renamed { to, id: it, .. } if it == id => Some(to),
+                Effect::Removed { id: it, backup, .. } if it == id => Some((backup, record)),
+                Effect::Renamed { to, id: it, .. } if it == id => Some((to, record)),
                 _ => None,
             });
-        if let Some(place) = places.into_iter().find(|place| is_it(place)) {
+        if let Some((place, of)) = places.into_iter().find(|(place, _)| is_it(place)) {
             path.clone_from(place);
+            // Of both effects the second name is meant.
+            if let (Some(own), Some(other)) =
+                (record.directories.first_mut(), of.directories.get(1))
+            {
+                *own = *other;
+            }
         }
     }
 
-    fn undo<'a>(&mut self, effect: &'a Effect) -> Result<(), (&'a Path, io::Error)> {
+    /// Undoes an effect, whose names afterwards lead to directories that the anchors keep open.
+    fn undo(&mut self, noted: &mut Noted) -> Result<Vec<Anchor>, Failed> {
+        let record = &mut noted.record;
+        let mut anchors = Vec::new();
+        let subject = record.effect.paths().first().map(|path| path.to_path_buf());
+        let failed = |error| Failed {
+            path: subject.clone().unwrap_or_default(),
+            error,
+        };
+        for (path, directory) in record.effect.paths().into_iter().zip(&record.directories) {
+            let anchor = Anchor::new(path, self.now(directory)).map_err(failed)?;
+            anchor.path().clone_into(path);
+            anchors.push(anchor);
+        }
+        self.undo_anchored(&record.effect, noted.outcome)
+            .map_err(failed)?;
+        Ok(anchors)
+    }
+
+    fn undo_anchored(&mut self, effect: &Effect, outcome: Option<Outcome>) -> io::Result<()> {
         let now = |id: &Id| self.now(id);
-        let (path, done) = match effect {
-            Effect::Created { path } => (path, remove(path)),
-            Effect::Grown { path, id, size } => (path, shrink(path, now(id), *size)),
+        let done = match effect {
+            Effect::Created { path } => self.remove_made(path, outcome),
+            Effect::Grown { path, id, size } => shrink(path, now(id), *size),
             Effect::Changed {
-                path, size, backup, ..
-            } => (path, refill(path, *size, backup)),
+                path,
+                id,
+                size,
+                backup,
+            } => refill(path, now(id), *size, backup, outcome),
             Effect::Overwritten {
                 path,
                 id,
@@ -117,39 +149,82 @@ impl Renewed {
                 backup,
                 place,
             } => {
-                let kept = backup.as_deref().map(|backup| (backup, *place));
-                (
-                    path,
-                    overwrite::put_back(path, now(id), ranges, bytes, kept),
-                )
+                let kept = backup.as_deref().map(|backup| (backup, *place, outcome));
+                overwrite::put_back(path, now(id), ranges, bytes, kept)
             }
-            Effect::Removed { path, id, backup } => (path, bring_back(path, *id, backup)),
-            Effect::RemovedDirectory { path, mode, .. } => (path, make_directory(path, *mode)),
-            Effect::Renamed { from, to, id, .. } => (from, rename_back(from, to, now(id))),
+            Effect::Removed { path, id, backup } => bring_back(path, *id, backup, outcome),
+            Effect::RemovedDirectory { path, mode, .. } => make_directory(path, *mode),
+            Effect::Renamed { from, to, id, .. } => rename_back(from, to, now(id)),
             Effect::Attributes {
                 path,
                 id,
                 attributes,
-            } => (path, inode::put_back(path, now(id), attributes)),
+            } => inode::put_back(path, now(id), attributes),
             Effect::Extended {
                 path,
                 id,
                 name,
                 value,
-            } => (
-                path,
-                inode::put_back_extended(path, now(id), name, value.as_deref()),
-            ),
-            Effect::Exchanged { from, to, id } => (from, exchange_back(from, to, now(id))),
+            } => inode::put_back_extended(path, now(id), name, value.as_deref()),
+            Effect::Exchanged { from, to, id } => exchange_back(from, to, now(id)),
         };
         if let Effect::Changed { path, id, .. }
         | Effect::Removed { path, id, .. }
         | Effect::RemovedDirectory { path, id, .. } = effect
             && let Ok(Some(metadata)) = found(path)
         {
-            self.0.insert(*id, Id::of(&metadata));
+            self.0.insert(Self::key(id), Id::of(&metadata));
         }
-        done.map_err(|error| (path.as_path(), error))
+        done
+    }
+
+    /// Removes what the program has made, and nothing else that has its name by now.
+    fn remove_made(&self, path: &Path, outcome: Option<Outcome>) -> io::Result<()> {
+        let Some(found) = found(path)? else {
+            return Ok(());
+        };
+        let Some(outcome) = outcome else {
+            return remove(path, &found);
+        };
+        if self.now(&outcome.id).is_of(&found) {
+            return remove(path, &found);
+        }
+        match outcome.is_nothing() {
+            true => Ok(()),
+            false => Err(another_file()),
+        }
+    }
+}
+
+/// Returns the error of a name that others have given to their own file.
+pub fn another_file() -> io::Error {
+    io::Error::other("another file has its name by now, and is left as it is")
+}
+
+fn lost_backup(backup: &Path) -> io::Error {
+    let name = backup.file_name().unwrap_or_default().to_string_lossy();
+    io::Error::other(format!(
+        "its backup {name} has been moved, removed or exchanged"
+    ))
+}
+
+/// Opens a backup that was complete, and has at least so many bytes.
+///
+/// # Errors
+/// Those of open(2); the backup is not there any more.
+pub fn open_backup(backup: &Path, outcome: Outcome, bytes: u64) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let options = options
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = match options.open(backup) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(lost_backup(backup)),
+        other => other?,
+    };
+    let found = file.metadata()?;
+    match outcome.is(&found) && found.len() >= bytes {
+        true => Ok(file),
+        false => Err(lost_backup(backup)),
     }
 }
 
@@ -164,10 +239,7 @@ fn found(path: &Path) -> io::Result<Option<Metadata>> {
     }
 }
 
-fn remove(path: &Path) -> io::Result<()> {
-    let Some(metadata) = found(path)? else {
-        return Ok(());
-    };
+fn remove(path: &Path, metadata: &Metadata) -> io::Result<()> {
     if !metadata.is_dir() {
         return forgive_missing(fs::remove_file(path));
     }
@@ -177,8 +249,9 @@ fn remove(path: &Path) -> io::Result<()> {
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
                 if start.elapsed() > EMPTY_TIMEOUT {
                     log::warn!(
-                        "{} was made since the checkpoint and is left, since it is not empty",
-                        path.display()
+                        "the directory {} was made since the checkpoint and is left, since \
+                         it is not empty",
+                        fs::canonicalize(path).unwrap_or_default().display()
                     );
                     return Ok(());
                 }
@@ -201,29 +274,48 @@ fn shrink(path: &Path, id: Id, size: u64) -> io::Result<()> {
         Some(metadata)
             if metadata.is_file() && Id::of(&metadata) == id && metadata.len() > size =>
         {
-            inode::open_for_writing(&mut OpenOptions::new(), path)?.set_len(size)
+            inode::open_for_writing(path, id)?.set_len(size)
         }
         _ => Ok(()),
     }
 }
 
-fn refill(path: &Path, size: u64, backup: &Path) -> io::Result<()> {
+fn refill(
+    path: &Path,
+    id: Id,
+    size: u64,
+    backup: &Path,
+    outcome: Option<Outcome>,
+) -> io::Result<()> {
     // If the rank died before the copy was whole, the file has not changed.
-    if found(backup)?.is_none_or(|backup| backup.len() < size) {
+    let Some(outcome) = outcome else {
         return Ok(());
-    }
+    };
+    let backup = open_backup(backup, outcome, size)?;
     let mut options = OpenOptions::new();
-    let options = options.create(true).truncate(true);
-    let file = inode::open_for_writing(options, path)?;
-    clone_or_copy(&File::open(backup)?, &file)
+    let file = match found(path)? {
+        None => options.write(true).create_new(true).open(path)?,
+        Some(_) => inode::open_for_writing(path, id)?,
+    };
+    file.set_len(0)?;
+    clone_or_copy(&backup, &file)
 }
 
-fn bring_back(path: &Path, id: Id, backup: &Path) -> io::Result<()> {
+fn bring_back(path: &Path, id: Id, backup: &Path, outcome: Option<Outcome>) -> io::Result<()> {
+    let there = found(path)?;
     // If the file is still there, the rank died before it could remove it, or that failed.
-    if found(backup)?.is_none() || found(path)?.is_some_and(|metadata| Id::of(&metadata) == id) {
+    let (Some(outcome), false) = (outcome, there.as_ref().is_some_and(|it| Id::of(it) == id))
+    else {
         return Ok(());
+    };
+    // The process that undid effects may have died when this one was undone.
+    let is_backup = |it: &Metadata| outcome.is(it);
+    match (found(backup)?.filter(is_backup), there) {
+        (_, Some(there)) if is_backup(&there) => Ok(()),
+        (Some(_), None) => fs::rename(backup, path),
+        (Some(_), Some(_)) => Err(another_file()),
+        (None, _) => Err(lost_backup(backup)),
     }
-    fs::rename(backup, path)
 }
 
 fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
@@ -231,7 +323,10 @@ fn make_directory(path: &Path, mode: u32) -> io::Result<()> {
         return Ok(());
     }
     fs::DirBuilder::new().mode(mode).create(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+    let mut options = OpenOptions::new();
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let directory = options.read(true).custom_flags(flags).open(path)?;
+    directory.set_permissions(fs::Permissions::from_mode(mode))
 }
 
 fn rename_back(from: &Path, to: &Path, id: Id) -> io::Result<()> {

@@ -4,13 +4,14 @@
 //! content: records are undone from the latest to the first, so that the times come last.
 #![allow(unsafe_code)]
 
+use super::apply::another_file;
 use super::log::{Attributes, Effect, Id};
 use super::note::{Recorder, metadata_of};
 use std::ffi::{CString, c_char};
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, lchown};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 impl Recorder {
@@ -46,39 +47,29 @@ impl Recorder {
             path: path.to_owned(),
             id,
             name: name.as_bytes().to_vec(),
-            value: extended(path, name)?,
+            value: extended(&Pinned::open(path)?, name),
         })
     }
-}
-
-fn c_path(path: &Path) -> io::Result<CString> {
-    Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
 /// Longest value of an extended attribute (xattr(7)).
 const MAX_VALUE: usize = 1 << 16;
 
 /// Returns the value of an extended attribute; `None` if the file does not have it.
-fn extended(path: &Path, name: &CString) -> io::Result<Option<Vec<u8>>> {
-    let path = c_path(path)?;
+fn extended(file: &Pinned, name: &CString) -> Option<Vec<u8>> {
     let mut value = vec![0u8; MAX_VALUE];
-    // SAFETY: lgetxattr(2) with valid strings, which writes `MAX_VALUE` bytes at most.
+    // SAFETY: getxattr(2) with valid strings, which writes `MAX_VALUE` bytes at most.
     let length = unsafe {
-        libc::lgetxattr(
-            path.as_ptr(),
+        libc::getxattr(
+            file.path.as_ptr(),
             name.as_ptr(),
             value.as_mut_ptr().cast(),
             value.len(),
         )
     };
-    match usize::try_from(length) {
-        Ok(length) => {
-            value.truncate(length);
-            Ok(Some(value))
-        }
-        // The call of the program will fail for the same reason.
-        Err(_) => Ok(None),
-    }
+    // The call of the program will fail for the same reason.
+    value.truncate(usize::try_from(length).ok()?);
+    Some(value)
 }
 
 fn answer(rc: libc::c_int) -> io::Result<()> {
@@ -88,51 +79,80 @@ fn answer(rc: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Returns the file of this name, if it is the one with that inode.
-fn found(path: &Path, id: Id) -> Option<Metadata> {
-    metadata_of(path).filter(|metadata| Id::of(metadata) == id)
+/// A file, or a symbolic link, whatever its name leads to by now.
+struct Pinned {
+    file: File,
+    /// A path that leads to the file, by its descriptor.
+    path: CString,
+}
+
+impl Pinned {
+    fn open(path: &Path) -> io::Result<Pinned> {
+        let mut options = OpenOptions::new();
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        let file = options.read(true).custom_flags(flags).open(path)?;
+        let path = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
+        Ok(Pinned {
+            file,
+            path: CString::new(path)?,
+        })
+    }
+
+    /// Opens the file of this name; `None` if it is not the one with that inode.
+    fn find(path: &Path, id: Id) -> io::Result<Option<Pinned>> {
+        match Pinned::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+            Ok(pinned) => Ok((Id::of(&pinned.file.metadata()?) == id).then_some(pinned)),
+        }
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        // SAFETY: chmod(2) with a valid string.
+        answer(unsafe { libc::chmod(self.path.as_ptr(), mode) })
+    }
 }
 
 /// Sets mode, owner and times of a file where they differ.
 pub fn put_back(path: &Path, id: Id, then: &Attributes) -> io::Result<()> {
-    let Some(metadata) = found(path, id) else {
+    let Some(pinned) = Pinned::find(path, id)? else {
         return Ok(());
     };
+    let metadata = pinned.file.metadata()?;
     let now = Attributes::of(&metadata);
     if (now.owner, now.group) != (then.owner, then.group) {
-        lchown(path, Some(then.owner), Some(then.group))?;
+        // SAFETY: chown(2) with a valid string.
+        answer(unsafe { libc::chown(pinned.path.as_ptr(), then.owner, then.group) })?;
     }
     // A change of the owner clears bits of the mode (chown(2)).
-    let mode = metadata_of(path).map(|metadata| Attributes::of(&metadata).mode);
-    if mode != Some(then.mode) && !metadata.is_symlink() {
-        fs::set_permissions(path, Permissions::from_mode(then.mode))?;
+    let mode = Attributes::of(&pinned.file.metadata()?).mode;
+    if mode != then.mode && !metadata.is_symlink() {
+        pinned.set_mode(then.mode)?;
     }
     if now.times == then.times {
         return Ok(());
     }
     let time = |(tv_sec, tv_nsec): (i64, i64)| libc::timespec { tv_sec, tv_nsec };
     let times = then.times.map(time);
-    let path = c_path(path)?;
     // SAFETY: utimensat(2) with a valid string and two times.
-    answer(unsafe {
-        let flags = libc::AT_SYMLINK_NOFOLLOW;
-        libc::utimensat(libc::AT_FDCWD, path.as_ptr(), times.as_ptr(), flags)
-    })
+    answer(unsafe { libc::utimensat(libc::AT_FDCWD, pinned.path.as_ptr(), times.as_ptr(), 0) })
 }
 
 /// Sets or removes an extended attribute.
 pub fn put_back_extended(path: &Path, id: Id, name: &[u8], then: Option<&[u8]>) -> io::Result<()> {
     let name = CString::new(name)?;
-    if found(path, id).is_none() || extended(path, &name)?.as_deref() == then {
+    let Some(pinned) = Pinned::find(path, id)? else {
+        return Ok(());
+    };
+    if extended(&pinned, &name).as_deref() == then {
         return Ok(());
     }
-    let path = c_path(path)?;
-    let (path, name): (*const c_char, *const c_char) = (path.as_ptr(), name.as_ptr());
-    // SAFETY: lsetxattr(2) or lremovexattr(2) with valid strings and a value of this length.
+    let (path, name): (*const c_char, *const c_char) = (pinned.path.as_ptr(), name.as_ptr());
+    // SAFETY: setxattr(2) or removexattr(2) with valid strings and a value of this length.
     answer(unsafe {
         match then {
-            Some(value) => libc::lsetxattr(path, name, value.as_ptr().cast(), value.len(), 0),
-            None => libc::lremovexattr(path, name),
+            Some(value) => libc::setxattr(path, name, value.as_ptr().cast(), value.len(), 0),
+            None => libc::removexattr(path, name),
         }
     })
 }
@@ -140,15 +160,21 @@ pub fn put_back_extended(path: &Path, id: Id, name: &[u8], then: Option<&[u8]>) 
 /// Opens a file that the program may have made read-only since the checkpoint.
 ///
 /// # Errors
-/// Those of open(2).
-pub fn open_for_writing(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+/// Those of open(2); the name leads to another file.
+pub fn open_for_writing(path: &Path, id: Id) -> io::Result<File> {
+    let mut options = OpenOptions::new();
     let options = options.write(true).custom_flags(libc::O_NOFOLLOW);
-    match options.open(path) {
+    let file = match options.open(path) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            let mode = fs::symlink_metadata(path)?.permissions().mode();
-            fs::set_permissions(path, Permissions::from_mode(mode | 0o200))?;
-            options.open(path)
+            let pinned = Pinned::find(path, id)?.ok_or_else(another_file)?;
+            let mode = pinned.file.metadata()?.permissions().mode();
+            pinned.set_mode(mode | 0o200)?;
+            options.open(path)?
         }
-        other => other,
+        other => other?,
+    };
+    match Id::of(&file.metadata()?) == id {
+        true => Ok(file),
+        false => Err(another_file()),
     }
 }

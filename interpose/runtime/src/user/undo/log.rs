@@ -1,18 +1,23 @@
 //! The undo log: one file per rank in memory (tmpfs), which outlives the rank if it is killed.
 //!
 //! ```text
-//!   magic, version │ length u32, checksum u64, record │ length, checksum, record │ …
+//!   magic, version │ length u32, checksum u64, line │ length, checksum, line │ …
 //! ```
 //!
 //! A record is written by one write(2), before its backup is made and before the effect that it is about happens. A torn
 //! record at the end means that the rank died in that write, so the effect has not happened. The owner holds a lock (flock(2)) as long as it lives.
+//!
+//! Outcomes ([`super::outcome`]) lie between the records. They go with whatever is before them.
 
+use super::anchor::directory_of;
+use super::outcome::Outcome;
 use crate::user::files::is_backup;
 use ckptd::private::open_own;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 use understudy_numbers::Epoch;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -20,26 +25,47 @@ use xxhash_rust::xxh3::xxh3_64;
 pub const RENEWED: &str = "undo-new";
 
 const MAGIC: &[u8; 12] = b"understudy\0U";
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 const HEADER: u64 = 16;
 const FRAME: usize = 12;
 
-/// A file, whatever its name: device and inode.
+/// A file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, bincode::Encode, bincode::Decode)]
 pub struct Id {
     /// Device.
     pub device: u64,
     /// Inode.
     pub inode: u64,
+    /// Time of birth in nanoseconds since 1970 (statx(2)); zero if unknown.
+    ///
+    /// File systems give the inode of a removed file to the next one.
+    pub born: u64,
 }
 
 impl Id {
+    /// No file has this one.
+    pub const UNKNOWN: Id = Id {
+        device: 0,
+        inode: 0,
+        born: 0,
+    };
+
     /// The file that `metadata` is about.
     pub fn of(metadata: &std::fs::Metadata) -> Id {
+        let born = metadata.created().ok();
+        let since = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
         Id {
             device: metadata.dev(),
             inode: metadata.ino(),
+            born: since.map_or(0, |since| since.as_nanos() as u64),
         }
+    }
+
+    /// Returns true if `metadata` is about this file, whatever number its device has by now.
+    pub fn is_of(&self, metadata: &std::fs::Metadata) -> bool {
+        let found = Id::of(metadata);
+        let is_unlike = self.born != found.born && self.born != 0 && found.born != 0;
+        found.inode == self.inode && !is_unlike
     }
 }
 
@@ -143,6 +169,36 @@ impl Effect {
 }
 
 impl Effect {
+    /// Returns the names that the effect is about, its backup last.
+    pub fn paths(&mut self) -> Vec<&mut PathBuf> {
+        match self {
+            Effect::Created { path }
+            | Effect::Grown { path, .. }
+            | Effect::Attributes { path, .. }
+            | Effect::Extended { path, .. }
+            | Effect::RemovedDirectory { path, .. } => vec![path],
+            Effect::Changed { path, backup, .. } | Effect::Removed { path, backup, .. } => {
+                vec![path, backup]
+            }
+            Effect::Overwritten { path, backup, .. } => {
+                std::iter::once(path).chain(backup.as_mut()).collect()
+            }
+            Effect::Renamed { from, to, .. } | Effect::Exchanged { from, to, .. } => {
+                vec![from, to]
+            }
+        }
+    }
+
+    /// Returns the name that the effect makes: a new one, or that of its backup.
+    pub fn made(&self) -> Option<&Path> {
+        match self {
+            Effect::Created { path } => Some(path),
+            Effect::Changed { backup, .. } | Effect::Removed { backup, .. } => Some(backup),
+            Effect::Overwritten { backup, .. } => backup.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The device's number may have changed since, by a reboot or on another node; the file's own has not.
     pub fn renumber_device(&mut self) {
         let (path, id) = match self {
@@ -157,25 +213,49 @@ impl Effect {
             Effect::Renamed { to, id, .. } | Effect::Exchanged { to, id, .. } => (to, id),
         };
         if let Ok(metadata) = std::fs::symlink_metadata(path)
-            && metadata.ino() == id.inode
+            && id.is_of(&metadata)
         {
-            id.device = metadata.dev();
+            *id = Id::of(&metadata);
         }
     }
 }
 
-/// A line of the log.
+/// An effect in the log.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Record {
     /// Number of the cut that the effect followed.
     pub section: Epoch,
     /// The node's clock since its start, which brings the records of all its ranks into one order.
     pub time: u64,
+    /// The directories that the effect's names are in.
+    pub directories: Vec<Id>,
     /// What is about to happen.
     pub effect: Effect,
 }
 
 impl Record {
+    /// An effect that is about to happen.
+    pub fn new(section: Epoch, time: u64, mut effect: Effect) -> Record {
+        let directories = effect.paths().into_iter().map(|it| directory_of(it));
+        Record {
+            section,
+            time,
+            directories: directories.collect(),
+            effect,
+        }
+    }
+}
+
+/// A line of the log.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Line {
+    /// An effect.
+    Record(Record),
+    /// The file that the latest record about making this name has led to.
+    Outcome(PathBuf, Outcome),
+}
+
+impl Line {
     fn framed(&self) -> Vec<u8> {
         let content = bincode::encode_to_vec(self, bincode::config::standard()).unwrap_or_default();
         let mut bytes = Vec::with_capacity(FRAME + content.len());
@@ -190,16 +270,16 @@ fn header() -> Vec<u8> {
     [MAGIC.as_slice(), &VERSION.to_le_bytes()].concat()
 }
 
-/// The first record in `bytes` and its length; `None` if there is no whole one.
-fn first_record(bytes: &[u8]) -> Option<(Record, usize)> {
+/// The first line in `bytes` and its length; `None` if there is no whole one.
+fn first_line(bytes: &[u8]) -> Option<(Line, usize)> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (checksum, rest) = rest.split_first_chunk::<8>()?;
     let content = rest.get(..u32::from_le_bytes(*length) as usize)?;
     if xxh3_64(content) != u64::from_le_bytes(*checksum) {
         return None;
     }
-    let (record, _) = bincode::decode_from_slice(content, bincode::config::standard()).ok()?;
-    Some((record, FRAME + content.len()))
+    let (line, _) = bincode::decode_from_slice(content, bincode::config::standard()).ok()?;
+    Some((line, FRAME + content.len()))
 }
 
 /// Where a file may be that was at `path` before these moves (the last one first), of itself or of directories that it
@@ -227,8 +307,16 @@ fn places(path: &Path, moves: &[(&Path, &Path)]) -> Vec<PathBuf> {
 pub struct Log {
     file: File,
     path: PathBuf,
-    /// Each record with its place in the file.
-    records: Vec<(u64, Record)>,
+    records: Vec<Noted>,
+}
+
+/// A record, with its place in the file.
+#[derive(Clone, Debug)]
+pub struct Noted {
+    at: u64,
+    pub record: Record,
+    /// File that the effect has made, if that is known.
+    pub outcome: Option<Outcome>,
 }
 
 impl Log {
@@ -293,10 +381,41 @@ impl Log {
     fn parse(&mut self, bytes: &[u8]) {
         self.records.clear();
         let mut at = HEADER as usize;
-        while let Some((record, length)) = bytes.get(at..).and_then(first_record) {
-            self.records.push((at as u64, record));
+        while let Some((line, length)) = bytes.get(at..).and_then(first_line) {
+            self.add(at as u64, line);
             at += length;
         }
+    }
+
+    fn add(&mut self, at: u64, line: Line) {
+        match line {
+            Line::Record(record) => self.records.push(Noted {
+                at,
+                record,
+                outcome: None,
+            }),
+            Line::Outcome(made, outcome) => {
+                if let Some(noted) = self.making(&made).and_then(|it| self.records.get_mut(it)) {
+                    noted.outcome = Some(outcome);
+                }
+            }
+        }
+    }
+
+    fn making(&self, made: &Path) -> Option<usize> {
+        self.records
+            .iter()
+            .rposition(|noted| noted.record.effect.made() == Some(made))
+    }
+
+    /// Returns what the latest record about making this name has led to.
+    pub fn outcome_of(&self, made: &Path) -> Option<Outcome> {
+        self.records.get(self.making(made)?)?.outcome
+    }
+
+    /// Returns true if a record is about making this name.
+    pub fn makes(&self, made: &Path) -> bool {
+        self.making(made).is_some()
     }
 
     /// Reads what another process may have changed.
@@ -307,35 +426,50 @@ impl Log {
         Ok(())
     }
 
-    /// Writes a record.
-    pub fn append(&mut self, record: Record) -> io::Result<()> {
-        let bytes = record.framed();
+    /// Writes a line.
+    pub fn append(&mut self, line: Line) -> io::Result<()> {
+        let bytes = line.framed();
         let at = self.file.metadata()?.len();
         let written = self.file.write(&bytes)?;
         if written != bytes.len() {
             self.file.set_len(at)?;
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.records.push((at, record));
+        self.add(at, line);
         Ok(())
     }
 
+    /// Writes a record with its outcome.
+    pub fn append_noted(&mut self, noted: Noted) -> io::Result<()> {
+        let outcome = noted.record.effect.made().map(Path::to_owned);
+        let outcome = outcome.zip(noted.outcome);
+        self.append(Line::Record(noted.record))?;
+        outcome.map_or(Ok(()), |(made, outcome)| {
+            self.append(Line::Outcome(made, outcome))
+        })
+    }
+
     /// The last record.
-    pub fn last(&self) -> Option<&Record> {
-        self.records.last().map(|(_, record)| record)
+    pub fn last(&self) -> Option<&Noted> {
+        self.records.last()
+    }
+
+    /// All records with their outcomes.
+    pub fn noted(&self) -> impl Iterator<Item = &Noted> {
+        self.records.iter()
     }
 
     /// Takes the last record away.
     pub fn pop(&mut self) -> io::Result<()> {
         match self.records.pop() {
-            Some((at, _)) => self.file.set_len(at),
+            Some(noted) => self.file.set_len(noted.at),
             None => Ok(()),
         }
     }
 
     /// All records.
     pub fn records(&self) -> impl Iterator<Item = &Record> {
-        self.records.iter().map(|(_, record)| record)
+        self.records.iter().map(|noted| &noted.record)
     }
 
     /// Forgets all sections before `first`, and what was kept for them.
@@ -348,14 +482,14 @@ impl Log {
             return Ok(());
         }
         self.remove_backups(count);
-        let kept: Vec<Record> = self.records().skip(count).cloned().collect();
+        let kept: Vec<Noted> = self.noted().skip(count).cloned().collect();
         if kept.is_empty() {
             self.records.clear();
             return self.file.set_len(HEADER);
         }
         let mut next = Log::create(&self.path.with_extension(RENEWED))?;
-        for record in kept {
-            next.append(record)?;
+        for noted in kept {
+            next.append_noted(noted)?;
         }
         std::fs::rename(&next.path, &self.path)?;
         next.path.clone_from(&self.path);
@@ -368,7 +502,8 @@ impl Log {
         // From the last record on, so that the moves that follow a record are known: those of directories, and those of
         // backups out of directories that went away. If such a move is undone later, nobody knows the backup any more.
         let mut moves: Vec<(&Path, &Path)> = Vec::new();
-        for (index, (_, record)) in self.records.iter().enumerate().rev() {
+        for (index, noted) in self.records.iter().enumerate().rev() {
+            let record = &noted.record;
             match &record.effect {
                 Effect::Renamed {
                     from,

@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::keep::{self, Keeper};
-use super::log::{Effect, Id, Log, Record};
+use super::log::{Effect, Id, Line, Log, Record};
+use super::outcome::Outcome;
 use super::place::MOVED;
 use super::ranges::Ranges;
 use ckptd::events::{monotonic_ns, realtime_ns};
@@ -69,7 +70,7 @@ pub(super) enum Known {
 pub struct Recorder {
     place: PathBuf,
     pub(super) keeper: Keeper,
-    log: Option<Log>,
+    pub(super) log: Option<Log>,
     section: Epoch,
     /// When the section began. Files get times that are up to a few milliseconds behind the clock.
     began: SystemTime,
@@ -92,6 +93,8 @@ pub struct Recorder {
     pub(super) extended: HashSet<(Id, CString)>,
     /// How many old bytes are in the log.
     pub(super) in_log: u64,
+    /// Names that calls are about to make, with their threads.
+    pub(super) awaited: Vec<(libc::pid_t, PathBuf)>,
     warned: bool,
     process: u32,
 }
@@ -140,6 +143,7 @@ impl Recorder {
             attributed: HashSet::new(),
             extended: HashSet::new(),
             in_log: 0,
+            awaited: Vec::new(),
             warned: false,
             process: std::process::id(),
         }
@@ -165,6 +169,7 @@ impl Recorder {
         self.attributed.clear();
         self.extended.clear();
         self.in_log = 0;
+        self.awaited.clear();
     }
 
     /// The process whose effects are noted.
@@ -212,17 +217,17 @@ impl Recorder {
     }
 
     pub(super) fn write(&mut self, effect: Effect) -> io::Result<()> {
+        let record = Record::new(self.section, (self.clock)(), effect);
+        self.put(Line::Record(record))
+    }
+
+    pub(super) fn put(&mut self, line: Line) -> io::Result<()> {
         let log = match &mut self.log {
             Some(log) => log,
             none => none.insert(Log::create(&self.place)?),
         };
-        let record = Record {
-            section: self.section,
-            time: (self.clock)(),
-            effect,
-        };
-        match (log.append(record.clone()), self.refuge.take()) {
-            (Err(_), Some(refuge)) => self.go_on_at(refuge, record),
+        match (log.append(line.clone()), self.refuge.take()) {
+            (Err(_), Some(refuge)) => self.continue_at(refuge, line),
             (done, refuge) => {
                 self.refuge = refuge;
                 done
@@ -230,12 +235,12 @@ impl Recorder {
         }
     }
 
-    fn go_on_at(&mut self, refuge: PathBuf, record: Record) -> io::Result<()> {
+    fn continue_at(&mut self, refuge: PathBuf, line: Line) -> io::Result<()> {
         let mut log = Log::create(&refuge)?;
-        let known = self.log.iter().flat_map(Log::records).cloned();
-        known
-            .chain([record])
-            .try_for_each(|record| log.append(record))?;
+        for noted in self.log.iter().flat_map(Log::noted) {
+            log.append_noted(noted.clone())?;
+        }
+        log.append(line)?;
         // Who starts the job again must not take the old one for the whole log.
         let _ = fs::rename(&self.place, self.place.with_extension(MOVED));
         self.log = Some(log);
@@ -281,6 +286,7 @@ impl Recorder {
             path: path.to_owned(),
         })?;
         self.created.insert(path.to_owned());
+        self.await_name(path);
         Ok(())
     }
 
@@ -339,7 +345,17 @@ impl Recorder {
     ) -> io::Result<()> {
         let backup = self.keeper.name(directory);
         self.write(record(&backup))?;
-        make(&backup)
+        let made = make(&backup).and_then(|()| fs::symlink_metadata(&backup));
+        match (made, &mut self.log) {
+            (Ok(made), _) => self.conclude(&backup, Outcome::of(&made)),
+            (Err(error), Some(log)) => {
+                // Without the record nothing will look for it.
+                let _ = fs::remove_file(&backup);
+                log.pop()?;
+                Err(error)
+            }
+            (Err(error), None) => Err(error),
+        }
     }
 
     fn truncate(&mut self, path: &Path, length: i64) -> io::Result<()> {
@@ -365,7 +381,9 @@ impl Recorder {
         // The new name may lead to an old file.
         self.write(Effect::Created {
             path: path.to_owned(),
-        })
+        })?;
+        self.await_name(path);
+        Ok(())
     }
 
     fn remove(&mut self, path: &Path, files: bool, directories: bool) -> io::Result<()> {
@@ -388,11 +406,10 @@ impl Recorder {
 
     fn remove_file(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
         let kind = metadata.file_type();
-        if self.is_new(path, metadata)
-            || kind.is_fifo()
-            || kind.is_socket()
-            || kind.is_char_device()
-        {
+        if self.is_new(path, metadata) {
+            return self.remove_new(path, metadata);
+        }
+        if kind.is_fifo() || kind.is_socket() || kind.is_char_device() {
             return Ok(());
         }
         self.created.remove(path);

@@ -5,10 +5,12 @@
 //! latest record to the first ends there. A rank needs one record for a byte and a section.
 #![allow(unsafe_code)]
 
+use super::apply::{another_file, open_backup};
 use super::inode;
 use super::keep::{self, SMALL};
 use super::log::{Effect, Id};
 use super::note::{Known, Recorder, metadata_of};
+use super::outcome::Outcome;
 use super::ranges::Range;
 use std::cell::OnceCell;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -155,7 +157,9 @@ impl Recorder {
         })?;
         let mut options = OpenOptions::new();
         options.write(true).create_new(place == 0).mode(0o600);
-        options.open(&backup)?.write_all_at(&bytes, place)?;
+        let pool = options.open(&backup)?;
+        pool.write_all_at(&bytes, place)?;
+        self.conclude(&backup, Outcome::of(&pool.metadata()?))?;
         self.pools.insert(id, (backup, place + length));
         Ok(())
     }
@@ -191,19 +195,18 @@ impl Recorder {
             make(named.get_or_init(|| backup.to_owned()))
         });
         let backup = named.into_inner().unwrap_or_default();
-        if made.is_err() {
-            let _ = fs::remove_file(&backup);
-            return made;
-        }
+        made?;
         let path = path.to_owned();
+        let outcome = Outcome::of(&fs::symlink_metadata(&backup)?);
         self.write(Effect::Overwritten {
             path,
             id,
             ranges,
             bytes: Vec::new(),
-            backup: Some(backup),
+            backup: Some(backup.clone()),
             place: 0,
-        })
+        })?;
+        self.conclude(&backup, outcome)
     }
 }
 
@@ -213,26 +216,22 @@ pub fn put_back(
     id: Id,
     ranges: &[Range],
     bytes: &[u8],
-    kept: Option<(&Path, u64)>,
+    kept: Option<(&Path, u64, Option<Outcome>)>,
 ) -> io::Result<()> {
     let total: u64 = ranges.iter().map(|(_, length)| length).sum();
-    let is_it = metadata_of(path).is_some_and(|found| found.is_file() && Id::of(&found) == id);
-    if !is_it {
-        return Ok(());
+    match metadata_of(path) {
+        None => return Ok(()),
+        Some(found) if found.is_file() && Id::of(&found) == id => {}
+        Some(_) => return Err(another_file()),
     }
-    let opened = |(backup, place)| File::open::<&Path>(backup).map(|backup| (backup, place));
-    let kept = match kept.map(opened) {
-        Some(Err(error)) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        kept => kept.transpose()?,
+    let kept = match kept {
+        Some((_, _, None)) => return Ok(()),
+        Some((backup, place, Some(outcome))) => {
+            Some((open_backup(backup, outcome, place + total)?, place))
+        }
+        None => None,
     };
-    let length = match &kept {
-        Some((backup, place)) => backup.metadata()?.len().saturating_sub(*place),
-        None => bytes.len() as u64,
-    };
-    if length < total {
-        return Ok(());
-    }
-    let file = inode::open_for_writing(&mut OpenOptions::new(), path)?;
+    let file = inode::open_for_writing(path, id)?;
     let mut at = 0;
     for &(offset, length) in ranges {
         match &kept {

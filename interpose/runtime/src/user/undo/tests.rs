@@ -1,7 +1,7 @@
 //! The log by itself, and random sequences of calls that are undone and compared with a copy.
 
 use super::log::RENEWED;
-use super::log::{Effect, Id, Log, Record};
+use super::log::{Effect, Id, Line, Log, Record};
 use super::note::{Call, Recorder, exchange};
 use super::place::{LOCK, Place};
 use super::{apply, followed};
@@ -12,6 +12,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use understudy_numbers::{Epoch, ProcessNumber};
+
+mod strangers;
 
 /// A directory that goes away.
 struct Room(PathBuf);
@@ -45,8 +47,12 @@ impl Room {
     }
 
     fn undo(&self, ranks: u32, section: u64) {
+        self.try_undo(ranks, section).unwrap();
+    }
+
+    fn try_undo(&self, ranks: u32, section: u64) -> Result<(), apply::Failed> {
         let logs = (0..ranks).filter_map(|rank| Log::open(&self.log(rank)).unwrap());
-        apply::undo(&mut logs.collect::<Vec<_>>(), Epoch(section)).unwrap();
+        apply::undo(&mut logs.collect::<Vec<_>>(), Epoch(section))
     }
 
     /// What is kept for undoing, anywhere.
@@ -99,11 +105,8 @@ fn tree(top: &Path) -> Tree {
 }
 
 fn created(section: u64, name: &str) -> Record {
-    Record {
-        section: Epoch(section),
-        time: section,
-        effect: Effect::Created { path: name.into() },
-    }
+    let effect = Effect::Created { path: name.into() };
+    Record::new(Epoch(section), section, effect)
 }
 
 #[test]
@@ -118,7 +121,7 @@ fn a_log_is_read_as_it_was_written_and_a_torn_tail_is_left_out() {
     ];
     let mut ends = vec![fs::metadata(&path).unwrap().len()];
     for record in &records {
-        log.append(record.clone()).unwrap();
+        log.append(Line::Record(record.clone())).unwrap();
         ends.push(fs::metadata(&path).unwrap().len());
     }
     let bytes = fs::read(&path).unwrap();
@@ -145,10 +148,10 @@ fn sections_are_forgotten_and_what_follows_stays() {
     let room = Room::new("sections");
     let mut log = Log::create(&room.log(0)).unwrap();
     for section in 1..=4 {
-        log.append(created(section, "x")).unwrap();
+        log.append(Line::Record(created(section, "x"))).unwrap();
     }
     log.forget_before(Epoch(3)).unwrap();
-    log.append(created(5, "y")).unwrap();
+    log.append(Line::Record(created(5, "y"))).unwrap();
     let read = Log::open(&room.log(0)).unwrap().unwrap();
     assert!(!read.is_abandoned());
     assert!(
@@ -192,12 +195,8 @@ fn another_file_of_the_same_name_is_not_cut() {
         id,
         size: 3,
     };
-    log.append(Record {
-        section: Epoch(1),
-        time: 1,
-        effect,
-    })
-    .unwrap();
+    log.append(Line::Record(Record::new(Epoch(1), 1, effect)))
+        .unwrap();
     room.undo(1, 1);
     assert_eq!(fs::read(path).unwrap(), b"twelve bytes");
 }
@@ -279,13 +278,8 @@ fn an_exchange_is_undone_though_one_of_the_two_is_gone() {
     fs::write(old.join("file"), "old").unwrap();
     let mut log = Log::create(&room.log(0)).unwrap();
     let mut write = |time, effect| {
-        let section = Epoch(1);
-        log.append(Record {
-            section,
-            time,
-            effect,
-        })
-        .unwrap();
+        log.append(Line::Record(Record::new(Epoch(1), time, effect)))
+            .unwrap();
     };
     write(1, Effect::Created { path: new.clone() });
     fs::write(&new, "new").unwrap();
@@ -401,7 +395,9 @@ fn perform(
             options
                 .create(flags & libc::O_CREAT != 0)
                 .custom_flags(flags & !libc::O_ACCMODE);
-            let mut file = options.open(path)?;
+            let opened = options.open(path);
+            recorder.made()?;
+            let mut file = opened?;
             if access == libc::O_RDONLY {
                 return file.read_to_end(&mut Vec::new()).map(drop);
             }
@@ -481,6 +477,7 @@ fn round(seed: u64) {
             let call = any_call(random, &room.files());
             recorder.note(&call).unwrap();
             let done = perform(&call, random, recorder, open);
+            recorder.made().unwrap();
             println!("{section}: rank {rank} {call:?}: {done:?}");
         }
     }

@@ -1,0 +1,249 @@
+//! Others move, remove and exchange what a job has made or kept.
+
+use super::*;
+use std::os::unix::fs::DirBuilderExt;
+
+const FROM_NOTHING: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
+
+fn opening(path: &Path, flags: i32) -> Call {
+    Call::Open {
+        path: path.to_owned(),
+        flags,
+    }
+}
+
+fn removing(path: &Path) -> Call {
+    Call::Remove {
+        path: path.to_owned(),
+        files: true,
+        directories: true,
+    }
+}
+
+/// Lets the clock of file systems go on.
+fn a_moment() {
+    std::thread::sleep(std::time::Duration::from_millis(12));
+}
+
+/// A rank opens a file, and writes it from its beginning.
+fn write(rank: &mut Recorder, path: &Path, content: impl AsRef<[u8]>) {
+    rank.note(&opening(path, FROM_NOTHING)).unwrap();
+    fs::write(path, content).unwrap();
+    rank.made().unwrap();
+}
+
+fn remove(rank: &mut Recorder, path: &Path) {
+    rank.note(&removing(path)).unwrap();
+    fs::remove_file(path).unwrap();
+}
+
+/// Checks that undoing fails with a word about this file.
+#[track_caller]
+fn assert_fails(room: &Room, path: &Path, why: &str) {
+    let failed = room.try_undo(1, 1).expect_err("not undone");
+    assert_eq!(failed.path, path);
+    let error = failed.error.to_string();
+    assert!(error.contains(why), "{error}");
+}
+
+#[test]
+fn a_file_in_the_place_of_a_new_one_stays() {
+    for is_moved in [true, false] {
+        let room = Room::new(&format!("replaced-{is_moved}"));
+        let data = room.files().join("data");
+        let mut rank = room.recorder(0);
+        rank.begin(Epoch(1));
+        write(&mut rank, &data, "the job's");
+        match is_moved {
+            true => fs::rename(&data, room.files().join("moved")).unwrap(),
+            // The next file may have the same inode.
+            false => fs::remove_file(&data).unwrap(),
+        }
+        a_moment();
+        fs::write(&data, "others'").unwrap();
+        assert_fails(&room, &data, "another file has its name");
+        assert_eq!(fs::read(&data).unwrap(), b"others'");
+        rank.end().unwrap();
+    }
+}
+
+#[test]
+fn a_name_that_the_job_has_given_up_is_of_no_interest() {
+    let room = Room::new("given-up");
+    let [lock, failed] = ["lock", "failed"].map(|name| room.files().join(name));
+    let mut rank = room.recorder(0);
+    rank.begin(Epoch(1));
+    a_moment();
+    write(&mut rank, &lock, "");
+    remove(&mut rank, &lock);
+    // A call that fails.
+    rank.note(&opening(&failed, FROM_NOTHING)).unwrap();
+    rank.made().unwrap();
+    for path in [&lock, &failed] {
+        fs::write(path, "others'").unwrap();
+    }
+    room.undo(1, 1);
+    for path in [&lock, &failed] {
+        assert_eq!(fs::read(path).unwrap(), b"others'");
+    }
+    rank.end().unwrap();
+}
+
+#[test]
+fn a_file_in_the_place_of_an_old_one_stays() {
+    let room = Room::new("old");
+    let [removed, changed] = ["removed", "changed"].map(|name| room.files().join(name));
+    for path in [&removed, &changed] {
+        fs::write(path, "old").unwrap();
+        let mut rank = room.recorder(0);
+        rank.begin(Epoch(1));
+        match path == &removed {
+            true => remove(&mut rank, path),
+            false => {
+                write(&mut rank, path, "new");
+                fs::remove_file(path).unwrap();
+            }
+        }
+        a_moment();
+        fs::write(path.with_extension("other"), "others'").unwrap();
+        fs::rename(path.with_extension("other"), path).unwrap();
+        assert_fails(&room, path, "another file has its name");
+        assert_eq!(fs::read(path).unwrap(), b"others'");
+        rank.end().unwrap();
+    }
+}
+
+/// Another user exchanges a directory for a link to a private one.
+#[test]
+fn nothing_is_undone_through_a_directory_that_was_exchanged() {
+    type Act = fn(&mut Recorder, &Path);
+    let acts: [(&str, Act); 4] = [
+        ("new", |rank, path| write(rank, path, "new")),
+        ("changed", |rank, path| write(rank, path, "changed")),
+        ("removed", remove),
+        ("renamed", |rank, path| {
+            let to = path.with_extension("renamed");
+            rank.note(&Call::Rename {
+                from: path.to_owned(),
+                to: to.clone(),
+                flags: 0,
+            })
+            .unwrap();
+            fs::rename(path, to).unwrap();
+        }),
+    ];
+    for (name, act) in acts {
+        let room = Room::new(&format!("exchanged-{name}"));
+        let [sub, away, private] = ["sub", "away", "private"].map(|it| room.files().join(it));
+        fs::create_dir(&sub).unwrap();
+        fs::DirBuilder::new().mode(0o700).create(&private).unwrap();
+        let data = sub.join("data");
+        if name != "new" {
+            fs::write(&data, "old").unwrap();
+        }
+        let mut rank = room.recorder(0);
+        rank.begin(Epoch(1));
+        act(&mut rank, &data);
+        fs::write(private.join("data"), "private").unwrap();
+        fs::rename(&sub, &away).unwrap();
+        symlink(&private, &sub).unwrap();
+        let before = tree(&private);
+        assert_fails(&room, &data, "another directory");
+        assert_eq!(tree(&private), before, "{name}");
+        // The directory may have another name, if only a link leads to it.
+        fs::remove_file(&sub).unwrap();
+        symlink(&away, &sub).unwrap();
+        room.undo(1, 1);
+        let found = fs::read(away.join("data")).ok();
+        assert_eq!(found.as_deref(), (name != "new").then_some(&b"old"[..]));
+        rank.end().unwrap();
+    }
+}
+
+/// Ways to destroy something, of which a hidden backup is kept beside the file.
+fn destroy(which: &str, rank: &mut Recorder, path: &Path) {
+    match which {
+        "removed" => remove(rank, path),
+        "truncated" => write(rank, path, "new"),
+        _ => {
+            rank.note(&opening(path, libc::O_RDWR)).unwrap();
+            let file = OpenOptions::new().read(true).write(true).open(path);
+            let file = file.unwrap();
+            let length = 100 << 10;
+            rank.overwrite_open(file.as_raw_fd(), (0, length), false)
+                .unwrap();
+            file.write_all_at(&vec![b'n'; length as usize], 0).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_missing_backup_is_reported() {
+    for which in ["removed", "truncated", "overwritten"] {
+        for is_exchanged in [false, true] {
+            let room = Room::new(&format!("backup-{which}-{is_exchanged}"));
+            let data = room.files().join("data");
+            fs::write(&data, vec![b'o'; 100 << 10]).unwrap();
+            let mut rank = room.recorder(0);
+            rank.begin(Epoch(1));
+            destroy(which, &mut rank, &data);
+            let backups = room.backups();
+            assert_eq!(backups.len(), 1, "{which}");
+            fs::remove_file(&backups[0]).unwrap();
+            if is_exchanged {
+                a_moment();
+                fs::write(&backups[0], vec![b'x'; 100 << 10]).unwrap();
+            }
+            let then = fs::read(&data).ok();
+            assert_fails(&room, &data, "has been moved, removed or exchanged");
+            assert_eq!(fs::read(&data).ok(), then, "{which}");
+            rank.end().unwrap();
+        }
+    }
+}
+
+/// A rank dies before its backup is complete: nothing has been destroyed yet.
+#[test]
+fn a_backup_that_was_never_complete_is_not_missed() {
+    let room = Room::new("incomplete");
+    let data = room.files().join("data");
+    fs::write(&data, vec![b'o'; 100 << 10]).unwrap();
+    let mut log = Log::create(&room.log(0)).unwrap();
+    let (path, backup) = (data.clone(), room.files().join(".understudy-job-0-1"));
+    let id = Id::of(&fs::metadata(&data).unwrap());
+    for effect in [
+        Effect::Changed {
+            path: path.clone(),
+            id,
+            size: 100 << 10,
+            backup: backup.clone(),
+        },
+        Effect::Removed {
+            path: path.clone(),
+            id,
+            backup: backup.clone(),
+        },
+    ] {
+        log.append(Line::Record(Record::new(Epoch(1), 1, effect)))
+            .unwrap();
+    }
+    room.undo(1, 1);
+    assert_eq!(fs::read(&data).unwrap(), vec![b'o'; 100 << 10]);
+}
+
+/// Outcomes stay with their records when a log is written anew.
+#[test]
+fn outcomes_outlive_sections_that_are_forgotten() {
+    let room = Room::new("outcomes");
+    let data = room.files().join("data");
+    let mut rank = room.recorder(0);
+    rank.begin(Epoch(1));
+    write(&mut rank, &room.files().join("first"), "");
+    rank.begin(Epoch(2));
+    write(&mut rank, &data, "the job's");
+    rank.forget_before(Epoch(2)).unwrap();
+    let log = Log::open(&room.log(0)).unwrap().unwrap();
+    let outcomes: Vec<_> = log.noted().map(|it| it.outcome.map(|it| it.id)).collect();
+    assert_eq!(outcomes, [Some(Id::of(&fs::metadata(&data).unwrap()))]);
+    rank.end().unwrap();
+}
