@@ -18,6 +18,9 @@
 
 mod anchor;
 mod apply;
+mod awaited;
+mod backup;
+mod file_id;
 mod in_place;
 mod inode;
 mod keep;

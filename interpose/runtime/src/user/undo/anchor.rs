@@ -4,7 +4,7 @@
 //! written. So the directory is opened, compared with the one of the record, and used by its
 //! descriptor.
 
-use super::log::Id;
+use super::file_id::Id;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;

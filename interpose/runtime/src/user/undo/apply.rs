@@ -1,6 +1,8 @@
 //! Undoing.
 
 use super::anchor::Anchor;
+use super::backup::{lost_backup, open_backup};
+use super::file_id::another_file;
 use super::inode;
 use super::keep::clone_or_copy;
 use super::log::{Effect, Id, Log, Noted};
@@ -8,7 +10,7 @@ use super::note::exchange;
 use super::outcome::Outcome;
 use super::overwrite;
 use std::collections::HashMap;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -193,38 +195,6 @@ impl Renewed {
             true => Ok(()),
             false => Err(another_file()),
         }
-    }
-}
-
-/// Returns the error of a name that others have given to their own file.
-pub fn another_file() -> io::Error {
-    io::Error::other("another file has its name by now, and is left as it is")
-}
-
-fn lost_backup(backup: &Path) -> io::Error {
-    let name = backup.file_name().unwrap_or_default().to_string_lossy();
-    io::Error::other(format!(
-        "its backup {name} has been moved, removed or exchanged"
-    ))
-}
-
-/// Opens a backup that was complete, and has at least so many bytes.
-///
-/// # Errors
-/// Those of open(2); the backup is not there any more.
-pub fn open_backup(backup: &Path, outcome: Outcome, bytes: u64) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let options = options
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = match options.open(backup) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Err(lost_backup(backup)),
-        other => other?,
-    };
-    let found = file.metadata()?;
-    match outcome.is(&found) && found.len() >= bytes {
-        true => Ok(file),
-        false => Err(lost_backup(backup)),
     }
 }
 

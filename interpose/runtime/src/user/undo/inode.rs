@@ -4,7 +4,7 @@
 //! content: records are undone from the latest to the first, so that the times come last.
 #![allow(unsafe_code)]
 
-use super::apply::another_file;
+use super::file_id::another_file;
 use super::log::{Attributes, Effect, Id};
 use super::note::{Recorder, metadata_of};
 use std::ffi::{CString, c_char};
@@ -98,7 +98,7 @@ impl Pinned {
         })
     }
 
-    /// Opens the file of this name; `None` if it is not the one with that inode.
+    /// Opens the file of this name; `None` if it has another inode.
     fn find(path: &Path, id: Id) -> io::Result<Option<Pinned>> {
         match Pinned::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -10,14 +10,14 @@
 //! Outcomes ([`super::outcome`]) lie between the records. They go with whatever is before them.
 
 use super::anchor::directory_of;
+pub use super::file_id::{Attributes, Id};
 use super::outcome::Outcome;
 use crate::user::files::is_backup;
 use ckptd::private::open_own;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 use understudy_numbers::Epoch;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -28,74 +28,6 @@ const MAGIC: &[u8; 12] = b"understudy\0U";
 const VERSION: u32 = 5;
 const HEADER: u64 = 16;
 const FRAME: usize = 12;
-
-/// A file, whatever its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, bincode::Encode, bincode::Decode)]
-pub struct Id {
-    /// Device.
-    pub device: u64,
-    /// Inode.
-    pub inode: u64,
-    /// Time of birth in nanoseconds since 1970 (statx(2)); zero if unknown.
-    ///
-    /// File systems give the inode of a removed file to the next one.
-    pub born: u64,
-}
-
-impl Id {
-    /// No file has this one.
-    pub const UNKNOWN: Id = Id {
-        device: 0,
-        inode: 0,
-        born: 0,
-    };
-
-    /// The file that `metadata` is about.
-    pub fn of(metadata: &std::fs::Metadata) -> Id {
-        let born = metadata.created().ok();
-        let since = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
-        Id {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            born: since.map_or(0, |since| since.as_nanos() as u64),
-        }
-    }
-
-    /// Returns true if `metadata` is about this file, whatever number its device has by now.
-    pub fn is_of(&self, metadata: &std::fs::Metadata) -> bool {
-        let found = Id::of(metadata);
-        let is_unlike = self.born != found.born && self.born != 0 && found.born != 0;
-        found.inode == self.inode && !is_unlike
-    }
-}
-
-/// Mode, owner and times of an inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Attributes {
-    /// Permissions, with the bits of set-user-ID and the like.
-    pub mode: u32,
-    /// User.
-    pub owner: u32,
-    /// Group.
-    pub group: u32,
-    /// Seconds and nanoseconds of the last access and the last modification.
-    pub times: [(i64, i64); 2],
-}
-
-impl Attributes {
-    /// Returns those of a file.
-    pub fn of(metadata: &std::fs::Metadata) -> Attributes {
-        Attributes {
-            mode: metadata.permissions().mode() & 0o7777,
-            owner: metadata.uid(),
-            group: metadata.gid(),
-            times: [
-                (metadata.atime(), metadata.atime_nsec()),
-                (metadata.mtime(), metadata.mtime_nsec()),
-            ],
-        }
-    }
-}
 
 /// An effect, with what is needed to undo it. All paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]

@@ -5,7 +5,8 @@
 //! latest record to the first ends there. A rank needs one record for a byte and a section.
 #![allow(unsafe_code)]
 
-use super::apply::{another_file, open_backup};
+use super::backup::open_backup;
+use super::file_id::another_file;
 use super::inode;
 use super::keep::{self, SMALL};
 use super::log::{Effect, Id};
