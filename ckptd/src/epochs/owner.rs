@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub const OWNER: &str = "understudy-owner";
 
 /// Time that another process of the job has to write the file.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Interval between two attempts to get a lock.
 const RETRY: Duration = Duration::from_millis(20);
 

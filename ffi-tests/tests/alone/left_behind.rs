@@ -193,34 +193,21 @@ fn what_is_left_goes_and_what_lives_stays() {
 /// Time in which a job ends whose launcher was killed.
 const END: Duration = Duration::from_secs(5);
 
-/// Kills processes of a job, and returns what is left of it.
-///
-/// `victims` gets the process of `understudy run`, so long `after` its start.
-fn left_after(
-    program: &[&str],
-    options: &[&str],
-    after: Duration,
-    victims: fn(u32) -> Vec<u32>,
-) -> Vec<String> {
+/// A job that nobody can end would compete with a restart.
+#[test]
+fn a_job_ends_with_the_command_that_runs_it() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
-    let arguments = [
-        &["run", "-n", "3", "--interval", "0.1s"],
-        options,
-        &["--"],
-        program,
-    ]
-    .concat();
     let job = Rc::new(RefCell::new(Vec::new()));
     let (found, start) = (Rc::clone(&job), Instant::now());
-    let ran = Understudy::new(work.path(), &arguments)
+    let program = ["--", &heat(), "300", "300", "100000"];
+    let ran = Understudy::new(work.path(), &[&["run", "-n", "3"], &program[..]].concat())
         .during(move |child| {
             let processes = processes::all().filter(|pid| processes::descends(*pid, child.id()));
             let processes: Vec<u32> = processes.collect();
-            if found.borrow().is_empty() && start.elapsed() > after && processes.len() > 6 {
+            let is_time = start.elapsed() > Duration::from_secs(2) && processes.len() > 6;
+            if found.borrow().is_empty() && is_time {
                 found.replace(processes);
-                victims(child.id())
-                    .into_iter()
-                    .for_each(|pid| assert!(processes::kill(pid)));
+                assert!(processes::kill(child.id()));
             }
         })
         .run();
@@ -229,44 +216,25 @@ fn left_after(
     let job = job.borrow();
     assert!(!job.is_empty(), "nothing was killed");
     // Relays and files have the number of the launcher in their names.
+    let name = |pid: &u32| format!("-{pid}@");
     let relays = job
         .iter()
-        .flat_map(|pid| processes::with_command(&format!("-{pid}@")));
-    let lives = |pid: &u32| processes::state(*pid).is_some_and(|state| state != "Z");
-    let left = job.iter().copied().chain(relays).filter(lives);
-    let left = left.map(|pid| processes::words(pid)[0].join(" "));
-    let is_its = |name: &String| job.iter().any(|pid| name.contains(&format!("-{pid}@")));
+        .flat_map(|pid| processes::with_command(&name(pid)));
+    let is_running = |pid: &u32| processes::state(*pid).is_some_and(|state| state != "Z");
+    let left: Vec<u32> = job
+        .iter()
+        .copied()
+        .chain(relays)
+        .filter(is_running)
+        .collect();
+    assert_eq!(left, Vec::<u32>::new(), "processes are left");
     let files = place::shared_memory().into_iter();
     let files = files.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    left.chain(files.filter(is_its)).collect()
-}
-
-/// A job that nobody can end would compete with a restart.
-#[test]
-fn a_job_ends_with_the_command_that_runs_it() {
-    let heat = heat();
-    let program = [&*heat, "300", "300", "100000"];
-    let left = left_after(&program, &[], Duration::from_secs(2), |run| vec![run]);
-    assert_eq!(left, Vec::<String>::new());
-}
-
-/// libpmix answers no process of another group than its own, and does not end then.
-#[test]
-fn a_job_of_a_stuck_mpi_library_ends_with_its_launcher() {
-    let program = place::test_program("group").to_string_lossy().into_owned();
-    let program = [&*program, "1000"];
-    let options = ["--spares", "1", "--fault", "kill rank=1 at=call:20"];
-    let left = left_after(&program, &options, Duration::from_secs(4), |run| {
-        let of_launcher = |pid: &u32| {
-            processes::words(*pid)[0]
-                .get(1)
-                .is_some_and(|it| it == "launch")
-        };
-        let launcher =
-            processes::all().find(|pid| processes::descends(*pid, run) && of_launcher(pid));
-        vec![run, launcher.expect("it runs")]
-    });
-    assert_eq!(left, Vec::<String>::new());
+    let is_its = |file: &String| job.iter().any(|pid| file.contains(&name(pid)));
+    assert_eq!(
+        files.filter(is_its).collect::<Vec<_>>(),
+        Vec::<String>::new()
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::rc::Rc;
 
-const ARGUMENTS: [&str; 3] = ["300", "300", "60000"];
+const ARGUMENTS: [&str; 3] = ["300", "300", "150000"];
 
 fn heat() -> String {
     place::example("heat2d").to_string_lossy().into_owned()

@@ -297,9 +297,15 @@ fn epochs_of_another_job_are_refused() {
     let mut anew = job(&case).run_after(&mut first);
     assert_refused(&anew, &["epochs of an earlier run", "UNDERSTUDY_RESTART=1"]);
     let mut fewer = restarted(&case).workers(3).run_after(&mut anew);
-    assert_refused(&fewer, &["a job of 4 workers, and this one has 3"]);
+    assert_refused(
+        &fewer,
+        &["another number of workers (4, and this one has 3)"],
+    );
     let mut more = restarted(&case).workers(5).run_after(&mut fewer);
-    assert_refused(&more, &["a job of 4 workers, and this one has 5"]);
+    assert_refused(
+        &more,
+        &["another number of workers (4, and this one has 5)"],
+    );
     let program = place::example("heat2d");
     let other = Job::new(program, &["300", "300", "9000", "heat.field"]).disk();
     let mut other = other.env("UNDERSTUDY_RESTART", "1").run_after(&mut more);

@@ -76,7 +76,7 @@ fn assert_sound(text: &str, failures: usize) {
     ] {
         assert!(text.contains(fact), "no {fact}");
     }
-    assert_eq!(count(text, "<td>SIGKILL</td>"), failures);
+    assert_eq!(count(text, "<td[^>]*>SIGKILL</td>"), failures);
     assert_eq!(
         count(
             text,

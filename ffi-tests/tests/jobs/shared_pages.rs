@@ -68,7 +68,10 @@ fn what_all_have_is_not_sent() {
             }
         }
         let said = understudy(&["inspect", outcome.event_directory().to_str().unwrap()]);
-        outcome.check(said.contains("pages that it has itself"), "nobody is told");
+        outcome.check(
+            said.contains("pages that rank 0 has itself"),
+            "nobody is told",
+        );
     }
     let outcome = job("0").run();
     assert_same(&outcome);

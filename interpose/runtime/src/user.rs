@@ -376,6 +376,10 @@ impl State {
         accelerator::restore(rt, self.has_devices);
         process_attributes::restore(rt, &self.attributes, is_mains);
         advice::restore(rt, &self.advice, &self.layout);
+        // A driver tells its process by the number that the kernel has for it.
+        if !self.has_devices {
+            process::restore_number(&self.process);
+        }
         process::restore(&self.process, is_mains)
     }
 

@@ -9,10 +9,11 @@
 use super::{budget, neighbours, reserve};
 use crate::image::store::Files;
 use crate::image::threads::without_signals;
+use crate::sys;
 use crate::world::{self, Runtime};
 use ckptd::budget::Budget;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, Once, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Bytes that a process can make present in a second, with huge pages.
@@ -23,6 +24,8 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_mi
 static HAS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
 static CAUSE: OnceLock<String> = OnceLock::new();
 static COPIES: Mutex<Option<Files>> = Mutex::new(None);
+/// Tells that the memory of copies is needed.
+static REQUESTED: Condvar = Condvar::new();
 
 /// True once this process's copies are damaged, since the program needed their memory.
 pub fn has_given_up() -> bool {
@@ -42,7 +45,13 @@ pub fn watch(rt: &Runtime, copies: Files) {
         let neighbours = neighbours(rt);
         let thread = std::thread::Builder::new().name("understudy-memory".into());
         let poll = move || poll(neighbours);
-        if let Err(error) = without_signals(|| thread.spawn(poll)) {
+        let start = || {
+            std::thread::Builder::new()
+                .name("understudy-relief".into())
+                .spawn(discard)?;
+            thread.spawn(poll)
+        };
+        if let Err(error) = without_signals(start) {
             log::info!("the memory that is left is not watched: {error}");
         }
     });
@@ -50,6 +59,8 @@ pub fn watch(rt: &Runtime, copies: Files) {
 
 /// The thread: lives as long as the job is protected.
 fn poll(neighbours: u64) {
+    // Files of proc(5) would have numbers that the program's next files would have.
+    sys::leave_descriptors();
     let mut ample = u64::MAX;
     while world::is_protected() {
         let Some(budget) = budget(ample) else { return };
@@ -70,13 +81,25 @@ fn pause(free: u64, neighbours: u64) -> Duration {
 }
 
 fn give_up(budget: &Budget) {
-    let is_first = CAUSE.set(budget.to_string()).is_ok();
+    let _ = CAUSE.set(budget.to_string());
     HAS_GIVEN_UP.store(true, Ordering::SeqCst);
-    let copies = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(Err(error)) = copies.as_ref().map(Files::discard_pages)
-        && is_first
-    {
-        log::warn!("the memory of copies cannot be freed: {error}");
+    REQUESTED.notify_one();
+}
+
+/// The thread that has the descriptors of the copies: frees pages on request.
+fn discard() {
+    let mut copies = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut has_warned = false;
+    loop {
+        if has_given_up()
+            && let Some(Err(error)) = copies.as_ref().map(Files::discard_pages)
+            && !std::mem::replace(&mut has_warned, true)
+        {
+            log::warn!("the memory of copies cannot be freed: {error}");
+        }
+        copies = REQUESTED
+            .wait(copies)
+            .unwrap_or_else(PoisonError::into_inner);
     }
 }
 

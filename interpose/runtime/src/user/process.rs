@@ -173,9 +173,20 @@ fn set_timer(which: i64, value: &Timer) {
     };
 }
 
+/// Has an interpreter of Python see the process number of the cut.
+///
+/// An event loop that runs (asyncio) takes itself for another process's otherwise. Other programs
+/// see the kernel's number, since they compare it with those of threads (gettid(2)).
+pub fn restore_number(saved: &Saved) {
+    let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let name = program.file_name().unwrap_or_default().as_encoded_bytes();
+    if name.starts_with(b"python") {
+        seen_number().set(own_number(), saved.number);
+    }
+}
+
 /// Sets them where they differ; those of a thread only if this is the one that has made the cut (`is_callers`).
 pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
-    seen_number().set(own_number(), saved.number);
     // The signal stack of the dead process had room for these registers; this one's may have none.
     ask_for(saved.features)?;
     for (which, value) in TIMERS.into_iter().zip(&saved.timers) {
