@@ -31,7 +31,7 @@ fn cases() -> [Case; 13] {
             Job::new(place::test_program("multiple"), &["3000", "local"]).interval("20ms")
         }),
         programs::prints("anywhere sparse", || job("sparse", "12000")),
-        programs::prints("anywhere looks", || job("looks", "4000")),
+        programs::prints("anywhere looks", || job("looks", "10000")),
     ]
 }
 
