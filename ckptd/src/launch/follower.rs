@@ -1,6 +1,7 @@
 //! A node's connection to the leader of its job on another one.
 
-use super::hub::{BEAT, DOUBT, FromLeader, FromNode, LEASE};
+use super::doubt::Doubt;
+use super::hub::{BEAT, FromLeader, FromNode, LEASE};
 use super::link::Link;
 use super::talk::{Order, Report};
 use rustix::event::PollFd;
@@ -16,8 +17,8 @@ pub struct Follower {
     first: u64,
     /// When the last beat was sent that the leader has heard.
     certain: Instant,
-    /// Since when that is too long ago. This process may have stood still itself, all of the machine even.
-    doubtful: Option<Instant>,
+    /// How long this process has listened since that is too long ago.
+    doubt: Doubt,
     /// Why the connection has ended.
     ended: Option<io::Error>,
 }
@@ -34,7 +35,7 @@ impl Follower {
             sent: VecDeque::new(),
             first: 0,
             certain,
-            doubtful: None,
+            doubt: Doubt::default(),
             ended: None,
         })
     }
@@ -46,13 +47,9 @@ impl Follower {
                 "its connection to the job's leader has ended ({error})"
             ));
         }
-        let time = self.certain.elapsed();
-        let is_lost = self.doubtful.is_some_and(|since| since.elapsed() >= DOUBT);
-        is_lost.then(|| {
-            format!(
-                "it has not heard the job's leader for {:.1} s",
-                time.as_secs_f64()
-            )
+        self.doubt.is_over().then(|| {
+            let time = self.certain.elapsed().as_secs_f64();
+            format!("it has not heard the job's leader for {time:.1} s")
         })
     }
 
@@ -70,10 +67,8 @@ impl Follower {
             .sent
             .back()
             .map_or(Duration::ZERO, |last| BEAT.saturating_sub(last.elapsed()));
-        match self.doubtful {
-            Some(since) => beat.min(DOUBT.saturating_sub(since.elapsed())),
-            None => beat.min(LEASE.saturating_sub(self.certain.elapsed())),
-        }
+        let doubt = self.doubt.limit();
+        beat.min(doubt.unwrap_or_else(|| LEASE.saturating_sub(self.certain.elapsed())))
     }
 
     pub fn tell(&mut self, report: Report) {
@@ -97,10 +92,7 @@ impl Follower {
                 }
             }
         }
-        match self.certain.elapsed() >= LEASE {
-            true => drop(self.doubtful.get_or_insert_with(Instant::now)),
-            false => self.doubtful = None,
-        }
+        self.doubt.look(self.certain.elapsed() >= LEASE);
         if self.sent.back().is_none_or(|last| last.elapsed() >= BEAT) {
             let number = self.first + self.sent.len() as u64;
             self.link.say(&FromNode::Beat(number));

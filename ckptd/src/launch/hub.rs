@@ -1,8 +1,9 @@
 //! The leader's connections to the other nodes of its job.
 //!
 //! A node that has not been heard of for [`SILENCE`] is lost. It hears its own beats back, and ends its ranks when it does not for [`LEASE`], which is
-//! shorter: so two halves of a job never run at the same time. Either waits for [`DOUBT`] after that, since it may have stood still itself.
+//! shorter: so two halves of a job never run at the same time. Either listens for [`DOUBT`](super::doubt::DOUBT) after that, since it may have stood still itself.
 
+use super::doubt::Doubt;
 use super::link::{GREETING, Greeting, Link};
 use super::local_peer;
 use super::talk::{Order, Report};
@@ -18,8 +19,6 @@ use std::time::{Duration, Instant};
 pub const BEAT: Duration = Duration::from_millis(500);
 /// How long a node goes on without hearing of its leader.
 pub const LEASE: Duration = Duration::from_secs(3);
-/// How long to listen to a side that has been silent for too long.
-pub const DOUBT: Duration = Duration::from_secs(1);
 /// How long the leader waits for a silent node.
 const SILENCE: Duration = Duration::from_secs(5);
 /// How long after the end of its connection the processes of a node may still run: its guardians find that its manager has gone.
@@ -67,7 +66,7 @@ struct Node {
     link: Link,
     heard: Instant,
     /// Since when that is too long ago.
-    doubtful: Option<Instant>,
+    doubt: Doubt,
     /// When its connection ended.
     ended: Option<Instant>,
 }
@@ -114,9 +113,9 @@ impl Hub {
 
     /// When to look again, whatever happens.
     pub fn limit(&self) -> Option<Duration> {
-        let of = |node: &Node| match (node.ended, node.doubtful) {
+        let of = |node: &Node| match (node.ended, node.doubt.limit()) {
             (Some(since), _) => AFTERLIFE.saturating_sub(since.elapsed()),
-            (None, Some(since)) => DOUBT.saturating_sub(since.elapsed()),
+            (None, Some(limit)) => limit,
             (None, None) => SILENCE.saturating_sub(node.heard.elapsed()),
         };
         let greetings = self
@@ -179,7 +178,7 @@ impl Hub {
 
     /// Closes the oldest unauthenticated connection of the host that has most of them.
     ///
-    /// So one host, however many connections it makes, only displaces its own.
+    /// A host that makes many connections only displaces its own.
     fn make_room(&mut self) {
         let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for stranger in &self.strangers {
@@ -217,7 +216,7 @@ impl Hub {
                 let node = Node {
                     link,
                     heard: Instant::now(),
-                    doubtful: None,
+                    doubt: Doubt::default(),
                     ended: None,
                 };
                 self.nodes.insert(number, node);
@@ -264,17 +263,14 @@ impl Node {
                 FromNode::Report(report) => reports.push(report),
             }
         }
-        match self.heard.elapsed() >= SILENCE {
-            true => drop(self.doubtful.get_or_insert_with(Instant::now)),
-            false => self.doubtful = None,
-        }
+        self.doubt.look(self.heard.elapsed() >= SILENCE);
         reports
     }
 
     fn is_lost(&self) -> bool {
         match self.ended {
             Some(since) => since.elapsed() >= AFTERLIFE,
-            None => self.doubtful.is_some_and(|since| since.elapsed() >= DOUBT),
+            None => self.doubt.is_over(),
         }
     }
 }
@@ -282,6 +278,7 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::doubt::DOUBT;
     use crate::launch::follower::Follower;
     use rustix::event::{Timespec, poll};
 

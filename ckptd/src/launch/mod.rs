@@ -28,6 +28,7 @@ macro_rules! say {
 }
 
 mod children;
+mod doubt;
 mod duty;
 mod error;
 mod exchange;
