@@ -470,6 +470,9 @@ impl Guardian {
         for ward in wards.iter_mut() {
             ward.hear();
             if let Some(mut ending) = ward.look() {
+                if ward.kill_orphan() && matches!(ending, Ended::Exited { .. }) {
+                    self.refuse_orphan(ward.number);
+                }
                 let refused = self.seat.directory().join(line::REFUSED);
                 self.has_refused
                     .set(self.has_refused.get() || refused.exists());

@@ -45,9 +45,18 @@ impl Passed {
     }
 }
 
-/// Whether the process of this page has gone on with the program.
+/// True if the process of this page has gone on with the program.
 pub fn has_run(page: impl AsFd) -> bool {
+    is_set(page, offset_of!(Page, has_run))
+}
+
+/// True if the workers of this page's job are all at their end.
+pub fn has_ended(page: impl AsFd) -> bool {
+    is_set(page, offset_of!(Page, has_ended))
+}
+
+fn is_set(page: impl AsFd, offset: usize) -> bool {
     let mut word = [0; size_of::<u32>()];
-    let read = pread(page, &mut word, offset_of!(Page, has_run) as u64);
+    let read = pread(page, &mut word, offset as u64);
     read.is_ok() && word != [0; size_of::<u32>()]
 }

@@ -2,8 +2,11 @@
 
 use super::passed::{self, Passed};
 use crate::line::{Call, Ended, Has, Killer, Line, PAGE, REMEMBERED, ToManager, ToProcess};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
+};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
@@ -111,7 +114,7 @@ impl Ward {
 
     /// True if the process that this guardian has started has ended.
     ///
-    /// Its end may not have been reported yet ([`Ward::look`]).
+    /// The end may not have been reported yet ([`Ward::look`]).
     pub fn has_ended(&mut self) -> bool {
         self.ending.is_some() || self.child.try_wait().is_ok_and(|status| status.is_some())
     }
@@ -197,6 +200,19 @@ impl Ward {
         self.hear();
         self.ending = Some(self.obituary(status));
         self.ending.clone()
+    }
+
+    /// Kills the process that has called, if the one that this guardian has started has ended before it.
+    ///
+    /// The guardian would not notice its end. Returns false if there is none, or the job has ended.
+    pub fn kill_orphan(&self) -> bool {
+        let Some(Caller { of_manager, .. }) = self.callers.last() else {
+            return false;
+        };
+        let [_, page, process] = of_manager;
+        let mut state = [PollFd::new(process, PollFlags::IN)];
+        let lives = matches!(poll(&mut state, Some(&Timespec::default())), Ok(0));
+        lives && !passed::has_ended(page) && pidfd_send_signal(process, Signal::KILL).is_ok()
     }
 
     fn obituary(&self, status: ExitStatus) -> Ended {
