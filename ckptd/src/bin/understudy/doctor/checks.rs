@@ -164,18 +164,15 @@ fn shared_memory() -> Check {
 fn memory() -> Check {
     const NEED: &str =
         "a worker needs about three times what the program uses (four with UNDERSTUDY_COPIES=2)";
-    let finding = match budget() {
-        Some(Budget {
-            limit: Some(limit),
-            free,
-            ..
-        }) => format!(
-            "{} available, since the control group {} is limited to {}; {NEED}",
-            bytes(free),
+    let budget = budget();
+    let free = bytes(budget.as_ref().map_or(0, |budget| budget.free));
+    let finding = match budget.and_then(|budget| budget.limit) {
+        Some(limit) => format!(
+            "{free} available, since the control group {} is limited to {}; {NEED}",
             limit.group.display(),
             bytes(limit.bytes)
         ),
-        _ => format!("{} available; {NEED}", bytes(available_memory())),
+        None => format!("{free} available; {NEED}"),
     };
     Check::ok("memory", finding)
 }

@@ -107,7 +107,7 @@ pub fn event_directory() -> std::io::Result<TempDir> {
 /// Runs the program for a while.
 pub fn run(arguments: &Arguments) -> Result<(Check, Option<Memory>), Failure> {
     let events = event_directory()?;
-    let mut child = start(arguments, events.path())?;
+    let mut child = command(arguments, events.path())?.spawn()?;
     let mut live = Live::new(events.path());
     let (began, mut largest, mut spare, mut ended) = (Instant::now(), 0, 0, None);
     let mut library = None;
@@ -206,7 +206,8 @@ fn trial(
     }
 }
 
-fn start(arguments: &Arguments, events: &Path) -> Result<Child, Failure> {
+/// Returns the command that runs the program as a protected job.
+fn command(arguments: &Arguments, events: &Path) -> Result<Command, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["run", "--progress", "none", "--interval", "1s"]);
     if let Some(mpirun) = &arguments.mpirun {
@@ -217,14 +218,18 @@ fn start(arguments: &Arguments, events: &Path) -> Result<Child, Failure> {
         .arg("--log-dir")
         .arg(events);
     for hosts in &arguments.host {
-        command.args(["--agent", &arguments.agent, "--host", hosts]);
+        command.args(["--host", hosts]);
+    }
+    if !arguments.host.is_empty() {
+        command.args(["--agent", &arguments.agent]);
     }
     if let Some(library) = &arguments.library {
         command.arg("--library").arg(library);
     }
     command.arg("--").args(&arguments.program);
     // What the program prints is not the doctor's.
-    Ok(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?)
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    Ok(command)
 }
 
 /// Ends a job: by SIGTERM, later by SIGKILL.
@@ -310,6 +315,21 @@ mod tests {
     use super::super::Grade;
     use super::*;
     use std::os::unix::process::ExitStatusExt;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn several_hosts_have_one_agent() {
+        let words = ["doctor", "--host", "a:2", "--host", "b:2", "--", "program"];
+        let line = <Line as clap::Parser>::parse_from(words);
+        let command = command(&line.arguments, Path::new("events")).expect("a command");
+        let count = |word: &str| command.get_args().filter(|it| *it == word).count();
+        assert_eq!((count("--host"), count("--agent")), (2, 1));
+    }
 
     #[test]
     fn the_mapped_mpi_library_is_found() {

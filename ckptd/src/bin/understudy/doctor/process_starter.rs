@@ -1,4 +1,4 @@
-//! What starts the processes: decided as by `understudy run`, and checked.
+//! Launcher of the processes: chosen as by `understudy run`, and checked.
 
 use super::{Arguments, Check};
 use crate::mpi;
@@ -13,7 +13,7 @@ pub enum Starter {
 }
 
 impl Starter {
-    /// What `understudy run` would take.
+    /// Returns the choice of `understudy run`.
     pub fn of(arguments: &Arguments) -> Self {
         let program = arguments.program.first().map(AsRef::as_ref);
         let has_hosts = !arguments.host.is_empty();
@@ -89,7 +89,7 @@ fn open_mpi(command: &str) -> Check {
     let Some(name) = words.first() else {
         return Check::failure(NAME, "no launcher is named", REMEDY);
     };
-    let Some(path) = mpi::launcher(name) else {
+    let Some(path) = mpi::launcher(name.as_ref()) else {
         return Check::failure(NAME, format!("there is no {name} on the PATH"), REMEDY);
     };
     let found = match mpi::Installation::ask(&path) {

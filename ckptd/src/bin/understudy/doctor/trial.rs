@@ -125,7 +125,7 @@ fn command(arguments: &Arguments, mpi: &Mpi, events: &Path) -> std::io::Result<C
 /// The MPI library of the launcher, or the one that the dynamic loader would find.
 fn installed(launcher: Option<&str>) -> Option<Mpi> {
     let words = shell_words::split(launcher.unwrap_or("mpirun")).ok()?;
-    let launcher = words.first().and_then(|name| mpi::launcher(name));
+    let launcher = words.first().and_then(|name| mpi::launcher(name.as_ref()));
     let launcher = launcher.map(|path| path.canonicalize().unwrap_or(path));
     let prefix = launcher.as_ref().and_then(|path| path.parent()?.parent());
     let beside = prefix
