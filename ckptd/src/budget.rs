@@ -18,7 +18,8 @@ pub struct Budget {
 impl Budget {
     /// Returns the memory that is left now in these groups and on this node.
     ///
-    /// `None` without proc(5). Groups may be counted roughly where more than `ample` bytes are left.
+    /// `None` without proc(5). Groups may be counted roughly where more than `ample` bytes are
+    /// left.
     pub fn within(groups: Option<&Groups>, ample: u64) -> Option<Budget> {
         let limit = groups.and_then(|groups| groups.limit_within(ample));
         let [bytes, free] = memory_of_node()?;

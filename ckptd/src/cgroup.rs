@@ -48,11 +48,16 @@ pub struct Groups {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     pub group: PathBuf,
-    /// Inode of the group's directory: equal in all processes of a node.
-    pub identity: u64,
     pub bytes: u64,
     /// Bytes that the group can still use.
     pub free: u64,
+}
+
+impl Limit {
+    /// Returns the inode of the group's directory: equal in all processes of a node.
+    pub fn identity(&self) -> u64 {
+        fs::metadata(&self.group).map_or(0, |it| it.ino())
+    }
 }
 
 impl Groups {
@@ -118,14 +123,8 @@ impl Groups {
                 true => bytes.min(left + self.files.reclaimable(group)),
                 false => left,
             };
-            let identity = fs::metadata(group).map_or(0, |it| it.ino());
             let group = group.clone();
-            Some(Limit {
-                group,
-                identity,
-                bytes,
-                free,
-            })
+            Some(Limit { group, bytes, free })
         };
         self.levels
             .iter()

@@ -1,6 +1,6 @@
 //! Directories of one user alone, and files in them: names that nobody else can plant.
 //!
-//! What outlives a process lies in [`in_memory`], for each user one directory (0700), mostly in
+//! Data that outlive a process lie in [`in_memory`], one directory (0700) for each user, mostly in
 //! `/dev/shm`, which everybody may write to. Names
 //! of jobs can be guessed: without that directory any local user could put a FIFO, a link or a huge file in the place of a ledger
 //! or an undo log before the job does.

@@ -1,10 +1,11 @@
 //! Owner of a directory of epochs.
 //!
-//! Two running jobs in one directory would undo each other's files. So each process of a job holds a
-//! shared lock on a file there (fcntl(2), POSIX record locks), which has the job's name. Another
+//! Two running jobs in one directory would undo each other's files. So each process of a job holds
+//! a shared lock on a file there (fcntl(2), POSIX record locks), which has the job's name. Another
 //! job needs the exclusive lock, and proof that the owner has ended: the kernel drops the locks of
 //! a process that ends, but those of another host may not be seen here.
 
+use crate::proc_stat;
 use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
 use rustix::io::Errno;
 use std::fmt;
@@ -57,16 +58,13 @@ impl Owner {
     pub fn current(job: &str, variable: impl Fn(&str) -> Option<String>) -> Owner {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let number = |name| variable(name).and_then(|value| value.parse().ok());
-        let stat = read("/proc/self/stat");
-        // The name of the command may have blanks.
-        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-        let start = fields.split_whitespace().nth(19);
+        let pid = std::process::id();
         Owner {
             job: job.into(),
             host: read("/proc/sys/kernel/hostname").trim().into(),
             boot: read("/proc/sys/kernel/random/boot_id").trim().into(),
-            pid: std::process::id(),
-            start: start.and_then(|start| start.parse().ok()).unwrap_or(0),
+            pid,
+            start: proc_stat::number(pid, proc_stat::START).unwrap_or(0),
             term: 1,
             batch: variable("SLURM_JOB_ID").unwrap_or_default(),
             restarts: number("SLURM_RESTART_COUNT").unwrap_or(0),

@@ -23,7 +23,7 @@ impl Follower {
         })
     }
 
-    /// True if the path names another file by now.
+    /// Returns true if the path names another file by now.
     ///
     /// A process that executes another program begins one.
     pub fn is_replaced(&self, path: &Path) -> bool {

@@ -6,7 +6,7 @@ use super::codec::{
 use super::{MAGIC, Record, VERSION};
 use std::io::{self, Read};
 
-/// Why an event file gives no (more) records.
+/// Reason for which an event file gives no more records.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("cannot be read: {0}")]
@@ -27,7 +27,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// True for what the sudden end of a rank leaves behind.
+    /// Returns true for damage that the sudden end of a rank leaves behind.
     pub fn is_torn_tail(&self) -> bool {
         matches!(self, Self::Truncated { .. })
     }
@@ -44,7 +44,8 @@ pub struct Framed {
 
 /// Decodes records from `source` as far as it reaches.
 ///
-/// An incomplete record is [`ReadError::Truncated`], and may be tried again once `source` has grown.
+/// An incomplete record is [`ReadError::Truncated`], and may be tried again once `source` has
+/// grown.
 pub(super) struct RecordStream<R> {
     source: R,
     chunk: usize,

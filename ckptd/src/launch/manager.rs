@@ -78,7 +78,6 @@ pub struct Manager {
     is_spread: AtomicBool,
     /// Generations that have begun, and where their ranks share memory.
     generations: Mutex<BTreeMap<Name, PathBuf>>,
-    aborts: Mutex<overflow::Aborts>,
 }
 
 enum Server {
@@ -113,7 +112,6 @@ impl Manager {
             memory: settings.memory.clone(),
             is_spread: AtomicBool::new(false),
             generations: Mutex::default(),
-            aborts: Mutex::default(),
         };
         Ok((manager, events))
     }
@@ -147,7 +145,7 @@ impl Manager {
 
     /// Chooses where the ranks of a generation share memory.
     ///
-    /// What a killed one leaves there goes with its generation.
+    /// Segments of killed processes go with their generation.
     fn place_segments(&self, generation: &Namespace) -> PathBuf {
         let name = generation.name.as_str();
         let ranks = generation.ranks_here().count();
@@ -232,14 +230,6 @@ impl Manager {
         if let Server::Pmix(server) = &self.server {
             server.lose(generation, rank);
         }
-    }
-
-    /// Notes that the MPI library of one of so many ranks has aborted.
-    ///
-    /// Returns the cause if a new generation would abort as well.
-    pub fn note_abort(&self, generation: &Name, ranks: usize) -> Option<String> {
-        let mut aborts = self.aborts.lock().unwrap_or_else(PoisonError::into_inner);
-        aborts.note(generation, ranks)
     }
 
     /// Forgets a generation and removes what its ranks have left in files.

@@ -8,6 +8,7 @@ mod generations;
 mod guardians;
 
 use super::mail::Mailbox;
+use super::overflow::Aborts;
 use super::place;
 use super::process::{Caller, Process};
 use super::talk::{Order, Report};
@@ -55,6 +56,7 @@ pub struct Node {
     host: String,
     /// Those of the MPI library; not before a process has said which one.
     servers: Option<Manager>,
+    aborts: Aborts,
     mailbox: Mailbox,
     /// What other nodes have been asked for, by numbers that rise, with the namespaces that it is for.
     asked: BTreeMap<u64, (Vec<Name>, Answer)>,
@@ -113,6 +115,7 @@ impl Node {
                 .to_string_lossy()
                 .into_owned(),
             servers: None,
+            aborts: Aborts::default(),
             mailbox: Mailbox::new().map_err(Error::system("eventfd"))?,
             asked: BTreeMap::new(),
             asked_last: 0,

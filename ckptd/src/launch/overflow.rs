@@ -5,13 +5,14 @@
 
 use super::Name;
 use crate::private::{Directory, MEMORY};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
 /// Room for a segment of Open MPI's `btl/sm`.
 ///
-/// It has 16 MiB, and demands a margin.
+/// The segment has 16 MiB, and the library demands a margin.
 const SEGMENT: u64 = 18 << 20;
 /// Bytes that a rank uses of its segment while it sends short messages.
 const USED: u64 = 256 << 10;
@@ -25,33 +26,28 @@ pub fn shortage(ranks: usize) -> Option<u64> {
 
 /// The directory of this user on a disk.
 fn own_directory() -> PathBuf {
-    let user = rustix::process::getuid().as_raw();
+    let user = rustix::process::geteuid().as_raw();
     std::env::temp_dir().join(format!("understudy-{user}"))
 }
 
-/// The directory of a job that replaces its directory in `/dev/shm`.
-fn disk_directory_path(in_memory: &Path) -> Option<PathBuf> {
-    let job = in_memory.parent()?.file_name()?;
-    Some(own_directory().join(job))
+/// Name of the job of a directory in `/dev/shm`.
+fn job_of(in_memory: &Path) -> Option<&OsStr> {
+    in_memory.parent()?.file_name()
 }
 
 /// Makes the directory of a job that replaces its directory in `/dev/shm`.
 pub fn make_disk_directory(in_memory: &Path) -> Option<PathBuf> {
-    Directory::make(&own_directory()).ok()?;
-    let path = disk_directory_path(in_memory)?;
-    Directory::make(&path).ok()?;
-    Some(path)
+    let own = Directory::make(&own_directory()).ok()?;
+    let directory = own.make_below(job_of(in_memory)?).ok()?;
+    Some(directory.path().to_owned())
 }
 
 /// Removes that directory, with what killed ranks have left there.
 pub fn remove_disk_directory(in_memory: &Path) {
-    let Some(path) = disk_directory_path(in_memory) else {
-        return;
-    };
-    if matches!(Directory::open(&own_directory()), Ok(Some(_))) {
-        let _ = std::fs::remove_dir_all(path);
+    if let (Some(job), Ok(Some(own))) = (job_of(in_memory), Directory::open(&own_directory())) {
+        let _ = own.remove_all(job);
         // Only if it is empty.
-        let _ = std::fs::remove_dir(own_directory());
+        let _ = std::fs::remove_dir(own.path());
     }
 }
 

@@ -17,7 +17,7 @@ pub enum InputRequest {
 pub enum InputReply {
     /// A pipe comes with this reply.
     ///
-    /// Its read end, the file of an [`InputPage`], and its write end while input is missing.
+    /// Descriptors: read end, file of an [`InputPage`], write end while input is missing.
     Pipe,
     /// The pipe has all of the input: its write end can be closed.
     Ended,

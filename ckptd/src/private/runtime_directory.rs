@@ -49,7 +49,7 @@ const SHARED_SYSTEMS: [u32; 9] = [
     0x2030_528d, // PanFS
 ];
 
-/// Where this user's jobs have what outlives a process.
+/// Returns the directory for data of this user's jobs that outlive a process.
 pub fn in_memory() -> PathBuf {
     let found = || Candidates::of_process().find();
     MADE.get().cloned().unwrap_or_else(found)
@@ -188,7 +188,7 @@ fn make_named(place: &Path, name: &str) -> Result<Directory, Refused> {
 
 /// Returns true if every process of the node refuses a place.
 ///
-/// Where descriptors are missing, say, another process would find the place usable.
+/// Another process would find the place usable where, say, descriptors are missing here.
 fn is_lasting(refused: &Refused) -> bool {
     match refused {
         Refused::Link(_)

@@ -65,16 +65,13 @@ pub use process::{IN_ERR_FD, IN_OUT_FD, run};
 pub use survey::{Entry, Seat, has_launcher, survey};
 pub use view::LedgerView;
 
+use crate::proc_stat;
 use std::fmt;
 
 /// Whether a process is there and no zombie (proc(5), the state in `/proc/PID/stat`).
 pub fn lives(pid: u32) -> bool {
-    let state = |stat: &str| {
-        stat.rsplit_once(") ")
-            .and_then(|(_, rest)| rest.chars().next())
-    };
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.is_ok_and(|stat| !matches!(state(&stat), None | Some('Z' | 'X')))
+    let state = proc_stat::field(pid, proc_stat::STATE);
+    state.is_some_and(|state| !["Z", "X"].contains(&&*state))
 }
 
 /// One of the two output streams of a rank.

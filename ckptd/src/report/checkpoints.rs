@@ -55,7 +55,7 @@ pub struct Checkpoints {
 /// Newest checkpoints among which the one of a commit is looked up.
 const MAX_UNCOMMITTED: usize = 64;
 
-/// One checkpoint, over all workers.
+/// Checkpoint of all workers.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct CheckpointPoint {
     pub epoch: Epoch,

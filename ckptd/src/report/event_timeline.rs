@@ -6,12 +6,12 @@ use crate::private::open_regular;
 use serde::{Serialize, Serializer};
 use std::cell::Cell;
 use std::fs::Metadata;
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
 /// Bytes that are read ahead, in all files together, and limits for one file.
-const READ_AHEAD: usize = 16 << 20;
+const READ_AHEAD: usize = 8 << 20;
 const CHUNK: [usize; 2] = [4 << 10, 64 << 10];
 
 /// Latest time of an event, in nanoseconds: 146 years, also in a damaged file.
@@ -97,7 +97,8 @@ impl Timeline {
     }
 
     fn events_of<'a>(&'a self, file: &'a EventFile, chunk: usize) -> impl Iterator<Item = Event> {
-        let part = FilePart { file, at: 0 };
+        // Each read of a part opens its file.
+        let part = BufReader::with_capacity(chunk, FilePart { file, at: 0 });
         let mut reader = EventReader::new(part, chunk).ok();
         self.has_changed
             .set(self.has_changed.get() || reader.is_none());

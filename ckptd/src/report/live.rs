@@ -54,7 +54,7 @@ pub struct Standing {
     pub program: String,
     pub workers: u32,
     pub spares: u32,
-    /// When the first process was up, in nanoseconds since 1970.
+    /// Start of the first process, in nanoseconds since 1970.
     pub started_ns: u64,
     pub protection: Protection,
     pub checkpoint: Option<LastCheckpoint>,

@@ -7,7 +7,8 @@ use std::collections::binary_heap::{BinaryHeap, PeekMut};
 
 /// Events of one file that are held back to be sorted.
 ///
-/// A rank writes the records of a failure when it has recovered from the failure, with their own times.
+/// A rank writes the records of a failure when it has recovered from the failure, with their own
+/// times.
 const WINDOW: usize = 32;
 
 /// Yields the events of all sources in order of time.

@@ -251,7 +251,7 @@ fn add_stage(
 
 /// A rank fails once, and its file ends there.
 ///
-/// So its last part and record are those of the failure.
+/// The last part and record are those of the failure.
 fn failed_rank(rank: ProcessNumber, history: Option<&RankHistory>) -> FailedRank {
     let part = |it: &RankHistory| it.role.or(it.worker.map(Role::Worker));
     FailedRank {

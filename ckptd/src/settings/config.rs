@@ -6,8 +6,8 @@
 use super::fault::{self, Fault};
 use super::values::{
     Choice, Interval, LogLimit, Rehearse, Require, Rule, Scheme, SharedPages, Static, Threads,
-    init_end, interval, log_limit, new_phase, number, rehearse, scheme, shared_pages, switch,
-    threads, tracking,
+    init_end, interval, log_limit, new_phase, number, rehearse, require, scheme, shared_pages,
+    switch, threads, tracking,
 };
 use super::{SECRET, SETTINGS, Setting, domains};
 use crate::client::Address;
@@ -204,11 +204,7 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
     ("UNDERSTUDY_REQUIRE", |config, text| {
-        config.require = match text {
-            "start" => Require::Start,
-            text if switch(text)? => Require::Always,
-            _ => Require::Never,
-        };
+        config.require = require(text)?;
         Ok(())
     }),
     ("UNDERSTUDY_POISON", |config, text| {

@@ -1,18 +1,17 @@
 //! What becomes of a job that cannot be protected.
 
+use super::values::{Require, require, switch};
+
 /// Why it must stop, if it must. `has_launcher`: the program could run without the layer; `is_split`: other nodes may not refuse, and their
 /// ranks would wait for those of this one for ever.
 pub fn stops(has_launcher: bool, is_split: bool) -> Option<&'static str> {
-    let is_on = |name| {
-        matches!(
-            std::env::var(name).as_deref(),
-            Ok("1" | "on" | "yes" | "start")
-        )
-    };
+    let set_to = |name| std::env::var(name).unwrap_or_default();
+    let is_required = require(&set_to("UNDERSTUDY_REQUIRE")).is_ok_and(|it| it != Require::Never);
+    let is_restart = switch(&set_to("UNDERSTUDY_RESTART")) == Ok(true);
     let reasons = [
-        (is_on("UNDERSTUDY_REQUIRE"), "UNDERSTUDY_REQUIRE=1"),
+        (is_required, "UNDERSTUDY_REQUIRE=1"),
         (!has_launcher, "ckptd launch runs nothing unprotected"),
-        (is_on("UNDERSTUDY_RESTART"), "UNDERSTUDY_RESTART=1"),
+        (is_restart, "UNDERSTUDY_RESTART=1"),
         (is_split, "its other nodes may not refuse"),
     ];
     reasons

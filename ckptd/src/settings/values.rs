@@ -249,6 +249,14 @@ pub enum Require {
     Always,
 }
 
+pub(super) fn require(text: &str) -> Result<Require, String> {
+    Ok(match text {
+        "start" => Require::Start,
+        text if switch(text)? => Require::Always,
+        _ => Require::Never,
+    })
+}
+
 pub(super) fn switch(text: &str) -> Result<bool, String> {
     match text {
         "0" | "off" | "no" => Ok(false),

@@ -17,7 +17,7 @@ pub const MAX_PAYLOAD: usize = 256 << 10;
 pub const DECODE_LIMIT: usize = 4 << 20;
 /// Most bytes that are read of a peer which has not authenticated.
 ///
-/// As many are allocated to decode them.
+/// The decoder allocates as many.
 pub const UNAUTHENTICATED: usize = 4 << 10;
 
 /// Why bytes are not a message.

@@ -20,7 +20,7 @@ impl SeenNumber {
         }
     }
 
-    /// From now on, process `own` sees another number.
+    /// Lets process `own` see another number.
     pub fn set(&self, own: i32, seen: i32) {
         self.seen.store(seen, Ordering::Relaxed);
         self.own.store(own, Ordering::Release);

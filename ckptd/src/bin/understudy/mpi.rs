@@ -1,6 +1,7 @@
 //! Open MPI as it is installed here.
 
 use serde::Serialize;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,10 +10,10 @@ use std::process::{Command, Stdio};
 pub const OLDEST: [u32; 3] = [4, 1, 0];
 
 /// Returns the file of a launcher: a path, or found on the PATH.
-pub fn launcher(name: &str) -> Option<PathBuf> {
-    match name.contains('/') {
+pub fn launcher(name: &OsStr) -> Option<PathBuf> {
+    match name.as_encoded_bytes().contains(&b'/') {
         true => Some(PathBuf::from(name)),
-        false => ckptd::path::find(name.as_ref()),
+        false => ckptd::path::find(name),
     }
 }
 

@@ -297,7 +297,8 @@ impl Arguments {
     }
 }
 
-/// True if `--launcher auto` is ckptd: except with `--mpirun`, and where a batch system grants hosts.
+/// True if `--launcher auto` is ckptd: except with `--mpirun`, and where a batch system grants
+/// hosts.
 pub fn starts_by_ckptd(names_mpirun: bool, has_hosts: bool, program: Option<&OsStr>) -> bool {
     let mpi = || Mpi::of(&program::find(program?).ok()?).ok();
     let is_open_mpi = || mpi().is_none_or(|mpi| mpi.kind == Kind::OpenMpi);

@@ -61,9 +61,11 @@ impl Node {
                 });
                 let ranks = current(&name).map_or(0, |begun| begun.ranks.len());
                 self.reports.extend(broken);
-                let servers = self.servers.as_ref().filter(|_| ranks > 0);
-                let cause = servers.and_then(|servers| servers.note_abort(&name, ranks));
-                self.reports.extend(cause.map(Report::GivesUp));
+                if ranks > 0
+                    && let Some(cause) = self.aborts.note(&name, ranks)
+                {
+                    self.give_up(cause);
+                }
                 self.children.broke(&name, status);
             }
             Mail::Finalised(name, rank) => self.children.finalised(&name, rank),

@@ -8,6 +8,7 @@ use super::checked;
 use super::library;
 use super::values::{fixed, key_of};
 use crate::launch::Error;
+use crate::proc_stat;
 use std::ffi::{CStr, CString, c_char};
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -136,14 +137,7 @@ fn of_launcher() -> Option<PathBuf> {
         if let Some(found) = files.find(is_it) {
             return Some(found.to_owned());
         }
-        pid = parent_of(pid)?;
+        pid = proc_stat::number(pid, proc_stat::PARENT)?;
     }
     None
-}
-
-/// proc_pid_stat(5), the fourth field.
-fn parent_of(pid: u32) -> Option<u32> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = text.rsplit_once(')')?;
-    rest.split_whitespace().nth(1)?.parse().ok()
 }

@@ -75,7 +75,7 @@ fn section(title: &str, content: Markup) -> Markup {
     html! { section { h2 { (title) } (content) } }
 }
 
-/// When the failure happened, or was detected.
+/// Returns the time of the failure, or of its detection.
 fn begin(it: &Recovery) -> Option<u64> {
     let killed = it.failed.iter().filter_map(|failed| failed.killed_ns).min();
     killed.or(it.detected_ns)

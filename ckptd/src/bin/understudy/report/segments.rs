@@ -250,7 +250,7 @@ pub const COLUMNS: u64 = 500;
 
 /// A drawing of all processes between two times.
 ///
-/// Its size does not depend on the job's length.
+/// The size does not depend on the length of the job.
 #[derive(Debug)]
 pub struct Canvas {
     pub from: u64,
@@ -289,7 +289,7 @@ impl Canvas {
         }
     }
 
-    /// Where column `index` begins.
+    /// Returns the begin of column `index`.
     pub fn column_at(&self, index: u64) -> u64 {
         let span = u128::from(self.to.saturating_sub(self.from));
         self.from + (span * u128::from(index) / u128::from(COLUMNS)) as u64

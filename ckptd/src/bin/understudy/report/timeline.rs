@@ -42,7 +42,7 @@ pub fn timeline(rows: &[Row], canvas: &Canvas, what: &str) -> Markup {
     }
 }
 
-/// One activity of a process.
+/// Activity of a process.
 ///
 /// Long stretches have the full height, short ones the share of their time.
 fn band(canvas: &Canvas, lane: &Lane, doing: Doing, y: u32) -> Markup {

@@ -3,7 +3,6 @@
 use super::cannot;
 use crate::mpi;
 use crate::outcome::Failure;
-use ckptd::path;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -30,10 +29,7 @@ pub fn quoted(words: &[OsString]) -> String {
 
 /// The launcher's file.
 pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
-    if name.as_encoded_bytes().contains(&b'/') {
-        return Ok(name.into());
-    }
-    path::find(name).ok_or_else(|| {
+    mpi::launcher(name).ok_or_else(|| {
         cannot(format!(
             "there is no {} on the PATH. Put the directory of Open MPI's programs there, name it with --mpirun, or do without it (--launcher ckptd).",
             name.display()

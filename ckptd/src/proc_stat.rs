@@ -1,0 +1,39 @@
+//! Fields of `/proc/PID/stat` (proc_pid_stat(5)).
+
+/// State of a process, a letter.
+pub const STATE: usize = 0;
+/// Number of the parent.
+pub const PARENT: usize = 1;
+/// Start of the process, in clock ticks since that of the host.
+pub const START: usize = 19;
+
+/// Returns a field of a process, counted from behind the name.
+///
+/// `None` if there is no such process. Names may have blanks and parentheses.
+pub fn field(pid: u32, index: usize) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(index).map(str::to_owned)
+}
+
+/// Returns a field that is a number.
+pub fn number<T: std::str::FromStr>(pid: u32, index: usize) -> Option<T> {
+    field(pid, index)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_this_process_are_read() {
+        let own = std::process::id();
+        assert_eq!(
+            number(own, PARENT),
+            Some(std::os::unix::process::parent_id())
+        );
+        assert!(field(own, STATE).is_some_and(|state| state == "R" || state == "S"));
+        assert!(number::<u64>(own, START).is_some_and(|start| start > 0));
+        assert_eq!(field(u32::MAX, STATE), None);
+    }
+}
