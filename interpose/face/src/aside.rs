@@ -198,7 +198,14 @@ pub unsafe fn stop(environment: *const *const c_char, message: fmt::Arguments<'_
     // SAFETY: handed on to the caller. A wrapper may end with status 0 nevertheless.
     unsafe { make_in_directory(environment, REFUSED) };
     // SAFETY: handed on to the caller.
-    if unsafe { is_first_of_node(environment) } {
+    end_refused(unsafe { is_first_of_node(environment) }, message)
+}
+
+/// Ends a process with the status of a refusal.
+///
+/// The first one of a node prints the message.
+pub fn end_refused(is_first: bool, message: fmt::Arguments<'_>) -> ! {
+    if is_first {
         say(message);
     } else {
         // A rank that ends with an error ends the job: the one that prints is given time.
@@ -211,7 +218,7 @@ pub unsafe fn stop(environment: *const *const c_char, message: fmt::Arguments<'_
 
 /// Returns true in the first rank of each node.
 ///
-/// It prints messages for all ranks of the node.
+/// That rank prints messages for all ranks of the node.
 ///
 /// # Safety
 /// `environment` must be a valid environment.

@@ -69,11 +69,14 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
         let program = Program::new(argv, list, &auxv, !uses_our_mpi && !uses_other_mpi);
         nested::check(&program);
         if !uses_other_mpi && !uses_our_mpi {
-            if late::is_expected(list) {
-                first(&program)
-            }
-            if late::is_started_by_launcher(list) {
-                exec::remember_wrapper(list);
+            if launched::is_concerned(list) && !launched::is_of_program(list) {
+                let is_first = late::is_started_by_launcher(list);
+                if late::is_expected(list, is_first) {
+                    first(&program)
+                }
+                if is_first {
+                    exec::remember_wrapper(list);
+                }
             }
             return;
         }

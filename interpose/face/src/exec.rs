@@ -83,22 +83,23 @@ unsafe fn environment(given: Strings, executed: Executed) -> Strings {
     if saved.is_null() || given.is_null() {
         return given;
     }
+    let is_rank = is_rank();
     // SAFETY: handed on to the caller.
     unsafe {
         let is_of_wrapper = || environ::value(given, environ::MANAGER).is_some();
-        if !is_rank() && !is_of_wrapper() {
+        if !is_rank && !is_of_wrapper() {
             return given;
         }
         let path = executed.path(ENVIRON);
         match unpreloadable::find(&path) {
             Some(obstacle)
-                if is_rank() || obstacle == Obstacle::Static || unpreloadable::needs_mpi(&path) =>
+                if is_rank || obstacle == Obstacle::Static || unpreloadable::needs_mpi(&path) =>
             {
                 refused(given, saved, &path, obstacle)
             }
             // musl's loader fails if it is to preload this library.
             Some(Obstacle::Musl) => unprotected(given, saved),
-            _ if is_rank() => merged(given, saved).unwrap_or(given),
+            _ if is_rank => merged(given, saved).unwrap_or(given),
             _ => given,
         }
     }

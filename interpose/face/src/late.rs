@@ -10,7 +10,7 @@
 
 use crate::entry;
 use crate::environ::{self, LATE_VARIABLE, MANAGER};
-use crate::launched::{self, PMIX_RANK, Protection, is_concerned};
+use crate::launched::{self, PMIX_RANK, Protection};
 use crate::link::Path;
 use crate::msg::Line;
 use crate::processes::{is_launched, parent_of};
@@ -23,24 +23,22 @@ use core::fmt::Write;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::{ENTRIES, RUNTIME_STACK, RUNTIME_STACK_SIZE};
 
-/// Whether a program that does not need libmpi is prepared for loading it.
+/// Returns true if a program that does not need libmpi is prepared for loading it.
+///
+/// `is_first` is the answer of [`is_started_by_launcher`].
 ///
 /// # Safety
-/// `list` must be a valid environment.
-pub unsafe fn is_expected(list: *const *const c_char) -> bool {
+/// As [`is_started_by_launcher`].
+pub unsafe fn is_expected(list: *const *const c_char, is_first: bool) -> bool {
     // SAFETY: handed on to the caller.
     unsafe {
-        is_concerned(list)
-            && !launched::is_of_program(list)
-            && match environ::value(list, LATE_VARIABLE) {
-                Some(_) => environ::is_on(list, LATE_VARIABLE),
-                None => {
-                    let mark = mark(list);
-                    let may_be_rank =
-                        || !is_launched(sys!(nr::GETPPID), mark) || is_first_interpreter(mark);
-                    launched::protection(list) != Protection::None && may_be_rank()
-                }
+        match environ::value(list, LATE_VARIABLE) {
+            Some(_) => environ::is_on(list, LATE_VARIABLE),
+            None => {
+                launched::protection(list) != Protection::None
+                    && (is_first || is_first_interpreter(mark(list)))
             }
+        }
     }
 }
 
@@ -49,14 +47,11 @@ pub unsafe fn is_expected(list: *const *const c_char) -> bool {
 /// Such a process is a rank, or the wrapper of one.
 ///
 /// # Safety
-/// `list` must be a valid environment.
+/// `list` must be a valid environment, of a job that concerns this library and not of its program
+/// ([`launched::is_of_program`]).
 pub unsafe fn is_started_by_launcher(list: *const *const c_char) -> bool {
     // SAFETY: handed on to the caller; getppid(2).
-    unsafe {
-        is_concerned(list)
-            && !launched::is_of_program(list)
-            && !is_launched(sys!(nr::GETPPID), mark(list))
-    }
+    unsafe { !is_launched(sys!(nr::GETPPID), mark(list)) }
 }
 
 /// Whose programs load the MPI library late, by the beginnings of their names.

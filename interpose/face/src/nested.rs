@@ -38,14 +38,14 @@ pub fn check(program: &Program) {
     let name = program.path.as_bytes();
     // SAFETY: the program's environment and arguments; getppid(2).
     unsafe {
+        if environ::value(list, MANAGER).is_none() {
+            return;
+        }
         let mut file = Path::new();
         file.read_link(c"/proc/self/exe");
         let names = [name, file.as_bytes()];
-        let is_nested = environ::value(list, MANAGER).is_some()
-            && names
-                .iter()
-                .any(|name| is_launcher(name, program.arguments()));
-        if !is_nested {
+        let is_launcher = |name: &&[u8]| is_launcher(name, program.arguments());
+        if !names.iter().any(is_launcher) {
             return;
         }
         aside::say_unprotected(

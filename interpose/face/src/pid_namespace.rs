@@ -1,7 +1,7 @@
 //! Ranks in pid namespaces of their own.
 //!
-//! A wrapper of each rank makes them (unshare(1), a container). Guardians, ranks and MPI libraries address processes of the node by number. A number means
-//! another process there.
+//! A wrapper of each rank makes them (unshare(1), a container). Guardians, ranks and MPI libraries
+//! address processes of the node by number. A number means another process there.
 #![allow(unsafe_code)]
 
 use crate::aside::{self, Program};

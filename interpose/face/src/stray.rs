@@ -1,18 +1,18 @@
 //! Ranks whose program has lost the environment of the launcher.
 //!
-//! What a rank's process executes by libc gets it back ([`crate::exec`]). A system call made
+//! A program that a rank executes by libc gets it back ([`crate::exec`]). A system call made
 //! directly, or a static wrapper that clears the environment, loses it: each process would be a job
 //! of its own, with one rank.
 #![allow(unsafe_code)]
 
+use crate::aside;
 use crate::environ::{self, MANAGER};
 use crate::link::{Path, own_path};
-use crate::msg::{Line, say};
+use crate::msg::Line;
 use crate::processes::is_launched;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
-use understudy_abi::exit;
 
 /// Variables of launchers in the first process of a node ([`crate::launchers`]).
 const FIRST_OF_NODE: [&[u8]; 3] = [
@@ -29,28 +29,28 @@ const RANK: &[u8] = b"OMPI_COMM_WORLD_RANK=";
 /// # Safety
 /// `list` must be a valid environment.
 pub unsafe fn refuse(list: *const *const c_char) {
-    // SAFETY: getppid(2), nanosleep(2); the rest is handed on to the caller.
+    // SAFETY: getppid(2); the rest is handed on to the caller.
     unsafe {
+        if environ::value(list, MANAGER).is_some() {
+            return;
+        }
         let parent = sys!(nr::GETPPID);
         // A rank of MPI itself hides the variable from its children, which are no ranks.
         let is_of_wrapper = || environ::value(list, RANK).is_some() && is_launched(parent, MANAGER);
         let is_rank = || is_guardian(parent) || is_of_wrapper();
-        if environ::value(list, MANAGER).is_some() || !is_rank() {
+        if !is_rank() {
             return;
         }
-        if FIRST_OF_NODE.iter().any(|first| is_launched(parent, first)) {
-            say(format_args!(
+        aside::end_refused(
+            FIRST_OF_NODE.iter().any(|first| is_launched(parent, first)),
+            format_args!(
                 "the program has lost the environment of its rank: it has executed itself by a \
                  system call of its own, or a static wrapper has cleared the environment; each \
                  process would be a job of one rank; execute it by libc (execve), or start it \
                  without the wrapper; the job stops"
-            ));
-        } else {
-            let one_second = [1i64, 0];
-            sys!(nr::NANOSLEEP, one_second.as_ptr(), 0);
-        }
+            ),
+        )
     }
-    sys::exit(exit::REFUSED)
 }
 
 /// Returns true if a process executes the `ckptd` that belongs to this library.

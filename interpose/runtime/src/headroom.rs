@@ -41,10 +41,17 @@ fn neighbours(rt: &Runtime) -> u64 {
     all.filter(|&worker| world.node_of(worker) == own).count() as u64
 }
 
+/// Number of workers of this node that can allocate memory at a time.
+fn allocating(rt: &Runtime) -> u64 {
+    static PROCESSORS: OnceLock<u64> = OnceLock::new();
+    // The library reads files of the control group for it.
+    let count = || std::thread::available_parallelism().map_or(1, |it| it.get() as u64);
+    neighbours(rt).min(*PROCESSORS.get_or_init(count))
+}
+
 /// Bytes that stay free for the program.
-fn reserve(budget: &Budget, neighbours: u64) -> u64 {
-    let processors = std::thread::available_parallelism().map_or(1, |it| it.get() as u64);
-    (RESERVE * neighbours.min(processors)).min(budget.bytes / MOST_RESERVE)
+fn reserve(budget: &Budget, allocating: u64) -> u64 {
+    (RESERVE * allocating).min(budget.bytes / MOST_RESERVE)
 }
 
 /// Returns what this worker claims for a checkpoint of this many pages at most.
@@ -64,7 +71,7 @@ pub fn claim(rt: &Runtime, most: u64, save: impl FnOnce() -> Option<u64>) -> Cla
     }
     let captured = save().map_or(most, |exact| exact.min(most));
     let budget = self::budget(u64::MAX).unwrap_or(budget);
-    Claim::of(captured, &budget, 2 * reserve(&budget, neighbours))
+    Claim::of(captured, &budget, 2 * reserve(&budget, allocating(rt)))
 }
 
 /// Returns the limit that leaves least here, for messages.
@@ -81,7 +88,7 @@ pub fn check_room(rt: &Runtime, bytes: u64) -> Result<(), String> {
         return Ok(());
     };
     let neighbours = neighbours(rt);
-    let needed = bytes * neighbours + 2 * reserve(&budget, neighbours);
+    let needed = bytes * neighbours + 2 * reserve(&budget, allocating(rt));
     match budget.free < needed {
         true => Err(format!("not enough memory is left in {budget}")),
         false => Ok(()),

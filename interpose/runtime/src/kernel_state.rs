@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Each row says what becomes of the state in a process that is set back or replaces another one.
-//! What is not in the table is refused: a cut that finds it is not taken ([`crate::cut`]).
+//! Descriptors and status fields without a row are refused: a cut that finds some is not taken
+//! ([`crate::cut`]). Tests compare the flags of mappings with those of the running kernel.
 
 pub mod attributes;
 mod descriptors;

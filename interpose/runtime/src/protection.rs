@@ -64,7 +64,8 @@ pub fn stops_for_memory() -> bool {
     Loss::Memory.stops().is_some()
 }
 
-/// Ends all checkpoints and recoveries; some rank has said why. All workers do this at the same cut.
+/// Ends all checkpoints and recoveries; some rank has said why. All workers do this at the same
+/// cut.
 pub fn give_up_protection(rt: &Runtime, loss: Loss) {
     if loss.stops().is_some() {
         recovery::end_together(rt, world::is_first_worker(rt), exit::REFUSED);

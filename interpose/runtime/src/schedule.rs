@@ -117,7 +117,7 @@ pub struct State {
     pub wake: u64,
     /// The vote that the next decision looks at: is anybody's interval over, and how long does a candidate take?
     pub vote: Option<Rounds>,
-    /// When the last cut was taken, or refused.
+    /// Time of the last cut that was taken or refused.
     pub last: Option<Instant>,
     /// Number of intervals in succession at which a worker has refused the cut.
     pub refusals: u32,

@@ -114,10 +114,14 @@ pub fn job() -> String {
     variable("PMIX_NAMESPACE").unwrap_or_default()
 }
 
+/// Returns the place of this process in its job, if a guardian has started it.
+pub fn place() -> Option<ProcessPlace> {
+    ProcessPlace::parse(&variable(LINE)?)
+}
+
 /// Returns the directory that the job's processes of this node have in common.
 fn directory() -> Option<PathBuf> {
-    let place = variable(LINE).and_then(|text| ProcessPlace::parse(&text));
-    place.map(|place| place.directory)
+    Some(place()?.directory)
 }
 
 /// Returns true in the first process of this node that asks for this subject.

@@ -316,7 +316,7 @@ impl Pending {
 
 /// Returns the checksums of captured pages.
 ///
-/// They are wrong if memory of copies was freed meanwhile.
+/// The checksums are wrong if memory of copies was freed meanwhile.
 fn checksums(helper: &Helper, task: Task) -> Vec<u64> {
     let mut sums = helper.end(task);
     if headroom::has_given_up() {

@@ -4,6 +4,7 @@
 use crate::image::PAGE_SIZE;
 use crate::redundancy::Redundancy;
 use ckptd::budget::Budget;
+use ckptd::cgroup::Limit;
 use std::collections::BTreeMap;
 use understudy_mpi::comm::Plain;
 use understudy_numbers::Worker;
@@ -46,7 +47,7 @@ impl Claim {
     ///
     /// `reserve` bytes are left to the program.
     pub fn of(captured: u64, budget: &Budget, reserve: u64) -> Claim {
-        let owner = budget.limit.as_ref().map_or(0, |limit| limit.identity);
+        let owner = budget.limit.as_ref().map_or(0, Limit::identity);
         Claim {
             captured,
             free: budget.free.saturating_sub(reserve) / PAGE_SIZE as u64,

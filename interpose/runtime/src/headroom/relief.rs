@@ -1,12 +1,13 @@
 //! A thread that gives the memory of copies to the program.
 //!
-//! It does so before the kernel kills a process. The kernel kills without a warning, and a program may allocate for long between two calls of
-//! MPI. So the thread frees the pages of copies at any moment, without a lock. That is safe, since
-//! it only damages copies: freed pages read as zeros, and every page of a copy is compared with
-//! its checksum before it is used. Checksums that were made after the damage would hide it, so
-//! the flag is set first, and whoever makes checksums reads it afterwards ([`has_given_up`]).
+//! It does so before the kernel kills a process. The kernel kills without a warning, and a program
+//! may allocate for long between two calls of MPI. So the thread frees the pages of copies at any
+//! moment, without a lock. That is safe, since it only damages copies: freed pages read as zeros,
+//! and every page of a copy is compared with its checksum before it is used. Checksums that were
+//! made after the damage would hide it, so the flag is set first, and whoever makes checksums reads
+//! it afterwards ([`has_given_up`]).
 
-use super::{budget, neighbours, reserve};
+use super::{allocating, budget, reserve};
 use crate::image::store::Files;
 use crate::image::threads::without_signals;
 use crate::sys;
@@ -42,9 +43,9 @@ pub fn watch(rt: &Runtime, copies: Files) {
     static START: Once = Once::new();
     *COPIES.lock().unwrap_or_else(PoisonError::into_inner) = Some(copies);
     START.call_once(|| {
-        let neighbours = neighbours(rt);
+        let allocating = allocating(rt);
         let thread = std::thread::Builder::new().name("understudy-memory".into());
-        let poll = move || poll(neighbours);
+        let poll = move || poll(allocating);
         let start = || {
             std::thread::Builder::new()
                 .name("understudy-relief".into())
@@ -58,25 +59,24 @@ pub fn watch(rt: &Runtime, copies: Files) {
 }
 
 /// The thread: lives as long as the job is protected.
-fn poll(neighbours: u64) {
+fn poll(allocating: u64) {
     // Files of proc(5) would have numbers that the program's next files would have.
     sys::leave_descriptors();
     let mut ample = u64::MAX;
     while world::is_protected() {
         let Some(budget) = budget(ample) else { return };
-        let least = reserve(&budget, neighbours);
+        let least = reserve(&budget, allocating);
         if budget.free < least {
             give_up(&budget);
         }
         ample = 4 * least;
-        std::thread::sleep(pause(budget.free.saturating_sub(least), neighbours));
+        std::thread::sleep(pause(budget.free.saturating_sub(least), allocating));
     }
 }
 
 /// Returns the time in which processes cannot use up this many bytes.
-fn pause(free: u64, neighbours: u64) -> Duration {
-    let processors = std::thread::available_parallelism().map_or(1, |it| it.get() as u64);
-    let rate = BYTES_PER_SECOND * neighbours.min(processors);
+fn pause(free: u64, allocating: u64) -> Duration {
+    let rate = BYTES_PER_SECOND * allocating;
     Duration::from_micros(free / (rate / 1_000_000)).clamp(PAUSE.0, PAUSE.1)
 }
 

@@ -74,9 +74,9 @@ pub const ATTRIBUTES: &[Row] = &[
         "signals::blocked_signals_wait_for_the_program",
     ),
     row(
-        "values of pending signals",
-        Differs("signals that are sent again have no value"),
-        "",
+        "number, order and values of pending signals",
+        Restored,
+        "programs_table::signal_values",
     ),
     row("nice value", Restored, PROCESS),
     row("processor affinity", Restored, STATE),
@@ -125,5 +125,10 @@ pub const ATTRIBUTES: &[Row] = &[
         "inode: size and content",
         Restored,
         "files::files_are_as_if_nobody_had_been_killed",
+    ),
+    row(
+        "inode: mode, owner, times and extended attributes",
+        Restored,
+        "programs_table::inodes",
     ),
 ];

@@ -122,7 +122,7 @@ fn is_plugin(path: &Path) -> bool {
 
 /// Makes the library of the child a world of one process.
 ///
-/// It connects to no launcher and starts none; its temporary files are made in `scratch`.
+/// The library connects to no launcher and starts none; temporary files go to `scratch`.
 ///
 /// # Safety
 /// The library must not be in use.

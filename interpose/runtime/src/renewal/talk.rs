@@ -5,6 +5,7 @@ use crate::renewal::LOOK;
 use crate::renewal::Runtime;
 use crate::{shim, sys, told};
 use ckptd::line::{self, Boards, Hello, LINE, Line, ProcessPlace, Socket, ToManager, ToProcess};
+use ckptd::proc_stat;
 use std::ffi::c_int;
 use std::fs::File;
 use std::io::{self, Read};
@@ -190,10 +191,7 @@ fn wrapper_below(guardian: u32) -> Option<u32> {
 
 /// Returns the parent of a process; `None` for the first of the machine.
 fn parent_of(process: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // proc_pid_stat(5): PID (NAME) STATE PPID; names may have spaces and parentheses.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let parent = rest.split_whitespace().nth(1)?.parse().ok()?;
+    let parent = proc_stat::number(process, proc_stat::PARENT)?;
     (parent != 0).then_some(parent)
 }
 

@@ -9,6 +9,7 @@
 use super::signals;
 use crate::told;
 use crate::user::Runtime;
+use ckptd::proc_stat;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
@@ -103,7 +104,7 @@ pub fn restore(rt: &Runtime, saved: &Saved) {
         // SAFETY: waitpid(2) for a child of this process, which has been killed.
         unsafe { libc::waitpid(child.pid, std::ptr::null_mut(), libc::__WALL) };
     }
-    forget_signal();
+    signals::forget(libc::SIGCHLD);
     signals::mask(Some(before));
     begin(rt);
 }
@@ -117,17 +118,6 @@ fn end(pid: i32) {
     unsafe { libc::kill(pid, libc::SIGKILL) };
 }
 
-/// Takes the signal of a child's end off the list; it must be blocked.
-fn forget_signal() {
-    // SAFETY: sigtimedwait(2) for a signal that is blocked, without waiting.
-    unsafe {
-        let mut ended: libc::sigset_t = std::mem::zeroed();
-        libc::sigaddset(&raw mut ended, libc::SIGCHLD);
-        let at_once: libc::timespec = std::mem::zeroed();
-        libc::sigtimedwait(&raw const ended, std::ptr::null_mut(), &raw const at_once);
-    }
-}
-
 /// The program's children that have not been waited for.
 fn children() -> impl Iterator<Item = Process> {
     let any = has_any().then(|| children_of("/proc/self/task"));
@@ -135,7 +125,7 @@ fn children() -> impl Iterator<Item = Process> {
     pids.filter_map(|pid| {
         Some(Process {
             pid,
-            start: start_of(pid)?,
+            start: proc_stat::number(pid as u32, proc_stat::START)?,
         })
     })
 }
@@ -163,13 +153,6 @@ fn children_of(threads: &str) -> impl Iterator<Item = i32> + use<> {
         pids
     });
     pids.collect::<Vec<_>>().into_iter()
-}
-
-fn start_of(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the command may have blanks.
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(19)?.parse().ok()
 }
 
 fn faults() -> i64 {

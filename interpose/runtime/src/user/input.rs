@@ -326,14 +326,7 @@ fn lost(why: &FeedError) -> UserError {
 
 /// Returns true for an empty pipe without a writer.
 fn has_ended(fd: i32) -> bool {
-    let mut polled = libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: poll(2) of one descriptor.
-    unsafe { libc::poll(&raw mut polled, 1, 0) };
-    polled.revents & (libc::POLLIN | libc::POLLHUP) == libc::POLLHUP
+    open::events(fd, libc::POLLIN) & (libc::POLLIN | libc::POLLHUP) == libc::POLLHUP
 }
 
 /// Returns a pipe in which a reader finds the end of the input.

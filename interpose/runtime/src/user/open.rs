@@ -12,8 +12,8 @@ static POLLED: AtomicI32 = AtomicI32::new(RUNTIME_FD_BASE);
 
 /// Returns the open descriptors of the program side.
 ///
-/// One call of poll(2) finds all but those that are open for their names alone (O_PATH). The size of
-/// `/proc/self/fd` tells whether there are any (Linux 6.2); then the directory is read.
+/// One call of poll(2) finds all but those that are open for their names alone (O_PATH). The size
+/// of `/proc/self/fd` tells whether there are any (Linux 6.2); then the directory is read.
 pub(super) fn descriptors() -> Vec<i32> {
     let polled = polled_descriptors(POLLED.load(Ordering::Relaxed));
     let count = std::fs::metadata("/proc/self/fd").map_or(0, |about| about.len());
@@ -52,6 +52,20 @@ fn listed_descriptors() -> Vec<i32> {
     list.retain(|fd| (0..RUNTIME_FD_BASE).contains(fd));
     list.sort_unstable();
     list
+}
+
+/// Returns which of these events a descriptor has now (poll(2)).
+///
+/// The kernel always reports hang-ups and errors, too.
+pub fn events(fd: i32, wanted: i16) -> i16 {
+    let mut polled = libc::pollfd {
+        fd,
+        events: wanted,
+        revents: 0,
+    };
+    // SAFETY: poll(2) of one descriptor; nothing is waited for.
+    unsafe { libc::poll(&raw mut polled, 1, 0) };
+    polled.revents
 }
 
 pub(super) fn stat(fd: i32) -> Option<libc::stat> {

@@ -1,7 +1,7 @@
 //! Attributes of the process and of its main thread that the program may change.
 //!
-//! What the program has not changed since the process's start is the launcher's: a replacement keeps
-//! its own value, such as the processors that the launcher has bound it to.
+//! What the program has not changed since the process's start is the launcher's: a replacement
+//! keeps its own value, such as the processors that the launcher has bound it to.
 #![allow(unsafe_code)]
 
 use crate::user::Runtime;

@@ -2,14 +2,13 @@
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
-use super::{UserError, lowered_limits, threads, zones};
+use super::{UserError, lowered_limits, sharing, threads, zones};
 use crate::image::procmap;
 use crate::image::vmas::{Owner, Vma};
 use crate::kernel_state::attributes::{
     DIRECTORY, GUARDS, LIMITS, NAMESPACES, QUEUES, RAW_THREADS, REQUESTS,
 };
 use crate::kernel_state::{self, STATUS};
-use crate::told;
 use crate::user::Runtime;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -170,9 +169,7 @@ fn check_guards(rt: &Runtime) -> Result<(), UserError> {
 /// `/proc/sys/fs/aio-nr` counts the contexts of kernel AIO of all processes (proc_sys_fs(5)).
 fn may_have_rings() -> bool {
     let contexts = std::fs::read_to_string("/proc/sys/fs/aio-nr");
-    // SAFETY: the face's counter lives as long as the process.
-    let shared = unsafe { told::info().user_shared_maps.read_volatile() };
-    shared > 0 || contexts.map_or(true, |count| count.trim() != "0")
+    sharing::count() > 0 || contexts.map_or(true, |count| count.trim() != "0")
 }
 
 /// Refuses mappings whose content is not memory.

@@ -4,8 +4,9 @@
 
 use super::files::{descriptors, path_of, stat};
 use super::{UserError, zones};
+use crate::image::procmap;
 use crate::image::shared::Part;
-use crate::image::vmas::{self, Owner, REMOVED, Vma};
+use crate::image::vmas::{Owner, REMOVED, Vma};
 use crate::shim;
 use crate::user::Runtime;
 use std::os::unix::ffi::OsStrExt;
@@ -19,13 +20,18 @@ pub struct Mapping {
     pub path: String,
 }
 
+/// Returns how often the program has asked for shared memory or huge pages.
+pub fn count() -> u64 {
+    // SAFETY: the preload library's counter lives as long as the process.
+    unsafe { crate::told::info().user_shared_maps.read_volatile() }.into()
+}
+
 /// What the program has mapped, if it has ever asked for memory that may be shared, or is of huge pages.
 fn mapped() -> Vec<Vma> {
-    // SAFETY: the face's counter lives as long as the process.
-    if unsafe { crate::told::info().user_shared_maps.read_volatile() } == 0 {
+    if count() == 0 {
         return Vec::new();
     }
-    let mut all = vmas::read_self().unwrap_or_default();
+    let mut all = procmap::read_outside(zones()).unwrap_or_default();
     all.retain(|vma| vma.inode != 0 && zones().owner_at(vma, vma.range.start) == Owner::User);
     all
 }

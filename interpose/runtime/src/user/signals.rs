@@ -134,6 +134,11 @@ impl Saved {
     }
 }
 
+/// Takes a signal that waits off the list, if it does; it must be blocked.
+pub fn forget(signal: i32) {
+    waiting_signals::take_one(signal);
+}
+
 /// Restores the pending signals of the cut.
 ///
 /// Must be called before the main thread's mask is set. Only what the thread blocks at the cut is

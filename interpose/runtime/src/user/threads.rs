@@ -29,7 +29,6 @@ use crate::{attention, sys, told};
 pub use context::Caller;
 use lists::Places;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 pub use stop::Threads;
@@ -203,21 +202,19 @@ pub fn are_there(rt: &Runtime) -> bool {
 pub fn unknown(rt: &Runtime) -> Option<i32> {
     const ATTEMPTS: u32 = 5;
     const PAUSE: Duration = Duration::from_millis(2);
-    let own = ThreadNumber::own().get();
     let threads = rt.threads.borrow();
     let places = &threads.as_ref()?.places;
     for _ in 0..ATTEMPTS {
         let listed = places.threads()?;
         let numbers: Vec<i32> = listed.iter().map(|thread| thread.number).collect();
-        let is_known = |number: &i32| numbers.contains(number) || *number == own;
         // The directory's links are those of its entries (proc(5)): `.`, `..`, and the threads.
         let alive = numbers.iter().filter(|&&number| number > 0).count() as u64;
         if std::fs::metadata("/proc/self/task").is_ok_and(|about| about.nlink() <= alive + 3) {
             return None;
         }
-        let unknown = task_numbers().find(|number| !is_known(number))?;
+        let unknown = stop::tasks().into_iter().find(|it| !numbers.contains(it))?;
         std::thread::sleep(PAUSE);
-        if !Path::new(&format!("/proc/self/task/{unknown}")).exists() {
+        if !stop::exists(unknown) {
             continue;
         }
         let listed = places.threads()?;
@@ -226,12 +223,6 @@ pub fn unknown(rt: &Runtime) -> Option<i32> {
         }
     }
     None
-}
-
-/// Numbers of all threads of the process.
-fn task_numbers() -> impl Iterator<Item = i32> {
-    let entries = std::fs::read_dir("/proc/self/task").into_iter().flatten();
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
 /// Whether threads can be told apart from those of the runtime side.

@@ -140,7 +140,7 @@ fn signalled(timers: &[Kind]) -> Option<ThreadNumber> {
 }
 
 /// What a field of a thread's status says in hexadecimal (proc(5), `/proc/pid/status`).
-fn status(thread: ThreadNumber, field: &str) -> Option<u64> {
+pub(super) fn status(thread: ThreadNumber, field: &str) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/self/task/{}/status", thread.get())).ok()?;
     let value = text
         .lines()

@@ -4,6 +4,7 @@
 use super::quiet::Quiet;
 use super::work::serve;
 use crate::rehearsal::Runtime;
+use crate::user::signals;
 use crate::{renewal, shim, sys};
 use ckptd::line::Line;
 use std::fs::File;
@@ -58,20 +59,10 @@ pub fn fork(rt: &Runtime) -> io::Result<Line> {
             }
             child => {
                 libc::waitpid(child, std::ptr::null_mut(), 0);
-                forget_child();
+                // The program is not told of a child that was not its own.
+                signals::forget(libc::SIGCHLD);
                 Ok(mine)
             }
         }
-    }
-}
-
-/// The program is not told of a child that was not its own.
-fn forget_child() {
-    // SAFETY: takes the signal off the list, which is blocked; plain system calls.
-    unsafe {
-        let mut ended: libc::sigset_t = std::mem::zeroed();
-        libc::sigaddset(&mut ended, libc::SIGCHLD);
-        let now: libc::timespec = std::mem::zeroed();
-        libc::sigtimedwait(&ended, std::ptr::null_mut(), &now);
     }
 }

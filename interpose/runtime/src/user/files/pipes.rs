@@ -1,6 +1,7 @@
 //! What a pipe holds, if this process has both of its ends.
 #![allow(unsafe_code)]
 
+use crate::user::open;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -17,14 +18,7 @@ pub fn is_read_end(fd: i32) -> bool {
 
 /// True if no process has the other end.
 pub fn is_orphan(fd: i32) -> bool {
-    let mut polled = libc::pollfd {
-        fd,
-        events: 0,
-        revents: 0,
-    };
-    // SAFETY: poll(2) of one descriptor; nothing is waited for.
-    let rc = unsafe { libc::poll(&raw mut polled, 1, 0) };
-    rc > 0 && polled.revents & (libc::POLLHUP | libc::POLLERR) != 0
+    open::events(fd, 0) & (libc::POLLHUP | libc::POLLERR) != 0
 }
 
 /// How many bytes are in it.

@@ -1,9 +1,11 @@
 //! Sockets that belong to this process alone: connected pairs (socketpair(2)) and new ones.
 //!
-//! The socket diagnosis interface tells the other end of a UNIX socket (sock_diag(7)). What waits to be read is read by MSG_PEEK, message by message (socket(7), SO_PEEK_OFF).
+//! The socket diagnosis interface tells the other end of a UNIX socket (sock_diag(7)). What waits
+//! to be read is read by MSG_PEEK, message by message (socket(7), SO_PEEK_OFF).
 #![allow(unsafe_code)]
 
 use super::diagnosis::{Diagnosis, diagnose};
+use crate::user::open;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::size_of;
@@ -125,11 +127,20 @@ fn address(fd: i32, call: NameCall) -> Option<Vec<u8>> {
 
 /// Returns the name of the kind of a socket (`kernel_state::DESCRIPTORS`).
 pub fn kind(fd: i32, inode: u64, is_here: impl Fn(u64) -> bool) -> String {
+    diagnosed_kind(fd, inode, is_here).0
+}
+
+/// Returns the name of the kind, and the diagnosis of a pair.
+fn diagnosed_kind(
+    fd: i32,
+    inode: u64,
+    is_here: impl Fn(u64) -> bool,
+) -> (String, Option<Diagnosis>) {
     let family = match number_option(fd, libc::SO_DOMAIN) {
         libc::AF_UNIX => "unix",
         libc::AF_INET => "inet",
         libc::AF_INET6 => "inet6",
-        other => return format!("socket:family {other}"),
+        other => return (format!("socket:family {other}"), None),
     };
     let own = address(fd, libc::getsockname).unwrap_or_default();
     let peer = address(fd, libc::getpeername);
@@ -138,28 +149,35 @@ pub fn kind(fd: i32, inode: u64, is_here: impl Fn(u64) -> bool) -> String {
         "unix" => !own.is_empty(),
         _ => own.get(..2) != Some(&[0, 0]),
     };
-    let state = match peer {
-        _ if number_option(fd, libc::SO_ACCEPTCONN) != 0 => "listener",
+    let (state, diagnosis) = match peer {
+        _ if number_option(fd, libc::SO_ACCEPTCONN) != 0 => ("listener", None),
         Some(peer) if family == "unix" && !is_bound => kind_of_connected(inode, &peer, is_here),
-        Some(_) => "connected",
-        None if is_bound => "bound",
-        None => "new",
+        Some(_) => ("connected", None),
+        None if is_bound => ("bound", None),
+        None => ("new", None),
     };
-    format!("socket:{family}:{state}")
+    (format!("socket:{family}:{state}"), diagnosis)
 }
 
-fn kind_of_connected(inode: u64, peer: &[u8], is_here: impl Fn(u64) -> bool) -> &'static str {
+fn kind_of_connected(
+    inode: u64,
+    peer: &[u8],
+    is_here: impl Fn(u64) -> bool,
+) -> (&'static str, Option<Diagnosis>) {
     if !peer.is_empty() {
-        return if is_service(peer) {
+        let name = if is_service(peer) {
             "service"
         } else {
             "client"
         };
+        return (name, None);
     }
-    match diagnose(inode) {
-        Some(Diagnosis { peer, .. }) if peer == 0 || is_here(peer) => "pair",
-        _ => "other",
-    }
+    let is_pair = |found: &Diagnosis| found.peer == 0 || is_here(found.peer);
+    let diagnosis = diagnose(inode).filter(is_pair);
+    (
+        if diagnosis.is_some() { "pair" } else { "other" },
+        diagnosis,
+    )
 }
 
 /// Returns the reason why a pair that is all in this process cannot be saved.
@@ -174,24 +192,13 @@ static WITH_EMPTY_MESSAGE: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
 
 const EMPTY_MESSAGE: &str = "it holds a message of length zero; let the program receive it sooner";
 
-fn events(fd: i32) -> i16 {
-    let mut polled = libc::pollfd {
-        fd,
-        events: libc::POLLIN | libc::POLLRDHUP,
-        revents: 0,
-    };
-    // SAFETY: poll(2) of one descriptor; nothing is waited for.
-    unsafe { libc::poll(&raw mut polled, 1, 0) };
-    polled.revents
-}
-
 /// Returns the messages that wait to be read, which stay in the socket.
 fn content(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
     let inode = super::stat(fd).map_or(0, |about| about.st_ino);
     let mut with_empty = WITH_EMPTY_MESSAGE
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    if with_empty.contains(&inode) && events(fd) & libc::POLLIN != 0 {
+    if with_empty.contains(&inode) && open::events(fd, libc::POLLIN) & libc::POLLIN != 0 {
         return Err(EMPTY_MESSAGE);
     }
     let offset = option(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, 4);
@@ -213,7 +220,8 @@ fn all_messages(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
     let kind = number_option(fd, libc::SO_TYPE);
     let mut messages: Vec<Vec<u8>> = Vec::new();
     while let Some(message) = peek(fd)? {
-        let is_end = kind != libc::SOCK_DGRAM && events(fd) & libc::POLLRDHUP != 0;
+        let is_end =
+            kind != libc::SOCK_DGRAM && open::events(fd, libc::POLLRDHUP) & libc::POLLRDHUP != 0;
         match messages.last_mut() {
             _ if message.is_empty() && is_end => break,
             _ if message.is_empty() => return Err(EMPTY_MESSAGE),
@@ -259,16 +267,12 @@ fn peek(fd: i32) -> Result<Option<Vec<u8>>, &'static str> {
 impl Socket {
     /// Returns what a socket is; `None` if only another process could restore it.
     pub fn of(fd: i32, inode: u64) -> Option<Socket> {
-        let kind = kind(fd, inode, |_| true);
-        let is_pair = kind == "socket:unix:pair";
+        let (kind, diagnosis) = diagnosed_kind(fd, inode, |_| true);
+        let is_pair = diagnosis.is_some();
         if !is_pair && !kind.ends_with(":new") {
             return None;
         }
-        let found = if is_pair {
-            diagnose(inode)?
-        } else {
-            Diagnosis::default()
-        };
+        let found = diagnosis.unwrap_or_default();
         let read = |&(level, name, size): &(i32, i32, usize)| option(fd, level, name, size);
         Some(Socket {
             number: inode,

@@ -4,7 +4,7 @@
 use super::withheld;
 use crate::sys::lift_owned;
 use crate::told;
-use ckptd::line::{InputPage, InputReply, InputRequest, LINE, Line, PAGE, ProcessPlace, Socket};
+use ckptd::line::{InputPage, InputReply, InputRequest, Line, PAGE, ProcessPlace, Socket};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -46,7 +46,7 @@ impl From<io::Error> for FeedError {
 impl Feed {
     /// Returns the input that this process has from its start, if that is relayed.
     pub fn present() -> Option<Feed> {
-        let place = ProcessPlace::parse(&told::variable(LINE)?)?;
+        let place = told::place()?;
         if place.number.0 != place.guardian.0 {
             return None;
         }
@@ -56,8 +56,7 @@ impl Feed {
 
     /// Has this guardian's relay feed another pipe from `position` on.
     pub fn from(guardian: Guardian, position: u64) -> Result<Feed, FeedError> {
-        let place = told::variable(LINE).and_then(|text| ProcessPlace::parse(&text));
-        let place = place.ok_or(io::Error::from(io::ErrorKind::NotFound))?;
+        let place = told::place().ok_or(io::Error::from(io::ErrorKind::NotFound))?;
         let request = InputRequest::From { position };
         let (feed, line, writer) = Feed::request(&place, guardian, request)?;
         if let Some(writer) = writer {

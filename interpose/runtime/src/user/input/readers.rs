@@ -1,8 +1,9 @@
 //! Threads that wait in a system call until a pipe has input (proc(5), `syscall`).
 #![allow(unsafe_code)]
 
+use crate::image::own_memory;
+use crate::user::open;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 
 /// Arguments of a system call that name descriptors.
 enum Names {
@@ -54,10 +55,7 @@ fn parse(line: &str) -> Option<(i64, [u64; 2])> {
 }
 
 fn waits((number, [first, second]): (i64, [u64; 2]), inode: u64) -> bool {
-    let is_pipe = |fd: i32| {
-        let about = fs::metadata(format!("/proc/self/fd/{fd}"));
-        about.is_ok_and(|about| about.ino() == inode)
-    };
+    let is_pipe = |fd: i32| open::stat(fd).is_some_and(|about| about.st_ino == inode);
     let names = CALLS.iter().find(|(call, _)| *call == number);
     match names.map(|(_, names)| names) {
         None => false,
@@ -92,14 +90,9 @@ const POLLFD: u64 = size_of::<libc::pollfd>() as u64;
 /// Empty if it has.
 fn copy(address: u64, length: u64) -> Vec<u8> {
     let mut bytes = vec![0; length as usize];
-    let part = |base: *mut u8| libc::iovec {
-        iov_base: base.cast(),
-        iov_len: length as usize,
-    };
-    let (local, remote) = (part(bytes.as_mut_ptr()), part(address as *mut u8));
-    // SAFETY: process_vm_readv(2) into a vector of that length, of memory that need not exist.
-    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-    bytes.truncate(copied.max(0) as usize);
+    if !own_memory::read(address, &mut bytes) {
+        bytes.clear();
+    }
     bytes
 }
 
@@ -108,6 +101,7 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
     use std::time::{Duration, Instant};
 
     /// Has a thread wait for a pipe until it is found.

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::{SIGNALS, action};
+use crate::user::locks::ThreadNumber;
 use crate::user::timers;
 use understudy_abi::OWN_SIGNALS;
 
@@ -93,19 +94,13 @@ fn all() -> u64 {
     set
 }
 
-/// Returns the signals that wait for this thread only (proc(5), `SigPnd`).
+/// Returns the signals that wait for this thread only (proc(5)).
 fn of_thread() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let mut values = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("SigPnd:\t"));
-    let value = values
-        .next()
-        .and_then(|value| u64::from_str_radix(value, 16).ok());
-    value.unwrap_or_default()
+    timers::status(ThreadNumber::own(), "SigPnd").unwrap_or_default()
 }
 
-fn take_one(signal: i32) -> Option<Vec<u8>> {
+/// Takes a signal that waits and is blocked; returns what has come with it.
+pub fn take_one(signal: i32) -> Option<Vec<u8>> {
     let mut info = vec![0u8; INFO];
     let set = 1u64 << (signal - 1);
     let at_once = libc::timespec {

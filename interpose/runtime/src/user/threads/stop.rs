@@ -66,13 +66,14 @@ impl Drop for Handler {
     }
 }
 
-fn exists(number: i32) -> bool {
+/// Returns true if a thread has this number.
+pub(super) fn exists(number: i32) -> bool {
     // SAFETY: tgkill(2) without a signal.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, 0) == 0 }
 }
 
 /// The kernel's numbers of all threads but the calling one's.
-fn tasks() -> Vec<i32> {
+pub(super) fn tasks() -> Vec<i32> {
     let tasks = std::fs::read_dir("/proc/self/task")
         .into_iter()
         .flatten()
