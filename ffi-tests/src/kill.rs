@@ -135,7 +135,8 @@ pub fn epochs_on_disk(directory: &Path, workers: u32) -> Vec<u64> {
         .collect()
 }
 
-fn lines(path: &Path) -> usize {
+/// Number of whole lines of a file.
+pub fn lines(path: &Path) -> usize {
     std::fs::read(path).map_or(0, |bytes| {
         bytes.iter().filter(|&&byte| byte == b'\n').count()
     })

@@ -1,5 +1,6 @@
 //! Who lives in a job whose processes have guardians, those that have come later among them.
 
+use crate::kill::lines;
 use crate::processes::{self, Process};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,11 +29,8 @@ pub fn look(first: &Ranks, program: &str) -> (BTreeMap<u32, u32>, usize) {
         Some((number?, pid))
     };
     let living: BTreeMap<u32, u32> = processes::all().filter(is_one).filter_map(number).collect();
-    let text = living
-        .values()
-        .next()
-        .and_then(|&pid| std::fs::read(beside_work(pid)?.join("stdout")).ok());
-    let lines = text.map_or(0, |text| text.iter().filter(|&&byte| byte == b'\n').count());
+    let job = living.values().next().and_then(|&pid| beside_work(pid));
+    let lines = job.map_or(0, |job| lines(&job.join("stdout")));
     (living, lines)
 }
 

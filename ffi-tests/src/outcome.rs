@@ -1,6 +1,6 @@
 //! What came of a job, and comparisons.
 
-use crate::place;
+use crate::{REFUSED, place};
 use ckptd::events::{EndHow, EventReader, Kind, ProcessNumber, Record, file_name};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -290,6 +290,27 @@ impl Outcome {
             self.has_died_at_the_end(),
             "another status, or no line tells of the death",
         );
+    }
+
+    /// Fails unless the job has ended with this status.
+    #[track_caller]
+    pub fn assert_status(&self, code: i32) {
+        self.check(self.status.is_some(), "the job hangs");
+        let found = self.status.and_then(|status| status.code());
+        self.check(found == Some(code), &format!("the status is not {code}"));
+    }
+
+    /// Fails unless the job was refused in one line with all of `words`.
+    ///
+    /// The program has not run. Launchers may have printed other lines.
+    #[track_caller]
+    pub fn assert_refused(&self, words: &[&str]) {
+        self.assert_status(REFUSED);
+        let has_all = |line: &&&str| words.iter().all(|word| line.contains(word));
+        let lines = self.own_lines().iter().filter(has_all).count();
+        self.check(lines == 1, &format!("not one line has {words:?}"));
+        self.check(self.stdout.is_empty(), "the program has run");
+        self.assert_nothing_left();
     }
 
     /// The job came to its end by itself, with status 0.

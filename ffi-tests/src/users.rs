@@ -48,3 +48,15 @@ fn perform(script: &str) -> Output {
         .env("programs", place::workspace().join("build/programs"));
     command.output().expect("timeout(1) is there")
 }
+
+/// Fails unless a script has printed exactly these lines.
+///
+/// # Panics
+/// If it has not.
+#[track_caller]
+pub fn assert_lines(output: &Output, lines: &[&str]) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let printed = text(&output.stdout);
+    let found: Vec<&str> = printed.lines().collect();
+    assert_eq!(found, lines, "{printed}{}", text(&output.stderr));
+}

@@ -1,6 +1,7 @@
 //! Two running jobs never share a directory of checkpoints.
 
 use ffi_tests::command::Understudy;
+use ffi_tests::kill::epochs_on_disk;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, REFUSED, place};
 use std::cell::RefCell;
@@ -38,17 +39,6 @@ fn run(work: &Path, options: &[&str]) -> Understudy {
     Understudy::new(work, &words)
 }
 
-fn has_checkpoints(work: &Path) -> bool {
-    let names = std::fs::read_dir(work.join("disk"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    names
-        .filter(|entry| entry.path().extension().is_some_and(|it| it == "epoch"))
-        .count()
-        >= 4
-}
-
 #[test]
 fn a_second_job_is_refused_while_the_first_one_runs() {
     let work = tempfile::tempdir().expect("there is room for temporary files");
@@ -56,7 +46,7 @@ fn a_second_job_is_refused_while_the_first_one_runs() {
     let (found, directory) = (Rc::clone(&refused), work.path().to_owned());
     let first = run(work.path(), &[])
         .during(move |_| {
-            if found.borrow().is_none() && has_checkpoints(&directory) {
+            if found.borrow().is_none() && epochs_on_disk(&directory.join("disk"), 2).len() >= 2 {
                 let second = |options: &[&str]| {
                     let mut command = Command::new(place::product("understudy"));
                     let command = command.args(line(options)).current_dir(&directory);

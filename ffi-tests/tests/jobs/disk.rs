@@ -100,11 +100,7 @@ pub fn assert_like(undisturbed: &Outcome, files: &[&str], before: &[u8], mut las
 
 #[track_caller]
 fn assert_refused(outcome: &Outcome, words: &[&str]) {
-    outcome.check(outcome.status.is_some(), "the job hangs");
-    outcome.check(
-        outcome.status.and_then(|status| status.code()) == Some(REFUSED),
-        "the status does not tell that the job was refused",
-    );
+    outcome.assert_status(REFUSED);
     for word in words {
         let said = outcome.own_lines().iter().any(|line| line.contains(word));
         outcome.check(said, &format!("no line of ours says `{word}`"));

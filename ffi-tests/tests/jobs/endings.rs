@@ -26,16 +26,6 @@ fn each<Row: Copy + Sync>(
 }
 
 #[track_caller]
-fn assert_status(outcome: &Outcome, status: i32) {
-    outcome.check(outcome.status.is_some(), "the job hangs");
-    let found = outcome.status.and_then(|status| status.code());
-    outcome.check(
-        found == Some(status),
-        &format!("the status is not {status}"),
-    );
-}
-
-#[track_caller]
 fn assert_said(outcome: &Outcome, words: &[&str]) {
     let is_said = |word: &&&str| outcome.own_lines().iter().any(|line| line.contains(**word));
     let missing: Vec<&&str> = words.iter().filter(|word| !is_said(word)).collect();
@@ -53,7 +43,7 @@ fn ends(outcome: &Outcome) -> usize {
 /// A death that repeats: two recoveries, then the end, with two of the spares left.
 #[track_caller]
 fn assert_blamed(outcome: &Outcome, words: &[&str]) {
-    assert_status(outcome, PROGRAM);
+    outcome.assert_status(PROGRAM);
     outcome.check(ends(outcome) == 3, "the program was not started over twice");
     outcome.check(outcome.takeovers().len() == 2, "not two spares were used");
     assert_said(outcome, &["3 times since epoch", "has a bug there"]);
@@ -159,7 +149,7 @@ fn a_rank_that_is_killed_again_and_again_is_replaced_as_long_as_there_are_spares
     ];
     for ((way, words), outcome) in each(ways, |(way, _)| job(&[way, "1"])) {
         verdicts.judge(way, || {
-            assert_status(&outcome, 75);
+            outcome.assert_status(75);
             outcome.check(ends(&outcome) == 10, "another number of deaths");
             assert_said(&outcome, &[words, "worker 1 has died 10 times since epoch"]);
             outcome.assert_nothing_left();
@@ -199,7 +189,7 @@ fn a_rank_that_leaves_without_mpi_finalize_ends_the_job() {
     let ways = few([("_exit", 5, 5), ("exit-0", 0, 1), ("exit", 5, 5)], 2);
     for ((way, said, status), outcome) in each(ways, |(way, ..)| job(&[way, "1"])) {
         verdicts.judge(way, || {
-            assert_status(&outcome, status);
+            outcome.assert_status(status);
             outcome.check(ends(&outcome) == 1, "the program was started over");
             let words = format!("rank 1 ended with status {said} without MPI_Finalize");
             assert_said(&outcome, &[&words]);
@@ -212,7 +202,7 @@ fn a_rank_that_leaves_without_mpi_finalize_ends_the_job() {
 #[test]
 fn mpi_abort_ends_the_job_with_its_code() {
     let outcome = job(&["MPI_Abort", "1"]).run();
-    assert_status(&outcome, 6);
+    outcome.assert_status(6);
     assert_said(
         &outcome,
         &["MPI_Abort was called by worker 1 with error code 6"],

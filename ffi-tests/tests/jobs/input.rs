@@ -3,6 +3,8 @@
 //! Other input is never lost without a message.
 
 use ffi_tests::job::STANDARD_INPUT;
+use ffi_tests::kill::lines;
+use ffi_tests::living::beside_work;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, place, processes};
 use std::collections::BTreeMap;
@@ -111,8 +113,7 @@ fn a_pipe_of_a_wrapper_that_cannot_be_reread_ends_the_job() {
         let interval = ["7calls", "100000calls"][usize::from(worker == 2)];
         let job = from_pipe_of_wrapper().interval(interval);
         let outcome = job.kill(kill(worker)).run();
-        let status = outcome.status.and_then(|status| status.code());
-        outcome.check(status == Some(74), "the status is 74");
+        outcome.assert_status(74);
         let said = outcome
             .own_lines()
             .iter()
@@ -123,8 +124,7 @@ fn a_pipe_of_a_wrapper_that_cannot_be_reread_ends_the_job() {
 
 /// Number of lines that a job has printed, seen from one of its processes.
 fn printed(pid: u32) -> usize {
-    let printed = std::fs::read(format!("/proc/{pid}/cwd/../stdout")).unwrap_or_default();
-    printed.iter().filter(|&&byte| byte == b'\n').count()
+    beside_work(pid).map_or(0, |job| lines(&job.join("stdout")))
 }
 
 /// A spare reads the input that another process relays, which is killed.
@@ -147,8 +147,7 @@ fn a_relay_that_fails_ends_no_input() {
     let undisturbed = native(job());
     let job = job().launched_by(Launcher::Ckptd);
     let outcome = job.fault("kill rank=0 at=call:23").watch(kill_relay).run();
-    let status = outcome.status.and_then(|status| status.code());
-    outcome.check(status == Some(74), "the status is 74");
+    outcome.assert_status(74);
     let told = "the process that relays it has gone";
     let is_told = outcome.own_lines().iter().any(|line| line.contains(told));
     outcome.check(is_told, "the cause is not told");

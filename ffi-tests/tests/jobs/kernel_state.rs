@@ -113,9 +113,6 @@ fn a_closed_object_prevents_no_checkpoint() {
 fn a_job_that_must_be_protected_stops() {
     let outcome = job("inotify", None).env("UNDERSTUDY_REQUIRE", "1").run();
     outcome.assert_told(&["anon_inode:inotify", "the job stops"]);
-    outcome.check(
-        outcome.status.and_then(|status| status.code()) == Some(REFUSED),
-        "the status is not that of a refusal",
-    );
+    outcome.assert_status(REFUSED);
     outcome.assert_nothing_left();
 }

@@ -125,14 +125,7 @@ fn an_unknown_message_is_noticed() {
     assert!(has(code, "no checkpoint for"));
     assert!(has(code, "has made none its limit of size"));
     assert!(!has(code, "no checkpoint since"));
-    assert_eq!(
-        pieces("worker A has died N times (75); see `ulimit -f`"),
-        ["has died", "see"]
-            .iter()
-            .filter(|it| it.len() >= LEAST)
-            .map(|it| (*it).to_owned())
-            .collect::<Vec<_>>()
-    );
+    assert!(pieces("worker A has died N times (75); see `ulimit -f`").is_empty());
     assert_eq!(
         pieces("`the job goes on` after N line(s)"),
         ["the job goes on"]

@@ -1,8 +1,8 @@
 //! Launchers in the place of the program, one in each rank.
 
+use ffi_tests::Job;
 use ffi_tests::place::{self, Launcher};
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Outcome, REFUSED};
 use std::path::Path;
 
 fn program() -> String {
@@ -29,20 +29,6 @@ fn launchers() -> tempfile::TempDir {
 fn job(words: &[&str]) -> Job {
     let wrapper = place::on_path(words[0]).expect("an ordinary program");
     Job::new(wrapper, &words[1..]).workers(2)
-}
-
-#[track_caller]
-fn assert_refused(outcome: &Outcome, launcher: &str) {
-    let status = outcome.status.and_then(|status| status.code());
-    outcome.check(
-        status == Some(REFUSED),
-        "the status is not that of a refusal",
-    );
-    let is_cause = |line: &&&str| line.contains(&format!("{launcher} is a launcher"));
-    let lines = outcome.own_lines().iter().filter(is_cause).count();
-    outcome.check(lines == 1, "not one line names the launcher");
-    outcome.check(outcome.stdout.is_empty(), "the program has run");
-    outcome.assert_nothing_left();
 }
 
 #[test]
@@ -73,10 +59,12 @@ fn a_launcher_behind_a_wrapper_is_refused() {
         ),
     ];
     for (words, launcher) in cases {
-        assert_refused(&job(words).launched_by(Launcher::Ckptd).run(), launcher);
+        let outcome = job(words).launched_by(Launcher::Ckptd).run();
+        outcome.assert_refused(&[&format!("{launcher} is a launcher")]);
     }
     let required = job(cases[1].0).env("UNDERSTUDY_REQUIRE", "1");
-    assert_refused(&required.launched_by(Launcher::Mpirun).run(), "/mpirun");
+    let outcome = required.launched_by(Launcher::Mpirun).run();
+    outcome.assert_refused(&["/mpirun is a launcher"]);
 }
 
 /// `understudy run` in a job of its own kind.
@@ -84,10 +72,8 @@ fn a_launcher_behind_a_wrapper_is_refused() {
 fn a_launcher_of_ours_behind_a_wrapper_is_refused() {
     let own = place::product("understudy").display().to_string();
     let words = ["env", &own, "run", "-n", "2", "--", &program()];
-    assert_refused(
-        &job(&words).launched_by(Launcher::Ckptd).run(),
-        "/understudy",
-    );
+    let outcome = job(&words).launched_by(Launcher::Ckptd).run();
+    outcome.assert_refused(&["/understudy is a launcher"]);
 }
 
 /// A script may name a launcher, and ask for its version.

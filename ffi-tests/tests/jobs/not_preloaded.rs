@@ -1,21 +1,7 @@
 //! Programs into which the loader preloads nothing, behind a wrapper that has the layer.
 
 use ffi_tests::place::{self, Launcher};
-use ffi_tests::{Job, Outcome, REFUSED, users};
-
-#[track_caller]
-fn assert_refused(outcome: &Outcome, words: &[&str]) {
-    let status = outcome.status.and_then(|status| status.code());
-    outcome.check(
-        status == Some(REFUSED),
-        "the status is not that of a refusal",
-    );
-    let has_all = |line: &&&str| words.iter().all(|word| line.contains(word));
-    let lines = outcome.own_lines().iter().filter(has_all).count();
-    outcome.check(lines == 1, "not one line has the words");
-    outcome.check(outcome.stdout.is_empty(), "the program has run");
-    outcome.assert_nothing_left();
-}
+use ffi_tests::{Job, users};
 
 #[test]
 fn a_program_that_executes_itself_past_libc_is_refused() {
@@ -25,7 +11,7 @@ fn a_program_that_executes_itself_past_libc_is_refused() {
         for words in [&[&*program][..], &["/bin/sh", "-c", &script]] {
             let job = Job::new(words[0], &words[1..]).workers(2);
             let outcome = job.launched_by(launcher).run();
-            assert_refused(&outcome, &["lost the environment of its rank", "execve"]);
+            outcome.assert_refused(&["lost the environment of its rank", "execve"]);
         }
     }
 }
@@ -70,10 +56,8 @@ fn a_set_user_id_program_of_the_user_is_refused() {
     for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
         let job = Job::new(&program, &["40"]).workers(2);
         let job = job.launched_by(launcher).env("UNDERSTUDY_REQUIRE", "1");
-        assert_refused(
-            &job.run(),
-            &["set-user-id or set-group-id", "chmod u-s,g-s"],
-        );
+        let words = ["set-user-id or set-group-id", "chmod u-s,g-s"];
+        job.run().assert_refused(&words);
     }
 }
 
@@ -106,7 +90,7 @@ fn a_program_of_musl_and_a_static_one_are_refused() {
         for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
             let job = Job::new("/usr/bin/env", &[&program]).workers(2);
             let job = job.launched_by(launcher).env("UNDERSTUDY_REQUIRE", "1");
-            assert_refused(&job.run(), &[words]);
+            job.run().assert_refused(&[words]);
         }
     }
 }

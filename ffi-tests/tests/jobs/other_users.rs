@@ -5,27 +5,7 @@ use ffi_tests::kill::fault_at_commit;
 use ffi_tests::{place, processes, users};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Output;
 use std::rc::Rc;
-
-fn text(output: &Output) -> String {
-    let [out, err] =
-        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    format!("{out}{err}")
-}
-
-/// # Panics
-/// If the script has not printed exactly these lines.
-#[track_caller]
-fn assert_lines(output: &Output, lines: &[&str]) {
-    let printed = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(
-        printed.lines().collect::<Vec<_>>(),
-        lines,
-        "{}",
-        text(output)
-    );
-}
 
 /// A FIFO in the place of a lock stops who opens it, and a huge file who reads it; names of jobs can be guessed.
 #[test]
@@ -51,7 +31,7 @@ fn names_that_others_plant_do_not_disturb_a_job() {
     let Some(output) = users::run(script) else {
         return;
     };
-    assert_lines(
+    users::assert_lines(
         &output,
         &["native 0", "protected 0", "equal", "1", "kept out"],
     );
@@ -79,7 +59,7 @@ fn connections_of_others_are_closed() {
     let Some(output) = users::run(&format!("kill='{kill}'\n{script}")) else {
         return;
     };
-    assert_lines(&output, &["0", "1", "ports: 3, left open: 0", "equal"]);
+    users::assert_lines(&output, &["0", "1", "ports: 3, left open: 0", "equal"]);
 }
 
 /// In a directory for epochs that all may write to, names of newer epochs stop nobody and are loaded by nobody.
@@ -103,7 +83,7 @@ fn epochs_that_others_plant_are_left_alone() {
     let Some(output) = users::run(script) else {
         return;
     };
-    assert_lines(&output, &["1", "1", "2"]);
+    users::assert_lines(&output, &["1", "1", "2"]);
 }
 
 /// Where the directory itself is somebody else's, nothing is kept there.
@@ -136,7 +116,7 @@ fn a_planted_directory_is_refused() {
         "0 B in 0 files freed",
         "/dev/shm/understudy-61001 belongs",
     ];
-    assert_lines(&output, &lines);
+    users::assert_lines(&output, &lines);
 }
 
 /// The job is protected in another place, if there is one, and leaves nothing.
@@ -174,7 +154,7 @@ fn a_planted_directory_is_avoided() {
         "named/understudy-61001",
         "session/understudy-61001",
     ];
-    assert_lines(&output, &lines);
+    users::assert_lines(&output, &lines);
 }
 
 /// A program that runs unprotected has as many ranks as without understudy.
@@ -197,7 +177,7 @@ fn an_unprotected_program_has_all_processes_as_ranks() {
         "0 3 ranks runs unprotected",
         "0 3 ranks runs unprotected, with the 1 spare(s) as further ranks: 3 in all",
     ];
-    assert_lines(&output, &lines);
+    users::assert_lines(&output, &lines);
 }
 
 /// Epochs, undo logs, event files and the record of the run are for their user alone, whatever the umask and the directory allow.
@@ -219,7 +199,7 @@ fn nobody_else_reads_what_a_job_writes() {
     let Some(output) = users::run(script) else {
         return;
     };
-    assert_lines(
+    users::assert_lines(
         &output,
         &[
             "open 37 has epochs",
@@ -246,7 +226,7 @@ fn cleaning_follows_no_links_of_others() {
     let Some(output) = users::run(script) else {
         return;
     };
-    assert_lines(&output, &["exchanged often", "precious"]);
+    users::assert_lines(&output, &["exchanged often", "precious"]);
 }
 
 const SECRET: &str = "UNDERSTUDY_SECRET";

@@ -31,14 +31,6 @@ fn run(script: &str) -> Option<Output> {
     users::run(&format!("{common}\n{script}"))
 }
 
-#[track_caller]
-fn assert_lines(output: &Output, lines: &[&str]) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let printed = text(&output.stdout);
-    let found: Vec<&str> = printed.lines().collect();
-    assert_eq!(found, lines, "{printed}{}", text(&output.stderr));
-}
-
 /// A script moves what a rank has made, and writes a file of its own.
 #[test]
 fn a_file_in_the_place_of_the_jobs_stays() {
@@ -64,7 +56,7 @@ fn a_file_in_the_place_of_the_jobs_stays() {
         refused,
         "of the script",
     ];
-    assert_lines(&output, &lines);
+    users::assert_lines(&output, &lines);
 }
 
 /// Another user exchanges a directory for a link to a private one.
@@ -90,7 +82,7 @@ fn nothing_is_undone_through_the_link_of_another_user() {
         "private",
         "data",
     ];
-    assert_lines(&output, &[lines, lines, lines].concat());
+    users::assert_lines(&output, &[lines, lines, lines].concat());
 }
 
 /// A script tidies up hidden files.
@@ -110,5 +102,5 @@ fn a_missing_backup_is_reported() {
         return;
     };
     let gone = "74 has been moved, removed or exchanged cannot be put back to what it was";
-    assert_lines(&output, &[gone, gone, "0 sum 1270, the file holds nothing"]);
+    users::assert_lines(&output, &[gone, gone, "0 sum 1270, the file holds nothing"]);
 }

@@ -60,10 +60,7 @@ fn with_failures(program: &str, expected: &Expected, spares: u32) {
             Unprotected(words) => {
                 let outcome = job.env("UNDERSTUDY_REQUIRE", "1").run();
                 outcome.assert_told(words);
-                outcome.check(
-                    outcome.status.and_then(|status| status.code()) == Some(REFUSED),
-                    "the status is not that of a refusal",
-                );
+                outcome.assert_status(REFUSED);
                 outcome.assert_nothing_left();
             }
         }

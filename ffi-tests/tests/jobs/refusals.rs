@@ -191,10 +191,7 @@ fn a_directory_in_memory_of_each_rank_is_refused() {
     let command = format!("mount -t tmpfs tmpfs /dev/shm; exec {program} 20 20 10");
     let job = Job::new("/usr/bin/unshare", &["--mount", "sh", "-c", &command]);
     let outcome = job.env("UNDERSTUDY_REQUIRE", "1").run();
-    outcome.check(
-        outcome.status.and_then(|status| status.code()) == Some(REFUSED),
-        "the status is not that of a refusal",
-    );
+    outcome.assert_status(REFUSED);
     outcome.assert_told(&["/dev/shm", "wrapper", "--ipc=host"]);
 }
 

@@ -269,10 +269,7 @@ fn copies_of_a_program_with_threads_hold_everything() {
 fn threads_that_call_mpi_unasked_are_refused_or_taken_in_turns() {
     let unasked = || job("unasked", &["200"]);
     let refused = unasked().run();
-    refused.check(
-        refused.status.and_then(|status| status.code()) == Some(REFUSED),
-        "another status than that of a refusal",
-    );
+    refused.assert_status(REFUSED);
     let told = |line: &&str| {
         line.contains("MPI_Allreduce was called by a thread") && line.contains("THREADS=serialized")
     };

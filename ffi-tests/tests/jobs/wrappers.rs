@@ -50,11 +50,7 @@ fn a_program_in_the_background_of_its_wrapper_is_refused() {
         let program = place::test_program("chatter").display().to_string();
         let job = Job::new("/usr/bin/setsid", &[&program, "40", "10000"]);
         let outcome = job.launched_by(launcher).run();
-        let status = outcome.status.and_then(|status| status.code());
-        outcome.check(
-            status == Some(REFUSED),
-            "the status is not that of a refusal",
-        );
+        outcome.assert_status(REFUSED);
         let is_cause = |line: &&str| line.contains("runs in the background of /usr/bin/setsid");
         outcome.check(
             outcome.own_lines().iter().any(is_cause),
@@ -68,6 +64,25 @@ fn a_program_in_the_background_of_its_wrapper_is_refused() {
             "a line names a process that the launcher has not started",
         );
         outcome.check(outcome.stdout.is_empty(), "the program has run");
+        outcome.assert_nothing_left();
+    }
+}
+
+/// The wrapper ends when the program has gone on from MPI_Init.
+#[test]
+fn a_program_whose_wrapper_ends_in_mid_run_ends_the_job() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let wrapper = directory.path().join("wrapper");
+    place::script(&wrapper, "#!/bin/sh\n\"$@\" &\nsleep 2\n");
+    for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
+        let job = Job::new(place::test_program("chatter"), &["4000", "10000"]);
+        let outcome = job.started_by(&wrapper).launched_by(launcher).run();
+        outcome.assert_status(REFUSED);
+        let cause = format!("runs in the background of {}", wrapper.display());
+        outcome.check(
+            outcome.own_lines().iter().any(|line| line.contains(&cause)),
+            "no line names the wrapper",
+        );
         outcome.assert_nothing_left();
     }
 }
@@ -124,21 +139,6 @@ fn wrapped(wrapper: &str, arguments: &[&str]) -> Job {
     Job::new(wrapper, &words).interval("7calls")
 }
 
-/// Fails unless the job was refused in one line with these words.
-#[track_caller]
-fn assert_refused(outcome: &Outcome, words: &[&str]) {
-    let status = outcome.status.and_then(|status| status.code());
-    outcome.check(
-        status == Some(REFUSED),
-        "the status is not that of a refusal",
-    );
-    let has_all = |line: &&&str| words.iter().all(|word| line.contains(word));
-    let lines = outcome.own_lines().iter().filter(has_all).count();
-    outcome.check(lines == 1, "not one line has the words");
-    outcome.check(outcome.stdout.is_empty(), "the program has run");
-    outcome.assert_nothing_left();
-}
-
 const PID_NAMESPACE: [&str; 3] = ["--pid", "--fork", "--mount-proc"];
 
 fn may_make_pid_namespaces() -> bool {
@@ -163,7 +163,7 @@ fn a_pid_namespace_of_each_rank_is_refused() {
     for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
         for arguments in [&PID_NAMESPACE[..], &PID_NAMESPACE[..2]] {
             let job = wrapped("/usr/bin/unshare", arguments).launched_by(launcher);
-            assert_refused(&job.run(), &words);
+            job.run().assert_refused(&words);
         }
     }
     let arguments = [&["OMPI_MCA_btl=self,tcp", "unshare"], &PID_NAMESPACE[..]].concat();
@@ -230,7 +230,8 @@ fn a_program_under_valgrind_is_refused() {
         for (wrapper, arguments) in jobs {
             let job = Job::new(wrapper, arguments).workers(2);
             let job = job.launched_by(launcher).env("UNDERSTUDY_REQUIRE", "1");
-            assert_refused(&job.run(), &["runs under valgrind", "UNDERSTUDY_DISABLE=1"]);
+            job.run()
+                .assert_refused(&["runs under valgrind", "UNDERSTUDY_DISABLE=1"]);
         }
     }
 }
