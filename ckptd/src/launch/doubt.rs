@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 /// How long to listen to a side that has been silent for too long.
 pub const DOUBT: Duration = Duration::from_secs(1);
-/// The part of the time between two looks that counts: this process may have stood still, even all of the machine.
+/// The longest time between two updates that counts.
+///
+/// In a longer one this process has stood still, maybe with all of its machine.
 const STEP: Duration = Duration::from_millis(100);
 
 /// The time for which this process has listened to a silent peer in vain.
@@ -12,18 +14,20 @@ const STEP: Duration = Duration::from_millis(100);
 /// Only time in which it ran is counted. A machine that stands still several times in a row would otherwise take its peers for lost.
 #[derive(Debug, Default)]
 pub struct Doubt {
-    looked: Option<Instant>,
+    updated: Option<Instant>,
     listened: Duration,
 }
 
 impl Doubt {
-    /// Counts the time since the last look if the peer `is_silent`; otherwise there is no doubt any more.
-    pub fn look(&mut self, is_silent: bool) {
+    /// Adds the time since the last update if the peer `is_silent`.
+    ///
+    /// Otherwise there is no doubt any more.
+    pub fn update(&mut self, is_silent: bool) {
         if !is_silent {
             return *self = Doubt::default();
         }
         let now = Instant::now();
-        if let Some(last) = self.looked.replace(now) {
+        if let Some(last) = self.updated.replace(now) {
             self.listened += now.duration_since(last).min(STEP);
         }
     }
@@ -33,9 +37,9 @@ impl Doubt {
         self.listened >= DOUBT
     }
 
-    /// When to look again; `None` without a doubt.
+    /// When to update it next; `None` without a doubt.
     pub fn limit(&self) -> Option<Duration> {
-        Some(STEP.saturating_sub(self.looked?.elapsed()))
+        Some(STEP.saturating_sub(self.updated?.elapsed()))
     }
 }
 
@@ -46,15 +50,15 @@ mod tests {
     #[test]
     fn a_pause_counts_as_one_step() {
         let mut doubt = Doubt::default();
-        doubt.look(true);
+        doubt.update(true);
         assert!(doubt.limit().is_some_and(|limit| limit <= STEP));
         let began = Instant::now();
         while began.elapsed() < DOUBT {
             std::thread::sleep(3 * STEP);
-            doubt.look(true);
+            doubt.update(true);
         }
         assert!(!doubt.is_over(), "{doubt:?}");
-        doubt.look(false);
+        doubt.update(false);
         assert_eq!((doubt.limit(), doubt.listened), (None, Duration::ZERO));
     }
 }

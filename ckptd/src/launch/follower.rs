@@ -92,7 +92,7 @@ impl Follower {
                 }
             }
         }
-        self.doubt.look(self.certain.elapsed() >= LEASE);
+        self.doubt.update(self.certain.elapsed() >= LEASE);
         if self.sent.back().is_none_or(|last| last.elapsed() >= BEAT) {
             let number = self.first + self.sent.len() as u64;
             self.link.say(&FromNode::Beat(number));

@@ -263,7 +263,7 @@ impl Node {
                 FromNode::Report(report) => reports.push(report),
             }
         }
-        self.doubt.look(self.heard.elapsed() >= SILENCE);
+        self.doubt.update(self.heard.elapsed() >= SILENCE);
         reports
     }
 

@@ -202,9 +202,9 @@ impl Ward {
         self.ending.clone()
     }
 
-    /// Kills the process that has called, if the one that this guardian has started has ended before it.
+    /// Kills the program's process if it outlives the wrapper that this guardian has started.
     ///
-    /// The guardian would not notice its end. Returns false if there is none, or the job has ended.
+    /// Its own end would not be noticed. Returns false if there is none, or the job has ended.
     pub fn kill_orphan(&self) -> bool {
         let Some(Caller { of_manager, .. }) = self.callers.last() else {
             return false;
