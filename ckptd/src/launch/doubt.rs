@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long to listen to a side that has been silent for too long.
+/// Time to listen to a side that has been silent for too long.
 pub const DOUBT: Duration = Duration::from_secs(1);
 /// The longest time between two updates that counts.
 ///
@@ -37,7 +37,7 @@ impl Doubt {
         self.listened >= DOUBT
     }
 
-    /// When to update it next; `None` without a doubt.
+    /// Time until the next update; `None` without a doubt.
     pub fn limit(&self) -> Option<Duration> {
         Some(STEP.saturating_sub(self.updated?.elapsed()))
     }
