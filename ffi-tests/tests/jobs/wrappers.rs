@@ -70,7 +70,7 @@ fn a_program_in_the_background_of_its_wrapper_is_refused() {
 
 /// The wrapper ends when the program has gone on from MPI_Init.
 #[test]
-fn a_program_whose_wrapper_ends_in_mid_run_ends_the_job() {
+fn a_program_that_outlives_its_wrapper_ends_the_job() {
     let directory = tempfile::tempdir().expect("a directory");
     let wrapper = directory.path().join("wrapper");
     place::script(&wrapper, "#!/bin/sh\n\"$@\" &\nsleep 2\n");
