@@ -3,6 +3,7 @@
 mod command;
 mod run;
 
+use crate::autogroup;
 use crate::hosts::Hosts;
 use crate::kill::{Kill, Trigger};
 use crate::outcome::Outcome;
@@ -347,6 +348,7 @@ impl Job {
     }
 
     fn run_in(mut self, root: tempfile::TempDir) -> Outcome {
+        autogroup::turn_off();
         static COUNT: AtomicU32 = AtomicU32::new(0);
         for name in ["work", "events"] {
             std::fs::create_dir_all(root.path().join(name)).expect("the directory is writable");

@@ -21,6 +21,7 @@
 //! `UNDERSTUDY_LIB_DIR`: directory of libunderstudy.so; `FFI_TESTS_SEED`: repeats the random moments of an earlier run;
 //! `FFI_TESTS_KEEP=1`: the directories of all jobs stay; `FFI_TESTS_ALL=1`: all rows of the tables of variants, see [`few`].
 
+mod autogroup;
 pub mod command;
 pub mod daemon;
 pub mod hang;

@@ -415,6 +415,12 @@ impl Outcome {
     /// The same lines as in `native`, in any order.
     #[track_caller]
     pub fn assert_same_lines(&self, native: &Outcome) {
+        self.assert_lines_times(1, native);
+    }
+
+    /// Asserts that each native line is printed so many times, in any order.
+    #[track_caller]
+    pub fn assert_lines_times(&self, times: usize, native: &Outcome) {
         let sorted = |bytes: &[u8]| {
             let mut lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
             lines.sort_unstable();
@@ -423,7 +429,7 @@ impl Outcome {
         self.same(
             "standard output, sorted,",
             &sorted(&self.stdout),
-            &sorted(&native.stdout),
+            &sorted(&native.stdout.repeat(times)),
         );
     }
 

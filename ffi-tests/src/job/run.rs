@@ -11,6 +11,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often the job is looked at.
 const TICK: Duration = Duration::from_millis(4);
+/// The longest time between two looks that counts for a job's limit.
+///
+/// In a longer one this process did not run, and maybe nor did the job.
+const LONGEST_TICK: Duration = Duration::from_millis(200);
 /// How often the ranks' mappings are looked at: /proc/PID/maps is long, and reading it holds up page faults.
 const MAPS_EVERY: Duration = Duration::from_millis(200);
 /// How long relays and the launcher may take to clean up after mpirun has ended.
@@ -52,11 +56,14 @@ impl Run {
         let mut kills = job.kills.iter();
         let mut kill = kills.next();
         let mut due: Option<Instant> = None;
+        let (mut attended, mut last) = (Duration::ZERO, Instant::now());
         loop {
+            attended += last.elapsed().min(LONGEST_TICK);
+            last = Instant::now();
             if let Some(status) = self.child.try_wait().expect("mpirun is our child") {
                 return Some(status);
             }
-            if started.elapsed() > job.limit {
+            if attended > job.limit {
                 println!("after {:?}:\n{}", job.limit, self.describe());
                 self.end();
                 return None;

@@ -81,19 +81,17 @@ fn spawned_processes_do_as_without_the_layer() {
 }
 
 /// The second program's are not taken for the first one's.
+///
+/// A native run has one program: Open MPI 5 sometimes hangs in the second.
 #[test]
 fn each_program_of_a_script_spawns_processes() {
     let directory = tempfile::tempdir().expect("a directory");
     let script = directory.path().join("script");
     place::script(&script, "#!/bin/sh\n\"$@\" && \"$@\"\n");
-    let twice = || {
-        rounds("2", &place::test_program("spawning"), "20", None)
-            .tcp()
-            .started_by(&script)
-    };
-    let outcome = twice().run();
+    let once = || rounds("2", &place::test_program("spawning"), "20", None).tcp();
+    let outcome = once().started_by(&script).run();
     outcome.assert_success();
-    outcome.assert_same_lines(&native(twice()));
+    outcome.assert_lines_times(2, &native(once()));
     outcome.assert_nothing_left();
 }
 
