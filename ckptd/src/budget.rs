@@ -1,8 +1,8 @@
 //! Memory that the processes of a node can still use.
 
 use crate::cgroup::{Groups, Limit};
+use crate::proc_file::ProcFile;
 use std::fmt;
-use std::fs;
 
 /// Free memory, and the limit that it is counted from.
 #[derive(Clone, Debug)]
@@ -54,7 +54,8 @@ impl fmt::Display for Budget {
 
 /// Reads how many bytes this node has, and how many are available (proc(5), meminfo).
 fn memory_of_node() -> Option<[u64; 2]> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    static MEMORY: ProcFile = ProcFile::new("/proc/meminfo");
+    let text = MEMORY.read()?;
     let read = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         let kib: u64 = line.split_whitespace().next()?.parse().ok()?;

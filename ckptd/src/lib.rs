@@ -34,6 +34,7 @@ pub mod pages;
 pub mod path;
 pub mod pool;
 pub mod private;
+pub mod proc_file;
 pub mod proc_stat;
 pub mod rate;
 pub mod relay;

@@ -12,6 +12,7 @@ use crate::image::PAGE_SIZE;
 use crate::world::{self, Runtime};
 use ckptd::budget::Budget;
 use ckptd::cgroup::Groups;
+use ckptd::proc_file::ProcFile;
 pub use demand::{Claim, Shortage, shortage};
 pub use relief::{cause, has_given_up, watch};
 use std::sync::OnceLock;
@@ -99,7 +100,8 @@ pub fn check_room(rt: &Runtime, bytes: u64) -> Result<(), String> {
 ///
 /// Zero if the kernel does not say.
 pub fn resident_memory() -> [u64; 2] {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    static PAGES: ProcFile = ProcFile::new("/proc/self/statm");
+    let pages = PAGES.read().unwrap_or_default();
     let mut pages = pages
         .split(' ')
         .skip(1)

@@ -35,6 +35,7 @@ use crate::image::vmas::Zones;
 use crate::world;
 pub use accelerator::{devices_go_on, may_use_devices, save_devices};
 pub use children::begin as begin_children;
+use ckptd::proc_file::ProcFile;
 pub use effects::effect_of_others;
 pub use files::{
     also_written as also_written_file, name_of as name_of_open, note as note_files,
@@ -457,8 +458,9 @@ pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
 
 /// Name of this host.
 pub fn host_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname")
-        .map_or_else(|_| "?".into(), |name| name.trim_end().to_owned())
+    static NAME: ProcFile = ProcFile::new("/proc/sys/kernel/hostname");
+    NAME.read()
+        .map_or_else(|| "?".into(), |name| name.trim_end().to_owned())
 }
 
 /// The words of the program's command line (proc(5), `/proc/pid/cmdline`).

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::user::Runtime;
+use ckptd::proc_file::ProcFile;
 use std::fs;
 
 /// Value of an attribute in the kernel's form; empty if the kernel lacks the attribute.
@@ -41,19 +42,19 @@ const ATTRIBUTES: [Attribute; 10] = [
     },
     Attribute {
         name: "the timer slack",
-        read: || file("timerslack_ns"),
+        read: || file(&SLACK),
         write: |value| set_file("timerslack_ns", value),
         is_callers: false,
     },
     Attribute {
         name: "the OOM score adjustment",
-        read: || file("oom_score_adj"),
+        read: || file(&OOM_SCORE),
         write: |value| set_file("oom_score_adj", value),
         is_callers: false,
     },
     Attribute {
         name: "the filter of core dumps",
-        read: || file("coredump_filter"),
+        read: || file(&DUMP_FILTER),
         write: |value| set_file("coredump_filter", &[b"0x", value].concat()),
         is_callers: false,
     },
@@ -204,9 +205,12 @@ fn set_io_priority(value: &[u8]) -> bool {
     unsafe { libc::syscall(libc::SYS_ioprio_set, IO_PROCESS, main(), number(value)) == 0 }
 }
 
-fn file(name: &str) -> Value {
-    let text = fs::read(format!("/proc/self/{name}")).unwrap_or_default();
-    text.trim_ascii().to_vec()
+static SLACK: ProcFile = ProcFile::new("/proc/self/timerslack_ns");
+static OOM_SCORE: ProcFile = ProcFile::new("/proc/self/oom_score_adj");
+static DUMP_FILTER: ProcFile = ProcFile::new("/proc/self/coredump_filter");
+
+fn file(file: &ProcFile) -> Value {
+    file.read().unwrap_or_default().trim_ascii().into()
 }
 
 fn set_file(name: &str, value: &[u8]) -> bool {

@@ -10,6 +10,7 @@ use crate::kernel_state::attributes::{
 };
 use crate::kernel_state::{self, STATUS};
 use crate::user::Runtime;
+use ckptd::proc_file::ProcFile;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use understudy_abi::kernel_use::{KernelUse, SEMAPHORES};
@@ -43,7 +44,8 @@ const PLACES: [&str; 8] = [
 ];
 
 fn status() -> Vec<(String, String)> {
-    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    static FIELDS: ProcFile = ProcFile::new("/proc/self/status");
+    let text = FIELDS.read().unwrap_or_default();
     let field = |line: &str| {
         let (name, value) = line.split_once(':')?;
         kernel_state::refusal(STATUS, name)?;
@@ -168,8 +170,8 @@ fn check_guards(rt: &Runtime) -> Result<(), UserError> {
 ///
 /// `/proc/sys/fs/aio-nr` counts the contexts of kernel AIO of all processes (proc_sys_fs(5)).
 fn may_have_rings() -> bool {
-    let contexts = std::fs::read_to_string("/proc/sys/fs/aio-nr");
-    sharing::count() > 0 || contexts.map_or(true, |count| count.trim() != "0")
+    static CONTEXTS: ProcFile = ProcFile::new("/proc/sys/fs/aio-nr");
+    sharing::count() > 0 || CONTEXTS.read().is_none_or(|count| count.trim() != "0")
 }
 
 /// Refuses mappings whose content is not memory.

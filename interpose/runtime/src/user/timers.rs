@@ -16,6 +16,7 @@ use crate::cell::Field;
 use crate::image::layout::Layout;
 use crate::told;
 use crate::user::Runtime;
+use ckptd::proc_file::ProcFile;
 use std::cell::Cell;
 use std::io;
 use std::path::Path;
@@ -117,7 +118,8 @@ fn parse_timer(lines: &[&str]) -> Option<Kind> {
 
 /// The program's timers; empty where the kernel keeps no list (without CONFIG_CHECKPOINT_RESTORE).
 fn list() -> Vec<Kind> {
-    let text = std::fs::read_to_string("/proc/self/timers").unwrap_or_default();
+    static TIMERS: ProcFile = ProcFile::new("/proc/self/timers");
+    let text = TIMERS.read().unwrap_or_default();
     let mut timers = parse(&text).unwrap_or_default();
     // Those of `fault` kill this process, and nobody who takes its part.
     timers.retain(|timer| timer.signal != libc::SIGKILL);
