@@ -1,55 +1,55 @@
 //! Descriptors that the program has open.
 #![allow(unsafe_code)]
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use understudy_abi::RUNTIME_FD_BASE;
 
-/// Most descriptors that one call of poll(2) covers.
-const MAX_POLLED: i32 = 4096;
+/// Descriptors of both sides that were open when they were listed last.
+static LISTED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
-/// Number of descriptors that one call of poll(2) covers.
-static POLLED: AtomicI32 = AtomicI32::new(RUNTIME_FD_BASE);
-
-/// Returns the open descriptors of the program side.
+/// Returns the open descriptors of the program side, in order.
 ///
-/// One call of poll(2) finds all but those that are open for their names alone (O_PATH). The size
-/// of `/proc/self/fd` tells whether there are any (Linux 6.2); then the directory is read.
+/// The directory is read only if others are open than the last time: if the size of
+/// `/proc/self/fd`, the number of open descriptors (Linux 6.2), has changed, or one of the
+/// last time is closed. Those that are open for their names alone (O_PATH) count as closed.
 pub(super) fn descriptors() -> Vec<i32> {
-    let polled = polled_descriptors(POLLED.load(Ordering::Relaxed));
+    // Not locked meanwhile.
+    let mut listed = std::mem::take(&mut *lock());
     let count = std::fs::metadata("/proc/self/fd").map_or(0, |about| about.len());
-    if polled.len() as u64 != count {
-        return listed_descriptors();
+    if listed.len() as u64 != count || !are_open(&listed) {
+        listed = listed_descriptors();
     }
-    let is_programs = |fd: &i32| *fd < RUNTIME_FD_BASE;
-    polled.into_iter().take_while(is_programs).collect()
+    let is_programs = |fd: &i32| (0..RUNTIME_FD_BASE).contains(fd);
+    let found = listed.iter().copied().filter(is_programs).collect();
+    *lock() = listed;
+    found
 }
 
-/// Returns the descriptors below `limit` of which poll(2) says that they are open.
-fn polled_descriptors(limit: i32) -> Vec<i32> {
-    let polled = |fd| libc::pollfd {
+fn lock() -> MutexGuard<'static, Vec<i32>> {
+    LISTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// True if all of these descriptors are open (poll(2)).
+fn are_open(descriptors: &[i32]) -> bool {
+    let polled = |&fd: &i32| libc::pollfd {
         fd,
         events: 0,
         revents: 0,
     };
-    let mut all: Vec<libc::pollfd> = (0..limit).map(polled).collect();
+    let mut all: Vec<libc::pollfd> = descriptors.iter().map(polled).collect();
     // SAFETY: as many structures as are named; nothing is waited for.
     let rc = unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, 0) };
-    let is_open = |polled: &&libc::pollfd| rc >= 0 && polled.revents & libc::POLLNVAL == 0;
-    all.iter().filter(is_open).map(|polled| polled.fd).collect()
+    rc >= 0 && all.iter().all(|it| it.revents & libc::POLLNVAL == 0)
 }
 
-/// Returns the descriptors of the program side that `/proc/self/fd` lists.
+/// Returns the descriptors that `/proc/self/fd` lists, but for that of the list itself.
 fn listed_descriptors() -> Vec<i32> {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let number =
         |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     let mut list: Vec<i32> = entries.filter_map(number).collect();
-    let highest = list.iter().max().map_or(0, |highest| highest + 1);
-    POLLED.store(
-        highest.clamp(RUNTIME_FD_BASE, MAX_POLLED),
-        Ordering::Relaxed,
-    );
-    list.retain(|fd| (0..RUNTIME_FD_BASE).contains(fd));
+    // SAFETY: fcntl(2), a question.
+    list.retain(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0);
     list.sort_unstable();
     list
 }
