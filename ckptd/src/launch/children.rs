@@ -10,6 +10,8 @@ use super::parent::{die_with_parent, or_end, pidfd_of};
 use super::pmi1::client::DESCRIPTOR;
 use crate::line::{ChildNews, ChildStart};
 use crate::relay::Position;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,6 +19,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -24,7 +27,9 @@ use std::time::{Duration, Instant};
 /// How far the streams of this name and descriptor have been shown.
 type Shown = Arc<Mutex<BTreeMap<(String, i32), Position>>>;
 
-/// How long output may take to come to its end when all processes have: one that a child has left behind may hold it open.
+/// Time for which the output of an ended process may be open and idle.
+///
+/// A process that it has left behind may hold it open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -35,12 +40,28 @@ struct Running {
     pidfd: OwnedFd,
 }
 
+/// Output of a process, which a thread passes on.
+struct Stream {
+    thread: JoinHandle<()>,
+    /// Copy of the end that the thread reads.
+    from: OwnedFd,
+    /// True while the thread has what it has not written.
+    is_busy: Arc<AtomicBool>,
+}
+
+impl Stream {
+    /// True if all that has come is written, and more may come.
+    fn is_idle(&self) -> bool {
+        ioctl_fionread(&self.from).is_ok_and(|length| length == 0)
+            && !self.is_busy.load(Ordering::Acquire)
+    }
+}
+
 /// All of them.
 #[derive(Default)]
 pub struct Children {
     running: Vec<Running>,
-    /// Threads that pass output on.
-    streams: Vec<JoinHandle<()>>,
+    streams: Vec<Stream>,
     shown: Shown,
 }
 
@@ -117,7 +138,7 @@ impl Children {
         die_with_parent(&mut command);
         let failed = |error: io::Error| (program.file.clone(), error);
         let mut child = command.spawn().map_err(failed)?;
-        self.streams.retain(|stream| !stream.is_finished());
+        self.streams.retain(|stream| !stream.thread.is_finished());
         let watched = self
             .watch(&mut child, &start.name)
             .and_then(|()| pidfd_of(&child));
@@ -156,15 +177,24 @@ impl Children {
     /// Passes a stream on, but for what another process of this name has printed.
     fn show(
         &self,
-        mut from: impl Read + Send + 'static,
+        mut from: impl Read + AsFd + Send + 'static,
         name: String,
         to: BorrowedFd<'_>,
         descriptor: i32,
-    ) -> io::Result<JoinHandle<()>> {
+    ) -> io::Result<Stream> {
         let (mut to, shown) = (Output::new(to)?, Arc::clone(&self.shown));
-        std::thread::Builder::new().spawn(move || {
+        let copy = from.as_fd().try_clone_to_owned()?;
+        let is_busy = Arc::new(AtomicBool::new(false));
+        let busy = Arc::clone(&is_busy);
+        let thread = std::thread::Builder::new().spawn(move || {
             let (mut at, mut bytes) = (Position::START, [0; 1 << 16]);
-            while let Ok(length @ 1..) = from.read(&mut bytes) {
+            loop {
+                let _ = poll(&mut [PollFd::new(&from, PollFlags::IN)], None);
+                // Before the bytes leave the pipe.
+                busy.store(true, Ordering::Release);
+                let Ok(length @ 1..) = from.read(&mut bytes) else {
+                    return;
+                };
                 let bytes = &bytes[..length];
                 let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
                 let mark = shown
@@ -173,7 +203,13 @@ impl Children {
                 to.write(&bytes[at.below(*mark, bytes)..]);
                 at = at.after(bytes);
                 *mark = at.max(*mark);
+                busy.store(false, Ordering::Release);
             }
+        })?;
+        Ok(Stream {
+            thread,
+            from: copy,
+            is_busy,
         })
     }
 
@@ -207,10 +243,17 @@ impl Children {
         news
     }
 
-    /// Waits for the end of the output of those that have ended.
+    /// Waits until the output of ended processes is written, however slowly it is read.
     pub fn flush(&self) {
-        let until = Instant::now() + LAST_WORDS;
-        while self.streams.iter().any(|stream| !stream.is_finished()) && Instant::now() < until {
+        let mut since = Instant::now();
+        let open = || {
+            let streams = self.streams.iter();
+            streams.filter(|stream| !stream.thread.is_finished())
+        };
+        while open().next().is_some() && since.elapsed() < LAST_WORDS {
+            if !open().all(Stream::is_idle) {
+                since = Instant::now();
+            }
             std::thread::sleep(LOOK);
         }
     }
@@ -225,5 +268,52 @@ impl Children {
         for running in &self.running {
             let _ = kill_process_group(Pid::from_child(&running.child), Signal::KILL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    const LINE: &[u8] = b"a line of some length\n";
+    const COUNT: usize = 50_000;
+
+    #[test]
+    fn nothing_is_lost_where_the_reader_is_slow() {
+        let (mut writer, from) = UnixStream::pair().expect("a socket");
+        let (to, mut reader) = UnixStream::pair().expect("a socket");
+        let mut children = Children::default();
+        let stream = children.show(from, "n.0".into(), to.as_fd(), libc::STDOUT_FILENO);
+        children.streams.push(stream.expect("a thread"));
+        drop(to);
+        let writing = std::thread::spawn(move || {
+            for _ in 0..COUNT {
+                writer.write_all(LINE).expect("it is read");
+            }
+        });
+        let reading = std::thread::spawn(move || {
+            std::thread::sleep(2 * LAST_WORDS);
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).expect("a socket");
+            bytes.len()
+        });
+        children.flush();
+        assert!(children.streams[0].thread.is_finished());
+        drop(children);
+        writing.join().expect("all is written");
+        assert_eq!(reading.join().expect("all is read"), LINE.len() * COUNT);
+    }
+
+    #[test]
+    fn output_that_stays_open_is_not_waited_for() {
+        let (_writer, from) = UnixStream::pair().expect("a socket");
+        let (to, _reader) = UnixStream::pair().expect("a socket");
+        let mut children = Children::default();
+        let stream = children.show(from, "n.0".into(), to.as_fd(), libc::STDOUT_FILENO);
+        children.streams.push(stream.expect("a thread"));
+        children.flush();
+        assert!(!children.streams[0].thread.is_finished());
     }
 }

@@ -3,6 +3,7 @@
 use super::duty::{Duty, FromLeader, ToLeader};
 use super::forward::{Started, pass_signals_on};
 use super::hosts::deal;
+use super::output;
 use super::parent::die_with_parent;
 use super::pipe::{Messages, put};
 use super::place;
@@ -19,17 +20,19 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use understudy_numbers::Guardian;
 
 /// How often agents are looked at.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long the last output may take when the job has ended, if it is read.
 const FAREWELL: Duration = Duration::from_secs(5);
+const FAREWELL_PERIOD: Duration = Duration::from_millis(2);
 
 /// What has been started on another host.
 struct Agent {
     node: u32,
+    host: String,
     child: Child,
     has_ended: bool,
 }
@@ -100,6 +103,7 @@ pub fn run(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
         }
         agents.push(Agent {
             node,
+            host: name.to_owned(),
             child,
             has_ended: false,
         });
@@ -115,11 +119,15 @@ pub fn run(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
     for mut guardian in guardians {
         codes.extend(guardian.wait().map_err(Error::system("a guardian"))?.code());
     }
-    end(
-        &mut agents,
-        FAREWELL,
-        [rustix::stdio::stdout(), rustix::stdio::stderr()],
-    );
+    let outputs = [rustix::stdio::stdout(), rustix::stdio::stderr()];
+    for host in end(&mut agents, FAREWELL, outputs) {
+        say!(
+            "understudy: {host} has not ended {} s after the job: what its processes have printed \
+             last may be missing; see whether the host lives",
+            FAREWELL.as_secs()
+        );
+        codes.push(output::UNWRITTEN.into());
+    }
     Ok(codes.into_iter().find(|&code| code != 0).unwrap_or(0))
 }
 
@@ -232,8 +240,10 @@ fn attend(
     }
 }
 
-/// Waits for what is still to be printed: as long as it is not read, and so long then. A host may be lost, too.
-fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) {
+/// Waits for what is still to be printed, and returns the hosts that have not ended.
+///
+/// The limit is for the time in which what is printed is read and this process runs.
+fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) -> Vec<String> {
     let now = Timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -248,17 +258,23 @@ fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) {
             Ok(0)
         )
     };
-    let mut until = Instant::now() + limit;
+    let mut waited = Duration::ZERO;
+    let mut late = Vec::new();
     for agent in agents {
-        while Instant::now() < until && matches!(agent.child.try_wait(), Ok(None)) {
+        while waited < limit && matches!(agent.child.try_wait(), Ok(None)) {
+            std::thread::sleep(FAREWELL_PERIOD);
+            waited += FAREWELL_PERIOD;
             if outputs.into_iter().any(is_blocked) {
-                until = Instant::now() + limit;
+                waited = Duration::ZERO;
             }
-            std::thread::sleep(Duration::from_millis(2));
+        }
+        if matches!(agent.child.try_wait(), Ok(None)) {
+            late.push(agent.host.clone());
         }
         let _ = agent.child.kill();
         let _ = agent.child.wait();
     }
+    late
 }
 
 #[cfg(test)]
@@ -275,11 +291,14 @@ mod tests {
             let child = Command::new("sleep").arg(seconds).spawn().unwrap();
             let mut agents = [Agent {
                 node: 1,
+                host: "n1".into(),
                 child,
                 has_ended: false,
             }];
-            end(&mut agents, Duration::from_millis(50), outputs);
-            agents[0].child.try_wait().unwrap().unwrap().success()
+            let late = end(&mut agents, Duration::from_millis(50), outputs);
+            let has_ended = agents[0].child.try_wait().unwrap().unwrap().success();
+            assert_eq!(late.is_empty(), has_ended);
+            has_ended
         };
         let outputs = [to.as_fd(), to.as_fd()];
         assert!(!end_of("60", outputs));
