@@ -235,7 +235,7 @@ def recovered(bench, run, failures):
     found = bench.report(run.directory)["recoveries"]
     if len(found) != failures:
         raise jobs.Failed(f"{len(found)} instead of {failures} recoveries")
-    return sum(it["kill_to_resume_ns"] or it["detect_to_resume_ns"] for it in found) * 1e-9
+    return sum(it["kill_to_resume_ns"] or it["failure_to_resume_ns"] for it in found) * 1e-9
 
 
 def with_failures(bench, arguments, ranks, count):

@@ -405,6 +405,7 @@ mod tests {
             size: 4,
             is_first: true,
             spares: 4,
+            failed_at: Some(5),
             variables: vec![("PMIX_RANK".into(), "1".into())],
             descriptor: None,
             heir_of: None,

@@ -189,7 +189,7 @@ fn text_tells_the_story() {
         "first by rank 0: an abandoned call",
         "taken over   worker 1 by rank 2 (spare 0)",
         "resumed      at epoch 4",
-        "detect to resume        6.00 ms",
+        "failure to resume       5.00 ms",
         "kill to resume         16.00 ms",
         "initialise            3.00 ms   rank 2, of 2 ranks",
         "Checkpoints: 1 cut, 1 committed, last committed epoch 4",
@@ -208,7 +208,7 @@ fn json_has_the_numbers() {
     let recovery = &report["recoveries"][0];
     assert_eq!(code, 0);
     assert_eq!(recovery["failed"][0]["rank"], 1);
-    assert_eq!(recovery["detect_to_resume_ns"], 6 * MS);
+    assert_eq!(recovery["failure_to_resume_ns"], 5 * MS);
     assert_eq!(recovery["kill_to_resume_ns"], 16 * MS);
     assert_eq!(recovery["takeovers"][0]["as_worker"], 1);
     assert_eq!(recovery["stages"][0]["slowest"], 2);

@@ -220,6 +220,16 @@ impl Hosts {
         killed.is_ok_and(|status| status.success())
     }
 
+    /// Takes the network from a host, which is not the first.
+    pub fn cut_off(&self, host: usize) -> bool {
+        let device = format!("to{}", host + 1);
+        let cut = self
+            .enter()
+            .args(["ip", "link", "set", &device, "down"])
+            .status();
+        cut.is_ok_and(|status| status.success())
+    }
+
     /// Files in memory that are left on the hosts.
     pub fn shared_memory(&self) -> Vec<String> {
         let list = |host: usize| {

@@ -24,6 +24,9 @@ const LIMIT: Duration = Duration::from_secs(150);
 /// A file of this name in the working directory is the launcher's standard input.
 pub const STANDARD_INPUT: &str = "standard-input";
 
+/// Takes a host from a job; true if that was possible.
+type Loss = fn(&Hosts, usize) -> bool;
+
 /// Which processes of a job are killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -52,7 +55,7 @@ pub struct Job {
     own_layer: Option<PathBuf>,
     kills: Vec<Kill>,
     end: Option<(Trigger, Scope)>,
-    lost: Option<(Trigger, usize)>,
+    lost: Option<(Trigger, usize, Loss)>,
     disk: bool,
     limit: Duration,
     mpirun: Option<PathBuf>,
@@ -169,7 +172,13 @@ impl Job {
 
     /// Ends a host, which is not the first, with all that runs there.
     pub fn lose_host(mut self, at: Trigger, host: usize) -> Job {
-        self.lost = Some((at, host));
+        self.lost = Some((at, host, Hosts::lose));
+        self
+    }
+
+    /// Takes the network from a host, which is not the first.
+    pub fn cut_off_host(mut self, at: Trigger, host: usize) -> Job {
+        self.lost = Some((at, host, Hosts::cut_off));
         self
     }
 

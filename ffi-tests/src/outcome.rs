@@ -202,7 +202,7 @@ impl Outcome {
         self.event_ranks().into_iter().filter(died).collect()
     }
 
-    /// Time of the slowest rank from the news of a failure back into the program, of all recoveries.
+    /// Time of the slowest rank from a failure back into the program, of all recoveries.
     pub fn slowest_recovery(&self) -> Option<Duration> {
         let records = self
             .event_ranks()

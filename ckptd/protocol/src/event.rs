@@ -1,6 +1,7 @@
 //! What the state machine hears, and what it wants done.
 
 use bincode::{Decode, Encode};
+use std::time::Duration;
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
 /// Where guardians are, and where what their processes have handed over stays.
@@ -96,8 +97,8 @@ pub enum Event {
     Known(ProcessNumber, Guardian, Known),
     /// A node belongs to a domain; one of which this is never said is a domain of its own.
     Belongs(Node, Domain),
-    /// A node is lost, with all that was there.
-    Lost(Node),
+    /// A node is lost after this time of silence, with all that was there.
+    Lost(Node, Duration),
     /// A process uses MPI: its program does, or the next one of its script.
     Called(ProcessNumber),
     Said(ProcessNumber, Said),
@@ -146,6 +147,8 @@ pub enum Action {
         spares: u32,
         /// The job begins with it.
         is_first: bool,
+        /// Time since the failure that the program has not recovered from.
+        since_failure: Option<Duration>,
     },
     /// An idle spare has died: all processes are to count that as a failure.
     CountSpare,

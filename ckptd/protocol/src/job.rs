@@ -91,6 +91,12 @@ pub struct Job {
     restarts: u32,
     /// A new spare has died on its way: no other is started.
     has_failed_to_replenish: bool,
+    /// Time of the first failure since the program last ran.
+    failed_at: Option<Duration>,
+    /// Time of the event that is being handled.
+    ///
+    /// Earlier than `now` if the detection took time.
+    happened_at: Duration,
     /// Until when to wait for the death for which MPI libraries have given up.
     broken_deadline: Option<Duration>,
     /// Who has ended by itself without MPI_Finalize, and had been in a generation.
@@ -134,6 +140,8 @@ impl Job {
             stillborn: 0,
             restarts: 0,
             has_failed_to_replenish: false,
+            failed_at: None,
+            happened_at: Duration::ZERO,
             broken_deadline: None,
             leaver: None,
             status: 0,
@@ -159,13 +167,16 @@ impl Job {
 
     /// What an event leads to; `now` never goes back.
     pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Action> {
-        self.now = now;
+        (self.now, self.happened_at) = (now, now);
         match event {
             Event::Came(guardian, node) => self.came(guardian, node),
             Event::Gone(guardian) => self.gone(&[guardian]),
             Event::Known(number, at, known) => drop(self.known.insert(number, (at, known))),
             Event::Belongs(node, domain) => self.domains.add(node, domain),
-            Event::Lost(node) => self.lost(node),
+            Event::Lost(node, silence) => {
+                self.happened_at = now.saturating_sub(silence);
+                self.lost(node);
+            }
             Event::Called(number) => self.called(number),
             Event::Said(number, said) => self.hear(number, said),
             Event::Ended(number, ending) => self.ended(number, ending),
@@ -328,6 +339,7 @@ impl Job {
                 if of == generation {
                     (self.futile, self.fruitless) = (0, 0);
                     self.fallen.clear();
+                    self.failed_at = None;
                 }
             }
             Said::AtEnd(of) if of == generation && member.lives() => {
@@ -374,6 +386,8 @@ impl Job {
         self.start_missing();
         self.generation = self.generation.next();
         self.phase = Phase::Meeting;
+        let failed_at = self.failed_at.unwrap_or(self.happened_at);
+        self.failed_at = Some(failed_at.min(self.happened_at));
         self.question = Question::default();
         // Spares need not say again that they are ready.
         let is_spare = |number: &&ProcessNumber| self.members[number].is_spare();
@@ -452,6 +466,7 @@ impl Job {
             ranks,
             spares,
             is_first,
+            since_failure: self.failed_at.map(|at| self.now.saturating_sub(at)),
         });
     }
 }

@@ -152,6 +152,7 @@ fn begun() -> Job {
         ranks,
         spares: 2,
         is_first: true,
+        since_failure: None,
     };
     assert_eq!(actions, [begin]);
     (0..4).for_each(|it| {
@@ -214,7 +215,7 @@ fn begun_in_racks(workers: u32, nodes: &[u32]) -> Job {
 #[test]
 fn what_is_left_of_a_domain_that_has_lost_a_node_is_used_last() {
     let mut job = begun_in_racks(3, &[0, 1, 1, 2, 3]);
-    job.handle(Duration::ZERO, Event::Lost(Node(0)));
+    job.handle(Duration::ZERO, Event::Lost(Node(0), Duration::ZERO));
     let ready = |it| Event::Said(ProcessNumber(it), Said::Ready(Generation(1)));
     let told: Vec<Action> = [1, 2]
         .into_iter()
@@ -226,7 +227,7 @@ fn what_is_left_of_a_domain_that_has_lost_a_node_is_used_last() {
     assert_eq!(ranks_after(&mut job, 1, &[4, 2], &[]), [4, 3, 2]);
     // Without spares a new process is started outside of that domain.
     let mut job = begun_in_racks(3, &[0, 2, 1]);
-    let told = job.handle(Duration::ZERO, Event::Lost(Node(0)));
+    let told = job.handle(Duration::ZERO, Event::Lost(Node(0), Duration::ZERO));
     let starts = |action: &Action| {
         matches!(
             action,
@@ -237,6 +238,43 @@ fn what_is_left_of_a_domain_that_has_lost_a_node_is_used_last() {
         )
     };
     assert!(told.iter().any(starts), "{told:?}");
+}
+
+#[test]
+fn time_since_a_failure_includes_detection() {
+    let mut job = begun_in_racks(3, &[0, 1, 1, 2, 3]);
+    let seconds = Duration::from_secs;
+    job.handle(seconds(9), Event::Lost(Node(0), seconds(5)));
+    let since_failure = |job: &mut Job, now, of, numbers: [u32; 2]| {
+        let ready = |it| Event::Said(ProcessNumber(it), Said::Ready(Generation(of)));
+        let told = numbers.map(|it| job.handle(seconds(now), ready(it)));
+        told.into_iter().flatten().find_map(|action| match action {
+            Action::Begin { since_failure, .. } => Some(since_failure),
+            _ => None,
+        })
+    };
+    let lost = since_failure(&mut job, 10, 1, [1, 2]);
+    assert_eq!(lost, Some(Some(seconds(6))));
+    // A further failure before the program runs belongs to the same outage.
+    let failed = |of| Event::Said(ProcessNumber(1), Said::Failed(Generation(of)));
+    job.handle(seconds(12), failed(1));
+    job.handle(
+        seconds(13),
+        Event::Said(ProcessNumber(4), Said::Ready(Generation(2))),
+    );
+    let again = since_failure(&mut job, 14, 2, [1, 2]);
+    assert_eq!(again, Some(Some(seconds(10))));
+    job.handle(
+        seconds(15),
+        Event::Said(ProcessNumber(1), Said::Running(Generation(2))),
+    );
+    job.handle(seconds(20), failed(2));
+    job.handle(
+        seconds(21),
+        Event::Said(ProcessNumber(4), Said::Ready(Generation(3))),
+    );
+    let later = since_failure(&mut job, 22, 3, [1, 2]);
+    assert_eq!(later, Some(Some(seconds(2))));
 }
 
 #[test]

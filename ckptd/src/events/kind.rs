@@ -319,7 +319,7 @@ pub enum Kind {
         from: Spare,
         as_worker: Worker,
     },
-    /// The rank is back in the program at `epoch`; `total_ns` since it detected the failure.
+    /// The rank is back in the program at `epoch`, `total_ns` after the failure.
     Resume {
         recovery: u32,
         epoch: Epoch,

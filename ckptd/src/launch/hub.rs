@@ -50,7 +50,8 @@ pub enum News {
     /// It has come; the name of its host.
     Joined(String),
     Told(Report),
-    Lost,
+    /// A node has been silent for this time.
+    Lost(Duration),
 }
 
 /// Somebody who has not said who it is.
@@ -144,16 +145,8 @@ impl Hub {
                 .map(|report| (number, News::Told(report)));
             news.extend(told);
         }
-        let lost: Vec<u32> = self
-            .nodes
-            .iter()
-            .filter(|(_, node)| node.is_lost())
-            .map(|(&it, _)| it)
-            .collect();
-        for number in lost {
-            self.nodes.remove(&number);
-            news.push((number, News::Lost));
-        }
+        let lost = self.nodes.extract_if(.., |_, node| node.is_lost());
+        news.extend(lost.map(|(number, node)| (number, News::Lost(node.silence()))));
         news
     }
 
@@ -265,6 +258,11 @@ impl Node {
         }
         self.doubt.update(self.heard.elapsed() >= SILENCE);
         reports
+    }
+
+    /// Time since the connection ended, or since the last message on it.
+    fn silence(&self) -> Duration {
+        self.ended.unwrap_or(self.heard).elapsed()
     }
 
     fn is_lost(&self) -> bool {
@@ -419,7 +417,7 @@ mod tests {
         assert_eq!(told, Some(Order::End { is_good: true }));
         assert_eq!(node.is_lost(), None);
         drop(node);
-        assert!(matches!(&news(&mut hub)[..], [(4, News::Lost)]));
+        assert!(matches!(&news(&mut hub)[..], [(4, News::Lost(_))]));
     }
 
     #[test]

@@ -125,8 +125,8 @@ fn lead(
             match news {
                 News::Joined(host) => leader.join(of, host),
                 News::Told(report) => leader.hear(of, report),
-                News::Lost if leader.lose(of) => drop(tell(FromLeader::Lost(of))),
-                News::Lost => {}
+                News::Lost(silence) if leader.lose(of, silence) => drop(tell(FromLeader::Lost(of))),
+                News::Lost(_) => {}
             }
         }
         if starter_counts && is_readable(starter.from()) {
@@ -141,7 +141,7 @@ fn lead(
                     leader.give_up(&format!(
                         "nothing could be started on {host} (status {status}); see whether ssh gets there without a password, and whether the layer is installed there"
                     ));
-                    leader.lose(of);
+                    leader.lose(of, Duration::ZERO);
                 }
             }
         }

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use understudy_protocol::{
-    Action, Domain, Ending, Event, GATHERING, Generation, Guardian, Job, LOST, Node, ProcessNumber,
-    Said, Worker,
+    Action, Domain, Ending, Event, GATHERING, Guardian, Job, LOST, Node, ProcessNumber, Said,
+    Worker,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -120,8 +120,8 @@ impl Leader {
         self.hosts.insert(node, host);
     }
 
-    /// A node is lost; or it has never come. Whether guardians were there.
-    pub fn lose(&mut self, node: u32) -> bool {
+    /// A node is lost after this silence, or has never come. Returns true if guardians were there.
+    pub fn lose(&mut self, node: u32, silence: Duration) -> bool {
         self.lost.insert(node);
         let host = self.hosts.remove(&node);
         let had_guardians = self.guardians.values().any(|of| *of == node);
@@ -138,7 +138,7 @@ impl Leader {
         for name in names {
             self.tell_all(&Order::Forget { name });
         }
-        self.happen(Event::Lost(Node(node)));
+        self.happen(Event::Lost(Node(node), silence));
         had_guardians
     }
 
@@ -319,36 +319,36 @@ impl Leader {
                 ranks,
                 spares,
                 is_first,
-            } => self.begin(generation, &ranks, (spares, is_first)),
+                since_failure,
+            } => {
+                let beginning = Beginning {
+                    generation,
+                    is_first,
+                    spares,
+                    since_failure,
+                    ..Beginning::default()
+                };
+                self.begin(&ranks, beginning);
+            }
             Action::End { is_good } => self.tell_all(&Order::End { is_good }),
             Action::Say(text) => say!("understudy: {text}"),
         }
     }
 
-    fn begin(
-        &mut self,
-        generation: Generation,
-        ranks: &[ProcessNumber],
-        (spares, is_first): (u32, bool),
-    ) {
-        log::info!(
-            "generation {generation} begins with {} processes",
-            ranks.len()
-        );
+    fn begin(&mut self, ranks: &[ProcessNumber], beginning: Beginning) {
+        let generation = beginning.generation;
+        let count = ranks.len();
+        log::info!("generation {generation} begins with {count} processes");
         let node_of = |number: &ProcessNumber| self.processes.get(number).copied().unwrap_or(OWN);
         let of_rank: Vec<u32> = ranks.iter().map(node_of).collect();
         // A host that is lost this moment has ranks nevertheless: they will be found dead.
         let place = |node: u32| self.hosts.range(..node).count() as u32;
-        let numbers = ranks.iter().copied();
+        let places = of_rank.iter().map(|&node| place(node));
         let beginning = Beginning {
             job: job_name(&self.hosts[&OWN]),
-            generation,
-            is_first,
-            spares,
-            ranks: numbers
-                .zip(of_rank.iter().map(|&node| place(node)))
-                .collect(),
+            ranks: ranks.iter().copied().zip(places).collect(),
             hosts: self.hosts.values().cloned().collect(),
+            ..beginning
         };
         match Name::new(&beginning.job, generation.0) {
             Ok(name) => self.exchange.begin(name, of_rank),

@@ -13,6 +13,7 @@
 use super::{Members, Name, Purpose};
 use crate::line::{Ended, ToGuardian, ToManager};
 use bincode::{Decode, Encode};
+use std::time::Duration;
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Rank, Worker};
 use understudy_protocol::Known;
 
@@ -190,6 +191,8 @@ pub struct Beginning {
     pub is_first: bool,
     /// How many spares are left.
     pub spares: u32,
+    /// Time since the failure that the program has not recovered from.
+    pub since_failure: Option<Duration>,
     /// The process of each rank, and where in `hosts` it is.
     pub ranks: Vec<(ProcessNumber, u32)>,
     pub hosts: Vec<String>,

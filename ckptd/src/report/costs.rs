@@ -11,7 +11,7 @@ pub struct Costs {
     pub pause_ns: u64,
     /// Checkpoints that this is about.
     pub checkpoints: u64,
-    /// From a failure's detection to the last rank's return, in the mean; 0 without failures.
+    /// Mean time from a failure to the return; 0 without failures.
     pub recovery_ns: u64,
     /// From the first event to the last.
     pub elapsed_ns: u64,
@@ -50,7 +50,7 @@ impl CostCollector {
         let checkpoints = self.pauses.len() as u64;
         let durations: Vec<u64> = recoveries
             .iter()
-            .filter_map(|recovery| recovery.detect_to_resume_ns)
+            .filter_map(|recovery| recovery.failure_to_resume_ns)
             .collect();
         let recoveries = durations.len() as u64;
         let sum = |times: &mut dyn Iterator<Item = u64>| times.fold(0, u64::saturating_add);

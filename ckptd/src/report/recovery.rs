@@ -54,6 +54,8 @@ pub struct StageTime {
 pub struct Recovery {
     pub number: u32,
     pub failed: Vec<FailedRank>,
+    /// Time of the failure, as the process manager has measured it.
+    pub failed_ns: Option<u64>,
     /// The first detection and what it came through.
     pub detected_ns: Option<u64>,
     pub detected_by: Option<ProcessNumber>,
@@ -65,7 +67,8 @@ pub struct Recovery {
     pub resumed: Vec<ProcessNumber>,
     /// When the last rank was back in the program.
     pub resumed_ns: Option<u64>,
-    pub detect_to_resume_ns: Option<u64>,
+    /// Time that the user has lost, as the job has printed it.
+    pub failure_to_resume_ns: Option<u64>,
     pub kill_to_resume_ns: Option<u64>,
     /// Computing time of each worker that was repeated.
     pub repeated_ns: Option<u64>,
@@ -97,6 +100,8 @@ struct Progress {
     it: Recovery,
     stages: BTreeMap<RecoveryStage, StageTime>,
     failed: BTreeSet<ProcessNumber>,
+    /// Time of each rank's return, and the time since the failure.
+    returns: BTreeMap<ProcessNumber, (u64, u64)>,
 }
 
 /// The part and the records of a rank, for the case that the rank fails.
@@ -162,6 +167,7 @@ impl Progress {
             },
             stages: BTreeMap::new(),
             failed: BTreeSet::new(),
+            returns: BTreeMap::new(),
         }
     }
 
@@ -191,7 +197,10 @@ impl Progress {
                     is_new: from.0 >= spares,
                 });
             }
-            Kind::Resume { epoch, .. } => {
+            Kind::Resume {
+                epoch, total_ns, ..
+            } => {
+                self.returns.insert(event.rank, (event.at_ns, *total_ns));
                 it.epoch = it.epoch.max(Some(*epoch));
                 it.resumed.push(event.rank);
                 it.resumed_ns = Some(event.at_ns);
@@ -200,22 +209,42 @@ impl Progress {
         }
     }
 
+    /// The return of the rank that has printed the line about this recovery.
+    ///
+    /// That rank has taken over the lowest worker; without one it is that of worker 0.
+    fn reported_return(&self, ranks: &BTreeMap<ProcessNumber, RankHistory>) -> Option<(u64, u64)> {
+        let is_first = |rank: &ProcessNumber| {
+            let role = ranks.get(rank).and_then(|it| it.role);
+            role == Some(Role::Worker(Worker(0)))
+        };
+        let lowest = self.it.takeovers.iter().min_by_key(|by| by.as_worker);
+        let speaker = match lowest {
+            Some(by) => Some(by.rank),
+            None => self.returns.keys().copied().find(is_first),
+        };
+        self.returns.get(&speaker?).copied()
+    }
+
     fn finish(
         self,
         ranks: &BTreeMap<ProcessNumber, RankHistory>,
         points: &[CheckpointPoint],
     ) -> Recovery {
+        let told = self
+            .reported_return(ranks)
+            .filter(|_| self.it.detected_ns.is_some());
         let mut it = self.it;
+        it.failed_ns = told.map(|(at, total)| at.saturating_sub(total));
+        it.failure_to_resume_ns = told.map(|(_, total)| total);
         it.stages = self.stages.into_values().collect();
         it.failed = self
             .failed
             .into_iter()
             .map(|rank| failed_rank(rank, ranks.get(&rank)))
             .collect();
-        let until_resumed = |from: Option<u64>| Some(it.resumed_ns?.saturating_sub(from?));
-        it.detect_to_resume_ns = until_resumed(it.detected_ns);
-        it.kill_to_resume_ns =
-            until_resumed(it.failed.iter().filter_map(|failed| failed.killed_ns).min());
+        let killed = it.failed.iter().filter_map(|failed| failed.killed_ns).min();
+        let killed_to_resume = it.resumed_ns.zip(killed);
+        it.kill_to_resume_ns = killed_to_resume.map(|(to, from)| to.saturating_sub(from));
         it.repeated_ns = repeated(&it, points);
         it
     }

@@ -100,7 +100,7 @@ fn one_recovery(out: &mut String, it: &Recovery) {
         line!(out, "  resumed      never: the recovery did not complete");
     }
     for (name, duration) in [
-        ("detect to resume", it.detect_to_resume_ns),
+        ("failure to resume", it.failure_to_resume_ns),
         ("kill to resume", it.kill_to_resume_ns),
     ] {
         if let Some(ns) = duration {

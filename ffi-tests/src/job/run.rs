@@ -75,11 +75,11 @@ impl Run {
                 job.end = None;
                 self.kill_all(scope, started);
             }
-            if let (Some((at, host)), Some(hosts)) = (job.lost, &self.hosts)
+            if let (Some((at, host, lose)), Some(hosts)) = (job.lost, &self.hosts)
                 && self.is_complete()
                 && at.has_come(&stdout, &events)
             {
-                assert!(hosts.lose(host), "host {host} cannot be ended");
+                assert!(lose(hosts, host), "host {host} cannot be lost");
                 job.lost = None;
             }
             if let (Some(next), true) = (kill, self.is_complete()) {

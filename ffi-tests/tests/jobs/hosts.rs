@@ -12,6 +12,8 @@ use std::time::Duration;
 const SLOTS: [u32; 3] = [2, 2, 4];
 const WORKERS: u32 = 6;
 const SPARES: u32 = 2;
+/// Silence after which a host is taken for lost.
+const SILENCE: Duration = Duration::from_secs(5);
 
 fn spread(job: Job) -> Job {
     job.workers(WORKERS).spares(SPARES).hosts(&SLOTS)
@@ -216,6 +218,24 @@ fn a_host_may_be_lost() {
     assert_good(&outcome, &undisturbed, &case, &[2, 3]);
     let told = |line: &&str| line.contains("is lost, with all of its processes");
     outcome.check(outcome.own_lines().iter().any(told), "the user is not told");
+}
+
+/// Recovery time counts from the last sign of the host.
+#[test]
+fn a_host_may_be_cut_off() {
+    if !Hosts::are_possible() {
+        return;
+    }
+    let case = programs::short_heat2d();
+    let undisturbed = native(spread(case.job()));
+    let job = spread(case.job()).launched_by(Launcher::Ckptd);
+    let outcome = job.cut_off_host(Trigger::Lines(15), 1).run();
+    assert_good(&outcome, &undisturbed, &case, &[2, 3]);
+    let time = outcome.slowest_recovery();
+    outcome.check(
+        time.is_some_and(|time| time >= SILENCE),
+        &format!("{time:?} of a recovery leave out the time in which the host was silent"),
+    );
 }
 
 /// The second and the third host are a rack: what is left of that is used last.

@@ -252,6 +252,35 @@ fn a_lost_job_tells_what_was_lost() {
     assert!(text.contains("The job was lost (status 75)."));
 }
 
+/// Times of a recovery count from the death of the process, and are equal everywhere.
+#[test]
+fn the_time_of_a_recovery_is_the_same_on_stderr_and_in_the_report() {
+    let work = tempfile::tempdir().expect("there is room for temporary files");
+    let heat = place::example("heat2d").to_string_lossy().into_owned();
+    let fault = "kill rank=1 at=call:1000";
+    let start = "run -n 2 --spares 1 --interval 200calls --log-dir events --fault";
+    let start: Vec<&str> = start.split(' ').chain([fault, "--"]).collect();
+    let program = [heat.as_str(), "300", "300", "6000"];
+    let ran = Understudy::new(work.path(), &[&start[..], &program].concat()).run();
+    ran.assert(0, &[]);
+    let printed_ms = number_in(&ran.stderr, "; back at .* after ([0-9.]+) ms");
+    let events = ["events", "events", "--json"];
+    let report = Understudy::new(work.path(), &events).run();
+    let report = String::from_utf8_lossy(&report.stdout).into_owned();
+    let reported_ns = number_in(&report, "\"failure_to_resume_ns\": *([0-9]+)");
+    assert_eq!(
+        format!("{printed_ms:.1}"),
+        format!("{:.1}", reported_ns / 1e6)
+    );
+}
+
+/// Number that a pattern finds.
+fn number_in(text: &str, pattern: &str) -> f64 {
+    let found = Regex::new(pattern).expect("a pattern").captures(text);
+    let found = found.unwrap_or_else(|| panic!("no {pattern} in\n{text}"));
+    found[1].parse().expect("a number")
+}
+
 #[test]
 fn no_page_without_events() {
     let work = tempfile::tempdir().expect("there is room for temporary files");

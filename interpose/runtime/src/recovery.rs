@@ -46,7 +46,6 @@ pub use restart::from_disk as restart_from_disk;
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::Once;
-use std::time::Instant;
 use understudy_mpi::call;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Generation, Worker};
@@ -159,7 +158,7 @@ fn error_class(class: c_int) -> ErrorClass {
 fn recover(rt: &Runtime, class: c_int) {
     rt.is_under_way.set(true);
     sys::mask_exceptions();
-    let (began, moment) = (Instant::now(), events::clock());
+    let moment = events::clock();
     // The program is not asked for checkpoints while it stands still.
     overdue::end();
     world::update(rt, |world| world.recoveries += 1);
@@ -178,7 +177,7 @@ fn recover(rt: &Runtime, class: c_int) {
     peers::keep_only(&world::get(rt).players);
     // Before anybody can spawn processes anew.
     renewal::went_back(world::worker(rt), dynamic::went_back(rt));
-    resume(rt, &outcome, began, &report);
+    resume(rt, &outcome, &report);
     replenish::replenish(rt);
     overdue::begin(
         rt,
@@ -238,7 +237,7 @@ fn leave_devices(rt: &Runtime) -> Result<(), String> {
     }
 }
 
-fn resume(rt: &Runtime, outcome: &attempt::Outcome, began: Instant, report: &Report) {
+fn resume(rt: &Runtime, outcome: &attempt::Outcome, report: &Report) {
     renewal::is_running();
     let epoch = copies::epoch(rt);
     rt.resumed_in_init.set(load::is_init(&outcome.frame));
@@ -246,7 +245,7 @@ fn resume(rt: &Runtime, outcome: &attempt::Outcome, began: Instant, report: &Rep
     user::threads_go_back(rt, &outcome.frame);
     devices_go_on(rt);
     outcome.signals.send_again(renewal::passed_signals());
-    let total = began.elapsed();
+    let total = report.since_failure(rt);
     events::emit(Kind::Resume {
         recovery: report.recovery,
         epoch,

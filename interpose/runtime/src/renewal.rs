@@ -41,6 +41,7 @@ runtime! {
             level: 0,
             is_first: false,
             spares: 0,
+            failed_at: None,
         }),
         /// What a dead process has left to this one.
         heir: Field<talk::Heir> = Field::new(talk::Heir::START),
@@ -61,6 +62,7 @@ struct Renewal {
     /// What the manager has told with the generation.
     is_first: bool,
     spares: u32,
+    failed_at: Option<u64>,
 }
 
 /// What a process does while it waits for its first generation.
@@ -78,6 +80,8 @@ pub struct Begin {
     place: (u32, Rank),
     is_first: bool,
     spares: u32,
+    /// Time of the failure, as in [`ToProcess::Begin`].
+    failed_at: Option<u64>,
     variables: Vec<(String, String)>,
     /// A descriptor for the library, and the variable that tells its number.
     descriptor: Option<(String, OwnedFd)>,
@@ -132,6 +136,11 @@ pub fn is_first(rt: &Runtime) -> bool {
 /// How many spares were left when this generation began.
 pub fn spares(rt: &Runtime) -> u32 {
     rt.renewal.borrow().spares
+}
+
+/// Time of the failure that led to the last generation, by the process manager.
+pub fn failed_at(rt: &Runtime) -> Option<u64> {
+    rt.renewal.borrow().failed_at
 }
 
 /// Puts the library's side back. A process in which that cannot be done dies, and is replaced.
@@ -205,6 +214,7 @@ fn begin_of(heard: Option<(ToProcess, Vec<OwnedFd>)>) -> Option<Begin> {
         size,
         is_first,
         spares,
+        failed_at,
         variables,
         descriptor,
         heir_of,
@@ -217,6 +227,7 @@ fn begin_of(heard: Option<(ToProcess, Vec<OwnedFd>)>) -> Option<Begin> {
         place: (size, rank),
         is_first,
         spares,
+        failed_at,
         variables,
         descriptor: descriptor.zip(descriptors.pop()),
         heir_of,
@@ -297,6 +308,7 @@ fn enter(rt: &Runtime, begin: Begin) -> Option<c_int> {
     let (level, mut provided) = {
         let mut state = rt.renewal.borrow_mut();
         (state.is_first, state.spares) = (begin.is_first, begin.spares);
+        state.failed_at = begin.failed_at;
         (state.level, 0)
     };
     // SAFETY: the real library gets no arguments of the program's.

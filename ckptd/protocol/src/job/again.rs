@@ -3,6 +3,7 @@
 use super::{Job, Phase};
 use crate::member::Member;
 use crate::{Action, Guardian, LOST, ProcessNumber};
+use std::time::Duration;
 
 impl Job {
     /// Guardians have died before all had come.
@@ -64,6 +65,8 @@ impl Job {
             self.phase = Phase::Ending { deadline: None };
             self.actions.push(Action::End { is_good: true });
         } else if self.has_begun() {
+            // The manager before had failed when this one started.
+            self.happened_at = Duration::ZERO;
             self.renew();
             // Spares are to say so to this manager, too.
             self.unready.clone_from(&self.living);

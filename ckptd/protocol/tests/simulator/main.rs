@@ -232,6 +232,7 @@ impl World {
                 ranks,
                 spares,
                 is_first,
+                ..
             } => {
                 let waiting = self.processes.values();
                 let waiting = waiting
@@ -424,7 +425,7 @@ impl World {
             self.lose(node);
         } else if !self.news.is_empty() && self.random.below(8) == 0 {
             let node = self.news.remove(0);
-            self.happen(Event::Lost(node));
+            self.happen(Event::Lost(node, Duration::ZERO));
         } else if self.managers > 0 && self.random.below(50) == 0 {
             self.follow();
         } else if self.kills > 0 && self.random.below(25) == 0 {

@@ -1,6 +1,7 @@
 //! The generations of a node: the servers of its MPI library, and what they ask of other nodes.
 
 use super::Node;
+use crate::events::monotonic_ns;
 use crate::launch::mail::Mail;
 use crate::launch::process::{Process, processors};
 use crate::launch::program::Mpi;
@@ -154,6 +155,7 @@ impl Node {
 
     /// Makes a generation known to the servers, and to its processes.
     pub(super) fn begin(&mut self, beginning: Beginning) -> Result<(), Error> {
+        let began_ns = monotonic_ns();
         self.announced = None;
         self.end_children();
         let Some(servers) = &self.servers else {
@@ -170,9 +172,11 @@ impl Node {
             generation,
             is_first,
             spares,
+            since_failure,
             ranks,
             hosts,
         } = beginning;
+        let failed_at = since_failure.map(|it| began_ns.saturating_sub(it.as_nanos() as u64));
         let (numbers, of_rank): (Vec<ProcessNumber>, Vec<usize>) =
             ranks.iter().map(|&(it, host)| (it, host as usize)).unzip();
         self.files.retain(|number, _| numbers.contains(number));
@@ -214,6 +218,7 @@ impl Node {
                 size: of_all.placement.size(),
                 is_first,
                 spares,
+                failed_at,
                 variables: all.map(|(name, value)| (text(name), text(value))).collect(),
                 descriptor: identity.descriptor.as_ref().map(|_| "PMI_FD".into()),
                 heir_of: self.heirs.remove(&number),

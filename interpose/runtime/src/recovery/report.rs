@@ -4,9 +4,9 @@ use super::deaths;
 use super::meeting;
 use super::plan::{Lost, Plan};
 use crate::recovery::Runtime;
-use crate::{copies, events, fault, world};
+use crate::{copies, events, fault, renewal, world};
 use ckptd::events::{ErrorClass, Kind, RecoveryStage, Spare};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use understudy_numbers::{ProcessNumber, Worker};
 
 /// What happened, for the user and the event file.
@@ -49,6 +49,17 @@ impl Report {
             stages: Vec::new(),
             mark: Instant::now(),
         }
+    }
+
+    /// Time that the user has lost since the failure, or since this process noticed.
+    pub fn since_failure(&self, rt: &Runtime) -> Duration {
+        let since_noticed = events::clock().saturating_sub(self.noticed.0);
+        Duration::from_nanos(since_noticed + self.detection_ns(rt))
+    }
+
+    /// Time from the failure to this process's first sign of it.
+    fn detection_ns(&self, rt: &Runtime) -> u64 {
+        renewal::failed_at(rt).map_or(0, |at| self.noticed.0.saturating_sub(at))
     }
 
     /// Ends a stage.
@@ -122,15 +133,26 @@ impl Report {
         self.deaths
             .iter()
             .for_each(|death| events::emit_at(moment, death.clone()));
+        let world = world::get(rt);
+        let own: Vec<_> = self
+            .takeovers
+            .iter()
+            .filter(|it| it.1 == world.process)
+            .collect();
+        let detection_ns = match own.is_empty() {
+            true => self.detection_ns(rt),
+            // A replacement has not been there to notice anything.
+            false => 0,
+        };
         for &(stage, ns) in &self.stages {
+            let before = u64::from(stage == RecoveryStage::Detect) * detection_ns;
             events::emit(Kind::Stage {
                 recovery: self.recovery,
                 stage,
-                ns,
+                ns: ns + before,
             });
         }
-        let world = world::get(rt);
-        for &(worker, player) in self.takeovers.iter().filter(|it| it.1 == world.process) {
+        for &&(worker, player) in &own {
             let from = Spare(player.0.saturating_sub(world.worker_count));
             events::emit(Kind::Takeover {
                 recovery: self.recovery,

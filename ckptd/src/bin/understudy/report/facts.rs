@@ -180,7 +180,8 @@ pub fn failures(report: &Report, facts: &Facts) -> Markup {
 }
 
 fn row(it: &Recovery, failed: &FailedRank, began_ns: u64, facts: &Facts) -> Markup {
-    let at = failed.killed_ns.or(it.detected_ns).or(failed.last_sign_ns);
+    let at = failed.killed_ns.or(it.failed_ns);
+    let at = at.or(it.detected_ns).or(failed.last_sign_ns);
     let part = failed
         .role
         .map_or_else(String::new, |role| format!(", {role}"));
@@ -203,7 +204,7 @@ fn row(it: &Recovery, failed: &FailedRank, began_ns: u64, facts: &Facts) -> Mark
         by.map_or("no process".to_owned(), |by| format!("rank {}", by.rank)),
         it.epoch
             .map_or("none".to_owned(), |epoch| epoch.to_string()),
-        it.detect_to_resume_ns
+        it.failure_to_resume_ns
             .map_or("never: the job was lost".to_owned(), time),
     ];
     html! {

@@ -78,7 +78,7 @@ fn section(title: &str, content: Markup) -> Markup {
 /// Returns the time of the failure, or of its detection.
 fn begin(it: &Recovery) -> Option<u64> {
     let killed = it.failed.iter().filter_map(|failed| failed.killed_ns).min();
-    killed.or(it.detected_ns)
+    killed.or(it.failed_ns).or(it.detected_ns)
 }
 
 /// A recovery from a little before it to a little after it.

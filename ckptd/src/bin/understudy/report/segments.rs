@@ -131,7 +131,7 @@ pub struct Row {
 /// Draws each process on all canvases, in one pass; returns the processes by rank.
 pub fn draw(report: &Report, canvases: &mut [Canvas]) -> Vec<Row> {
     let failed = report.recoveries.iter().flat_map(|recovery| {
-        let detected = recovery.detected_ns;
+        let detected = recovery.failed_ns.or(recovery.detected_ns);
         recovery.failed.iter().map(move |failed| {
             (
                 failed.rank,

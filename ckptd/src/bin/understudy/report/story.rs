@@ -155,8 +155,8 @@ fn resumed(it: &Recovery) -> String {
     let (Some(at), Some(epoch)) = (it.resumed_ns, it.epoch) else {
         return "never: the recovery was not completed, and the job was lost".to_owned();
     };
-    let after = it.detect_to_resume_ns.map_or_else(String::new, |ns| {
-        format!(", {} after it was noticed", time(ns))
+    let after = it.failure_to_resume_ns.map_or_else(String::new, |ns| {
+        format!(", {} after the failure", time(ns))
     });
     format!("from epoch {epoch}, at {}{after}", seconds(at))
 }
