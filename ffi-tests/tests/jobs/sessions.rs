@@ -154,3 +154,18 @@ fn a_worker_dies_when_others_have_ended() {
     let kill = Kill::at(3, Trigger::Lines(4)).after(Duration::from_millis(1800));
     judge(&make().kill(kill).run(), &undisturbed, &[3]);
 }
+
+/// Open MPI 5.0.11 crashes or hangs in the first of these calls, so the layer is asked.
+#[test]
+fn all_members_of_a_group_get_the_error_of_a_wrong_leader() {
+    let job = || Job::new(place::test_program("leaders"), &["12"]).workers(4);
+    let undisturbed = job().run();
+    undisturbed.assert_success();
+    let text = String::from_utf8_lossy(&undisturbed.stdout);
+    assert!(!text.contains("FAILED"), "an answer is wrong:\n{text}");
+    let outcome = job()
+        .interval("7calls")
+        .fault("kill rank=1 at=call:60")
+        .run();
+    judge(&outcome, &undisturbed, &[1]);
+}

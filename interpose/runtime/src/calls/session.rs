@@ -413,20 +413,17 @@ pub unsafe extern "C" fn MPI_Comm_create_from_group(
     }
 }
 
+fn member_at(members: &[Worker], rank: c_int) -> Result<Worker, c_int> {
+    let rank = usize::try_from(rank).map_err(|_| ERR_RANK)?;
+    members.get(rank).copied().ok_or(ERR_RANK)
+}
+
 /// The leader in the remote group, which is only looked at by that in the local one.
 fn other_leader(
     rt: &Runtime,
-    (local_group, local_leader): (VirtGroup, c_int),
+    (local, leader): (&[Worker], Worker),
     (remote_group, remote_leader): (VirtGroup, c_int),
 ) -> Result<Option<Worker>, c_int> {
-    let local = members_with_me(rt, local_group)?;
-    let at = |members: &[Worker], rank: c_int| {
-        let member = usize::try_from(rank)
-            .ok()
-            .and_then(|rank| members.get(rank));
-        member.copied().ok_or(ERR_RANK)
-    };
-    let leader = at(&local, local_leader)?;
     if comm::members(rt, comm::self_handle(rt)).as_deref() != Some(&[leader]) {
         return Ok(None);
     }
@@ -434,7 +431,7 @@ fn other_leader(
     if remote.iter().any(|member| local.contains(member)) {
         return Err(ERR_GROUP);
     }
-    at(&remote, remote_leader).map(Some)
+    member_at(&remote, remote_leader).map(Some)
 }
 
 pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
@@ -449,19 +446,19 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
 ) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Intercomm_create_from_groups;
-    let leader = other_leader(
-        rt,
-        (local_group, local_leader),
-        (remote_group, remote_leader),
-    );
+    let local = members_with_me(rt, local_group)
+        .and_then(|members| member_at(&members, local_leader).map(|leader| (members, leader)));
     // SAFETY: the program's arguments are handed on.
     let tag = unsafe { checked(rt, tag, errhandler, newintercomm) };
-    match leader.and_then(|leader| Ok((leader, tag?))) {
-        Ok((leader, tag)) => {
+    match local.and_then(|local| Ok((local, tag?))) {
+        Ok(((members, leader), tag)) => {
+            let remote = (remote_group, remote_leader);
+            let leader = other_leader(rt, (&members, leader), remote);
             let local = (local_group, local_leader);
-            outcome!(cut::assemble(rt, || sides::of_groups(
-                rt, local, leader, tag.name
-            )));
+            outcome!(cut::assemble(rt, || {
+                let leader = leader.ok().flatten();
+                sides::of_groups(rt, local, leader, tag.name)
+            }));
             construct!(
                 rt,
                 procedure,

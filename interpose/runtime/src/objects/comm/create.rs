@@ -16,6 +16,7 @@ use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
 use crate::objects::tool::written;
 use crate::objects::{Runtime, objects, objects_mut};
 use std::ffi::{CStr, c_int, c_void};
+use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
@@ -262,11 +263,11 @@ pub fn of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut RealComm) 
 }
 
 /// The constructor of an intercommunicator between a group to which this process belongs, with the rank of its leader in it, and
-/// another one, whose leader is known to the leader here.
+/// another one, whose leader is known to the leader here, or has been refused there.
 pub fn between_groups(
     rt: &Runtime,
     (local_group, local_leader): (VirtGroup, c_int),
-    remote_leader: Option<Worker>,
+    remote_leader: Result<Option<Worker>, c_int>,
     tag: c_int,
     new: &mut RealComm,
 ) -> c_int {
@@ -276,21 +277,31 @@ pub fn between_groups(
         rc => return rc,
     }
     let bridge = rt.comm.state.borrow().bridge.unwrap_or(local);
-    let remote_leader = remote_leader.map_or(0, |leader| leader.0 as c_int);
-    // SAFETY: communicators of ours; the bridge and the remote leader are looked at by the leader only.
-    unsafe {
-        let rc = real::PMPI_Intercomm_create(
-            local,
-            local_leader,
-            bridge,
-            remote_leader,
-            BRIDGE_TAG,
-            new,
-        );
-        match real::PMPI_Comm_free(&mut local) {
-            _ if rc != errors::SUCCESS => rc,
-            freed => freed,
+    let mut create = |remote_leader: Option<Worker>| {
+        let remote_leader = remote_leader.map_or(0, |leader| leader.0 as c_int);
+        // SAFETY: communicators of ours; the bridge and the remote leader are looked at by the leader only.
+        unsafe {
+            real::PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, BRIDGE_TAG, new)
         }
+    };
+    let rc = match agreed(local, remote_leader) {
+        Ok(remote_leader) => create(remote_leader),
+        Err(rc) => rc,
+    };
+    // SAFETY: the communicator was made above.
+    match unsafe { real::PMPI_Comm_free(&mut local) } {
+        _ if rc != errors::SUCCESS => rc,
+        freed => freed,
+    }
+}
+
+/// Shares the error of a member, so that no other member waits for that member.
+fn agreed<T>(comm: RealComm, own: Result<T, c_int>) -> Result<T, c_int> {
+    let code = own.as_ref().err().map_or(0, |&code| code as u64);
+    let codes = comm.extremes(Extreme::Greatest, &[code]);
+    match codes.map_err(|error| error.code())?.first() {
+        Some(&code @ 1..) => Err(code as c_int),
+        _ => own,
     }
 }
 
