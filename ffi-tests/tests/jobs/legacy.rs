@@ -4,7 +4,7 @@ use ffi_tests::living::look;
 use ffi_tests::place;
 use ffi_tests::processes::{self, Use};
 use ffi_tests::programs::{self, Case, heat2d};
-use ffi_tests::thin::{self, THIN};
+use ffi_tests::thin::{self, LOST, THIN};
 use ffi_tests::{Job, Kill, Launcher, Scope, Trigger, few};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -146,6 +146,17 @@ fn copies_without_static_data_are_fetched_as_ever() {
     let job = thin::job(&case).launched_by(Launcher::Ckptd);
     let outcome = case.assert_undisturbed(job.kill(Kill::at(1, THIN)));
     outcome.check(outcome.takeovers() == [1], "another part was taken");
+}
+
+/// A replica without static data is not inherited, so a worker must not die with all holders.
+#[test]
+fn without_static_data_in_the_copies_the_death_of_all_ends_the_job() {
+    let job = thin::job(&heat2d()).launched_by(Launcher::Ckptd);
+    let at_once = |job: Job, worker| job.kill(Kill::at(worker, THIN));
+    let outcome = (0..4).fold(job, at_once).run();
+    outcome.assert_status(LOST);
+    outcome.assert_told(&["the job cannot be recovered"]);
+    outcome.assert_nothing_left();
 }
 
 /// A field that is soon printed.
