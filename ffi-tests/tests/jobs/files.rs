@@ -247,3 +247,19 @@ fn output_that_is_led_elsewhere_for_a_while_comes_back() {
     assert_survived_in(job("5calls"), few([(1, 15), (0, 16), (1, 17), (0, 20)], 2));
     assert_survived_in(job("1calls"), few((13..19).map(|call| (call % 2, call)), 3));
 }
+
+/// No checkpoint follows; what a child process has appended is in the file twice.
+#[test]
+fn a_recovery_without_another_checkpoint_warns_of_child_processes() {
+    let job = || Job::new(place::test_program("appends"), &["6"]).workers(2);
+    for worker in [0, 1] {
+        let fault = format!("kill rank={worker} at=call:16");
+        let outcome = job().interval("1000s").fault(&fault).run();
+        outcome.assert_success();
+        outcome.assert_taken_over(&[worker]);
+        let warned = |line: &&str| line.contains("the program runs child processes");
+        let warnings = outcome.own_lines().into_iter().filter(warned).count();
+        outcome.check(warnings == 1, "there is not one warning");
+    }
+    job().interval("1000s").run().assert_nothing_left();
+}

@@ -148,7 +148,7 @@ fn copies_without_static_data_are_fetched_as_ever() {
     outcome.check(outcome.takeovers() == [1], "another part was taken");
 }
 
-/// A replica without static data is not inherited, so a worker must not die with all holders.
+/// A replica without static data is not inherited by a replacement.
 #[test]
 fn without_static_data_in_the_copies_the_death_of_all_ends_the_job() {
     let job = thin::job(&heat2d()).launched_by(Launcher::Ckptd);

@@ -34,7 +34,7 @@ use crate::image::runs::{AddrRange, PageRun};
 use crate::image::vmas::Zones;
 use crate::world;
 pub use accelerator::{devices_go_on, may_use_devices, save_devices};
-pub use children::begin as begin_children;
+pub use children::{begin as begin_children, warn_of_ended as warn_of_ended_children};
 use ckptd::proc_file::ProcFile;
 pub use effects::effect_of_others;
 pub use files::{

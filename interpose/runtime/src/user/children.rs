@@ -3,7 +3,8 @@
 //! A process that is set back starts its children again. So those that it has started since the
 //! checkpoint are killed, with all of their descendants, and waited for. Children of a process that
 //! was killed do not outlive it (`ckptd::launch::ward`). A child that runs at the checkpoint is not
-//! in it, and what children write to files is not undone: one line warns of either.
+//! in it, and what children write to files is not undone: one line warns of either. That line is
+//! printed at the next checkpoint, at a recovery, or at the end of a job that has recovered.
 #![allow(unsafe_code)]
 
 use super::signals;
@@ -53,15 +54,19 @@ pub fn begin(rt: &Runtime) {
 /// Returns the children at a cut.
 pub fn capture(rt: &Runtime) -> Saved {
     let children = Saved(children().collect());
-    let now = faults();
-    let has_waited = rt.children.faults.replace(now) != now;
-    if has_waited {
-        warn_once(rt, None);
-    }
+    warn_of_ended(rt);
     if let Some(child) = children.0.first() {
         warn_once(rt, Some(child.pid));
     }
     children
+}
+
+/// Warns of children that the program has waited for since this was last asked.
+pub fn warn_of_ended(rt: &Runtime) {
+    let now = faults();
+    if rt.children.faults.replace(now) != now {
+        warn_once(rt, None);
+    }
 }
 
 /// Says that the program has, or has had, child processes.
@@ -94,6 +99,7 @@ fn name(pid: i32) -> String {
 ///
 /// All of the program's threads must be stopped.
 pub fn restore(rt: &Runtime, saved: &Saved) {
+    warn_of_ended(rt);
     let newer: Vec<Process> = children().filter(|it| !saved.0.contains(it)).collect();
     if newer.is_empty() {
         return;
