@@ -459,6 +459,10 @@ impl Job {
         self.stillborn = 0;
         self.broken_deadline = None;
         self.phase = Phase::Running;
+        if is_first {
+            // A failure before belongs to another start, or to another program of a script.
+            self.failed_at = None;
+        }
         let generation = self.generation;
         let spares = self.living.len() as u32 - self.workers;
         self.actions.push(Action::Begin {
