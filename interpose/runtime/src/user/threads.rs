@@ -12,6 +12,7 @@
 //! Threads of the runtime side have their stacks in the zone; nobody stops those.
 #![allow(unsafe_code)]
 
+mod call_number;
 mod context;
 mod lists;
 mod restore;
