@@ -26,10 +26,11 @@ const DESCRIPTORS: [(&str, &str); 15] = [
 ];
 
 /// State of the process, by what the program makes, and what the line names.
-const STATE: [(&str, &str); 8] = [
+const STATE: [(&str, &str); 9] = [
     ("aio", "/[aio]"),
     ("semaphores", "semaphores of System V"),
     ("messages", "a message queue of System V"),
+    ("opened", "semaphores of System V"),
     ("thread", "made by clone(2)"),
     ("group", "another value of Gid"),
     ("hostname", "another /proc/self/ns/uts"),

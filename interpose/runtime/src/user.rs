@@ -21,6 +21,7 @@ mod process_attributes;
 mod refused;
 mod sharing;
 pub mod signals;
+mod system_v;
 pub mod threads;
 mod timers;
 mod tls;
@@ -97,6 +98,8 @@ runtime! {
         advice: advice::LastReading = advice::LastReading::new(),
         /// Attributes at the start of the process.
         attributes: Field<Vec<Vec<u8>>> = Field::new(Vec::new()),
+        /// System V objects that the last recovery has made again.
+        system_v: Field<system_v::Exchanged> = Field::new(Vec::new()),
         /// State at the start of the process that must not change.
         start: Field<refused::Start> = Field::new(refused::Start::NONE),
         /// Devices.
@@ -120,6 +123,7 @@ pub struct State {
     process: process::Saved,
     attributes: process_attributes::Saved,
     advice: advice::Saved,
+    system_v: system_v::Saved,
     timers: timers::Saved,
     children: children::Saved,
     input: input::Saved,
@@ -307,6 +311,7 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
         signals: signals::capture(),
         process: process::capture(),
         attributes: process_attributes::capture(rt),
+        system_v: system_v::capture()?,
         timers: timers::capture(rt)?,
         children: children::capture(rt),
         input: input::capture(rt)?,
@@ -373,6 +378,7 @@ impl State {
         signals::restore(&self.signals, is_mains);
         files::restore(rt, &self.files, own)?;
         input::restore(rt, &self.input, own)?;
+        system_v::restore(rt, &self.system_v)?;
         output::restore(rt, &self.output, own);
         accelerator::restore(rt, self.has_devices);
         process_attributes::restore(rt, &self.attributes, is_mains);

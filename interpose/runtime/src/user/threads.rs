@@ -33,6 +33,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 pub use stop::Threads;
+pub(super) use waiting::pending_call;
 
 /// Tells where the kernel's numbers of threads are, which calls of other threads need.
 pub fn tell_numbers() {
