@@ -163,9 +163,8 @@ pub unsafe extern "C" fn msgctl(identifier: c_int, command: c_int, about: *mut c
 /// # Safety
 /// There must be `count` operations, unless the pointer is null.
 unsafe fn semaphores(identifier: c_int, operations: *const Operation, count: usize) -> c_int {
-    let has_operations = !operations.is_null() && count <= MAX_OPERATIONS;
-    // SAFETY: as the caller promises.
-    let operations = match has_operations {
+    let operations = match !operations.is_null() && count <= MAX_OPERATIONS {
+        // SAFETY: as the caller promises.
         true => unsafe { core::slice::from_raw_parts(operations, count) },
         false => &[],
     };

@@ -56,6 +56,7 @@ pub use refused::must_be_replaced;
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
 pub use signals::Saved as SavedSignals;
 use std::cell::Cell;
+pub use system_v::remove_made as remove_system_v;
 pub use threads::{
     allow as allow_threads, are_there as has_threads, go_back as threads_go_back,
     let_go as let_threads_go, stop_for_good as stop_threads_for_good,

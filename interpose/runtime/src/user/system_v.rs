@@ -247,6 +247,21 @@ pub(super) fn capture() -> Result<Saved, UserError> {
     })
 }
 
+/// Removes the objects that this process has made.
+///
+/// A spare that no worker needs has made them before MPI_Init.
+pub fn remove_made() {
+    for known in objects().all().filter(|it| it.flags & MADE != 0) {
+        remove_made_object(&known);
+    }
+}
+
+fn remove_made_object(known: &Known) {
+    if let Err(error) = remove(known.kind, known.real) {
+        log::warn!("{}: {error}", name(known.kind, known.identifier));
+    }
+}
+
 /// Restores the objects of the checkpoint, and removes what this process has made besides.
 pub(super) fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
     let known: Vec<Known> = objects().all().collect();
@@ -260,13 +275,8 @@ pub(super) fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
     };
     objects().clear();
     rt.system_v.borrow_mut().clear();
-    for known in known.iter().filter(|it| it.flags & MADE != 0) {
-        if !is_saved(known)
-            && let Err(error) = remove(known.kind, known.real)
-        {
-            log::warn!("{}: {error}", name(known.kind, known.identifier));
-        }
-    }
+    let is_new = |known: &&Known| known.flags & MADE != 0 && !is_saved(known);
+    known.iter().filter(is_new).for_each(remove_made_object);
     for object in &saved.objects {
         let failed = |error: io::Error| UserError::File {
             path: name(object.content.kind(), object.identifier),
