@@ -98,7 +98,7 @@ fn state_that_is_made_after_the_checkpoint_is_undone() {
 
 /// Each process is in a namespace of its own, as processes of several hosts are.
 #[test]
-fn system_v_objects_are_made_again_on_another_host() {
+fn system_v_objects_are_restored_on_another_host() {
     let may_unshare = Command::new("unshare").args(["--ipc", "true"]).status();
     if !may_unshare.is_ok_and(|status| status.success()) {
         return place::skip("unshare --ipc");
