@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 static const char *kind = "";
 static int first = 3, last = 1 << 30, made = -1, other = -1;
@@ -104,6 +105,37 @@ static int make_raw_thread(void)
     return clone(run_raw, stack + sizeof stack, flags, NULL);
 }
 
+/* A set whose semaphore goes back to its value when the process ends. */
+static int make_undone(void)
+{
+    int set = semget(IPC_PRIVATE, 1, 0600);
+    MUST(semop(set, &(struct sembuf){0, 1, SEM_UNDO}, 1) == 0);
+    return set;
+}
+
+/* A queue that a child has used. */
+static int share_queue(void)
+{
+    struct { long type; } message = {1};
+    int queue = msgget(IPC_PRIVATE, 0600);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(msgsnd(queue, &message, 0, 0));
+    waitpid(child, NULL, 0);
+    return queue;
+}
+
+/* A set that a child has made. */
+static int open_set(void)
+{
+    key_t key = 0x5d000000 + getpid();
+    pid_t child = fork();
+    if (child == 0)
+        _exit(semget(key, 1, IPC_CREAT | IPC_EXCL | 0600) < 0);
+    waitpid(child, NULL, 0);
+    return semget(key, 1, 0);
+}
+
 static int make(void)
 {
     if (is("io_uring"))
@@ -137,9 +169,11 @@ static int make(void)
     if (is("aio"))
         return (int)syscall(SYS_io_setup, 8, &context);
     if (is("semaphores"))
-        return semget(IPC_PRIVATE, 1, 0600);
+        return make_undone();
     if (is("messages"))
-        return msgget(IPC_PRIVATE, 0600);
+        return share_queue();
+    if (is("opened"))
+        return open_set();
     if (is("thread"))
         return make_raw_thread();
     if (is("group"))
@@ -157,7 +191,7 @@ static void remove_again(void)
 {
     if (is("aio"))
         MUST(syscall(SYS_io_destroy, context) == 0);
-    else if (is("semaphores"))
+    else if (is("semaphores") || is("opened"))
         MUST(semctl(made, 0, IPC_RMID) == 0);
     else if (is("messages"))
         MUST(msgctl(made, IPC_RMID, NULL) == 0);

@@ -5,6 +5,7 @@
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, REFUSED, place};
+use std::process::Command;
 
 /// Descriptors, by what the program makes, and what the line names.
 const DESCRIPTORS: [(&str, &str); 15] = [
@@ -26,10 +27,11 @@ const DESCRIPTORS: [(&str, &str); 15] = [
 ];
 
 /// State of the process, by what the program makes, and what the line names.
-const STATE: [(&str, &str); 8] = [
+const STATE: [(&str, &str); 9] = [
     ("aio", "/[aio]"),
     ("semaphores", "semaphores of System V"),
     ("messages", "a message queue of System V"),
+    ("opened", "semaphores of System V"),
     ("thread", "made by clone(2)"),
     ("group", "another value of Gid"),
     ("hostname", "another /proc/self/ns/uts"),
@@ -89,6 +91,27 @@ fn state_that_is_made_after_the_checkpoint_is_undone() {
             let outcome = protected().spares(1).fault(&fault).run();
             outcome.assert_success();
             outcome.assert_same_lines(&native(protected()));
+            outcome.assert_nothing_left();
+        }
+    }
+}
+
+/// Each process is in a namespace of its own, as processes of several hosts are.
+#[test]
+fn system_v_objects_are_restored_on_another_host() {
+    let may_unshare = Command::new("unshare").args(["--ipc", "true"]).status();
+    if !may_unshare.is_ok_and(|status| status.success()) {
+        return place::skip("unshare --ipc");
+    }
+    for program in ["table/system_v", "table/waits_in_kernel"] {
+        let path = place::test_program(program).display().to_string();
+        let job = || Job::new("unshare", &["--ipc", &path, "16"]).workers(3);
+        for call in [23, 31] {
+            let fault = format!("kill rank=1 at=call:{call}");
+            let outcome = job().interval("5calls").spares(1).fault(&fault).run();
+            outcome.assert_success();
+            outcome.assert_same_lines(&native(job()));
+            outcome.assert_taken_over(&[1]);
             outcome.assert_nothing_left();
         }
     }

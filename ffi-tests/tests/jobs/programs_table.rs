@@ -111,4 +111,6 @@ table! {
     proc_files: Recovered;
     sealed_memory: Recovered;
     socket_pairs: Recovered;
+    system_v: Recovered;
+    waits_in_kernel: Recovered;
 }

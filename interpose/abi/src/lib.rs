@@ -18,7 +18,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 21;
+pub const ABI_VERSION: u32 = 22;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -121,6 +121,7 @@ pub mod layers;
 pub mod limits;
 pub mod process_number;
 pub mod source;
+pub mod system_v;
 pub mod turn;
 pub mod written;
 
@@ -359,6 +360,11 @@ pub mod effect {
     pub const NO_FOLLOW: i64 = 1;
     /// The calling thread's last call that was to make a name has returned.
     pub const MADE: u32 = 12;
+    /// A System V object has been made.
+    ///
+    /// The directory's descriptor is its identifier, and the value is its kind
+    /// ([`crate::system_v`]).
+    pub const OBJECT: u32 = 13;
 
     /// A part of a file, in bytes.
     #[repr(C)]

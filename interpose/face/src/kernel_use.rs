@@ -6,7 +6,7 @@
 use crate::told::told;
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::Ordering;
-use understudy_abi::kernel_use::{KernelUse, MESSAGES, SEMAPHORES};
+use understudy_abi::kernel_use::KernelUse;
 
 /// Counters for the runtime.
 pub static KERNEL_USE: KernelUse = KernelUse::new();
@@ -40,18 +40,6 @@ fn count_limit() -> bool {
     false
 }
 
-fn add_semaphores(identifier: c_int) {
-    if identifier >= 0 {
-        KERNEL_USE.add_object(SEMAPHORES, identifier);
-    }
-}
-
-fn add_messages(identifier: c_int) {
-    if identifier >= 0 {
-        KERNEL_USE.add_object(MESSAGES, identifier);
-    }
-}
-
 told! {
     fn madvise(at: *mut c_void, length: usize, advice: c_int) -> c_int { count_advice(advice) }
     fn mlock(at: *const c_void, length: usize) -> c_int { count_lock() }
@@ -65,6 +53,4 @@ told! {
     fn prlimit64(process: c_int, resource: c_uint, new: *const c_void, old: *mut c_void) -> c_int {
         count_limit()
     }
-    fn semget(key: c_int, count: c_int, flags: c_int) -> c_int { false } => add_semaphores;
-    fn msgget(key: c_int, flags: c_int) -> c_int { false } => add_messages;
 }

@@ -69,6 +69,7 @@ mod stack;
 mod stop;
 mod stray;
 mod sys;
+mod system_v;
 mod temporary;
 mod threads;
 mod told;

@@ -70,5 +70,6 @@ fn leave(rt: &Runtime) -> ! {
         how: EndHow::Released,
     });
     user::release_output(rt);
+    user::remove_system_v();
     sys::exit_now(0)
 }

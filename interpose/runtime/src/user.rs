@@ -21,6 +21,7 @@ mod process_attributes;
 mod refused;
 mod sharing;
 pub mod signals;
+mod system_v;
 pub mod threads;
 mod timers;
 mod tls;
@@ -55,6 +56,7 @@ pub use refused::must_be_replaced;
 pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
 pub use signals::Saved as SavedSignals;
 use std::cell::Cell;
+pub use system_v::remove_made as remove_system_v;
 pub use threads::{
     allow as allow_threads, are_there as has_threads, go_back as threads_go_back,
     let_go as let_threads_go, stop_for_good as stop_threads_for_good,
@@ -97,6 +99,8 @@ runtime! {
         advice: advice::LastReading = advice::LastReading::new(),
         /// Attributes at the start of the process.
         attributes: Field<Vec<Vec<u8>>> = Field::new(Vec::new()),
+        /// System V objects that the last recovery has made again.
+        system_v: Field<system_v::Exchanged> = Field::new(Vec::new()),
         /// State at the start of the process that must not change.
         start: Field<refused::Start> = Field::new(refused::Start::NONE),
         /// Devices.
@@ -120,6 +124,7 @@ pub struct State {
     process: process::Saved,
     attributes: process_attributes::Saved,
     advice: advice::Saved,
+    system_v: system_v::Saved,
     timers: timers::Saved,
     children: children::Saved,
     input: input::Saved,
@@ -307,6 +312,7 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
         signals: signals::capture(),
         process: process::capture(),
         attributes: process_attributes::capture(rt),
+        system_v: system_v::capture()?,
         timers: timers::capture(rt)?,
         children: children::capture(rt),
         input: input::capture(rt)?,
@@ -373,6 +379,7 @@ impl State {
         signals::restore(&self.signals, is_mains);
         files::restore(rt, &self.files, own)?;
         input::restore(rt, &self.input, own)?;
+        system_v::restore(rt, &self.system_v)?;
         output::restore(rt, &self.output, own);
         accelerator::restore(rt, self.has_devices);
         process_attributes::restore(rt, &self.attributes, is_mains);

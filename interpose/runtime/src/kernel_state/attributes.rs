@@ -16,11 +16,20 @@ const fn row(name: &'static str, handling: Handling, test: &'static str) -> Row 
 
 const PROCESS: &str = "conformance::timers_limits_and_the_signal_stack";
 const STATE: &str = "programs_table::process_attributes";
+const SYSTEM_V: &str = "programs_table::system_v";
 const REFUSED: &str = "kernel_state::state_that_cannot_be_restored_is_refused";
 
-/// Reason for a refusal of System V semaphores and message queues.
-pub const QUEUES: &str = "its value is in the kernel; let the program use POSIX semaphores in \
-                          memory (sem_init), or remove it after use";
+/// Reason for a refusal of System V objects that other processes may use.
+pub const OTHER_USERS: &str = "another process may use it or has made it, and is not set back; let \
+                               each process use its own, or remove it after use";
+/// Reason for a refusal of semaphores with adjustments of SEM_UNDO.
+pub const ADJUSTMENTS: &str = "the kernel does not tell the adjustments of SEM_UNDO; let the \
+                               program do without SEM_UNDO, or remove it after use";
+/// Reason for a refusal of System V objects that cannot be read or set.
+pub const UNREADABLE: &str = "its content cannot be read and set (permissions, or a kernel without \
+                              MSG_COPY); let the program remove it after use";
+/// Reason for a refusal of more System V objects than are remembered.
+pub const MANY_OBJECTS: &str = "understudy remembers 256 at a time; let the program use fewer";
 /// Reason for a refusal of contexts of io_setup(2).
 pub const REQUESTS: &str = "requests of kernel AIO are in the kernel; let the program use read(2) \
                             and write(2)";
@@ -108,8 +117,19 @@ pub const ATTRIBUTES: &[Row] = &[
     row("threads of the C library", Restored, ""),
     row("threads made by clone", Refused(RAW_THREADS), REFUSED),
     row("contexts of kernel AIO", Refused(REQUESTS), REFUSED),
-    row("System V semaphores", Refused(QUEUES), REFUSED),
-    row("System V message queues", Refused(QUEUES), REFUSED),
+    row("System V semaphores", Restored, SYSTEM_V),
+    row("System V message queues", Restored, SYSTEM_V),
+    row(
+        "System V objects of several processes",
+        Refused(OTHER_USERS),
+        REFUSED,
+    ),
+    row("adjustments of SEM_UNDO", Refused(ADJUSTMENTS), REFUSED),
+    row(
+        "times and last users of System V objects",
+        Differs("those of the recovery"),
+        "",
+    ),
     row(
         "System V shared memory",
         Differs("shmdt fails in a replacement"),

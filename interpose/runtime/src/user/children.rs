@@ -137,7 +137,7 @@ fn children() -> impl Iterator<Item = Process> {
 }
 
 /// Returns true if this process has a child that has not been waited for.
-fn has_any() -> bool {
+pub(super) fn has_any() -> bool {
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     // SAFETY: waitid(2) that takes nothing and fills a structure of this function.
     unsafe {

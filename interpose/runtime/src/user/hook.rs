@@ -31,6 +31,7 @@ pub unsafe extern "C" fn file_effect(
                     kind == effect::MAP,
                 );
             }
+            effect::OBJECT => undo::note_object(rt, value, directory),
             _ => undo::file_effect(rt, kind, directory, path, other_directory, other, value),
         }
     }

@@ -2,18 +2,17 @@
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
-use super::{UserError, lowered_limits, sharing, threads, zones};
+use super::{UserError, lowered_limits, sharing, system_v, threads, zones};
 use crate::image::procmap;
 use crate::image::vmas::{Owner, Vma};
 use crate::kernel_state::attributes::{
-    DIRECTORY, GUARDS, LIMITS, NAMESPACES, QUEUES, RAW_THREADS, REQUESTS,
+    DIRECTORY, GUARDS, LIMITS, NAMESPACES, RAW_THREADS, REQUESTS,
 };
 use crate::kernel_state::{self, STATUS};
 use crate::user::Runtime;
 use ckptd::proc_file::ProcFile;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use understudy_abi::kernel_use::{KernelUse, SEMAPHORES};
 
 /// State at the start of the process that must not change.
 #[derive(Debug)]
@@ -82,7 +81,7 @@ pub(super) fn check(rt: &Runtime) -> Result<(), UserError> {
     if std::env::current_dir().is_err() {
         return Err(refused("a working directory without a name", DIRECTORY));
     }
-    check_queues(kernel_calls())?;
+    system_v::check()?;
     check_guards(rt)?;
     check_mappings()
 }
@@ -123,37 +122,6 @@ fn check_threads(rt: &Runtime) -> Result<(), UserError> {
         let name = name.unwrap_or_default();
         let what = format!("thread {number} ({}), made by clone(2)", name.trim_end());
         Err(refused(what, RAW_THREADS))
-    })
-}
-
-/// Refuses System V semaphores and message queues that exist.
-fn check_queues(known: &KernelUse) -> Result<(), UserError> {
-    let (objects, has_more) = known.objects();
-    if has_more {
-        return Err(refused("hundreds of System V objects", QUEUES));
-    }
-    let exists = |&(kind, identifier): &(i64, i32)| {
-        // SAFETY: semctl(2) and msgctl(2) that fill a structure of the kernel's size.
-        unsafe {
-            if kind == SEMAPHORES {
-                let mut about: libc::semid_ds = std::mem::zeroed();
-                libc::semctl(identifier, 0, libc::IPC_STAT, &raw mut about) >= 0
-            } else {
-                let mut about: libc::msqid_ds = std::mem::zeroed();
-                libc::msgctl(identifier, libc::IPC_STAT, &raw mut about) >= 0
-            }
-        }
-    };
-    let mut objects = objects;
-    objects.find(exists).map_or(Ok(()), |(kind, identifier)| {
-        let name = match kind {
-            SEMAPHORES => "semaphores",
-            _ => "a message queue",
-        };
-        Err(refused(
-            format!("{name} of System V (identifier {identifier})"),
-            QUEUES,
-        ))
     })
 }
 

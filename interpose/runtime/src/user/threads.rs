@@ -12,6 +12,7 @@
 //! Threads of the runtime side have their stacks in the zone; nobody stops those.
 #![allow(unsafe_code)]
 
+mod call_number;
 mod context;
 mod lists;
 mod restore;
@@ -32,6 +33,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 pub use stop::Threads;
+pub(super) use waiting::pending_call;
 
 /// Tells where the kernel's numbers of threads are, which calls of other threads need.
 pub fn tell_numbers() {

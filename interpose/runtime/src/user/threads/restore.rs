@@ -7,7 +7,7 @@ use crate::arch::{self, raw, turn};
 use crate::user::locks::ThreadNumber;
 use crate::user::signals::mask;
 use crate::user::{DOOR, Runtime};
-use crate::user::{UserError, tls};
+use crate::user::{UserError, system_v, tls};
 use std::sync::atomic::Ordering;
 
 /// A thread's signals are held back while it is made.
@@ -172,6 +172,8 @@ impl Saved {
                 unsafe { waiting::renumber(thread.frame as usize, thread.number, number) };
                 number
             };
+            // SAFETY: as above.
+            unsafe { system_v::redirect(rt, thread.frame as usize) };
             changed.push((thread.number, number));
         }
         drop(quiet);

@@ -8,8 +8,10 @@
 //! What runs on a slot's stack uses neither libc nor memory of the user side, which may be loaded meanwhile.
 #![allow(unsafe_code)]
 
+use super::call_number::{LOAD, MAX_CODE, loaded_number};
 use crate::arch::raw::{self, word};
 use crate::arch::turn;
+use crate::image::PAGE_SIZE;
 use crate::told;
 use std::arch::naked_asm;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
@@ -76,8 +78,6 @@ pub const RDI: usize = REGISTERS + 8 * libc::REG_RDI as usize;
 pub const RIP: usize = REGISTERS + 8 * libc::REG_RIP as usize;
 
 pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
-/// `mov $number,%eax` before it.
-const MOVE: u8 = 0xb8;
 
 /// Makes the slots, which live as long as the process.
 pub fn make() -> &'static [Slot] {
@@ -254,8 +254,13 @@ unsafe fn interrupted_call(slot: &Slot, pc: usize, sp: usize) -> Option<usize> {
     }
     // SAFETY: code of the program before a system call.
     unsafe {
-        let before = (pc - 7) as *const u8;
-        (before.read() == MOVE).then(|| before.add(1).cast::<u32>().read_unaligned() as usize)
+        let end = pc - SYSCALL.len();
+        // The page before may not be there.
+        let length = (end % PAGE_SIZE).clamp(LOAD, MAX_CODE);
+        loaded_number(std::slice::from_raw_parts(
+            (end - length) as *const u8,
+            length,
+        ))
     }
 }
 

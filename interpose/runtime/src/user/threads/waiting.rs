@@ -55,6 +55,20 @@ pub unsafe fn renumber(frame: usize, old: ThreadNumber, new: ThreadNumber) {
     }
 }
 
+/// Returns the system call that a stopped thread repeats, and its first argument.
+///
+/// # Safety
+/// As [`renumber`].
+pub unsafe fn pending_call<'a>(frame: usize) -> (libc::c_long, &'a mut usize) {
+    // SAFETY: words of the frame, and code before which the kernel has stopped the thread.
+    unsafe {
+        let [pc, call] = [RIP, RAX].map(|place| word(frame + place).read());
+        let is_call = (pc as *const [u8; 2]).read_unaligned() == SYSCALL;
+        let call = if is_call { call as libc::c_long } else { -1 };
+        (call, &mut *word(frame + RDI))
+    }
+}
+
 /// True if the thread waits by futex(2) for a mutex that compares its owner.
 ///
 /// # Safety

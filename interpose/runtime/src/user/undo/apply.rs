@@ -7,6 +7,7 @@ use super::inode;
 use super::keep::clone_or_copy;
 use super::log::{Effect, Id, Log, Noted};
 use super::note::exchange;
+use super::object;
 use super::outcome::Outcome;
 use super::overwrite;
 use std::collections::HashMap;
@@ -169,6 +170,11 @@ impl Renewed {
                 value,
             } => inode::put_back_extended(path, now(id), name, value.as_deref()),
             Effect::Exchanged { from, to, id } => exchange_back(from, to, now(id)),
+            Effect::Object {
+                kind,
+                identifier,
+                namespace,
+            } => object::remove(*kind, *identifier, *namespace),
         };
         if let Effect::Changed { path, id, .. }
         | Effect::Removed { path, id, .. }

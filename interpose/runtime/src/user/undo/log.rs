@@ -25,7 +25,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub const RENEWED: &str = "undo-new";
 
 const MAGIC: &[u8; 12] = b"understudy\0U";
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 const HEADER: u64 = 16;
 const FRAME: usize = 12;
 
@@ -83,6 +83,12 @@ pub enum Effect {
         name: Vec<u8>,
         value: Option<Vec<u8>>,
     },
+    /// A System V object is new ([`understudy_abi::system_v`]).
+    Object {
+        kind: i64,
+        identifier: i32,
+        namespace: u64,
+    },
 }
 
 impl Effect {
@@ -118,6 +124,7 @@ impl Effect {
             Effect::Renamed { from, to, .. } | Effect::Exchanged { from, to, .. } => {
                 vec![from, to]
             }
+            Effect::Object { .. } => Vec::new(),
         }
     }
 
@@ -134,7 +141,7 @@ impl Effect {
     /// The device's number may have changed since, by a reboot or on another node; the file's own has not.
     pub fn renumber_device(&mut self) {
         let (path, id) = match self {
-            Effect::Created { .. } => return,
+            Effect::Created { .. } | Effect::Object { .. } => return,
             Effect::Grown { path, id, .. }
             | Effect::Changed { path, id, .. }
             | Effect::Overwritten { path, id, .. }

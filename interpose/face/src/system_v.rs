@@ -1,0 +1,229 @@
+//! System V semaphores and message queues of the program.
+//!
+//! Objects are remembered for the runtime, which saves and restores them, and calls are made with
+//! the identifiers that the kernel has for the objects ([`understudy_abi::system_v`]).
+#![allow(unsafe_code)]
+
+use crate::kernel_use::KERNEL_USE;
+use crate::libc::next;
+use crate::sys::{nr, sys};
+use crate::told::tell;
+use crate::{stop, threads};
+use core::ffi::{CStr, c_char, c_int, c_long, c_short, c_ushort, c_void};
+use core::sync::atomic::AtomicPtr;
+use understudy_abi::effect;
+use understudy_abi::system_v::{MADE, MESSAGES, SEMAPHORES, UNDO};
+
+const IPC_PRIVATE: c_int = 0;
+const IPC_CREAT: c_int = 0o1000;
+const IPC_RMID: c_int = 0;
+const SEM_UNDO: c_short = 0x1000;
+const ENOENT: isize = 2;
+/// Greatest number of operations in one call by default (semop(2), SEMOPM).
+const MAX_OPERATIONS: usize = 500;
+
+/// True for commands whose first argument is no identifier: IPC_INFO, and those of ipcs(1).
+fn is_about_all(kind: i64, command: c_int) -> bool {
+    match kind {
+        SEMAPHORES => [3, 18, 19, 20].contains(&command),
+        _ => [3, 11, 12, 13].contains(&command),
+    }
+}
+
+/// `struct sembuf` of semop(2).
+#[repr(C)]
+pub struct Operation {
+    semaphore: c_ushort,
+    value: c_short,
+    flags: c_short,
+}
+
+/// Makes or opens an object, and returns the identifier for the program.
+fn get(kind: i64, (key, flags): (c_int, c_int), call: impl FnOnce() -> c_int) -> c_int {
+    let number = match kind {
+        SEMAPHORES => nr::SEMGET,
+        _ => nr::MSGGET,
+    };
+    let is_held = threads::hold();
+    let is_private = key == IPC_PRIVATE;
+    // SAFETY: semget(2) or msgget(2), which only looks for the key.
+    let is_new = is_private
+        || flags & IPC_CREAT != 0 && unsafe { sys!(number, key, 0, 0, 0, 0, 0) } == -ENOENT;
+    let mut identifier = call();
+    let mut is_told = false;
+    if identifier >= 0 {
+        // SAFETY: no string.
+        is_told = is_new && unsafe { tell(effect::OBJECT, identifier, core::ptr::null(), kind) };
+        let made = if is_new { MADE } else { 0 };
+        identifier = KERNEL_USE.objects.open(kind, identifier, made);
+    }
+    if is_held || is_told {
+        stop::unblock();
+    }
+    identifier
+}
+
+/// semget(2).
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn semget(key: c_int, count: c_int, flags: c_int) -> c_int {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    get(SEMAPHORES, (key, flags), || {
+        // SAFETY: libc's function has this type.
+        unsafe {
+            let real: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int =
+                core::mem::transmute(next(&REAL, c"semget"));
+            real(key, count, flags)
+        }
+    })
+}
+
+/// msgget(2).
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn msgget(key: c_int, flags: c_int) -> c_int {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    get(MESSAGES, (key, flags), || {
+        // SAFETY: libc's function has this type.
+        unsafe {
+            let real: unsafe extern "C" fn(c_int, c_int) -> c_int =
+                core::mem::transmute(next(&REAL, c"msgget"));
+            real(key, flags)
+        }
+    })
+}
+
+/// Makes a call of semctl(2) or msgctl(2) for the object that the program means.
+fn control(
+    kind: i64,
+    (identifier, command): (c_int, c_int),
+    call: impl FnOnce(c_int) -> c_int,
+) -> c_int {
+    if is_about_all(kind, command) {
+        return call(identifier);
+    }
+    let is_held = threads::hold();
+    let result = call(KERNEL_USE.objects.call(kind, identifier, 0));
+    if command == IPC_RMID && result == 0 {
+        KERNEL_USE.objects.remove(kind, identifier);
+    }
+    if is_held {
+        stop::unblock();
+    }
+    result
+}
+
+/// semctl(2).
+///
+/// Its variable argument is passed in a register.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn semctl(
+    identifier: c_int,
+    semaphore: c_int,
+    command: c_int,
+    argument: usize,
+) -> c_int {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    control(SEMAPHORES, (identifier, command), |identifier| {
+        // SAFETY: libc's function has this type.
+        unsafe {
+            let real: unsafe extern "C" fn(c_int, c_int, c_int, usize) -> c_int =
+                core::mem::transmute(next(&REAL, c"semctl"));
+            real(identifier, semaphore, command, argument)
+        }
+    })
+}
+
+/// msgctl(2).
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn msgctl(identifier: c_int, command: c_int, about: *mut c_void) -> c_int {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    control(MESSAGES, (identifier, command), |identifier| {
+        // SAFETY: libc's function has this type.
+        unsafe {
+            let real: unsafe extern "C" fn(c_int, c_int, *mut c_void) -> c_int =
+                core::mem::transmute(next(&REAL, c"msgctl"));
+            real(identifier, command, about)
+        }
+    })
+}
+
+/// Returns the kernel's identifier for operations on semaphores.
+///
+/// # Safety
+/// There must be `count` operations, unless the pointer is null.
+unsafe fn semaphores(identifier: c_int, operations: *const Operation, count: usize) -> c_int {
+    let operations = match !operations.is_null() && count <= MAX_OPERATIONS {
+        // SAFETY: as the caller promises.
+        true => unsafe { core::slice::from_raw_parts(operations, count) },
+        false => &[],
+    };
+    let has_undo = operations.iter().any(|it| it.flags & SEM_UNDO != 0);
+    let flags = if has_undo { UNDO } else { 0 };
+    KERNEL_USE.objects.call(SEMAPHORES, identifier, flags)
+}
+
+fn messages(identifier: c_int) -> c_int {
+    KERNEL_USE.objects.call(MESSAGES, identifier, 0)
+}
+
+/// Functions of libc whose first argument is the identifier of an object.
+macro_rules! calls {
+    ($(
+        fn $name:ident($identifier:ident: c_int, $($argument:ident: $kind:ty),*) -> $result:ty {
+            $real:expr
+        }
+    )*) => {$(
+        /// libc's function of this name.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($identifier: c_int, $($argument: $kind),*) -> $result {
+            static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+            const NAME: &CStr = crate::libc::c_name(concat!(stringify!($name), "\0"));
+            // SAFETY: libc's function has this type; the rest is handed on to the caller.
+            unsafe {
+                let real: unsafe extern "C" fn(c_int, $($kind),*) -> $result =
+                    core::mem::transmute(next(&REAL, NAME));
+                loop {
+                    let used = $real;
+                    let result = real(used, $($argument),*);
+                    // A recovery may have made the object again meanwhile.
+                    if result != -1 || $real == used {
+                        return result;
+                    }
+                }
+            }
+        }
+    )*};
+}
+
+calls! {
+    fn semop(identifier: c_int, operations: *const Operation, count: usize) -> c_int {
+        semaphores(identifier, operations, count)
+    }
+    fn semtimedop(
+        identifier: c_int, operations: *const Operation, count: usize, timeout: *const c_void
+    ) -> c_int {
+        semaphores(identifier, operations, count)
+    }
+    fn msgsnd(identifier: c_int, message: *const c_char, size: usize, flags: c_int) -> c_int {
+        messages(identifier)
+    }
+    fn msgrcv(
+        identifier: c_int, message: *mut c_char, size: usize, kind: c_long, flags: c_int
+    ) -> isize {
+        messages(identifier)
+    }
+}

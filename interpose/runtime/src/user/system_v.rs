@@ -1,0 +1,335 @@
+//! System V semaphore sets and message queues of this process alone.
+//!
+//! Their values are in the kernel, where they outlive the process. A recovery sets the values of
+//! the checkpoint: in the object itself if it is still there, else in a new one, which has another
+//! identifier ([`understudy_abi::system_v`]). Objects that were made since the checkpoint are
+//! removed by the undo log (`super::undo`).
+#![allow(unsafe_code)]
+
+mod message_queues;
+mod semaphore_sets;
+
+use super::kernel_calls::kernel_calls;
+use super::threads::pending_call;
+use super::{UserError, children, undo};
+use crate::kernel_state::attributes::{ADJUSTMENTS, MANY_OBJECTS, OTHER_USERS, UNREADABLE};
+use crate::user::Runtime;
+use message_queues::Queue;
+use semaphore_sets::Set;
+use std::io;
+use understudy_abi::system_v::{
+    FOREIGN, MADE, MESSAGES, Object as Known, Objects, SEMAPHORES, UNDO,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Key and permissions of an object (sysvipc(7)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+struct Access {
+    key: i32,
+    mode: u32,
+    user: u32,
+    group: u32,
+}
+
+impl Access {
+    const PERMISSIONS: u32 = 0o777;
+
+    fn of(about: &libc::ipc_perm) -> Access {
+        Access {
+            key: about.__key,
+            mode: u32::from(about.mode) & Access::PERMISSIONS,
+            user: about.uid,
+            group: about.gid,
+        }
+    }
+
+    fn write_to(&self, about: &mut libc::ipc_perm) {
+        (about.uid, about.gid) = (self.user, self.group);
+        about.mode = self.mode as _;
+    }
+
+    /// Permissions of an object that a test makes.
+    #[cfg(test)]
+    fn of_tests() -> Access {
+        // SAFETY: these calls only return numbers.
+        let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+        Access {
+            key: libc::IPC_PRIVATE,
+            mode: 0o600,
+            user,
+            group,
+        }
+    }
+
+    /// Flags that make an object which must not exist.
+    fn flags(&self) -> i32 {
+        libc::IPC_CREAT | libc::IPC_EXCL | self.mode as i32
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+enum Content {
+    Set(Set),
+    Queue(Queue),
+}
+
+/// An object at a cut.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+struct Object {
+    /// Identifier that the program has.
+    identifier: i32,
+    real: i32,
+    access: Access,
+    content: Content,
+}
+
+/// The objects at a cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Saved {
+    namespace: u64,
+    objects: Vec<Object>,
+}
+
+/// Returns a number for the namespace that identifiers are of, which differs in each host.
+pub(super) fn namespace() -> u64 {
+    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let link = std::fs::read_link("/proc/self/ns/ipc").unwrap_or_default();
+    xxh3_64(&[&boot[..], link.as_os_str().as_encoded_bytes()].concat())
+}
+
+/// Returns the name of an object for messages.
+pub(super) fn name(kind: i64, identifier: i32) -> String {
+    let noun = match kind {
+        SEMAPHORES => "semaphores",
+        _ => "a message queue",
+    };
+    format!("{noun} of System V (identifier {identifier})")
+}
+
+/// Removes an object.
+pub(super) fn remove(kind: i64, real: i32) -> io::Result<()> {
+    // SAFETY: semctl(2) or msgctl(2), which reads no argument.
+    let rc = unsafe {
+        match kind {
+            SEMAPHORES => libc::semctl(real, 0, libc::IPC_RMID),
+            _ => libc::msgctl(real, libc::IPC_RMID, std::ptr::null_mut()),
+        }
+    };
+    found(outcome(rc)).map(drop)
+}
+
+/// Returns the error of a call that returned -1.
+fn outcome(rc: libc::c_int) -> io::Result<libc::c_int> {
+    match rc {
+        -1 => Err(io::Error::last_os_error()),
+        rc => Ok(rc),
+    }
+}
+
+/// Takes the error of an object that does not exist for `None`.
+fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIDRM)) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// True if a process of this number is another one than the caller.
+fn is_other(pid: libc::pid_t) -> bool {
+    pid != 0 && pid as u32 != std::process::id()
+}
+
+/// Objects that had to be made again: kind, identifier at the cut, and identifier now.
+pub(super) type Exchanged = Vec<(i64, i32, i32)>;
+
+/// Lets a thread go on waiting for an object that has another identifier now.
+///
+/// # Safety
+/// `frame` must be the kernel's frame of a stopped thread, and the thread's memory that of the
+/// image.
+pub(super) unsafe fn redirect(rt: &Runtime, frame: usize) {
+    let exchanged = rt.system_v.borrow();
+    if exchanged.is_empty() {
+        return;
+    }
+    // SAFETY: as the caller promises.
+    let (call, first) = unsafe { pending_call(frame) };
+    let kind = match call {
+        libc::SYS_semop | libc::SYS_semtimedop => SEMAPHORES,
+        libc::SYS_msgsnd | libc::SYS_msgrcv => MESSAGES,
+        _ => return,
+    };
+    let is_it = |it: &&(i64, i32, i32)| (it.0, it.1) == (kind, *first as i32);
+    if let Some((_, _, now)) = exchanged.iter().find(is_it) {
+        *first = *now as usize;
+    }
+}
+
+fn objects() -> &'static Objects {
+    &kernel_calls().objects
+}
+
+/// Refuses objects that cannot be restored, once all threads of the program stand still.
+pub(super) fn check() -> Result<(), UserError> {
+    if objects().has_more() {
+        let what = "hundreds of System V objects".into();
+        return Err(UserError::KernelState {
+            what,
+            why: MANY_OBJECTS,
+        });
+    }
+    let mut first = None;
+    for object in objects().all() {
+        let refused = |why| UserError::KernelState {
+            what: name(object.kind, object.identifier),
+            why,
+        };
+        match read(&object) {
+            Ok(None) => objects().remove(object.kind, object.identifier),
+            Ok(Some(read)) => first = first.or(objection(&object, &read).map(refused)),
+            Err(_) => first = first.or(Some(refused(UNREADABLE))),
+        }
+    }
+    first.map_or(Ok(()), Err)
+}
+
+/// Returns the reason why an object cannot be restored.
+fn objection(object: &Known, read: &Read) -> Option<&'static str> {
+    if read.is_foreign {
+        // Its last user may be this process at the next cut.
+        objects().call(object.kind, object.identifier, FOREIGN);
+    }
+    let is_own = object.flags & (MADE | FOREIGN) == MADE && !read.is_foreign;
+    if !is_own || children::has_any() {
+        Some(OTHER_USERS)
+    } else if object.flags & UNDO != 0 {
+        Some(ADJUSTMENTS)
+    } else {
+        (read.access.mode & 0o600 != 0o600).then_some(UNREADABLE)
+    }
+}
+
+/// An object in the kernel.
+struct Read {
+    access: Access,
+    content: Content,
+    /// True if another process has used the object last, or waits for it.
+    is_foreign: bool,
+}
+
+/// Reads an object; `None` if it does not exist.
+fn read(object: &Known) -> io::Result<Option<Read>> {
+    found(match object.kind {
+        SEMAPHORES => semaphore_sets::read(object.real),
+        _ => message_queues::read(object.real),
+    })
+}
+
+/// Returns the objects at a cut.
+pub(super) fn capture() -> Result<Saved, UserError> {
+    let mut saved = Vec::new();
+    for object in objects().all() {
+        let read = read(&object).map_err(|_| UserError::KernelState {
+            what: name(object.kind, object.identifier),
+            why: UNREADABLE,
+        })?;
+        saved.extend(read.map(|read| Object {
+            identifier: object.identifier,
+            real: object.real,
+            access: read.access,
+            content: read.content,
+        }));
+    }
+    let namespace = if saved.is_empty() { 0 } else { namespace() };
+    Ok(Saved {
+        namespace,
+        objects: saved,
+    })
+}
+
+/// Removes the objects that this process has made.
+///
+/// A spare that no worker needs has made them before MPI_Init.
+pub fn remove_made() {
+    for known in objects().all().filter(|it| it.flags & MADE != 0) {
+        remove_made_object(&known);
+    }
+}
+
+fn remove_made_object(known: &Known) {
+    if let Err(error) = remove(known.kind, known.real) {
+        log::warn!("{}: {error}", name(known.kind, known.identifier));
+    }
+}
+
+/// Restores the objects of the checkpoint, and removes what this process has made besides.
+pub(super) fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
+    let known: Vec<Known> = objects().all().collect();
+    if known.is_empty() && saved.objects.is_empty() {
+        return Ok(());
+    }
+    let is_here = saved.namespace == namespace();
+    let is_saved = |known: &Known| {
+        let is_it = |it: &Object| it.content.kind() == known.kind && it.real == known.real;
+        is_here && saved.objects.iter().any(is_it)
+    };
+    objects().clear();
+    rt.system_v.borrow_mut().clear();
+    let is_new = |known: &&Known| known.flags & MADE != 0 && !is_saved(known);
+    known.iter().filter(is_new).for_each(remove_made_object);
+    for object in &saved.objects {
+        let failed = |error: io::Error| UserError::File {
+            path: name(object.content.kind(), object.identifier),
+            why: error.to_string(),
+        };
+        object.restore(rt, is_here).map_err(failed)?;
+    }
+    Ok(())
+}
+
+impl Content {
+    fn kind(&self) -> i64 {
+        match self {
+            Content::Set(_) => SEMAPHORES,
+            Content::Queue(_) => MESSAGES,
+        }
+    }
+}
+
+impl Object {
+    /// Restores the object; `is_here` is true if it was made on this host.
+    fn restore(&self, rt: &Runtime, is_here: bool) -> io::Result<()> {
+        let is_there = is_here
+            && match &self.content {
+                Content::Set(set) => set.is_there(self.real, &self.access)?,
+                Content::Queue(queue) => queue.is_there(self.real, &self.access)?,
+            };
+        let kind = self.content.kind();
+        let real = match is_there {
+            true => self.real,
+            false => self.make()?,
+        };
+        if !is_there {
+            undo::note_object(rt, kind, real);
+            rt.system_v.borrow_mut().push((kind, self.real, real));
+        }
+        match &self.content {
+            Content::Set(set) => set.write(real)?,
+            Content::Queue(queue) => queue.write(real, &self.access)?,
+        }
+        objects().insert(Known {
+            kind,
+            identifier: self.identifier,
+            real,
+            flags: MADE,
+        });
+        Ok(())
+    }
+
+    fn make(&self) -> io::Result<i32> {
+        match &self.content {
+            Content::Set(set) => set.make(&self.access),
+            Content::Queue(queue) => queue.make(&self.access),
+        }
+    }
+}
