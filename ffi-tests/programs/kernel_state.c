@@ -34,19 +34,28 @@ static int is(const char *name)
     return strcmp(kind, name) == 0;
 }
 
-static int listen_to_itself(int connects)
+/* A listener at which a connection waits. */
+static int listen_to_itself(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof address;
     int listener = socket(AF_INET, SOCK_STREAM, 0);
     MUST(bind(listener, (void *)&address, length) == 0 && listen(listener, 1) == 0);
-    if (!connects)
-        return listener;
     MUST(getsockname(listener, (void *)&address, &length) == 0);
+    other = socket(AF_INET, SOCK_STREAM, 0);
+    MUST(connect(other, (void *)&address, length) == 0);
+    return listener;
+}
+
+/* A socket that is its own other end. */
+static int connect_to_itself(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
     int client = socket(AF_INET, SOCK_STREAM, 0);
+    MUST(bind(client, (void *)&address, length) == 0);
+    MUST(getsockname(client, (void *)&address, &length) == 0);
     MUST(connect(client, (void *)&address, length) == 0);
-    other = accept(listener, NULL, NULL);
-    close(listener);
     return client;
 }
 
@@ -154,8 +163,10 @@ static int make(void)
         return open("/proc/self/ns/uts", O_RDONLY);
     if (is("terminal"))
         return openpty(&made, &other, NULL, NULL, NULL) == 0 ? made : -1;
-    if (is("listener") || is("connection"))
-        return listen_to_itself(is("connection"));
+    if (is("listener"))
+        return listen_to_itself();
+    if (is("connection"))
+        return connect_to_itself();
     if (is("process"))
         return open("/proc/1/stat", O_RDONLY);
     if (is("directory"))

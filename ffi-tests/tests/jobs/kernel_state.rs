@@ -5,7 +5,12 @@
 
 use ffi_tests::shared::native;
 use ffi_tests::{Job, REFUSED, place};
+use std::net::TcpListener;
 use std::process::Command;
+use std::time::Duration;
+
+/// Status of a job whose state cannot be restored.
+const CANNOT_BE_RESTORED: i32 = 74;
 
 /// Descriptors, by what the program makes, and what the line names.
 const DESCRIPTORS: [(&str, &str); 15] = [
@@ -130,6 +135,39 @@ fn a_closed_object_prevents_no_checkpoint() {
             outcome.assert_nothing_left();
         }
     }
+}
+
+/// Takes a port as soon as the process that listens there has died.
+fn take_port(port: u16) -> TcpListener {
+    let bind = || TcpListener::bind(("127.0.0.1", port));
+    while bind().is_ok() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    loop {
+        if let Ok(taken) = bind() {
+            return taken;
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// No checkpoint can foresee that a port will be taken.
+#[test]
+fn a_port_that_another_process_takes_ends_the_job() {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+    let port = free.expect("a free port").port();
+    let taking = std::thread::spawn(move || take_port(port));
+    let program = place::test_program("fixed_port");
+    let outcome = Job::new(program, &["40", "10", &port.to_string()])
+        .workers(2)
+        .interval("5calls")
+        .spares(1)
+        .fault("kill rank=1 at=call:40")
+        .run();
+    outcome.assert_told(&["its socket at 127.0.0.1:", "in use", "the job ends"]);
+    outcome.assert_status(CANNOT_BE_RESTORED);
+    outcome.assert_nothing_left();
+    assert!(taking.is_finished(), "the port was not taken");
 }
 
 #[test]

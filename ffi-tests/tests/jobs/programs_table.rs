@@ -104,6 +104,8 @@ table! {
     signal_values: Recovered;
     libc_opens: Recovered;
     libc_threads: Recovered;
+    listeners: Recovered;
+    loopback_pairs: Recovered;
     inodes: Recovered;
     memory_advice: Recovered;
     path_descriptors: Recovered;

@@ -27,6 +27,8 @@ const ACCELERATOR: &str = "what an accelerator holds is not in the program's mem
                            let the program close it";
 const RING: &str = "its requests are in the kernel; let the program use read(2) and write(2)";
 const OTHER_PROCESS: &str = "another process has its other end; let the program close it";
+const ONE_HOST: &str = "its address may be that of one host; \
+                        let the program listen at the loopback address or at any";
 const TERMINAL: &str = "the settings of a terminal are shared with other processes; \
                         let the program close it after use";
 
@@ -73,6 +75,13 @@ pub const DESCRIPTORS: &[Row] = &[
     restored("socket:unix:new", "programs_table::socket_pairs"),
     restored("socket:inet:new", "programs_table::socket_pairs"),
     restored("socket:inet6:new", "programs_table::socket_pairs"),
+    restored("socket:unix:listener", "programs_table::listeners"),
+    restored("socket:inet:listener", "programs_table::listeners"),
+    restored("socket:inet6:listener", "programs_table::listeners"),
+    restored("socket:inet:pair", "programs_table::loopback_pairs"),
+    restored("socket:inet6:pair", "programs_table::loopback_pairs"),
+    refused("socket:inet:address", ONE_HOST),
+    refused("socket:inet6:address", ONE_HOST),
     Row {
         name: "socket:unix:service",
         handling: Differs("it is closed in a replacement; the C library's client connects again"),

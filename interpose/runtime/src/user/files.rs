@@ -336,8 +336,7 @@ pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> 
             && !saved.others.contains_key(fd)
     };
     for &fd in now.files.keys().chain(now.others.keys()).filter(is_new) {
-        // SAFETY: close(2) of what was opened after the cut.
-        unsafe { libc::close(fd) };
+        sockets::abandon(fd);
     }
     for (&fd, file) in &saved.files {
         let is_it = |open: &Open| {
@@ -366,7 +365,10 @@ pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> 
 fn put_others_back(saved: &Saved, now: &Saved) -> Result<(), UserError> {
     let here = Special::among(now.others.keys());
     let to_make = special::missing(&saved.specials, &here);
-    let made = special::make_again(&saved.specials, &to_make);
+    let made = special::make_again(&saved.specials, &to_make).map_err(|lost| UserError::File {
+        path: format!("its socket at {} (descriptor {})", lost.address, lost.fd),
+        why: lost.why.to_string(),
+    })?;
     special::settle(&saved.specials).map_err(|error| UserError::File {
         path: "a pipe".into(),
         why: format!("cannot be given its content: {error}"),

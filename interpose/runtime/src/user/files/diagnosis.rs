@@ -1,4 +1,4 @@
-//! The other end of a UNIX socket, by the socket diagnosis interface (sock_diag(7)).
+//! Other end, shutdown and backlog of a UNIX socket (sock_diag(7)).
 #![allow(unsafe_code)]
 
 use std::mem::{size_of, size_of_val};
@@ -11,6 +11,8 @@ pub struct Diagnosis {
     pub peer: u64,
     /// Directions that were shut down: 1 for reading, 2 for writing.
     pub is_shut: u8,
+    /// Connections that wait at a listener, and the number that may wait.
+    pub backlog: [u32; 2],
 }
 
 /// `struct nlmsghdr` and `struct unix_diag_req` (netlink(7), sock_diag(7)).
@@ -33,7 +35,9 @@ struct Request {
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const UDIAG_SHOW_PEER: u32 = 4;
+const UDIAG_SHOW_RQLEN: u32 = 16;
 const UNIX_DIAG_PEER: u16 = 2;
+const UNIX_DIAG_RQLEN: u16 = 4;
 const UNIX_DIAG_SHUTDOWN: u16 = 6;
 /// Length of `struct nlmsghdr` and `struct unix_diag_msg`.
 const ANSWER_HEADERS: usize = 16 + 16;
@@ -47,7 +51,7 @@ pub fn diagnose(inode: u64) -> Option<Diagnosis> {
         family: libc::AF_UNIX as u8,
         states: u32::MAX,
         inode: u32::try_from(inode).ok()?,
-        show: UDIAG_SHOW_PEER,
+        show: UDIAG_SHOW_PEER | UDIAG_SHOW_RQLEN,
         cookie: [u32::MAX; 2],
         ..Request::default()
     };
@@ -90,6 +94,10 @@ fn parse(answer: &[u8]) -> Option<Diagnosis> {
     while let Some(length) = word(answer, at).map(u16::from_ne_bytes) {
         match word(answer, at + 2).map(u16::from_ne_bytes)? {
             UNIX_DIAG_PEER => found.peer = u32::from_ne_bytes(word(answer, at + 4)?).into(),
+            UNIX_DIAG_RQLEN => {
+                let number = |at| word(answer, at).map(u32::from_ne_bytes);
+                found.backlog = [number(at + 4)?, number(at + 8)?];
+            }
             UNIX_DIAG_SHUTDOWN => found.is_shut = *answer.get(at + 4)?,
             _ => {}
         }

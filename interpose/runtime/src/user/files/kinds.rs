@@ -1,6 +1,7 @@
 //! Names of the kinds of descriptors, as [`crate::kernel_state::DESCRIPTORS`] has them.
 #![allow(unsafe_code)]
 
+use super::sockets::LocalSockets;
 use super::{memory_file, nameless, path_of, pipes, proc_names, sockets, stat};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -24,29 +25,26 @@ const DEVICES: [((u32, u32), &str); 5] = [
 ];
 
 /// Returns the name of the kind of each of these descriptors.
-pub fn of_all(open: &[(i32, libc::stat)]) -> BTreeMap<i32, String> {
-    let peers = Peers(open);
+pub fn of_all(open: &[(i32, libc::stat)], sockets: &LocalSockets) -> BTreeMap<i32, String> {
+    let peers = Peers { open, sockets };
     open.iter()
         .map(|(fd, about)| (*fd, of(*fd, about, &peers)))
         .collect()
 }
 
 /// Descriptors among which the other ends of pipes and sockets are sought.
-struct Peers<'a>(&'a [(i32, libc::stat)]);
+struct Peers<'a> {
+    open: &'a [(i32, libc::stat)],
+    sockets: &'a LocalSockets,
+}
 
 impl Peers<'_> {
-    fn has_inode(&self, inode: u64) -> bool {
-        let is_socket = |about: &libc::stat| about.st_mode & libc::S_IFMT == libc::S_IFSOCK;
-        let mut all = self.0.iter();
-        all.any(|(_, about)| is_socket(about) && about.st_ino == inode)
-    }
-
     /// True if another descriptor is the other end of the pipe.
     fn has_other_end(&self, fd: i32, about: &libc::stat) -> bool {
         let is_read = pipes::is_read_end(fd);
         let is_same =
             |other: &libc::stat| (other.st_dev, other.st_ino) == (about.st_dev, about.st_ino);
-        let mut all = self.0.iter();
+        let mut all = self.open.iter();
         all.any(|(other, its)| is_same(its) && pipes::is_read_end(*other) != is_read)
     }
 }
@@ -72,7 +70,7 @@ fn of(fd: i32, about: &libc::stat, peers: &Peers<'_>) -> String {
             "pipe".into()
         }
         (libc::S_IFIFO, _) => "pipe:other".into(),
-        (libc::S_IFSOCK, _) => sockets::kind(fd, about.st_ino, |inode| peers.has_inode(inode)),
+        (libc::S_IFSOCK, _) => sockets::kind(fd, about.st_ino, peers.sockets),
         _ => text(),
     }
 }

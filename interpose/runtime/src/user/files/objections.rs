@@ -1,6 +1,7 @@
 //! Descriptors that cannot be restored: found at a cut, before anything depends on them.
 
 use super::nameless::{self, Named};
+use super::sockets::LocalSockets;
 use super::streams::Stream;
 use super::{descriptors, kinds, path_of, pipes, sockets, stat};
 use crate::kernel_state::{self, DESCRIPTORS};
@@ -9,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use understudy_abi::RUNTIME_FD_BASE;
 
 /// Returns what stands in the way of one descriptor, whose kind is restored.
-fn objection(fd: i32, kind: &str, about: &libc::stat) -> Option<String> {
+fn objection(fd: i32, kind: &str, about: &libc::stat, local: &LocalSockets) -> Option<String> {
     match kind {
         "file" | "removed file" => {
             let path = path_of(fd);
@@ -22,7 +23,7 @@ fn objection(fd: i32, kind: &str, about: &libc::stat) -> Option<String> {
             })
         }
         "pipe" => pipes::objection(fd),
-        "socket:unix:pair" => sockets::objection(fd),
+        socket if socket.starts_with("socket:") => sockets::objection(fd, about.st_ino, local),
         _ => None,
     }
 }
@@ -51,11 +52,13 @@ pub fn check_kinds(rt: &Runtime) -> Result<(), UserError> {
             && Stream::of(*fd, about).is_none()
     };
     let own: Vec<(i32, libc::stat)> = all.iter().filter(is_programs).copied().collect();
-    let kinds = kinds::of_all(&own);
+    let numbers: Vec<i32> = own.iter().map(|(fd, _)| *fd).collect();
+    let local = LocalSockets::among(&numbers);
+    let kinds = kinds::of_all(&own, &local);
     let found = own.iter().find_map(|(fd, about)| {
         let kind = &kinds[fd];
         let why = kernel_state::refusal(DESCRIPTORS, kind).map(Into::into);
-        let why = why.or_else(|| objection(*fd, kind, about))?;
+        let why = why.or_else(|| objection(*fd, kind, about, &local))?;
         let path = path_of(*fd).to_string_lossy().into_owned();
         Some(UserError::Descriptor { fd: *fd, path, why })
     });

@@ -1,19 +1,27 @@
-//! Sockets that belong to this process alone: connected pairs (socketpair(2)) and new ones.
+//! Sockets that belong to this process alone.
 //!
-//! The socket diagnosis interface tells the other end of a UNIX socket (sock_diag(7)). What waits
-//! to be read is read by MSG_PEEK, message by message (socket(7), SO_PEEK_OFF).
+//! Connected pairs (socketpair(2)), connections of TCP with both ends in this process, listeners
+//! at which no connection waits, and new sockets. The socket diagnosis interface reports the other
+//! end of a UNIX socket (sock_diag(7)).
 #![allow(unsafe_code)]
 
+mod connecting;
+mod endpoint;
+mod queues;
+mod rebuilding;
+mod socket_options;
+mod tcp;
+mod time_wait;
+
 use super::diagnosis::{Diagnosis, diagnose};
-use crate::user::open;
+use super::stat;
+use endpoint::Endpoint;
+use queues::{content, drain, send_all};
+pub use rebuilding::{LostSocket, abandon, rebuild};
+use socket_options::OptionValues;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::mem::size_of;
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
-
-/// Content of one socket beyond which a checkpoint is refused, in bytes.
-const MAX_CONTENT: usize = 16 << 20;
 
 /// Directories of sockets of name services (SSSD, Samba's winbind).
 ///
@@ -30,33 +38,13 @@ pub const SERVICE: &[u8] = b"socket of a name service";
 
 /// True for a descriptor of a client of a name service.
 pub fn is_of_service(fd: i32) -> bool {
-    number_option(fd, libc::SO_DOMAIN) == libc::AF_UNIX
-        && address(fd, libc::getpeername).is_some_and(|peer| is_service(&peer))
+    socket_options::number(fd, libc::SO_DOMAIN) == libc::AF_UNIX
+        && Endpoint::peer(fd).is_some_and(|peer| is_service(peer.name()))
 }
 
 fn is_service(address: &[u8]) -> bool {
     SERVICES.iter().any(|place| address.starts_with(place))
 }
-
-/// Restored options: level, option, and size of the value in bytes.
-const OPTIONS: [(i32, i32, usize); 16] = [
-    (libc::SOL_SOCKET, libc::SO_SNDBUF, 4),
-    (libc::SOL_SOCKET, libc::SO_RCVBUF, 4),
-    (libc::SOL_SOCKET, libc::SO_REUSEADDR, 4),
-    (libc::SOL_SOCKET, libc::SO_REUSEPORT, 4),
-    (libc::SOL_SOCKET, libc::SO_BROADCAST, 4),
-    (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 4),
-    (libc::SOL_SOCKET, libc::SO_OOBINLINE, 4),
-    (libc::SOL_SOCKET, libc::SO_PRIORITY, 4),
-    (libc::SOL_SOCKET, libc::SO_PASSCRED, 4),
-    (libc::SOL_SOCKET, libc::SO_RCVLOWAT, 4),
-    (libc::SOL_SOCKET, libc::SO_LINGER, 8),
-    (libc::SOL_SOCKET, libc::SO_RCVTIMEO, 16),
-    (libc::SOL_SOCKET, libc::SO_SNDTIMEO, 16),
-    (libc::SOL_SOCKET, libc::SO_PEEK_OFF, 4),
-    (libc::IPPROTO_TCP, libc::TCP_NODELAY, 4),
-    (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 4),
-];
 
 /// A socket.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -67,225 +55,169 @@ pub struct Socket {
     peer: Option<u64>,
     /// Family, type and protocol.
     kind: [i32; 3],
-    /// Values of [`OPTIONS`]; empty for one that the socket does not have.
-    options: Vec<Vec<u8>>,
+    options: OptionValues,
     /// Messages that wait to be read; of a stream one at most.
     content: Vec<Vec<u8>>,
     /// Directions that were shut down: 1 for reading, 2 for writing.
     is_shut: u8,
+    /// Address of a listener or an end of a connection of TCP.
+    address: Option<Endpoint>,
+    /// Number of connections that may wait at a listener.
+    backlog: Option<u32>,
 }
 
-/// Reads an option; empty if the socket does not have it.
-fn option(fd: i32, level: i32, name: i32, size: usize) -> Vec<u8> {
-    let mut value = vec![0u8; size];
-    let mut length = size as libc::socklen_t;
-    // SAFETY: getsockopt(2) writes `length` bytes at most.
-    let rc =
-        unsafe { libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) };
-    value.truncate(if rc == 0 { length as usize } else { 0 });
-    value
+/// Sockets among which other ends are sought.
+pub struct LocalSockets {
+    inodes: BTreeSet<u64>,
+    connections: tcp::Connections,
 }
 
-fn number_option(fd: i32, name: i32) -> i32 {
-    let value = option(fd, libc::SOL_SOCKET, name, 4);
-    value.try_into().map_or(-1, i32::from_ne_bytes)
-}
-
-fn set_option(fd: i32, (level, name, _): (i32, i32, usize), value: &[u8]) {
-    let mut value = value.to_vec();
-    // The kernel doubles what it is given (socket(7)).
-    if level == libc::SOL_SOCKET
-        && matches!(name, libc::SO_SNDBUF | libc::SO_RCVBUF)
-        && let Ok(bytes) = value.as_slice().try_into()
-    {
-        value = (i32::from_ne_bytes(bytes) / 2).to_ne_bytes().to_vec();
+impl LocalSockets {
+    /// Collects the sockets among these descriptors.
+    pub fn among(descriptors: &[i32]) -> LocalSockets {
+        let is_socket = |fd: &i32| socket_options::number(*fd, libc::SO_DOMAIN) >= 0;
+        let sockets: Vec<i32> = descriptors.iter().copied().filter(is_socket).collect();
+        let inode = |fd: &i32| stat(*fd).map(|about| about.st_ino);
+        LocalSockets {
+            inodes: sockets.iter().filter_map(inode).collect(),
+            connections: tcp::Connections::among(sockets.into_iter()),
+        }
     }
-    // SAFETY: setsockopt(2) with a value of this length.
-    unsafe {
-        libc::setsockopt(
-            fd,
-            level,
-            name,
-            value.as_ptr().cast(),
-            value.len() as libc::socklen_t,
-        )
-    };
 }
 
-type NameCall = unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut libc::socklen_t) -> i32;
-
-/// Returns an address without its family; `None` if there is none.
-fn address(fd: i32, call: NameCall) -> Option<Vec<u8>> {
-    const FAMILY: usize = size_of::<libc::sa_family_t>();
-    let mut bytes = [0u8; size_of::<libc::sockaddr_un>()];
-    let mut length = bytes.len() as libc::socklen_t;
-    // SAFETY: getsockname(2) or getpeername(2), which write `length` bytes at most.
-    let rc = unsafe { call(fd, bytes.as_mut_ptr().cast(), &raw mut length) };
-    let end = (length as usize).min(bytes.len());
-    (rc == 0).then(|| bytes.get(FAMILY..end).unwrap_or_default().to_vec())
+/// Part of this process in a socket.
+#[derive(Clone, Copy, Debug)]
+enum Role {
+    New,
+    /// End of a pair of UNIX sockets.
+    Pair(Diagnosis),
+    /// End of a connection of TCP: inode and descriptor of the other one.
+    Connection(u64, i32),
+    /// Connections that wait, and the number that may wait.
+    Listener([u32; 2]),
+    /// Another process has a part in it, or may have.
+    Shared,
 }
 
 /// Returns the name of the kind of a socket (`kernel_state::DESCRIPTORS`).
-pub fn kind(fd: i32, inode: u64, is_here: impl Fn(u64) -> bool) -> String {
-    diagnosed_kind(fd, inode, is_here).0
+pub fn kind(fd: i32, inode: u64, local: &LocalSockets) -> String {
+    let is_here = |peer| local.inodes.contains(&peer);
+    role(fd, inode, &local.connections, is_here).0
 }
 
-/// Returns the name of the kind, and the diagnosis of a pair.
-fn diagnosed_kind(
+/// Returns the name of the kind, and the part of this process in it.
+fn role(
     fd: i32,
     inode: u64,
+    connections: &tcp::Connections,
     is_here: impl Fn(u64) -> bool,
-) -> (String, Option<Diagnosis>) {
-    let family = match number_option(fd, libc::SO_DOMAIN) {
-        libc::AF_UNIX => "unix",
-        libc::AF_INET => "inet",
-        libc::AF_INET6 => "inet6",
-        other => return (format!("socket:family {other}"), None),
+) -> (String, Role) {
+    let (family, (state, role)) = match socket_options::number(fd, libc::SO_DOMAIN) {
+        libc::AF_UNIX => ("unix", role_of_unix(fd, inode, is_here)),
+        libc::AF_INET => ("inet", role_of_inet(fd, inode, connections)),
+        libc::AF_INET6 => ("inet6", role_of_inet(fd, inode, connections)),
+        other => return (format!("socket:family {other}"), Role::Shared),
     };
-    let own = address(fd, libc::getsockname).unwrap_or_default();
-    let peer = address(fd, libc::getpeername);
-    // A port, or a name.
-    let is_bound = match family {
-        "unix" => !own.is_empty(),
-        _ => own.get(..2) != Some(&[0, 0]),
-    };
-    let (state, diagnosis) = match peer {
-        _ if number_option(fd, libc::SO_ACCEPTCONN) != 0 => ("listener", None),
-        Some(peer) if family == "unix" && !is_bound => kind_of_connected(inode, &peer, is_here),
-        Some(_) => ("connected", None),
-        None if is_bound => ("bound", None),
-        None => ("new", None),
-    };
-    (format!("socket:{family}:{state}"), diagnosis)
+    (format!("socket:{family}:{state}"), role)
 }
 
-fn kind_of_connected(
+fn is_listener(fd: i32) -> bool {
+    socket_options::number(fd, libc::SO_ACCEPTCONN) > 0
+}
+
+fn role_of_inet(fd: i32, inode: u64, connections: &tcp::Connections) -> (&'static str, Role) {
+    let own = Endpoint::own(fd);
+    let is_bound = own
+        .as_ref()
+        .is_some_and(|it| it.name().get(..2) != Some(&[0, 0]));
+    if is_listener(fd) {
+        let is_restored = tcp::is_tcp(fd) && own.is_some_and(|it| it.is_on_each_host());
+        return match is_restored {
+            true => ("listener", Role::Listener(tcp::backlog(fd))),
+            false => ("address", Role::Shared),
+        };
+    }
+    match Endpoint::peer(fd) {
+        Some(_) => match connections.other_end(fd, inode) {
+            Some((peer, other)) => ("pair", Role::Connection(peer, other)),
+            None => ("connected", Role::Shared),
+        },
+        None if is_bound => ("bound", Role::Shared),
+        None => ("new", Role::New),
+    }
+}
+
+fn role_of_unix(fd: i32, inode: u64, is_here: impl Fn(u64) -> bool) -> (&'static str, Role) {
+    let own = Endpoint::own(fd);
+    let name = own.as_ref().map_or(&[][..], Endpoint::name);
+    match Endpoint::peer(fd) {
+        _ if is_listener(fd) && name.first() == Some(&0) => match diagnose(inode) {
+            Some(found) => ("listener", Role::Listener(found.backlog)),
+            None => ("other", Role::Shared),
+        },
+        _ if is_listener(fd) => ("path", Role::Shared),
+        Some(peer) if name.is_empty() => role_of_unix_end(inode, peer.name(), is_here),
+        Some(_) => ("connected", Role::Shared),
+        None if !name.is_empty() => ("bound", Role::Shared),
+        None => ("new", Role::New),
+    }
+}
+
+fn role_of_unix_end(
     inode: u64,
     peer: &[u8],
     is_here: impl Fn(u64) -> bool,
-) -> (&'static str, Option<Diagnosis>) {
+) -> (&'static str, Role) {
+    if is_service(peer) {
+        return ("service", Role::Shared);
+    }
     if !peer.is_empty() {
-        let name = if is_service(peer) {
-            "service"
-        } else {
-            "client"
-        };
-        return (name, None);
+        return ("client", Role::Shared);
     }
     let is_pair = |found: &Diagnosis| found.peer == 0 || is_here(found.peer);
-    let diagnosis = diagnose(inode).filter(is_pair);
-    (
-        if diagnosis.is_some() { "pair" } else { "other" },
-        diagnosis,
-    )
-}
-
-/// Returns the reason why a pair that is all in this process cannot be saved.
-pub fn objection(fd: i32) -> Option<String> {
-    content(fd).err().map(Into::into)
-}
-
-/// Inodes of sockets in which a message of length zero was seen.
-///
-/// MSG_PEEK passes over a message that it has shown before (`__skb_try_recv_from_queue`).
-static WITH_EMPTY_MESSAGE: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
-
-const EMPTY_MESSAGE: &str = "it holds a message of length zero; let the program receive it sooner";
-
-/// Returns the messages that wait to be read, which stay in the socket.
-fn content(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
-    let inode = super::stat(fd).map_or(0, |about| about.st_ino);
-    let mut with_empty = WITH_EMPTY_MESSAGE
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    if with_empty.contains(&inode) && open::events(fd, libc::POLLIN) & libc::POLLIN != 0 {
-        return Err(EMPTY_MESSAGE);
+    match diagnose(inode).filter(is_pair) {
+        Some(diagnosis) => ("pair", Role::Pair(diagnosis)),
+        None => ("other", Role::Shared),
     }
-    let offset = option(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, 4);
-    let set_offset = |value: &[u8]| {
-        set_option(fd, (libc::SOL_SOCKET, libc::SO_PEEK_OFF, 4), value);
-    };
-    set_offset(&0i32.to_ne_bytes());
-    let found = all_messages(fd);
-    set_offset(&offset);
-    match found {
-        Err(EMPTY_MESSAGE) => with_empty.insert(inode),
-        _ => with_empty.remove(&inode),
-    };
-    found
 }
 
-/// Reads messages from the socket's offset on.
-fn all_messages(fd: i32) -> Result<Vec<Vec<u8>>, &'static str> {
-    let kind = number_option(fd, libc::SO_TYPE);
-    let mut messages: Vec<Vec<u8>> = Vec::new();
-    while let Some(message) = peek(fd)? {
-        let is_end =
-            kind != libc::SOCK_DGRAM && open::events(fd, libc::POLLRDHUP) & libc::POLLRDHUP != 0;
-        match messages.last_mut() {
-            _ if message.is_empty() && is_end => break,
-            _ if message.is_empty() => return Err(EMPTY_MESSAGE),
-            Some(last) if kind == libc::SOCK_STREAM => last.extend(message),
-            _ => messages.push(message),
-        }
-        if messages.iter().map(Vec::len).sum::<usize>() > MAX_CONTENT {
-            return Err("it holds more than 16 MiB; let the program read them sooner");
-        }
-    }
-    Ok(messages)
-}
-
-/// Reads the message at the socket's offset for that; `None` if nothing waits there.
-fn peek(fd: i32) -> Result<Option<Vec<u8>>, &'static str> {
-    let mut bytes = vec![0u8; 1 << 18];
-    let mut part = libc::iovec {
-        iov_base: bytes.as_mut_ptr().cast(),
-        iov_len: bytes.len(),
+/// Returns the reason why a socket of this process alone cannot be saved.
+pub fn objection(fd: i32, inode: u64, local: &LocalSockets) -> Option<String> {
+    let is_here = |peer| local.inodes.contains(&peer);
+    let why = match role(fd, inode, &local.connections, is_here).1 {
+        Role::Listener([0, _]) | Role::New | Role::Shared => None,
+        Role::Listener(_) => Some("connections wait at it; let the program accept them sooner"),
+        Role::Connection(_, other) => tcp::objection(fd, other).or_else(|| content(fd).err()),
+        Role::Pair(_) => content(fd).err(),
     };
-    // SAFETY: recvmsg(2) into a buffer of our own, without room for descriptors.
-    let (length, flags) = unsafe {
-        let mut header: libc::msghdr = std::mem::zeroed();
-        (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
-        let length = libc::recvmsg(fd, &raw mut header, libc::MSG_PEEK | libc::MSG_DONTWAIT);
-        (length, header.msg_flags)
-    };
-    match usize::try_from(length) {
-        Ok(_) if flags & libc::MSG_CTRUNC != 0 => {
-            Err("it holds descriptors or credentials; let the program receive them sooner")
-        }
-        Ok(_) if flags & libc::MSG_TRUNC != 0 => {
-            Err("it holds a message of more than 256 KiB; let the program receive it sooner")
-        }
-        Ok(length) => {
-            bytes.truncate(length);
-            Ok(Some(bytes))
-        }
-        Err(_) => Ok(None),
-    }
+    why.map(Into::into)
 }
 
 impl Socket {
     /// Returns what a socket is; `None` if only another process could restore it.
-    pub fn of(fd: i32, inode: u64) -> Option<Socket> {
-        let (kind, diagnosis) = diagnosed_kind(fd, inode, |_| true);
-        let is_pair = diagnosis.is_some();
-        if !is_pair && !kind.ends_with(":new") {
-            return None;
-        }
-        let found = diagnosis.unwrap_or_default();
-        let read = |&(level, name, size): &(i32, i32, usize)| option(fd, level, name, size);
+    pub fn of(fd: i32, inode: u64, local: &LocalSockets) -> Option<Socket> {
+        let (peer, is_shut, backlog) = match role(fd, inode, &local.connections, |_| true).1 {
+            Role::New => (None, 0, None),
+            Role::Pair(found) => (Some(found.peer), found.is_shut, None),
+            Role::Connection(peer, _) => (Some(peer), tcp::is_shut(fd), None),
+            Role::Listener([_, most]) => (None, 0, Some(most)),
+            Role::Shared => return None,
+        };
+        let has_address = backlog.is_some() || peer.is_some() && tcp::is_tcp(fd);
         Some(Socket {
             number: inode,
-            peer: is_pair.then_some(found.peer),
+            peer,
             kind: [libc::SO_DOMAIN, libc::SO_TYPE, libc::SO_PROTOCOL]
-                .map(|name| number_option(fd, name)),
-            options: OPTIONS.iter().map(read).collect(),
-            content: if is_pair {
+                .map(|name| socket_options::number(fd, name)),
+            options: OptionValues::of(fd),
+            content: if peer.is_some() {
                 content(fd).ok()?
             } else {
                 Vec::new()
             },
-            is_shut: found.is_shut,
+            is_shut,
+            address: if has_address { Endpoint::own(fd) } else { None },
+            backlog,
         })
     }
 
@@ -299,13 +231,25 @@ impl Socket {
         self.peer.filter(|&peer| peer != 0)
     }
 
+    /// True for a listener, and for an end of a connection of TCP.
+    pub fn has_address(&self) -> bool {
+        self.address.is_some()
+    }
+
+    fn port(&self) -> Option<u16> {
+        self.address.as_ref()?.ip().map(|(_, port)| port)
+    }
+
     /// True if this socket can become `then` without being made anew.
     pub fn can_become(&self, then: &Socket) -> bool {
         let is_orphan = then.peer == Some(0);
+        let is_ended = is_orphan || then.is_shut & 1 != 0;
         self.kind == then.kind
             && (self.number, self.peer) == (then.number, then.peer)
             && self.is_shut & !then.is_shut == 0
-            && (!is_orphan || self.content == then.content)
+            && self.address == then.address
+            && self.backlog.is_some() == then.backlog.is_some()
+            && (!is_ended || self.content == then.content)
     }
 
     /// Makes a socket, or both sockets of a pair.
@@ -330,79 +274,32 @@ impl Socket {
         let own = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
         let other = self.peer.is_some().then(|| own(ends[1]));
         if self.peer == Some(0) {
-            self.set_options(ends[0]);
+            self.options.apply(ends[0]);
             send_all(ends[1], &self.content)?;
             return Ok((own(ends[0]), None));
         }
         Ok((own(ends[0]), other))
-    }
-
-    fn set_options(&self, fd: i32) {
-        for (&(level, name, size), then) in OPTIONS.iter().zip(&self.options) {
-            if !then.is_empty() && option(fd, level, name, size) != *then {
-                set_option(fd, (level, name, size), then);
-            }
-        }
-    }
-}
-
-/// Sends messages without waiting.
-fn send_all(fd: i32, messages: &[Vec<u8>]) -> io::Result<()> {
-    for message in messages {
-        let mut rest = message.as_slice();
-        loop {
-            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-            // SAFETY: send(2) of a valid buffer.
-            let sent = unsafe { libc::send(fd, rest.as_ptr().cast(), rest.len(), flags) };
-            match usize::try_from(sent) {
-                Ok(sent) => rest = &rest[sent..],
-                Err(_) => return Err(io::Error::last_os_error()),
-            }
-            if rest.is_empty() {
-                break;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Reads everything that waits.
-fn drain(fd: i32) {
-    let mut bytes = [0u8; 4096];
-    let is_stream = number_option(fd, libc::SO_TYPE) == libc::SOCK_STREAM;
-    loop {
-        // SAFETY: recv(2) into a buffer of our own.
-        let got = unsafe {
-            libc::recv(
-                fd,
-                bytes.as_mut_ptr().cast(),
-                bytes.len(),
-                libc::MSG_DONTWAIT,
-            )
-        };
-        if got < 0 || is_stream && got == 0 {
-            return;
-        }
     }
 }
 
 /// Gives sockets that are there their options and content of the checkpoint.
 pub fn fill(all: &BTreeMap<i32, &Socket>) -> io::Result<()> {
     for (&fd, socket) in all {
-        socket.set_options(fd);
+        match socket.backlog {
+            Some(backlog) => rebuilding::empty_listener(fd, backlog),
+            None if socket.has_address() => rebuilding::open_wide(fd, socket),
+            None => socket.options.apply(fd),
+        }
     }
     for (&fd, socket) in all.iter().filter(|(_, socket)| socket.peer().is_some()) {
         let is_other = |(_, other): &(&i32, &&Socket)| Some(other.number) == socket.peer();
         let Some((&other, _)) = all.iter().find(is_other) else {
             continue;
         };
-        if content(fd).is_ok_and(|now| now == socket.content) {
-            continue;
-        }
-        drain(fd);
-        send_all(other, &socket.content)?;
+        refill(fd, other, socket)?;
     }
     for (&fd, socket) in all {
+        socket.options.apply(fd);
         let how = match socket.is_shut {
             1 => libc::SHUT_RD,
             2 => libc::SHUT_WR,
@@ -415,19 +312,35 @@ pub fn fill(all: &BTreeMap<i32, &Socket>) -> io::Result<()> {
     Ok(())
 }
 
+/// Sends a socket its content of the checkpoint from its other end.
+fn refill(fd: i32, other: i32, socket: &Socket) -> io::Result<()> {
+    let has_arrived = || !socket.has_address() || tcp::has_arrived(other, fd);
+    if has_arrived() && content(fd).is_ok_and(|now| now == socket.content) {
+        return Ok(());
+    }
+    drain(fd);
+    if socket.has_address() {
+        tcp::drain(fd, other);
+    }
+    send_all(other, &socket.content)?;
+    has_arrived();
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use super::queues::EMPTY_MESSAGE;
     use super::*;
     use std::os::fd::AsRawFd;
     use std::os::unix::net::{UnixDatagram, UnixStream};
 
     fn inode(fd: i32) -> u64 {
-        super::super::stat(fd).unwrap().st_ino
+        stat(fd).unwrap().st_ino
     }
 
     fn socket(of: &impl AsRawFd) -> Socket {
         let fd = of.as_raw_fd();
-        Socket::of(fd, inode(fd)).expect("a socket that can be saved")
+        Socket::of(fd, inode(fd), &LocalSockets::among(&[])).expect("a socket that can be saved")
     }
 
     #[test]
@@ -485,7 +398,10 @@ mod tests {
     fn kinds_are_distinguished() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let kind = |of: &dyn AsRawFd| kind(of.as_raw_fd(), inode(of.as_raw_fd()), |_| false);
+        let kind = |of: &dyn AsRawFd| {
+            let alone = LocalSockets::among(&[of.as_raw_fd()]);
+            super::kind(of.as_raw_fd(), inode(of.as_raw_fd()), &alone)
+        };
         assert_eq!(kind(&listener), "socket:inet:listener");
         assert_eq!(kind(&client), "socket:inet:connected");
         let (one, _other) = UnixStream::pair().unwrap();

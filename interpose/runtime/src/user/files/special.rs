@@ -6,12 +6,12 @@
 //! Event loops are made of these. The kernel tells what is in them (proc(5), `fdinfo`), so an understudy makes them anew.
 #![allow(unsafe_code)]
 
-use super::sockets::{self, Socket};
+use super::sockets::{self, LocalSockets, LostSocket, Socket};
 use super::{is_same_description, path_of, pipes, stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::discriminant;
-use std::os::fd::IntoRawFd;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 const CLOSE_ON_EXEC: i32 = libc::O_CLOEXEC;
@@ -80,7 +80,7 @@ fn member(line: &str) -> Option<(i32, u32, u64)> {
 
 impl Special {
     /// What this descriptor is; `None`: something that only another process could make.
-    pub fn of(fd: i32) -> Option<Special> {
+    pub fn of(fd: i32, local: &LocalSockets) -> Option<Special> {
         let path = path_of(fd);
         let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
         let flags = i32::from_str_radix(value(&text, "flags:")?, 8).ok()?;
@@ -112,7 +112,7 @@ impl Special {
                 Kind::Set(members.map(member).collect::<Option<_>>()?)
             }
             socket if socket.starts_with(b"socket:[") => {
-                Kind::Socket(Socket::of(fd, stat(fd)?.st_ino)?)
+                Kind::Socket(Socket::of(fd, stat(fd)?.st_ino, local)?)
             }
             pipe => {
                 let number = std::str::from_utf8(pipe)
@@ -143,8 +143,10 @@ impl Special {
     /// Those of these descriptors that can be made anew.
     pub fn among<'a>(descriptors: impl Iterator<Item = &'a i32>) -> BTreeMap<i32, Special> {
         let mut all: BTreeMap<i32, Special> = BTreeMap::new();
-        for &fd in descriptors {
-            let Some(mut special) = Special::of(fd) else {
+        let descriptors: Vec<i32> = descriptors.copied().collect();
+        let local = LocalSockets::among(&descriptors);
+        for fd in descriptors {
+            let Some(mut special) = Special::of(fd, &local) else {
                 continue;
             };
             let is_same = |(other, _): &(&i32, &Special)| is_same_description(fd, **other);
@@ -331,9 +333,42 @@ fn make_pair(saved: &BTreeMap<i32, Special>, fd: i32, socket: &Socket) -> Option
     is_placed.then_some([fd, other_fd])
 }
 
-/// Makes these anew, which are [`missing`]. Those that could be made; they are empty.
-pub fn make_again(saved: &BTreeMap<i32, Special>, missing: &BTreeSet<i32>) -> BTreeSet<i32> {
-    let mut made = BTreeSet::new();
+/// Makes sockets with an address anew, and returns their descriptors.
+fn make_with_addresses(
+    saved: &BTreeMap<i32, Special>,
+    missing: &BTreeSet<i32>,
+) -> Result<BTreeSet<i32>, LostSocket> {
+    // Sockets in their places may have their addresses.
+    let has_address = |fd: &&i32| saved[fd].socket().is_some_and(Socket::has_address);
+    missing
+        .iter()
+        .filter(has_address)
+        .for_each(|&fd| sockets::abandon(fd));
+    let made = sockets::rebuild(&primary_sockets(saved), missing)?;
+    let is_placed =
+        |(fd, made): (i32, OwnedFd)| place(made.into_raw_fd(), fd, saved[&fd].flags).then_some(fd);
+    Ok(made.into_iter().filter_map(is_placed).collect())
+}
+
+/// Sockets, each by its lowest descriptor.
+fn primary_sockets(saved: &BTreeMap<i32, Special>) -> BTreeMap<i32, &Socket> {
+    let primary = saved.iter().filter(|(_, it)| it.same_as.is_none());
+    primary
+        .filter_map(|(fd, it)| Some((*fd, it.socket()?)))
+        .collect()
+}
+
+/// Makes these anew, which are [`missing`], and returns those that could be made.
+///
+/// They are empty.
+///
+/// # Errors
+/// A socket cannot have its address.
+pub fn make_again(
+    saved: &BTreeMap<i32, Special>,
+    missing: &BTreeSet<i32>,
+) -> Result<BTreeSet<i32>, LostSocket> {
+    let mut made = make_with_addresses(saved, missing)?;
     for fd in missing {
         let special = &saved[fd];
         if made.contains(fd) {
@@ -368,7 +403,7 @@ pub fn make_again(saved: &BTreeMap<i32, Special>, missing: &BTreeSet<i32>) -> BT
             made.insert(*fd);
         }
     }
-    made
+    Ok(made)
 }
 
 fn set_members(fd: i32, now: &[(i32, u32, u64)], then: &[(i32, u32, u64)]) {
@@ -387,11 +422,15 @@ fn set_members(fd: i32, now: &[(i32, u32, u64)], then: &[(i32, u32, u64)]) {
 
 /// Gives those that are there what was in them. A pipe of which another process may have an end stays as it is.
 pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
+    let all: Vec<i32> = saved.keys().copied().collect();
+    let local = LocalSockets::among(&all);
     for (&fd, special) in saved
         .iter()
         .filter(|(_, special)| special.same_as.is_none())
     {
-        let Some(now) = Special::of(fd) else { continue };
+        let Some(now) = Special::of(fd, &local) else {
+            continue;
+        };
         if now.flags != special.flags {
             // SAFETY: fcntl(2); those of access and of close-on-exec it leaves alone.
             unsafe { libc::fcntl(fd, libc::F_SETFL, special.flags) };
@@ -434,10 +473,5 @@ pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
             _ => {}
         }
     }
-    let primary = saved.iter().filter(|(_, it)| it.same_as.is_none());
-    sockets::fill(
-        &primary
-            .filter_map(|(fd, it)| Some((*fd, it.socket()?)))
-            .collect(),
-    )
+    sockets::fill(&primary_sockets(saved))
 }

@@ -1,0 +1,94 @@
+/* Sockets of TCP at loopback addresses, as the programs of the table use them. */
+#ifndef LOOPBACK_H
+#define LOOPBACK_H
+
+#include "../check.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+struct address {
+    struct sockaddr_storage bytes;
+    socklen_t length;
+};
+
+UNUSED static struct address address_of(const char *text, int port)
+{
+    struct address address = {.length = sizeof(struct sockaddr_in)};
+    struct sockaddr_in *v4 = (void *)&address.bytes;
+    struct sockaddr_in6 *v6 = (void *)&address.bytes;
+    *v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
+    if (inet_pton(AF_INET, text, &v4->sin_addr) == 1)
+        return address;
+    *v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    MUST(inet_pton(AF_INET6, text, &v6->sin6_addr) == 1);
+    address.length = sizeof *v6;
+    return address;
+}
+
+UNUSED static int port_of(const struct address *address)
+{
+    /* The port is at the same place in both families. */
+    return ntohs(((const struct sockaddr_in *)&address->bytes)->sin_port);
+}
+
+UNUSED static struct address own_address(int socket)
+{
+    struct address address = {.length = sizeof address.bytes};
+    MUST(getsockname(socket, (void *)&address.bytes, &address.length) == 0);
+    return address;
+}
+
+UNUSED static struct address peer_address(int socket)
+{
+    struct address address = {.length = sizeof address.bytes};
+    MUST(getpeername(socket, (void *)&address.bytes, &address.length) == 0);
+    return address;
+}
+
+UNUSED static int is_same(const struct address *one, const struct address *other)
+{
+    return one->length == other->length && memcmp(&one->bytes, &other->bytes, one->length) == 0;
+}
+
+UNUSED static void set_option(int socket, int level, int name, int value)
+{
+    MUST(setsockopt(socket, level, name, &value, sizeof value) == 0);
+}
+
+UNUSED static int option_of(int socket, int level, int name)
+{
+    int value = -1;
+    socklen_t length = sizeof value;
+    MUST(getsockopt(socket, level, name, &value, &length) == 0);
+    return value;
+}
+
+UNUSED static int connect_to(const struct address *address)
+{
+    int client = socket(address->bytes.ss_family, SOCK_STREAM, 0);
+    MUST(connect(client, (const void *)&address->bytes, address->length) == 0);
+    return client;
+}
+
+UNUSED static void send_number(int socket, int number)
+{
+    char text[32];
+    int length = snprintf(text, sizeof text, "message %d", number);
+    MUST(send(socket, text, length, MSG_NOSIGNAL) == length);
+}
+
+UNUSED static void say_message(const char *what, int socket)
+{
+    char text[64];
+    ssize_t length = recv(socket, text, sizeof text, MSG_DONTWAIT);
+    if (length < 0)
+        say("%s: error %d", what, errno);
+    else
+        say("%s: %zd bytes, %.*s", what, length, (int)length, text);
+}
+
+#endif

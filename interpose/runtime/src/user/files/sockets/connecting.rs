@@ -1,0 +1,76 @@
+//! Connections from a port that other connections may have as well (ip(7)).
+//!
+//! The kernel gives one port to several connections that it chooses ports for, unless their other
+//! ends are equal. bind(2) does not; a range of one port does (IP_LOCAL_PORT_RANGE, Linux 6.3).
+#![allow(unsafe_code)]
+
+use super::endpoint::Endpoint;
+use super::socket_options::{BIND_WITHOUT_PORT, PORT_RANGE, REUSE_PORT};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Takes a descriptor that a system call has returned.
+///
+/// # Safety
+/// The descriptor has no other owner.
+pub unsafe fn owned(fd: i32) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: promised by the caller.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Begins to connect a new socket without waiting.
+///
+/// # Errors
+/// `AddrInUse` as long as another connection has this port, or one that is closed.
+pub fn connect_from(
+    make: impl Fn() -> io::Result<OwnedFd>,
+    from: &Endpoint,
+    to: &Endpoint,
+) -> io::Result<OwnedFd> {
+    connect_in_range(make()?, from, to).or_else(|_| connect_bound(make()?, from, to))
+}
+
+/// Connects from a range of one port.
+///
+/// # Errors
+/// The kernel does not know ranges, or has the port bound.
+fn connect_in_range(socket: OwnedFd, from: &Endpoint, to: &Endpoint) -> io::Result<OwnedFd> {
+    let fd = socket.as_raw_fd();
+    let (_, port) = from.ip().ok_or(io::ErrorKind::InvalidInput)?;
+    BIND_WITHOUT_PORT.write_number(fd, 1);
+    PORT_RANGE.write(fd, &[port, port].map(u16::to_ne_bytes).concat());
+    from.without_port().bind(fd)?;
+    begin(fd, to)?;
+    PORT_RANGE.write_number(fd, 0);
+    BIND_WITHOUT_PORT.write_number(fd, 0);
+    let has_port = Endpoint::own(fd).is_some_and(|own| own.ip() == from.ip());
+    if has_port {
+        Ok(socket)
+    } else {
+        Err(io::ErrorKind::AddrInUse.into())
+    }
+}
+
+fn connect_bound(socket: OwnedFd, from: &Endpoint, to: &Endpoint) -> io::Result<OwnedFd> {
+    let fd = socket.as_raw_fd();
+    REUSE_PORT.write_number(fd, 1);
+    from.bind(fd)?;
+    begin(fd, to)?;
+    Ok(socket)
+}
+
+fn begin(fd: i32, to: &Endpoint) -> io::Result<()> {
+    // SAFETY: fcntl(2) of a socket of our own.
+    unsafe { libc::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK) };
+    match to.connect(fd) {
+        // The kernel still has a closed connection with these addresses.
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+            Err(io::ErrorKind::AddrInUse.into())
+        }
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(()),
+    }
+}

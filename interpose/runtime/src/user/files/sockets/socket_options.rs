@@ -1,0 +1,193 @@
+//! Options of sockets that are restored (socket(7), tcp(7), ip(7), ipv6(7)).
+#![allow(unsafe_code)]
+
+/// Buffer sizes that the program has set itself (Linux 5.14).
+///
+/// Bit 1 is for sending, bit 2 for receiving.
+const SO_BUF_LOCK: i32 = 72;
+const SIZE_OF_SENDING: i32 = 1;
+const SIZE_OF_RECEIVING: i32 = 2;
+
+/// Number in `<linux/in.h>`.
+const IP_LOCAL_PORT_RANGE: i32 = 51;
+
+/// Option of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketOption {
+    level: i32,
+    name: i32,
+    /// Size of the value in bytes.
+    size: usize,
+}
+
+const fn general(name: i32) -> SocketOption {
+    SocketOption {
+        level: libc::SOL_SOCKET,
+        name,
+        size: 4,
+    }
+}
+
+const fn general_sized(name: i32, size: usize) -> SocketOption {
+    SocketOption {
+        level: libc::SOL_SOCKET,
+        name,
+        size,
+    }
+}
+
+const fn of_tcp(name: i32) -> SocketOption {
+    SocketOption {
+        level: libc::IPPROTO_TCP,
+        name,
+        size: 4,
+    }
+}
+
+const fn of_ip(level: i32, name: i32) -> SocketOption {
+    SocketOption {
+        level,
+        name,
+        size: 4,
+    }
+}
+
+pub const PEEK_OFFSET: SocketOption = general(libc::SO_PEEK_OFF);
+pub const REUSE_ADDRESS: SocketOption = general(libc::SO_REUSEADDR);
+pub const REUSE_PORT: SocketOption = general(libc::SO_REUSEPORT);
+pub const LINGER: SocketOption = general_sized(libc::SO_LINGER, 8);
+pub const RECEIVE_BUFFER: SocketOption = general(libc::SO_RCVBUF);
+const SEND_BUFFER: SocketOption = general(libc::SO_SNDBUF);
+const BUFFER_LOCK: SocketOption = general(SO_BUF_LOCK);
+pub const NO_DELAY: SocketOption = of_tcp(libc::TCP_NODELAY);
+pub const CORK: SocketOption = of_tcp(libc::TCP_CORK);
+pub const QUICK_ACK: SocketOption = of_tcp(libc::TCP_QUICKACK);
+pub const DEFER_ACCEPT: SocketOption = of_tcp(libc::TCP_DEFER_ACCEPT);
+pub const BIND_WITHOUT_PORT: SocketOption = of_ip(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
+/// Lowest and highest port for connections (Linux 6.3).
+pub const PORT_RANGE: SocketOption = of_ip(libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE);
+pub const ONLY_V6: SocketOption = of_ip(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
+
+/// Restored options; the lock of buffer sizes follows the sizes, which set it.
+pub const OPTIONS: [SocketOption; 32] = [
+    SEND_BUFFER,
+    RECEIVE_BUFFER,
+    BUFFER_LOCK,
+    REUSE_ADDRESS,
+    REUSE_PORT,
+    general(libc::SO_BROADCAST),
+    general(libc::SO_KEEPALIVE),
+    general(libc::SO_OOBINLINE),
+    general(libc::SO_PRIORITY),
+    general(libc::SO_PASSCRED),
+    general(libc::SO_RCVLOWAT),
+    general(libc::SO_DONTROUTE),
+    general(libc::SO_ZEROCOPY),
+    LINGER,
+    general_sized(libc::SO_RCVTIMEO, 16),
+    general_sized(libc::SO_SNDTIMEO, 16),
+    PEEK_OFFSET,
+    ONLY_V6,
+    of_ip(libc::IPPROTO_IP, libc::IP_TOS),
+    of_ip(libc::IPPROTO_IP, libc::IP_TTL),
+    of_ip(libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    NO_DELAY,
+    CORK,
+    DEFER_ACCEPT,
+    of_tcp(libc::TCP_KEEPIDLE),
+    of_tcp(libc::TCP_KEEPINTVL),
+    of_tcp(libc::TCP_KEEPCNT),
+    of_tcp(libc::TCP_SYNCNT),
+    of_tcp(libc::TCP_LINGER2),
+    of_tcp(libc::TCP_USER_TIMEOUT),
+    of_tcp(libc::TCP_FASTOPEN),
+    of_tcp(libc::TCP_NOTSENT_LOWAT),
+];
+
+impl SocketOption {
+    /// Reads the option; empty if the socket does not have it.
+    pub fn read(self, fd: i32) -> Vec<u8> {
+        let mut value = vec![0u8; self.size];
+        let mut length = self.size as libc::socklen_t;
+        let at = value.as_mut_ptr().cast();
+        // SAFETY: getsockopt(2) writes `length` bytes at most.
+        let rc = unsafe { libc::getsockopt(fd, self.level, self.name, at, &raw mut length) };
+        value.truncate(if rc == 0 { length as usize } else { 0 });
+        value
+    }
+
+    /// Sets the option to a value that [`SocketOption::read`] has returned.
+    pub fn write(self, fd: i32, value: &[u8]) {
+        let mut value = value.to_vec();
+        // The kernel doubles the value that it is given (socket(7)).
+        if matches!(self, SEND_BUFFER | RECEIVE_BUFFER)
+            && let Ok(bytes) = value.as_slice().try_into()
+        {
+            value = (i32::from_ne_bytes(bytes) / 2).to_ne_bytes().to_vec();
+        }
+        let length = value.len() as libc::socklen_t;
+        // SAFETY: setsockopt(2) with a value of this length.
+        unsafe { libc::setsockopt(fd, self.level, self.name, value.as_ptr().cast(), length) };
+    }
+
+    /// Sets an option that is a number.
+    pub fn write_number(self, fd: i32, value: i32) {
+        self.write(fd, &value.to_ne_bytes());
+    }
+}
+
+/// Reads a general option that is a number.
+///
+/// -1 if the descriptor does not have it.
+pub fn number(fd: i32, name: i32) -> i32 {
+    let value = general(name).read(fd);
+    value.try_into().map_or(-1, i32::from_ne_bytes)
+}
+
+/// Values of all of [`OPTIONS`]; empty for one that the socket does not have.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct OptionValues(Vec<Vec<u8>>);
+
+impl OptionValues {
+    /// Reads the options of a socket.
+    pub fn of(fd: i32) -> OptionValues {
+        OptionValues(OPTIONS.iter().map(|option| option.read(fd)).collect())
+    }
+
+    fn of_option(&self, option: SocketOption) -> &[u8] {
+        let mut all = OPTIONS.iter().zip(&self.0);
+        all.find(|(it, _)| **it == option)
+            .map_or(&[], |(_, value)| value)
+    }
+
+    /// True if the option is set.
+    pub fn has(&self, option: SocketOption) -> bool {
+        self.of_option(option).iter().any(|byte| *byte != 0)
+    }
+
+    /// Sets the options of a socket to these values.
+    pub fn apply(&self, fd: i32) {
+        for (option, then) in OPTIONS.iter().zip(&self.0) {
+            if !then.is_empty() && !self.is_tuned(fd, *option) && option.read(fd) != *then {
+                option.write(fd, then);
+            }
+        }
+    }
+
+    /// True for a buffer size that the kernel adapts to the connection (tcp(7)).
+    fn is_tuned(&self, fd: i32, option: SocketOption) -> bool {
+        let bit = match option {
+            SEND_BUFFER => SIZE_OF_SENDING,
+            RECEIVE_BUFFER => SIZE_OF_RECEIVING,
+            _ => return false,
+        };
+        let is_free = |value: &[u8]| {
+            value
+                .try_into()
+                .is_ok_and(|it| i32::from_ne_bytes(it) & bit == 0)
+        };
+        number(fd, libc::SO_PROTOCOL) == libc::IPPROTO_TCP
+            && is_free(self.of_option(BUFFER_LOCK))
+            && is_free(&BUFFER_LOCK.read(fd))
+    }
+}
