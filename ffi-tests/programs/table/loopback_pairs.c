@@ -3,8 +3,9 @@
  *
  * Some were accepted by listeners that are closed, some by one that is open; one is of an IPv4 client
  * and an IPv6 listener. Messages wait in both directions at each collective, in one of them many.
- * Addresses, options, duplicates and registrations with epoll(7) stay. One connection is shut down in
- * one direction, and one is made and another one closed in each round.
+ * Addresses, options, duplicates and registrations with epoll(7) stay. An end whose other end was
+ * closed keeps what waits in it. One connection is shut down in one direction, and one is made and
+ * another one closed in each round.
  */
 #define _GNU_SOURCE
 #include "loopback.h"
@@ -15,7 +16,8 @@ enum { PLAIN, V6, MAPPED, ACCEPTED, REUSED, KINDS };
 enum { MANY = 100000 };
 
 static int listener, pairs[KINDS][2], half[2], passing[2] = {-1, -1}, duplicate, watch;
-static struct address addresses[KINDS][2];
+static int left[2];
+static struct address addresses[KINDS][2], left_address;
 static char bytes[MANY];
 
 static int listen_at(const char *text, int is_reused)
@@ -144,11 +146,35 @@ static void replace(void)
     say_message("passing", passing[1]);
 }
 
+/* An end whose other end is closed in each round, and one whose other end was closed before. */
+static void leave_behind(void)
+{
+    int ends[2];
+    accept_from(listener, "127.0.0.1", ends);
+    if (round_ == 0) {
+        accept_from(listener, "127.0.0.1", left);
+        left_address = peer_address(left[1]);
+        send_number(left[0], 4711);
+        MUST(close(left[0]) == 0);
+    }
+    send_number(ends[0], round_);
+    close(ends[0]);
+    meet();
+    struct address now = peer_address(left[1]);
+    CHECK(is_same(&now, &left_address));
+    say_message("left behind", ends[1]);
+    say_message("left behind", ends[1]);
+    close(ends[1]);
+    if (round_ == 9)
+        say_message("left long ago", left[1]);
+}
+
 static void content(void)
 {
     check_options();
     exchange();
     shut_down();
+    leave_behind();
     replace();
 }
 

@@ -255,6 +255,17 @@ fn tasks_of_an_event_loop_continue() {
     kill_often("event_loop", || python("event_loop.py", &[&steps]), 3);
 }
 
+/// Listeners and connections of TCP over loopback, both ends in each process.
+#[test]
+fn servers_of_an_event_loop_continue() {
+    let steps = ROUNDS.to_string();
+    kill_often(
+        "loopback_server",
+        || python("loopback_server.py", &[&steps]),
+        3,
+    );
+}
+
 /// Products and eigenvalues by a BLAS with two threads, which are there before MPI_Init.
 fn solver(is_script: bool) -> Option<Job> {
     let arguments = ["20", "0.005"];

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod connecting;
+mod connection_list;
 mod endpoint;
 mod queues;
 mod rebuilding;
@@ -62,6 +63,8 @@ pub struct Socket {
     is_shut: u8,
     /// Address of a listener or an end of a connection of TCP.
     address: Option<Endpoint>,
+    /// Address of the other end of such a connection, if that was closed.
+    closed_peer: Option<Endpoint>,
     /// Number of connections that may wait at a listener.
     backlog: Option<u32>,
 }
@@ -93,6 +96,8 @@ enum Role {
     Pair(Diagnosis),
     /// End of a connection of TCP: inode and descriptor of the other one.
     Connection(u64, i32),
+    /// End of a connection of TCP whose other end was closed.
+    Orphan,
     /// Connections that wait, and the number that may wait.
     Listener([u32; 2]),
     /// Another process has a part in it, or may have.
@@ -140,6 +145,7 @@ fn role_of_inet(fd: i32, inode: u64, connections: &tcp::Connections) -> (&'stati
     match Endpoint::peer(fd) {
         Some(_) => match connections.other_end(fd, inode) {
             Some((peer, other)) => ("pair", Role::Connection(peer, other)),
+            None if tcp::is_orphan(fd) => ("pair", Role::Orphan),
             None => ("connected", Role::Shared),
         },
         None if is_bound => ("bound", Role::Shared),
@@ -188,7 +194,7 @@ pub fn objection(fd: i32, inode: u64, local: &LocalSockets) -> Option<String> {
         Role::Listener([0, _]) | Role::New | Role::Shared => None,
         Role::Listener(_) => Some("connections wait at it; let the program accept them sooner"),
         Role::Connection(_, other) => tcp::objection(fd, other).or_else(|| content(fd).err()),
-        Role::Pair(_) => content(fd).err(),
+        Role::Pair(_) | Role::Orphan => content(fd).err(),
     };
     why.map(Into::into)
 }
@@ -196,10 +202,12 @@ pub fn objection(fd: i32, inode: u64, local: &LocalSockets) -> Option<String> {
 impl Socket {
     /// Returns what a socket is; `None` if only another process could restore it.
     pub fn of(fd: i32, inode: u64, local: &LocalSockets) -> Option<Socket> {
-        let (peer, is_shut, backlog) = match role(fd, inode, &local.connections, |_| true).1 {
+        let role = role(fd, inode, &local.connections, |_| true).1;
+        let (peer, is_shut, backlog) = match role {
             Role::New => (None, 0, None),
             Role::Pair(found) => (Some(found.peer), found.is_shut, None),
             Role::Connection(peer, _) => (Some(peer), tcp::is_shut(fd), None),
+            Role::Orphan => (Some(0), tcp::is_shut(fd), None),
             Role::Listener([_, most]) => (None, 0, Some(most)),
             Role::Shared => return None,
         };
@@ -217,6 +225,10 @@ impl Socket {
             },
             is_shut,
             address: if has_address { Endpoint::own(fd) } else { None },
+            closed_peer: match role {
+                Role::Orphan => Endpoint::peer(fd),
+                _ => None,
+            },
             backlog,
         })
     }
@@ -236,8 +248,10 @@ impl Socket {
         self.address.is_some()
     }
 
-    fn port(&self) -> Option<u16> {
-        self.address.as_ref()?.ip().map(|(_, port)| port)
+    /// Ports of the socket, and of its other end if that was closed.
+    fn ports(&self) -> impl Iterator<Item = u16> {
+        let addresses = [&self.address, &self.closed_peer].into_iter().flatten();
+        addresses.filter_map(|it| it.ip().map(|(_, port)| port))
     }
 
     /// True if this socket can become `then` without being made anew.
@@ -248,6 +262,7 @@ impl Socket {
             && (self.number, self.peer) == (then.number, then.peer)
             && self.is_shut & !then.is_shut == 0
             && self.address == then.address
+            && self.closed_peer == then.closed_peer
             && self.backlog.is_some() == then.backlog.is_some()
             && (!is_ended || self.content == then.content)
     }

@@ -10,7 +10,7 @@ use super::endpoint::Endpoint;
 use super::socket_options::{
     CORK, DEFER_ACCEPT, LINGER, NO_DELAY, RECEIVE_BUFFER, REUSE_ADDRESS, REUSE_PORT,
 };
-use super::{Socket, connecting, tcp, time_wait};
+use super::{Socket, connecting, send_all, tcp, time_wait};
 use crate::user::open;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -201,8 +201,8 @@ fn share_addresses(fd: i32) {
 
 impl Rebuilder<'_> {
     fn ports(&self) -> BTreeSet<u16> {
-        let port = |fd| self.saved[fd].port();
-        self.missing.iter().filter_map(port).collect()
+        let ports = |fd| self.saved[fd].ports();
+        self.missing.iter().flat_map(ports).collect()
     }
 
     fn make(
@@ -229,7 +229,7 @@ impl Rebuilder<'_> {
         let socket = self.saved[&fd];
         if let (Some(address), Some(backlog)) = (&socket.address, socket.backlog) {
             let listen = || listen_at(socket, address, backlog);
-            let made = patiently(&socket.port().into_iter().collect(), listen)?;
+            let made = patiently(&socket.ports().collect(), listen)?;
             self.made.insert(fd, made);
         }
         Ok(())
@@ -253,16 +253,33 @@ impl Rebuilder<'_> {
     /// Makes both ends of the connection with one end at `fd`.
     fn make_connection(&mut self, fd: i32) -> io::Result<()> {
         let socket = self.saved[&fd];
+        if let Some(address) = &socket.closed_peer {
+            let made = self.make_orphan(socket, address)?;
+            self.made.insert(fd, made);
+            return Ok(());
+        }
         let is_other = |(_, it): &(&i32, &&Socket)| Some(it.number) == socket.peer;
         let found = self.saved.iter().find(is_other);
         let (&other_fd, &other) = found.ok_or(io::ErrorKind::NotFound)?;
-        let ports: BTreeSet<u16> = [socket, other]
-            .into_iter()
-            .filter_map(Socket::port)
-            .collect();
+        let ports = socket.ports().chain(other.ports()).collect();
         let [one, two] = patiently(&ports, || self.connect(socket, other))?;
         self.made.extend([(fd, one), (other_fd, two)]);
         Ok(())
+    }
+
+    /// Makes a connection, sends the end its content, and closes the other end.
+    fn make_orphan(&self, socket: &Socket, address: &Endpoint) -> io::Result<OwnedFd> {
+        let other = Socket {
+            address: Some(address.clone()),
+            closed_peer: None,
+            ..socket.clone()
+        };
+        let [made, peer] = patiently(&socket.ports().collect(), || self.connect(socket, &other))?;
+        open_wide(made.as_raw_fd(), socket);
+        open_wide(peer.as_raw_fd(), &other);
+        send_all(peer.as_raw_fd(), &socket.content)?;
+        tcp::has_arrived(peer.as_raw_fd(), made.as_raw_fd());
+        Ok(made)
     }
 
     /// Connects two new sockets, of which one accepts.

@@ -4,6 +4,7 @@
 //! that was sent has arrived: what waits at the sender cannot be read.
 #![allow(unsafe_code)]
 
+use super::connection_list::{self, Connection};
 use super::endpoint::Endpoint;
 use super::queues::{self, MAX_CONTENT, TOO_MUCH};
 use super::socket_options::{self, QUICK_ACK};
@@ -50,6 +51,17 @@ impl Connections {
         let is_pair = is_local && other.0 != inode && RESTORED_STATES.contains(&state(fd));
         is_pair.then_some(other)
     }
+}
+
+/// True if the other end was closed, and no process has it.
+pub fn is_orphan(fd: i32) -> bool {
+    let Some([own, peer]) = addresses(fd) else {
+        return false;
+    };
+    let is_open = |it: Connection| (it.own, it.peer) == (peer, own) && it.inode != 0;
+    let is_closed = state(fd) == CLOSE_WAIT && unacknowledged(fd) == 0;
+    let is_local = own.0.is_loopback() && peer.0.is_loopback();
+    is_closed && is_local && !connection_list::all().any(is_open)
 }
 
 fn addresses(fd: i32) -> Option<Addresses> {

@@ -7,50 +7,22 @@
 #![allow(unsafe_code)]
 
 use super::connecting::{connect_from, owned};
+use super::connection_list::{self, Connection, TIME_WAIT};
 use super::endpoint::Endpoint;
 use super::rebuilding::reset_at_close;
 use super::socket_options::REUSE_ADDRESS;
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
-
-/// State in the lists of connections (proc(5)).
-const TIME_WAIT: &str = "06";
 
 /// Releases these ports from closed connections of the loopback interface.
 pub fn release(ports: &BTreeSet<u16>) {
-    for list in ["/proc/self/net/tcp", "/proc/self/net/tcp6"] {
-        let text = std::fs::read_to_string(list).unwrap_or_default();
-        for [own, peer] in text.lines().filter_map(closed) {
-            if ports.contains(&own.1) && own.0.is_loopback() {
-                request(peer, own);
-            }
-        }
+    let is_kept = |it: &Connection| {
+        it.state == TIME_WAIT && it.own.0.is_loopback() && ports.contains(&it.own.1)
+    };
+    for connection in connection_list::all().filter(is_kept) {
+        request(connection.peer, connection.own);
     }
-}
-
-/// Returns the addresses of both ends if the line is that of a closed connection.
-fn closed(line: &str) -> Option<[(IpAddr, u16); 2]> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let [_, own, peer, TIME_WAIT, ..] = words[..] else {
-        return None;
-    };
-    Some([address(own)?, address(peer)?])
-}
-
-/// Reads an address of such a list.
-///
-/// Each word of four bytes is a number in the host's order.
-fn address(text: &str) -> Option<(IpAddr, u16)> {
-    let (ip, port) = text.split_once(':')?;
-    let word = |at: usize| u32::from_str_radix(ip.get(at..at + 8)?, 16).ok();
-    let words = (0..ip.len() / 8).map(|it| Some(word(8 * it)?.to_ne_bytes()));
-    let bytes: Vec<u8> = words.collect::<Option<Vec<_>>>()?.concat();
-    let ip = match bytes.len() {
-        4 => IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?)),
-        _ => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?)).to_canonical(),
-    };
-    Some((ip, u16::from_str_radix(port, 16).ok()?))
 }
 
 fn endpoint((ip, port): (IpAddr, u16)) -> Endpoint {
@@ -83,17 +55,6 @@ mod tests {
     use super::*;
     use std::net::{SocketAddr, TcpListener, TcpStream};
     use std::os::fd::{FromRawFd, OwnedFd};
-
-    #[test]
-    fn a_line_of_a_closed_connection_is_read() {
-        let line = "3: 0100007F:8E01 0100007F:8AD0 06 00000000:00000000 03:0000176F 0 0";
-        let localhost = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        assert_eq!(
-            closed(line),
-            Some([(localhost, 0x8e01), (localhost, 0x8ad0)])
-        );
-        assert_eq!(closed(&line.replace(" 06 ", " 01 ")), None);
-    }
 
     #[test]
     fn a_closed_connection_releases_its_port() {
