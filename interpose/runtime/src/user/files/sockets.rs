@@ -335,7 +335,7 @@ fn refill(fd: i32, other: i32, socket: &Socket) -> io::Result<()> {
     }
     drain(fd);
     if socket.has_address() {
-        tcp::drain(fd, other);
+        queues::drain_connection(fd, other);
     }
     send_all(other, &socket.content)?;
     has_arrived();

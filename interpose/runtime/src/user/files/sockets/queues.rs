@@ -4,17 +4,13 @@
 #![allow(unsafe_code)]
 
 use super::socket_options::{self, PEEK_OFFSET};
-use super::tcp;
+use super::tcp::{self, MAX_CONTENT, MAX_WAIT, TOO_MUCH};
 use crate::user::files::stat;
 use crate::user::open;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Mutex, PoisonError};
-
-/// Content of one socket beyond which a checkpoint is refused, in bytes.
-pub const MAX_CONTENT: usize = 16 << 20;
-
-pub const TOO_MUCH: &str = "it holds more than 16 MiB; let the program read them sooner";
+use std::time::Instant;
 
 /// Inodes of sockets in which a message of length zero was seen.
 ///
@@ -134,5 +130,13 @@ pub fn drain(fd: i32) {
         if got < 0 || is_stream && got == 0 {
             return;
         }
+    }
+}
+
+/// Reads all that waits in a connection, and all that is still to come from its other end.
+pub fn drain_connection(fd: i32, other: i32) {
+    let start = Instant::now();
+    while !(tcp::has_arrived(other, fd) && tcp::waiting(fd) == 0) && start.elapsed() < MAX_WAIT {
+        drain(fd);
     }
 }

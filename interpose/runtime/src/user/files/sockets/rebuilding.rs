@@ -8,7 +8,7 @@
 use super::connecting::owned;
 use super::endpoint::Endpoint;
 use super::socket_options::{
-    CORK, DEFER_ACCEPT, LINGER, NO_DELAY, RECEIVE_BUFFER, REUSE_ADDRESS, REUSE_PORT,
+    CORK, DEFER_ACCEPT, NO_DELAY, RECEIVE_BUFFER, REUSE_ADDRESS, REUSE_PORT, reset_at_close,
 };
 use super::{Socket, connecting, send_all, tcp, time_wait};
 use crate::user::open;
@@ -45,12 +45,6 @@ pub fn abandon(fd: i32) {
     }
     // SAFETY: close(2) of a descriptor that the program has opened since the checkpoint.
     unsafe { libc::close(fd) };
-}
-
-/// Sets SO_LINGER to zero seconds, by which close(2) resets the connection.
-pub fn reset_at_close(fd: i32) {
-    let linger = [1i32, 0].map(i32::to_ne_bytes);
-    LINGER.write(fd, linger.as_flattened());
 }
 
 /// Makes room for the content of a connection, and has it sent at once.

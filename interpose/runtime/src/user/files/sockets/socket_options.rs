@@ -191,3 +191,9 @@ impl OptionValues {
             && is_free(&BUFFER_LOCK.read(fd))
     }
 }
+
+/// Sets SO_LINGER to zero seconds, by which close(2) resets the connection.
+pub fn reset_at_close(fd: i32) {
+    let linger = [1i32, 0].map(i32::to_ne_bytes);
+    LINGER.write(fd, linger.as_flattened());
+}

@@ -6,7 +6,6 @@
 
 use super::connection_list::{self, Connection};
 use super::endpoint::Endpoint;
-use super::queues::{self, MAX_CONTENT, TOO_MUCH};
 use super::socket_options::{self, QUICK_ACK};
 use crate::user::files::stat;
 use crate::user::open;
@@ -14,13 +13,18 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+/// Content of one socket beyond which a checkpoint is refused, in bytes.
+pub const MAX_CONTENT: usize = 16 << 20;
+
+pub const TOO_MUCH: &str = "it holds more than 16 MiB; let the program read them sooner";
+
 /// `<linux/sockios.h>`: bytes that were not sent yet.
 const SIOCOUTQNSD: libc::c_ulong = 0x894b;
 
 /// Longest wait for an acknowledgement, which the kernel may delay by 200 ms (TCP_DELACK_MAX).
 const MAX_DELAY_OF_ACK: Duration = Duration::from_millis(300);
 /// Longest wait for room in a connection of this process.
-const MAX_WAIT: Duration = Duration::from_secs(1);
+pub const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// States of `<netinet/tcp.h>` in which both ends are restored.
 const RESTORED_STATES: [u8; 4] = [ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT];
@@ -156,14 +160,6 @@ pub fn has_arrived(fd: i32, other: i32) -> bool {
         std::thread::sleep(Duration::from_millis(1));
     }
     true
-}
-
-/// Reads all that waits, and all that is still to come from the other end.
-pub fn drain(fd: i32, other: i32) {
-    let start = Instant::now();
-    while !(has_arrived(other, fd) && waiting(fd) == 0) && start.elapsed() < MAX_WAIT {
-        queues::drain(fd);
-    }
 }
 
 /// Returns the reason why a connection cannot be saved.

@@ -9,8 +9,7 @@
 use super::connecting::{connect_from, owned};
 use super::connection_list::{self, Connection, TIME_WAIT};
 use super::endpoint::Endpoint;
-use super::rebuilding::reset_at_close;
-use super::socket_options::REUSE_ADDRESS;
+use super::socket_options::{REUSE_ADDRESS, reset_at_close};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
