@@ -133,7 +133,7 @@ pub fn drain(fd: i32) {
     }
 }
 
-/// Reads all that waits in a connection or is still to come from its other end.
+/// Reads all that waits in a connection or is on its way.
 pub fn drain_connection(fd: i32, other: i32) {
     let start = Instant::now();
     while !(tcp::has_arrived(other, fd) && tcp::waiting(fd) == 0) && start.elapsed() < MAX_WAIT {
