@@ -1,60 +1,68 @@
 //! Files of the kernel that are read again and again (proc(5)).
 
+use rustix::process::{Pid, getpid};
+use rustix::thread::gettid;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
 /// Room for most of these files: fewer calls than with a buffer that grows.
 const SIZE: usize = 4096;
+/// Size beyond which it is another file that has got the descriptor.
+const MAX_SIZE: usize = 1 << 20;
 
-/// File below `/proc` that is opened once and read from its beginning each time.
+/// File below `/proc` that the main thread opens once and reads from its beginning each time.
 ///
-/// Opening and closing it takes most of the time of a read. Not for processes that fork: the file
-/// of `/proc/self` stays that of the parent.
+/// Opening and closing it takes most of the time of a read. Other threads may have descriptors of
+/// their own (unshare(2), CLONE_FILES), and a child the file of its parent: they open it each time.
 #[derive(Debug)]
 pub struct ProcFile {
     path: &'static str,
-    file: OnceLock<File>,
+    /// File, and the thread that has opened it.
+    opened: OnceLock<(Pid, File)>,
 }
 
 impl ProcFile {
     /// Makes a file of this path, which is opened by the first read.
     pub const fn new(path: &'static str) -> Self {
-        let file = OnceLock::new();
-        Self { path, file }
+        let opened = OnceLock::new();
+        Self { path, opened }
     }
 
     /// Reads the file; `None` if it cannot be read.
     pub fn read(&self) -> Option<String> {
-        self.file()
-            .and_then(whole)
+        self.of_main_thread()
+            .and_then(read_whole)
             // The program may have closed the descriptor.
             .or_else(|| fs::read_to_string(self.path).ok())
     }
 
-    fn file(&self) -> Option<&File> {
-        if self.file.get().is_none() {
-            // Another thread may be first.
-            let _ = self.file.set(File::open(self.path).ok()?);
+    fn of_main_thread(&self) -> Option<&File> {
+        let thread = gettid();
+        if self.opened.get().is_none() && thread == getpid() {
+            let _ = self.opened.set((thread, File::open(self.path).ok()?));
         }
-        self.file.get()
+        let (owner, file) = self.opened.get()?;
+        (*owner == thread).then_some(file)
     }
 }
 
-fn whole(file: &File) -> Option<String> {
+fn read_whole(file: &File) -> Option<String> {
     let mut bytes = vec![0; SIZE];
     let mut length = 0;
-    loop {
+    while length < MAX_SIZE {
         match file.read_at(&mut bytes[length..], length as u64).ok()? {
-            0 => break,
+            0 => {
+                bytes.truncate(length);
+                return String::from_utf8(bytes).ok();
+            }
             count => length += count,
         }
         if length == bytes.len() {
             bytes.resize(2 * length, 0);
         }
     }
-    bytes.truncate(length);
-    String::from_utf8(bytes).ok()
+    None
 }
 
 #[cfg(test)]
@@ -73,5 +81,16 @@ mod tests {
         let text = maps.read().expect("proc(5)");
         assert!(text.len() > SIZE && text.contains("[stack]"), "{text}");
         assert_eq!(ProcFile::new("/proc/self/nothing").read(), None);
+    }
+
+    #[test]
+    fn the_file_of_another_thread_is_not_used() {
+        let limits = ProcFile::new("/proc/self/limits");
+        let other = File::open("/dev/zero").expect("null(4)");
+        limits.opened.set((getpid(), other)).expect("not opened");
+        // Tests run in other threads than the main one.
+        let text = limits.read().expect("proc(5)");
+        assert!(text.starts_with("Limit"), "{text}");
+        assert_eq!(read_whole(&limits.opened.get().expect("set").1), None);
     }
 }

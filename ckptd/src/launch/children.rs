@@ -12,6 +12,7 @@ use crate::line::{ChildNews, ChildStart};
 use crate::relay::Position;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::ioctl_fionread;
+use rustix::pipe::fcntl_getpipe_size;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,7 +20,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -27,11 +28,15 @@ use std::time::{Duration, Instant};
 /// How far the streams of this name and descriptor have been shown.
 type Shown = Arc<Mutex<BTreeMap<(String, i32), Position>>>;
 
-/// Time for which the output of an ended process may be open and idle.
+/// Time for which output may stay open when all that ended processes have printed is written.
 ///
-/// A process that it has left behind may hold it open.
+/// A process that they have left behind may hold it open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(1);
+/// Bytes that are passed on at once.
+const BUFFER: usize = 1 << 16;
+/// Most bytes that a pipe has without privilege (pipe(7)).
+const MAX_PIPE: usize = 1 << 20;
 
 /// One of them, until it has ended.
 struct Running {
@@ -45,15 +50,31 @@ struct Stream {
     thread: JoinHandle<()>,
     /// Copy of the end that the thread reads.
     from: OwnedFd,
-    /// True while the thread has what it has not written.
-    is_busy: Arc<AtomicBool>,
+    progress: Arc<Progress>,
+}
+
+/// Progress of the thread of a stream.
+#[derive(Default)]
+struct Progress {
+    /// True while the thread has bytes that it has not written.
+    is_busy: AtomicBool,
+    /// Number of bytes that it has written.
+    written: AtomicU64,
 }
 
 impl Stream {
-    /// True if all that has come is written, and more may come.
-    fn is_idle(&self) -> bool {
-        ioctl_fionread(&self.from).is_ok_and(|length| length == 0)
-            && !self.is_busy.load(Ordering::Acquire)
+    /// True if all that was in the pipe when the thread had written `before` bytes is written.
+    fn has_written(&self, before: u64) -> bool {
+        let is_empty = ioctl_fionread(&self.from).map_or(true, |length| length == 0);
+        let is_idle = is_empty && !self.progress.is_busy.load(Ordering::Acquire);
+        // A process that is left behind may print on and on.
+        let capacity = fcntl_getpipe_size(&self.from).unwrap_or(MAX_PIPE) + BUFFER;
+        let since = self.written() - before;
+        is_idle || self.thread.is_finished() || since >= capacity as u64
+    }
+
+    fn written(&self) -> u64 {
+        self.progress.written.load(Ordering::Acquire)
     }
 }
 
@@ -184,14 +205,16 @@ impl Children {
     ) -> io::Result<Stream> {
         let (mut to, shown) = (Output::new(to)?, Arc::clone(&self.shown));
         let copy = from.as_fd().try_clone_to_owned()?;
-        let is_busy = Arc::new(AtomicBool::new(false));
-        let busy = Arc::clone(&is_busy);
+        let progress = Arc::new(Progress::default());
+        let own = Arc::clone(&progress);
         let thread = std::thread::Builder::new().spawn(move || {
-            let (mut at, mut bytes) = (Position::START, [0; 1 << 16]);
+            let (mut at, mut bytes) = (Position::START, [0; BUFFER]);
             loop {
-                let _ = poll(&mut [PollFd::new(&from, PollFlags::IN)], None);
+                if poll(&mut [PollFd::new(&from, PollFlags::IN)], None).is_err() {
+                    continue;
+                }
                 // Before the bytes leave the pipe.
-                busy.store(true, Ordering::Release);
+                own.is_busy.store(true, Ordering::Release);
                 let Ok(length @ 1..) = from.read(&mut bytes) else {
                     return;
                 };
@@ -203,13 +226,14 @@ impl Children {
                 to.write(&bytes[at.below(*mark, bytes)..]);
                 at = at.after(bytes);
                 *mark = at.max(*mark);
-                busy.store(false, Ordering::Release);
+                own.written.fetch_add(length as u64, Ordering::Release);
+                own.is_busy.store(false, Ordering::Release);
             }
         })?;
         Ok(Stream {
             thread,
             from: copy,
-            is_busy,
+            progress,
         })
     }
 
@@ -245,15 +269,15 @@ impl Children {
 
     /// Waits until the output of ended processes is written, however slowly it is read.
     pub fn flush(&self) {
-        let mut since = Instant::now();
-        let open = || {
-            let streams = self.streams.iter();
-            streams.filter(|stream| !stream.thread.is_finished())
-        };
-        while open().next().is_some() && since.elapsed() < LAST_WORDS {
-            if !open().all(Stream::is_idle) {
-                since = Instant::now();
-            }
+        let streams = self.streams.iter();
+        let mut behind: Vec<_> = streams.map(|it| (it, it.written())).collect();
+        while !behind.is_empty() {
+            behind.retain(|(stream, before)| !stream.has_written(*before));
+            std::thread::sleep(LOOK);
+        }
+        let until = Instant::now() + LAST_WORDS;
+        let is_open = |it: &Stream| !it.thread.is_finished();
+        while self.streams.iter().any(is_open) && Instant::now() < until {
             std::thread::sleep(LOOK);
         }
     }
@@ -277,39 +301,49 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
-    const LINE: &[u8] = b"a line of some length\n";
-    const COUNT: usize = 50_000;
+    /// More than the pipe to the reader and the thread have room for, and less than that with the other pipe.
+    const LENGTH: usize = 5 * BUFFER / 2;
 
     #[test]
     fn nothing_is_lost_where_the_reader_is_slow() {
-        let (mut writer, from) = UnixStream::pair().expect("a socket");
-        let (to, mut reader) = UnixStream::pair().expect("a socket");
+        let (from, mut writer) = io::pipe().expect("a pipe");
+        let (mut reader, to) = io::pipe().expect("a pipe");
         let mut children = Children::default();
         let stream = children.show(from, "n.0".into(), to.as_fd(), libc::STDOUT_FILENO);
         children.streams.push(stream.expect("a thread"));
         drop(to);
-        let writing = std::thread::spawn(move || {
-            for _ in 0..COUNT {
-                writer.write_all(LINE).expect("it is read");
-            }
-        });
+        writer.write_all(&[b'a'; LENGTH]).expect("there is room");
+        drop(writer);
         let reading = std::thread::spawn(move || {
             std::thread::sleep(2 * LAST_WORDS);
             let mut bytes = Vec::new();
-            reader.read_to_end(&mut bytes).expect("a socket");
+            reader.read_to_end(&mut bytes).expect("a pipe");
             bytes.len()
         });
         children.flush();
         assert!(children.streams[0].thread.is_finished());
         drop(children);
-        writing.join().expect("all is written");
-        assert_eq!(reading.join().expect("all is read"), LINE.len() * COUNT);
+        assert_eq!(reading.join().expect("all is read"), LENGTH);
     }
 
     #[test]
     fn output_that_stays_open_is_not_waited_for() {
         let (_writer, from) = UnixStream::pair().expect("a socket");
         let (to, _reader) = UnixStream::pair().expect("a socket");
+        assert_is_left(from, &to);
+    }
+
+    #[test]
+    fn output_without_end_is_not_waited_for() {
+        let (mut writer, from) = UnixStream::pair().expect("a socket");
+        let (to, mut reader) = UnixStream::pair().expect("a socket");
+        std::thread::spawn(move || while writer.write_all(b"on and on\n").is_ok() {});
+        std::thread::spawn(move || io::copy(&mut reader, &mut io::sink()));
+        assert_is_left(from, &to);
+    }
+
+    #[track_caller]
+    fn assert_is_left(from: UnixStream, to: &UnixStream) {
         let mut children = Children::default();
         let stream = children.show(from, "n.0".into(), to.as_fd(), libc::STDOUT_FILENO);
         children.streams.push(stream.expect("a thread"));

@@ -1,21 +1,24 @@
-//! How long a silent peer has been listened to.
+//! Time in which a silent peer could have been heard.
 
 use std::time::{Duration, Instant};
 
-/// Time to listen to a side that has been silent for too long.
+/// Time of silence, in which this process runs, before a doubtful peer is taken for lost.
 pub const DOUBT: Duration = Duration::from_secs(1);
-/// The longest time between two updates that counts.
+/// Longest time between two updates that counts.
 ///
-/// In a longer one this process has stood still, maybe with all of its machine.
-const STEP: Duration = Duration::from_millis(100);
+/// In a longer one this process was not running, and nor may its machine have been.
+const STEP: Duration = Duration::from_millis(500);
+/// Time between two updates.
+const PERIOD: Duration = Duration::from_millis(100);
 
-/// The time for which this process has listened to a silent peer in vain.
+/// Time for which a peer has been silent although this process was running.
 ///
-/// Only time in which it ran is counted. A machine that stands still several times in a row would otherwise take its peers for lost.
+/// Wall time does not do: a machine that stops several times within seconds would take its peers
+/// for lost as soon as it runs.
 #[derive(Debug, Default)]
 pub struct Doubt {
     updated: Option<Instant>,
-    listened: Duration,
+    silence: Duration,
 }
 
 impl Doubt {
@@ -28,18 +31,18 @@ impl Doubt {
         }
         let now = Instant::now();
         if let Some(last) = self.updated.replace(now) {
-            self.listened += now.duration_since(last).min(STEP);
+            self.silence += now.duration_since(last).min(STEP);
         }
     }
 
     /// True if the peer may be taken for lost.
     pub fn is_over(&self) -> bool {
-        self.listened >= DOUBT
+        self.silence >= DOUBT
     }
 
     /// Time until the next update; `None` without a doubt.
     pub fn limit(&self) -> Option<Duration> {
-        Some(STEP.saturating_sub(self.updated?.elapsed()))
+        Some(PERIOD.saturating_sub(self.updated?.elapsed()))
     }
 }
 
@@ -51,14 +54,17 @@ mod tests {
     fn a_pause_counts_as_one_step() {
         let mut doubt = Doubt::default();
         doubt.update(true);
-        assert!(doubt.limit().is_some_and(|limit| limit <= STEP));
+        assert!(doubt.limit().is_some_and(|limit| limit <= PERIOD));
+        std::thread::sleep(DOUBT + STEP);
+        doubt.update(true);
+        assert!(!doubt.is_over(), "{doubt:?}");
         let began = Instant::now();
-        while began.elapsed() < DOUBT {
-            std::thread::sleep(3 * STEP);
+        while !doubt.is_over() {
+            std::thread::sleep(PERIOD);
             doubt.update(true);
         }
-        assert!(!doubt.is_over(), "{doubt:?}");
+        assert!(began.elapsed() >= DOUBT - STEP);
         doubt.update(false);
-        assert_eq!((doubt.limit(), doubt.listened), (None, Duration::ZERO));
+        assert_eq!((doubt.limit(), doubt.silence), (None, Duration::ZERO));
     }
 }

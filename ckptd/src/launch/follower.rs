@@ -17,7 +17,7 @@ pub struct Follower {
     first: u64,
     /// When the last beat was sent that the leader has heard.
     certain: Instant,
-    /// How long this process has listened since that is too long ago.
+    /// Silence beyond [`LEASE`].
     doubt: Doubt,
     /// Why the connection has ended.
     ended: Option<io::Error>,

@@ -1,7 +1,8 @@
 //! The leader's connections to the other nodes of its job.
 //!
 //! A node that has not been heard of for [`SILENCE`] is lost. It hears its own beats back, and ends its ranks when it does not for [`LEASE`], which is
-//! shorter: so two halves of a job never run at the same time. Either listens for [`DOUBT`](super::doubt::DOUBT) after that, since it may have stood still itself.
+//! shorter: so two halves of a job do not run at the same time, as long as the manager of a node runs at least once a second. Either waits for
+//! [`DOUBT`](super::doubt::DOUBT) after that, in time in which it runs.
 
 use super::doubt::Doubt;
 use super::link::{GREETING, Greeting, Link};
@@ -66,7 +67,7 @@ struct Stranger {
 struct Node {
     link: Link,
     heard: Instant,
-    /// Since when that is too long ago.
+    /// Silence beyond [`SILENCE`].
     doubt: Doubt,
     /// When its connection ended.
     ended: Option<Instant>,
