@@ -11,7 +11,7 @@ const SIZE: usize = 4096;
 /// Size beyond which it is another file that has got the descriptor.
 const MAX_SIZE: usize = 1 << 20;
 
-/// File below `/proc` that the main thread opens once and reads from its beginning each time.
+/// File below `/proc` that the main thread opens only once.
 ///
 /// Opening and closing it takes most of the time of a read. Other threads may have descriptors of
 /// their own (unshare(2), CLONE_FILES), and a child the file of its parent: they open it each time.

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 /// How far the streams of this name and descriptor have been shown.
 type Shown = Arc<Mutex<BTreeMap<(String, i32), Position>>>;
 
-/// Time for which output may stay open when all that ended processes have printed is written.
+/// Time for which written output may stay open when its processes have ended.
 ///
 /// A process that they have left behind may hold it open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ struct Progress {
 }
 
 impl Stream {
-    /// True if all that was in the pipe when the thread had written `before` bytes is written.
+    /// True if what was there when `before` bytes had been written is written.
     fn has_written(&self, before: u64) -> bool {
         let is_empty = ioctl_fionread(&self.from).map_or(true, |length| length == 0);
         let is_idle = is_empty && !self.progress.is_busy.load(Ordering::Acquire);
@@ -301,7 +301,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
-    /// More than the pipe to the reader and the thread have room for, and less than that with the other pipe.
+    /// More bytes than a pipe and the thread have room for.
     const LENGTH: usize = 5 * BUFFER / 2;
 
     #[test]

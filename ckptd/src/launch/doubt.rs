@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Time of silence, in which this process runs, before a doubtful peer is taken for lost.
+/// Silence, in time in which this process runs, after which a peer is lost.
 pub const DOUBT: Duration = Duration::from_secs(1);
 /// Longest time between two updates that counts.
 ///

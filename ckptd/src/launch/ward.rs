@@ -212,7 +212,12 @@ impl Ward {
         let [_, page, process] = of_manager;
         let mut state = [PollFd::new(process, PollFlags::IN)];
         let lives = matches!(poll(&mut state, Some(&Timespec::default())), Ok(0));
-        lives && !passed::has_ended(page) && pidfd_send_signal(process, Signal::KILL).is_ok()
+        if !lives || passed::has_ended(page) {
+            return false;
+        }
+        // One that has changed its user cannot be killed.
+        let _ = pidfd_send_signal(process, Signal::KILL);
+        true
     }
 
     fn obituary(&self, status: ExitStatus) -> Ended {

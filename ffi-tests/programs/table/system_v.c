@@ -19,7 +19,7 @@ struct message {
     char text[40];
 };
 
-static int set, exchanged, queue, keyed = -1;
+static int set, exchanged, queue;
 static key_t key;
 
 static int get(int identifier, int semaphore)
@@ -50,23 +50,19 @@ static void use_sets(void)
     say("exchanged: %d", get(exchanged, 0));
 }
 
+/* No checkpoint is possible meanwhile: any process may use it. */
 static void use_keyed(void)
 {
-    if (round_ % 4 == 0) {
-        keyed = semget(key, COUNT, IPC_CREAT | IPC_EXCL | 0640);
-        say("made: %d", keyed >= 0 ? 0 : errno);
-        MUST(semget(key, 0, 0) == keyed);
-    }
+    if (round_ % 4)
+        return;
+    int keyed = semget(key, COUNT, IPC_CREAT | IPC_EXCL | 0640);
+    say("made: %d", keyed >= 0 ? 0 : errno);
+    MUST(semget(key, 0, 0) == keyed);
     meet();
-    if (keyed >= 0) {
-        add(keyed, round_ % COUNT, 1);
-        say("keyed: %d %d %d", get(keyed, 0), get(keyed, 1), get(keyed, 2));
-    }
-    if (round_ % 4 == 2) {
-        MUST(semctl(keyed, 0, IPC_RMID) == 0);
-        keyed = -1;
-        say("key: %d", semget(key, 0, 0) < 0 ? errno : 0);
-    }
+    add(keyed, round_ % COUNT, 1);
+    say("keyed: %d %d %d", get(keyed, 0), get(keyed, 1), get(keyed, 2));
+    MUST(semctl(keyed, 0, IPC_RMID) == 0);
+    say("key: %d", semget(key, 0, 0) < 0 ? errno : 0);
 }
 
 static void send_text(long type)
@@ -124,8 +120,6 @@ int main(int argc, char **argv)
     run_rounds(argc, argv, content);
     MUST(semctl(set, 0, IPC_RMID) == 0 && semctl(exchanged, 0, IPC_RMID) == 0);
     MUST(msgctl(queue, IPC_RMID, NULL) == 0);
-    if (keyed >= 0)
-        MUST(semctl(keyed, 0, IPC_RMID) == 0);
     MPI_Finalize();
     return 0;
 }

@@ -73,7 +73,7 @@ fn a_program_in_the_background_of_its_wrapper_is_refused() {
 fn a_program_that_outlives_its_wrapper_ends_the_job() {
     let directory = tempfile::tempdir().expect("a directory");
     let wrapper = directory.path().join("wrapper");
-    place::script(&wrapper, "#!/bin/sh\n\"$@\" &\nsleep 2\n");
+    place::script(&wrapper, "#!/bin/sh\n\"$@\" &\nsleep 5\n");
     for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
         let job = Job::new(place::test_program("chatter"), &["4000", "10000"]);
         let outcome = job.started_by(&wrapper).launched_by(launcher).run();
@@ -83,6 +83,7 @@ fn a_program_that_outlives_its_wrapper_ends_the_job() {
             outcome.own_lines().iter().any(|line| line.contains(&cause)),
             "no line names the wrapper",
         );
+        outcome.check(!outcome.stdout.is_empty(), "the program has not run");
         outcome.assert_nothing_left();
     }
 }

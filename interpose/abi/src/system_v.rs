@@ -179,6 +179,12 @@ impl Objects {
         }
     }
 
+    /// Returns the real identifier of a remembered object.
+    pub fn real(&self, kind: i64, identifier: i32) -> Option<i32> {
+        let is_it = |it: &Object| it.kind == kind && it.identifier == identifier;
+        Some(self.find(is_it)?.1.real)
+    }
+
     /// Forgets an object that is no more.
     pub fn remove(&self, kind: i64, identifier: i32) {
         let is_it = |it: &Object| it.kind == kind && it.identifier == identifier;
@@ -232,7 +238,9 @@ mod tests {
             flags: MADE,
         });
         assert_eq!(objects.call(SEMAPHORES, 3, UNDO), 8);
+        assert_eq!(objects.real(MESSAGES, 3), None);
         assert_eq!(objects.call(MESSAGES, 3, 0), 3);
+        assert_eq!(objects.real(SEMAPHORES, 3), Some(8));
         assert_eq!(objects.open(SEMAPHORES, 8, 0), 3);
         let flags: u32 = objects.all().map(|it| it.flags).sum();
         assert_eq!(flags, MADE | UNDO);

@@ -19,8 +19,6 @@ pub mod nr {
     pub const ACCESS: usize = 21;
     pub const DUP2: usize = 33;
     pub const NANOSLEEP: usize = 35;
-    pub const SEMGET: usize = 64;
-    pub const MSGGET: usize = 68;
     pub const GETPID: usize = 39;
     pub const GETPPID: usize = 110;
     pub const GETEUID: usize = 107;

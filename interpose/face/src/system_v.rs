@@ -6,7 +6,6 @@
 
 use crate::kernel_use::KERNEL_USE;
 use crate::libc::next;
-use crate::sys::{nr, sys};
 use crate::told::tell;
 use crate::{stop, threads};
 use core::ffi::{CStr, c_char, c_int, c_long, c_short, c_ushort, c_void};
@@ -16,9 +15,9 @@ use understudy_abi::system_v::{MADE, MESSAGES, SEMAPHORES, UNDO};
 
 const IPC_PRIVATE: c_int = 0;
 const IPC_CREAT: c_int = 0o1000;
+const IPC_EXCL: c_int = 0o2000;
 const IPC_RMID: c_int = 0;
 const SEM_UNDO: c_short = 0x1000;
-const ENOENT: isize = 2;
 /// Greatest number of operations in one call by default (semop(2), SEMOPM).
 const MAX_OPERATIONS: usize = 500;
 
@@ -39,22 +38,24 @@ pub struct Operation {
 }
 
 /// Makes or opens an object, and returns the identifier for the program.
-fn get(kind: i64, (key, flags): (c_int, c_int), call: impl FnOnce() -> c_int) -> c_int {
-    let number = match kind {
-        SEMAPHORES => nr::SEMGET,
-        _ => nr::MSGGET,
-    };
+///
+/// `call` makes or opens it with flags. One that has a key is not [`MADE`] by this process alone:
+/// any process may use it.
+fn get(kind: i64, (key, flags): (c_int, c_int), call: impl Fn(c_int) -> c_int) -> c_int {
     let is_held = threads::hold();
     let is_private = key == IPC_PRIVATE;
-    // SAFETY: semget(2) or msgget(2), which only looks for the key.
-    let is_new = is_private
-        || flags & IPC_CREAT != 0 && unsafe { sys!(number, key, 0, 0, 0, 0, 0) } == -ENOENT;
-    let mut identifier = call();
+    let can_be_new = is_private || flags & IPC_CREAT != 0;
+    let exclusive = if can_be_new { IPC_EXCL } else { 0 };
+    let mut identifier = call(flags | exclusive);
+    let is_new = can_be_new && identifier >= 0;
+    if identifier < 0 && flags & IPC_EXCL != exclusive {
+        identifier = call(flags);
+    }
     let mut is_told = false;
     if identifier >= 0 {
         // SAFETY: no string.
         is_told = is_new && unsafe { tell(effect::OBJECT, identifier, core::ptr::null(), kind) };
-        let made = if is_new { MADE } else { 0 };
+        let made = if is_private { MADE } else { 0 };
         identifier = KERNEL_USE.objects.open(kind, identifier, made);
     }
     if is_held || is_told {
@@ -70,7 +71,7 @@ fn get(kind: i64, (key, flags): (c_int, c_int), call: impl FnOnce() -> c_int) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn semget(key: c_int, count: c_int, flags: c_int) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    get(SEMAPHORES, (key, flags), || {
+    get(SEMAPHORES, (key, flags), |flags| {
         // SAFETY: libc's function has this type.
         unsafe {
             let real: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int =
@@ -87,7 +88,7 @@ pub unsafe extern "C" fn semget(key: c_int, count: c_int, flags: c_int) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn msgget(key: c_int, flags: c_int) -> c_int {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-    get(MESSAGES, (key, flags), || {
+    get(MESSAGES, (key, flags), |flags| {
         // SAFETY: libc's function has this type.
         unsafe {
             let real: unsafe extern "C" fn(c_int, c_int) -> c_int =
@@ -180,6 +181,7 @@ fn messages(identifier: c_int) -> c_int {
 /// Functions of libc whose first argument is the identifier of an object.
 macro_rules! calls {
     ($(
+        $object:ident:
         fn $name:ident($identifier:ident: c_int, $($argument:ident: $kind:ty),*) -> $result:ty {
             $real:expr
         }
@@ -196,12 +198,13 @@ macro_rules! calls {
             unsafe {
                 let real: unsafe extern "C" fn(c_int, $($kind),*) -> $result =
                     core::mem::transmute(next(&REAL, NAME));
+                let mut used = $real;
                 loop {
-                    let used = $real;
                     let result = real(used, $($argument),*);
                     // A recovery may have made the object again meanwhile.
-                    if result != -1 || $real == used {
-                        return result;
+                    match KERNEL_USE.objects.real($object, $identifier) {
+                        Some(now) if result == -1 && now != used => used = now,
+                        _ => return result,
                     }
                 }
             }
@@ -210,17 +213,21 @@ macro_rules! calls {
 }
 
 calls! {
+    SEMAPHORES:
     fn semop(identifier: c_int, operations: *const Operation, count: usize) -> c_int {
         semaphores(identifier, operations, count)
     }
+    SEMAPHORES:
     fn semtimedop(
         identifier: c_int, operations: *const Operation, count: usize, timeout: *const c_void
     ) -> c_int {
         semaphores(identifier, operations, count)
     }
+    MESSAGES:
     fn msgsnd(identifier: c_int, message: *const c_char, size: usize, flags: c_int) -> c_int {
         messages(identifier)
     }
+    MESSAGES:
     fn msgrcv(
         identifier: c_int, message: *mut c_char, size: usize, kind: c_long, flags: c_int
     ) -> isize {

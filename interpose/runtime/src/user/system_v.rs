@@ -43,6 +43,10 @@ impl Access {
         }
     }
 
+    fn has_key_of(&self, about: &libc::ipc_perm) -> bool {
+        self.key == about.__key
+    }
+
     fn write_to(&self, about: &mut libc::ipc_perm) {
         (about.uid, about.gid) = (self.user, self.group);
         about.mode = self.mode as _;

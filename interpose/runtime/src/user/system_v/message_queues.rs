@@ -92,13 +92,9 @@ pub(super) fn read(real: i32) -> io::Result<Read> {
 impl Queue {
     /// Sets permissions and limit; false if the queue does not exist.
     pub(super) fn is_there(&self, real: i32, access: &Access) -> io::Result<bool> {
-        if found(set(real, access, self.limit))?.is_none() {
-            return Ok(false);
-        }
-        match Access::of(&about(real)?.msg_perm) == *access {
-            true => Ok(true),
-            false => Err(io::ErrorKind::AlreadyExists.into()),
-        }
+        let is_it = |about: libc::msqid_ds| access.has_key_of(&about.msg_perm);
+        Ok(found(about(real))?.is_some_and(is_it)
+            && found(set(real, access, self.limit))?.is_some())
     }
 
     /// Makes an empty queue.

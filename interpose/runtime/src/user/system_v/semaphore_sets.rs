@@ -59,22 +59,19 @@ pub(super) fn read(real: i32) -> io::Result<Read> {
 impl Set {
     /// Sets the permissions; false if the set does not exist.
     pub(super) fn is_there(&self, real: i32, access: &Access) -> io::Result<bool> {
+        let is_it = |about: libc::semid_ds| {
+            access.has_key_of(&about.sem_perm) && about.sem_nsems as usize == self.values.len()
+        };
+        if !found(about(real))?.is_some_and(is_it) {
+            return Ok(false);
+        }
         // SAFETY: semctl(2) reads a structure of this function.
         let set = unsafe {
             let mut about: libc::semid_ds = std::mem::zeroed();
             access.write_to(&mut about.sem_perm);
             outcome(libc::semctl(real, 0, libc::IPC_SET, &raw mut about))
         };
-        if found(set)?.is_none() {
-            return Ok(false);
-        }
-        let about = about(real)?;
-        let is_it =
-            Access::of(&about.sem_perm) == *access && about.sem_nsems as usize == self.values.len();
-        match is_it {
-            true => Ok(true),
-            false => Err(io::ErrorKind::AlreadyExists.into()),
-        }
+        Ok(found(set)?.is_some())
     }
 
     /// Makes an empty set.

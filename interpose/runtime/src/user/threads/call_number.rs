@@ -20,7 +20,10 @@ pub fn loaded_number(code: &[u8]) -> Option<usize> {
     loads.into_iter().find_map(|at| {
         let (load, between) = code[at..].split_at(LOAD);
         let number = u32::from_le_bytes(load[1..].try_into().ok()?);
-        let is_load = load[0] == MOVE && number < MAX_NUMBER && keeps_number(between);
+        // `mov $number,%r8d` ends alike.
+        let has_prefix = at > 0 && matches!(code[at - 1], 0x40..=0x4f if code[at - 1] & 1 != 0);
+        let is_move = load[0] == MOVE && !has_prefix;
+        let is_load = is_move && number < MAX_NUMBER && keeps_number(between);
         is_load.then_some(number as usize)
     })
 }
@@ -46,6 +49,7 @@ fn argument_length(code: &[u8]) -> Option<usize> {
     let (opcode, rest) = rest.split_first()?;
     let operands = match opcode {
         // mov $32 bits,register.
+        0xb8 if prefix & 9 == 1 => return Some(prefixes + LOAD),
         0xb9..=0xbf if prefix & 8 == 0 => return Some(prefixes + LOAD),
         _ => operand_length(rest)?,
     };
@@ -87,11 +91,14 @@ mod tests {
             Some(0x45)
         );
         assert_eq!(loaded_number(&[0xb8, 0x45, 0, 0]), None);
+        // mov $0x8,%r8d
+        assert_eq!(loaded_number(&[0x90, 0x41, 0xb8, 8, 0, 0, 0]), None);
     }
 
     #[test]
     fn arguments_may_be_loaded_after_the_number() {
-        let between: [&[u8]; 7] = [
+        let between: [&[u8]; 8] = [
+            &[0x41, 0xb8, 8, 0, 0, 0],                   // mov $0x8,%r8d
             &[0x8b, 0x7c, 0x24, 0x08],                   // mov 0x8(%rsp),%edi
             &[0x48, 0x8b, 0x74, 0x24, 0x10],             // mov 0x10(%rsp),%rsi
             &[0x31, 0xff],                               // xor %edi,%edi
