@@ -135,9 +135,13 @@ impl Job {
 
     /// Sets a variable for the ranks.
     pub fn env(mut self, name: &str, value: &str) -> Job {
+        self.set_env(name, value);
+        self
+    }
+
+    fn set_env(&mut self, name: &str, value: &str) {
         self.variables.retain(|(other, _)| other != name);
         self.variables.push((name.to_owned(), value.to_owned()));
-        self
     }
 
     /// LD_PRELOAD: the layer from another directory than that of the build.
@@ -303,7 +307,12 @@ impl Job {
     ///
     /// # Panics
     /// If it cannot be started.
-    pub fn run(self) -> Outcome {
+    pub fn run(mut self) -> Outcome {
+        self.attempt()
+    }
+
+    /// Runs the job, which may be run again.
+    pub(crate) fn attempt(&mut self) -> Outcome {
         let _turn = place::turn();
         self.run_in(place::directory())
     }
@@ -312,7 +321,7 @@ impl Job {
     ///
     /// # Panics
     /// If one cannot be started.
-    pub fn run_beside(self, other: impl FnOnce() -> Job + Send) -> [Outcome; 2] {
+    pub fn run_beside(mut self, other: impl FnOnce() -> Job + Send) -> [Outcome; 2] {
         let _turn = place::turn();
         std::thread::scope(|scope| {
             let other = scope.spawn(|| other().run_in(place::directory()));
@@ -346,7 +355,7 @@ impl Job {
     ///
     /// # Panics
     /// If it cannot be started.
-    pub fn run_after(self, before: &mut Outcome) -> Outcome {
+    pub fn run_after(mut self, before: &mut Outcome) -> Outcome {
         let _turn = place::turn();
         self.run_in(
             before
@@ -356,7 +365,7 @@ impl Job {
         )
     }
 
-    fn run_in(mut self, root: tempfile::TempDir) -> Outcome {
+    fn run_in(&mut self, root: tempfile::TempDir) -> Outcome {
         autogroup::turn_off();
         static COUNT: AtomicU32 = AtomicU32::new(0);
         for name in ["work", "events"] {
@@ -378,7 +387,7 @@ impl Job {
             let line = |(host, rack): (usize, &u32)| format!("{} rack{rack}\n", hosts.name(host));
             let lines: String = self.racks.iter().enumerate().map(line).collect();
             std::fs::write(&file, lines).expect("the directory is writable");
-            self = self.env("UNDERSTUDY_DOMAIN", &file.to_string_lossy());
+            self.set_env("UNDERSTUDY_DOMAIN", &file.to_string_lossy());
         }
         let slurm = hosts
             .as_ref()
@@ -422,7 +431,7 @@ impl Job {
             killed: Vec::new(),
             began,
         };
-        let status = run.attend(root.path(), &mut self, started);
+        let status = run.attend(root.path(), self, started);
         let wall = started.elapsed();
         let left_behind = run.left_behind();
         drop(slurm);
