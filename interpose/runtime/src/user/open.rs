@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
 
 /// Descriptors of both sides that were open when they were listed last.
@@ -58,14 +59,28 @@ fn listed_descriptors() -> Vec<i32> {
 ///
 /// The kernel always reports hang-ups and errors, too.
 pub fn events(fd: i32, wanted: i16) -> i16 {
+    events_within(fd, wanted, Duration::ZERO)
+}
+
+/// Waits for one of these events at a descriptor, and returns those that it has.
+///
+/// Zero if it has none within `limit`.
+pub fn events_within(fd: i32, wanted: i16, limit: Duration) -> i16 {
     let mut polled = libc::pollfd {
         fd,
         events: wanted,
         revents: 0,
     };
-    // SAFETY: poll(2) of one descriptor; nothing is waited for.
-    unsafe { libc::poll(&raw mut polled, 1, 0) };
-    polled.revents
+    let start = Instant::now();
+    loop {
+        let left = limit.saturating_sub(start.elapsed()).as_millis() as i32;
+        // SAFETY: poll(2) of one descriptor.
+        let rc = unsafe { libc::poll(&raw mut polled, 1, left) };
+        // A signal ends the call.
+        if rc >= 0 || left == 0 {
+            return polled.revents;
+        }
+    }
 }
 
 pub(super) fn stat(fd: i32) -> Option<libc::stat> {

@@ -16,13 +16,14 @@ mod time_wait;
 
 use super::diagnosis::{Diagnosis, diagnose};
 use super::stat;
+use connecting::owned;
 use endpoint::Endpoint;
 use queues::{content, drain, send_all};
 pub use rebuilding::{LostSocket, abandon, rebuild};
 use socket_options::OptionValues;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// Directories of sockets of name services (SSSD, Samba's winbind).
 ///
@@ -272,28 +273,22 @@ impl Socket {
     /// An end whose other end was closed has its content.
     pub fn make(&self) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
         let [family, kind, protocol] = self.kind;
-        let mut ends = [-1; 2];
-        // SAFETY: socket(2) or socketpair(2), whose descriptors nobody else has.
-        let made = unsafe {
-            if self.peer.is_none() {
-                ends[0] = libc::socket(family, kind, protocol);
-                ends[0] >= 0
-            } else {
-                libc::socketpair(family, kind, protocol, ends.as_mut_ptr()) == 0
-            }
-        };
-        if !made {
-            return Err(io::Error::last_os_error());
+        if self.peer.is_none() {
+            // SAFETY: socket(2), whose descriptor nobody else has.
+            return unsafe { Ok((owned(libc::socket(family, kind, protocol))?, None)) };
         }
-        // SAFETY: as above.
-        let own = |fd| unsafe { OwnedFd::from_raw_fd(fd) };
-        let other = self.peer.is_some().then(|| own(ends[1]));
+        let mut ends = [-1; 2];
+        // SAFETY: socketpair(2), whose descriptors nobody else has.
+        let (one, other) = unsafe {
+            libc::socketpair(family, kind, protocol, ends.as_mut_ptr());
+            (owned(ends[0])?, owned(ends[1])?)
+        };
         if self.peer == Some(0) {
             self.options.apply(ends[0]);
             send_all(ends[1], &self.content)?;
-            return Ok((own(ends[0]), None));
+            return Ok((one, None));
         }
-        Ok((own(ends[0]), other))
+        Ok((one, Some(other)))
     }
 }
 

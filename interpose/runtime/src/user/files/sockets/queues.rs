@@ -1,6 +1,6 @@
 //! Messages that wait in sockets: read without receiving them, received, and sent again.
 //!
-//! What waits to be read is read by MSG_PEEK, message by message (socket(7), SO_PEEK_OFF).
+//! MSG_PEEK reads unreceived messages one by one (socket(7), SO_PEEK_OFF).
 #![allow(unsafe_code)]
 
 use super::socket_options::{self, PEEK_OFFSET};

@@ -66,20 +66,9 @@ pub fn empty_listener(fd: i32, backlog: u32) {
     unsafe { libc::listen(fd, backlog.cast_signed()) };
 }
 
-fn has_event(fd: i32, event: i16, patience: Duration) -> bool {
-    let start = Instant::now();
-    while open::events(fd, event) & event == 0 {
-        if start.elapsed() >= patience {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    true
-}
-
 /// Accepts a connection that comes within `patience`.
 fn accept(fd: i32, patience: Duration) -> io::Result<OwnedFd> {
-    if !has_event(fd, libc::POLLIN, patience) {
+    if open::events_within(fd, libc::POLLIN, patience) & libc::POLLIN == 0 {
         return Err(io::ErrorKind::TimedOut.into());
     }
     // SAFETY: accept4(2), whose descriptor nobody else has.
@@ -95,7 +84,7 @@ fn accept(fd: i32, patience: Duration) -> io::Result<OwnedFd> {
 
 /// Makes a socket of equal kind and options.
 ///
-/// Its address may be that of closed connections.
+/// Closed connections may have the same address.
 fn like(socket: &Socket) -> io::Result<OwnedFd> {
     let [family, kind, protocol] = socket.kind;
     // SAFETY: socket(2), whose descriptor nobody else has.
@@ -184,7 +173,7 @@ pub fn rebuild(
 
 /// Lets a kept socket share its addresses with those that are made.
 ///
-/// Its options are restored later.
+/// [`super::fill`] restores the options.
 fn share_addresses(fd: i32) {
     if tcp::is_tcp(fd) {
         REUSE_ADDRESS.write_number(fd, 1);
@@ -307,11 +296,11 @@ fn connect_by(listener: i32, acceptor: &Socket, connector: &Socket) -> io::Resul
     let to = in_family(to, connector.kind[0]).ok_or(io::ErrorKind::NotFound)?;
     while accept(listener, Duration::ZERO).is_ok() {}
     let connected = connecting::connect_from(|| like(connector), from, &to)?;
-    if !has_event(connected.as_raw_fd(), libc::POLLOUT, Duration::from_secs(1)) {
+    if !tcp::has_room(connected.as_raw_fd()) {
         return Err(io::ErrorKind::TimedOut.into());
     }
     loop {
-        let accepted = accept(listener, Duration::from_secs(1))?;
+        let accepted = accept(listener, tcp::MAX_WAIT)?;
         let peer = Endpoint::peer(accepted.as_raw_fd()).and_then(|it| it.ip());
         if peer == from.ip() {
             return Ok([accepted, connected]);

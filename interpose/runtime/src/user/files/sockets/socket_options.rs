@@ -20,42 +20,26 @@ pub struct SocketOption {
     size: usize,
 }
 
-const fn general(name: i32) -> SocketOption {
-    SocketOption {
-        level: libc::SOL_SOCKET,
-        name,
-        size: 4,
-    }
+const fn sized(level: i32, name: i32, size: usize) -> SocketOption {
+    SocketOption { level, name, size }
 }
 
-const fn general_sized(name: i32, size: usize) -> SocketOption {
-    SocketOption {
-        level: libc::SOL_SOCKET,
-        name,
-        size,
-    }
+const fn number_of(level: i32, name: i32) -> SocketOption {
+    sized(level, name, size_of::<i32>())
+}
+
+const fn general(name: i32) -> SocketOption {
+    number_of(libc::SOL_SOCKET, name)
 }
 
 const fn of_tcp(name: i32) -> SocketOption {
-    SocketOption {
-        level: libc::IPPROTO_TCP,
-        name,
-        size: 4,
-    }
-}
-
-const fn of_ip(level: i32, name: i32) -> SocketOption {
-    SocketOption {
-        level,
-        name,
-        size: 4,
-    }
+    number_of(libc::IPPROTO_TCP, name)
 }
 
 pub const PEEK_OFFSET: SocketOption = general(libc::SO_PEEK_OFF);
 pub const REUSE_ADDRESS: SocketOption = general(libc::SO_REUSEADDR);
 pub const REUSE_PORT: SocketOption = general(libc::SO_REUSEPORT);
-pub const LINGER: SocketOption = general_sized(libc::SO_LINGER, 8);
+pub const LINGER: SocketOption = sized(libc::SOL_SOCKET, libc::SO_LINGER, 8);
 pub const RECEIVE_BUFFER: SocketOption = general(libc::SO_RCVBUF);
 const SEND_BUFFER: SocketOption = general(libc::SO_SNDBUF);
 const BUFFER_LOCK: SocketOption = general(SO_BUF_LOCK);
@@ -63,10 +47,11 @@ pub const NO_DELAY: SocketOption = of_tcp(libc::TCP_NODELAY);
 pub const CORK: SocketOption = of_tcp(libc::TCP_CORK);
 pub const QUICK_ACK: SocketOption = of_tcp(libc::TCP_QUICKACK);
 pub const DEFER_ACCEPT: SocketOption = of_tcp(libc::TCP_DEFER_ACCEPT);
-pub const BIND_WITHOUT_PORT: SocketOption = of_ip(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
+pub const BIND_WITHOUT_PORT: SocketOption =
+    number_of(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
 /// Lowest and highest port for connections (Linux 6.3).
-pub const PORT_RANGE: SocketOption = of_ip(libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE);
-pub const ONLY_V6: SocketOption = of_ip(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
+pub const PORT_RANGE: SocketOption = number_of(libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE);
+pub const ONLY_V6: SocketOption = number_of(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
 
 /// Restored options; the lock of buffer sizes follows the sizes, which set it.
 pub const OPTIONS: [SocketOption; 32] = [
@@ -84,13 +69,13 @@ pub const OPTIONS: [SocketOption; 32] = [
     general(libc::SO_DONTROUTE),
     general(libc::SO_ZEROCOPY),
     LINGER,
-    general_sized(libc::SO_RCVTIMEO, 16),
-    general_sized(libc::SO_SNDTIMEO, 16),
+    sized(libc::SOL_SOCKET, libc::SO_RCVTIMEO, 16),
+    sized(libc::SOL_SOCKET, libc::SO_SNDTIMEO, 16),
     PEEK_OFFSET,
     ONLY_V6,
-    of_ip(libc::IPPROTO_IP, libc::IP_TOS),
-    of_ip(libc::IPPROTO_IP, libc::IP_TTL),
-    of_ip(libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    number_of(libc::IPPROTO_IP, libc::IP_TOS),
+    number_of(libc::IPPROTO_IP, libc::IP_TTL),
+    number_of(libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
     NO_DELAY,
     CORK,
     DEFER_ACCEPT,

@@ -49,27 +49,30 @@ impl Connections {
 
     /// Returns inode and descriptor of the other end, if that is restored with this one.
     pub fn other_end(&self, fd: i32, inode: u64) -> Option<(u64, i32)> {
-        let [own, peer] = addresses(fd)?;
+        let [own, peer] = local_addresses(fd)?;
         let other = *self.0.get(&[peer, own])?;
-        let is_local = own.0.is_loopback() && peer.0.is_loopback();
-        let is_pair = is_local && other.0 != inode && RESTORED_STATES.contains(&state(fd));
+        let is_pair = other.0 != inode && RESTORED_STATES.contains(&state(fd));
         is_pair.then_some(other)
     }
 }
 
 /// True if the other end was closed, and no process has it.
 pub fn is_orphan(fd: i32) -> bool {
-    let Some([own, peer]) = addresses(fd) else {
+    let Some([own, peer]) = local_addresses(fd) else {
         return false;
     };
     let is_open = |it: Connection| (it.own, it.peer) == (peer, own) && it.inode != 0;
     let is_closed = state(fd) == CLOSE_WAIT && unacknowledged(fd) == 0;
-    let is_local = own.0.is_loopback() && peer.0.is_loopback();
-    is_closed && is_local && !connection_list::all().any(is_open)
+    is_closed && !connection_list::all().any(is_open)
 }
 
 fn addresses(fd: i32) -> Option<Addresses> {
     Some([Endpoint::own(fd)?.ip()?, Endpoint::peer(fd)?.ip()?])
+}
+
+/// Returns the addresses if both are of the loopback interface.
+fn local_addresses(fd: i32) -> Option<Addresses> {
+    addresses(fd).filter(|both| both.iter().all(|(ip, _)| ip.is_loopback()))
 }
 
 /// True for a socket of TCP over IPv4 or IPv6.
@@ -133,14 +136,8 @@ pub fn is_shut(fd: i32) -> u8 {
 
 /// True as soon as a connection has room for more; false after a second.
 pub fn has_room(fd: i32) -> bool {
-    let mut polled = libc::pollfd {
-        fd,
-        events: libc::POLLOUT,
-        revents: 0,
-    };
-    // SAFETY: poll(2) of one descriptor.
-    let rc = unsafe { libc::poll(&raw mut polled, 1, MAX_WAIT.as_millis() as i32) };
-    rc == 1 && polled.revents & (libc::POLLOUT | libc::POLLERR) == libc::POLLOUT
+    let events = open::events_within(fd, libc::POLLOUT, MAX_WAIT);
+    events & (libc::POLLOUT | libc::POLLERR) == libc::POLLOUT
 }
 
 /// Waits until the other end has acknowledged all that was sent.
