@@ -99,6 +99,10 @@ impl Objects {
             .find(|(_, object)| is_it(object))
     }
 
+    fn of_program(&self, kind: i64, identifier: i32) -> Option<(&Slot, Object)> {
+        self.find(|it| it.kind == kind && it.identifier == identifier)
+    }
+
     /// Returns the objects.
     pub fn all(&self) -> impl Iterator<Item = Object> {
         self.slots().iter().filter_map(Slot::object)
@@ -139,10 +143,7 @@ impl Objects {
             }
             return object.identifier;
         }
-        let is_taken = |identifier: i32| {
-            let is_it = |it: &Object| it.kind == kind && it.identifier == identifier;
-            self.find(is_it).is_some()
-        };
+        let is_taken = |identifier: i32| self.of_program(kind, identifier).is_some();
         // The kernel's identifier may be the program's one of another object.
         let others = (0..=i32::MAX).rev();
         let mut candidates = core::iter::once(real).chain(others);
@@ -160,8 +161,7 @@ impl Objects {
     ///
     /// An object that this process has not opened is remembered.
     pub fn call(&self, kind: i64, identifier: i32, flags: u32) -> i32 {
-        let is_it = |it: &Object| it.kind == kind && it.identifier == identifier;
-        match self.find(is_it) {
+        match self.of_program(kind, identifier) {
             Some((slot, object)) => {
                 slot.flags.fetch_or(flags, Ordering::Relaxed);
                 object.real
@@ -181,14 +181,12 @@ impl Objects {
 
     /// Returns the real identifier of a remembered object.
     pub fn real(&self, kind: i64, identifier: i32) -> Option<i32> {
-        let is_it = |it: &Object| it.kind == kind && it.identifier == identifier;
-        Some(self.find(is_it)?.1.real)
+        Some(self.of_program(kind, identifier)?.1.real)
     }
 
     /// Forgets an object that is no more.
     pub fn remove(&self, kind: i64, identifier: i32) {
-        let is_it = |it: &Object| it.kind == kind && it.identifier == identifier;
-        if let Some((slot, _)) = self.find(is_it) {
+        if let Some((slot, _)) = self.of_program(kind, identifier) {
             slot.name.store(0, Ordering::Release);
         }
     }
@@ -228,8 +226,8 @@ mod tests {
         assert!(objects.has_more());
     }
 
-    #[test]
-    fn calls_use_the_real_identifier() {
+    /// A set that the program knows as 3, and the kernel as 8.
+    fn renumbered() -> Objects {
         let objects = Objects::new();
         objects.insert(Object {
             kind: SEMAPHORES,
@@ -237,6 +235,12 @@ mod tests {
             real: 8,
             flags: MADE,
         });
+        objects
+    }
+
+    #[test]
+    fn calls_use_the_real_identifier() {
+        let objects = renumbered();
         assert_eq!(objects.call(SEMAPHORES, 3, UNDO), 8);
         assert_eq!(objects.real(MESSAGES, 3), None);
         assert_eq!(objects.call(MESSAGES, 3, 0), 3);
@@ -248,13 +252,7 @@ mod tests {
 
     #[test]
     fn a_real_identifier_that_is_taken_gets_another_one() {
-        let objects = Objects::new();
-        objects.insert(Object {
-            kind: SEMAPHORES,
-            identifier: 3,
-            real: 8,
-            flags: MADE,
-        });
+        let objects = renumbered();
         let identifier = objects.open(SEMAPHORES, 3, MADE);
         assert!(identifier != 3 && identifier >= 0);
         assert_eq!(objects.call(SEMAPHORES, identifier, 0), 3);
