@@ -383,6 +383,16 @@ impl Outcome {
         }
     }
 
+    /// Asserts that a line of the layer's has all of these words.
+    #[track_caller]
+    pub fn assert_line(&self, words: &[&str]) {
+        let has_all = |line: &&str| words.iter().all(|word| line.contains(word));
+        self.check(
+            self.own_lines().iter().any(has_all),
+            &format!("no line has {words:?}"),
+        );
+    }
+
     /// The same standard output and the same files as `native`.
     #[track_caller]
     pub fn assert_like(&self, native: &Outcome, files: &[&str]) {

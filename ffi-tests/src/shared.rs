@@ -33,25 +33,29 @@ const ATTEMPTS: usize = 3;
 /// The undisturbed run of a job without understudy; each is run once per test program.
 ///
 /// # Panics
-/// If it fails each time.
+/// Panics if each attempt fails.
 pub fn native(job: Job) -> Arc<Outcome> {
     let job = job.native();
     let run = run(job.key());
     Arc::clone(run.get_or_init(|| Arc::new(successful_run(job))))
 }
 
+fn is_good(outcome: &Outcome) -> bool {
+    outcome.status.is_some_and(|status| status.success())
+}
+
 fn successful_run(mut job: Job) -> Outcome {
-    let is_good = |it: &Outcome| it.status.is_some_and(|status| status.success());
-    for attempt in 1.. {
-        let outcome = job.attempt();
-        println!("native run: {:?}: {}", outcome.wall, outcome.line);
+    let mut outcome = job.attempt();
+    for _ in 1..ATTEMPTS {
         if is_good(&outcome) {
-            return outcome;
+            break;
         }
-        outcome.check(attempt < ATTEMPTS, "the native run failed each time");
-        println!("it failed: {}", outcome.stderr);
+        println!("a native run failed: {}", outcome.stderr);
+        outcome = job.attempt();
     }
-    unreachable!("the last attempt fails the test")
+    outcome.check(is_good(&outcome), "the native run failed each time");
+    println!("native run: {:?}: {}", outcome.wall, outcome.line);
+    outcome
 }
 
 /// The outcome of a job with this fault, which ends and prints as if nobody had died.

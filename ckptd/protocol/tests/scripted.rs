@@ -256,23 +256,15 @@ fn time_since_a_failure_includes_detection() {
     let lost = since_failure(&mut job, 10, 1, [1, 2]);
     assert_eq!(lost, Some(Some(seconds(6))));
     // A further failure before the program runs belongs to the same outage.
-    let failed = |of| Event::Said(ProcessNumber(1), Said::Failed(Generation(of)));
+    let said = |number, what| Event::Said(ProcessNumber(number), what);
+    let failed = |of| said(1, Said::Failed(Generation(of)));
     job.handle(seconds(12), failed(1));
-    job.handle(
-        seconds(13),
-        Event::Said(ProcessNumber(4), Said::Ready(Generation(2))),
-    );
+    job.handle(seconds(13), said(4, Said::Ready(Generation(2))));
     let again = since_failure(&mut job, 14, 2, [1, 2]);
     assert_eq!(again, Some(Some(seconds(10))));
-    job.handle(
-        seconds(15),
-        Event::Said(ProcessNumber(1), Said::Running(Generation(2))),
-    );
+    job.handle(seconds(15), said(1, Said::Running(Generation(2))));
     job.handle(seconds(20), failed(2));
-    job.handle(
-        seconds(21),
-        Event::Said(ProcessNumber(4), Said::Ready(Generation(3))),
-    );
+    job.handle(seconds(21), said(4, Said::Ready(Generation(3))));
     let later = since_failure(&mut job, 22, 3, [1, 2]);
     assert_eq!(later, Some(Some(seconds(2))));
 }

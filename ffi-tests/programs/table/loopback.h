@@ -2,13 +2,11 @@
 #ifndef LOOPBACK_H
 #define LOOPBACK_H
 
-#include "../check.h"
+#include "socket_messages.h"
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/socket.h>
 
 struct address {
     struct sockaddr_storage bytes;
@@ -72,23 +70,6 @@ UNUSED static int connect_to(const struct address *address)
     int client = socket(address->bytes.ss_family, SOCK_STREAM, 0);
     MUST(connect(client, (const void *)&address->bytes, address->length) == 0);
     return client;
-}
-
-UNUSED static void send_number(int socket, int number)
-{
-    char text[32];
-    int length = snprintf(text, sizeof text, "message %d", number);
-    MUST(send(socket, text, length, MSG_NOSIGNAL) == length);
-}
-
-UNUSED static void say_message(const char *what, int socket)
-{
-    char text[64];
-    ssize_t length = recv(socket, text, sizeof text, MSG_DONTWAIT);
-    if (length < 0)
-        say("%s: error %d", what, errno);
-    else
-        say("%s: %zd bytes, %.*s", what, length, (int)length, text);
 }
 
 #endif

@@ -6,33 +6,14 @@
  * a set of epoll(7) watches it. A pair is made, and another one closed, in each round.
  */
 #define _GNU_SOURCE
-#include "../check.h"
-#include <errno.h>
+#include "socket_messages.h"
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 enum { STREAM, PACKETS, DATAGRAMS, KINDS };
 
 static const int types[KINDS] = {SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM};
 static int pairs[KINDS][2], orphan, half[2], duplicate, watch, fresh, passing[2] = {-1, -1};
-
-static void say_message(const char *what, int socket)
-{
-    char text[64];
-    ssize_t length = recv(socket, text, sizeof text, MSG_DONTWAIT);
-    if (length < 0)
-        say("%s: error %d", what, errno);
-    else
-        say("%s: %zd bytes, %.*s", what, length, (int)length, text);
-}
-
-static void send_number(int socket, int number)
-{
-    char text[32];
-    int length = snprintf(text, sizeof text, "message %d", number);
-    MUST(send(socket, text, length, MSG_NOSIGNAL) == length);
-}
 
 static void exchange(void)
 {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 const TICK: Duration = Duration::from_millis(4);
 /// The longest time between two looks that counts for a job's limit.
 ///
-/// In a longer one this process did not run, and maybe nor did the job.
+/// A longer one means that this process, and maybe the job, was not running.
 const LONGEST_TICK: Duration = Duration::from_millis(200);
 /// How often the ranks' mappings are looked at: /proc/PID/maps is long, and reading it holds up page faults.
 const MAPS_EVERY: Duration = Duration::from_millis(200);

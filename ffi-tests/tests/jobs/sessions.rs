@@ -155,7 +155,7 @@ fn a_worker_dies_when_others_have_ended() {
     judge(&make().kill(kill).run(), &undisturbed, &[3]);
 }
 
-/// Open MPI 5.0.11 crashes or hangs in the first of these calls, so the layer is asked.
+/// Open MPI 5.0.11 itself crashes or hangs in the first of these calls.
 #[test]
 fn all_members_of_a_group_get_the_error_of_a_wrong_leader() {
     let job = || Job::new(place::test_program("leaders"), &["12"]).workers(4);

@@ -51,11 +51,7 @@ fn a_program_in_the_background_of_its_wrapper_is_refused() {
         let job = Job::new("/usr/bin/setsid", &[&program, "40", "10000"]);
         let outcome = job.launched_by(launcher).run();
         outcome.assert_status(REFUSED);
-        let is_cause = |line: &&str| line.contains("runs in the background of /usr/bin/setsid");
-        outcome.check(
-            outcome.own_lines().iter().any(is_cause),
-            "no line names the wrapper",
-        );
+        outcome.assert_line(&["runs in the background of /usr/bin/setsid"]);
         // The parent of the program is then the first process of the machine, or of a container.
         let is_true =
             |line: &&str| !line.contains("has started") || line.contains("started setsid");
@@ -79,10 +75,7 @@ fn a_program_that_outlives_its_wrapper_ends_the_job() {
         let outcome = job.started_by(&wrapper).launched_by(launcher).run();
         outcome.assert_status(REFUSED);
         let cause = format!("runs in the background of {}", wrapper.display());
-        outcome.check(
-            outcome.own_lines().iter().any(|line| line.contains(&cause)),
-            "no line names the wrapper",
-        );
+        outcome.assert_line(&[&cause]);
         outcome.check(!outcome.stdout.is_empty(), "the program has not run");
         outcome.assert_nothing_left();
     }
