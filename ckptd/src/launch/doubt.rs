@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 pub const DOUBT: Duration = Duration::from_secs(1);
 /// Longest time between two updates that counts.
 ///
-/// In a longer one this process was not running, and nor may its machine have been.
+/// A longer one means that this process, and maybe its machine, was not running.
 const STEP: Duration = Duration::from_millis(500);
 /// Time between two updates.
 const PERIOD: Duration = Duration::from_millis(100);

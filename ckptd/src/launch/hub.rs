@@ -1,8 +1,9 @@
 //! The leader's connections to the other nodes of its job.
 //!
-//! A node that has not been heard of for [`SILENCE`] is lost. It hears its own beats back, and ends its ranks when it does not for [`LEASE`], which is
-//! shorter: so two halves of a job do not run at the same time, as long as the manager of a node runs at least once a second. Either waits for
-//! [`DOUBT`](super::doubt::DOUBT) after that, in time in which it runs.
+//! A node that has been silent for [`SILENCE`] is lost. A node receives its own beats back, and ends
+//! its ranks when it has not for [`LEASE`], which is shorter. So two halves of a job do not run at
+//! the same time, as long as the manager of a node runs at least once a second. Either side waits
+//! for [`DOUBT`](super::doubt::DOUBT) after that, in time in which it runs.
 
 use super::doubt::Doubt;
 use super::link::{GREETING, Greeting, Link};

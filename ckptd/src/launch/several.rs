@@ -240,7 +240,7 @@ fn attend(
     }
 }
 
-/// Waits for what is still to be printed, and returns the hosts that have not ended.
+/// Waits for the last output, and returns the hosts that have not ended.
 ///
 /// The limit is for the time in which what is printed is read and this process runs.
 fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) -> Vec<String> {

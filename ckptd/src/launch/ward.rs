@@ -204,7 +204,8 @@ impl Ward {
 
     /// Kills the program's process if it outlives the wrapper that this guardian has started.
     ///
-    /// Its own end would not be noticed. Returns false if there is none, or the job has ended.
+    /// The guardian would not notice the end of that process. Returns false if there is no such
+    /// process, or the job has ended.
     pub fn kill_orphan(&self) -> bool {
         let Some(Caller { of_manager, .. }) = self.callers.last() else {
             return false;

@@ -43,9 +43,9 @@ pub enum ToProcess {
         is_first: bool,
         /// How many spares are left.
         spares: u32,
-        /// Time of the failure that the program has not recovered from.
+        /// Time of the failure that the program has not recovered from, in nanoseconds.
         ///
-        /// In nanoseconds of CLOCK_MONOTONIC, which the processes of a node share.
+        /// The clock is CLOCK_MONOTONIC, which the processes of a node share.
         failed_at: Option<u64>,
         /// For the MPI library's environment: names and values.
         variables: Vec<(String, String)>,

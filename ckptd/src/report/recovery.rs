@@ -209,9 +209,10 @@ impl Progress {
         }
     }
 
-    /// The return of the rank that has printed the line about this recovery.
+    /// Returns the time at which the rank that printed the line about this recovery returned.
     ///
-    /// That rank has taken over the lowest worker; without one it is that of worker 0.
+    /// The second number is the time since the failure. The rank with the lowest replaced worker
+    /// prints the line, or that of worker 0 if no worker was replaced.
     fn reported_return(&self, ranks: &BTreeMap<ProcessNumber, RankHistory>) -> Option<(u64, u64)> {
         let is_first = |rank: &ProcessNumber| {
             let role = ranks.get(rank).and_then(|it| it.role);

@@ -218,7 +218,7 @@ pub fn end_refused(is_first: bool, message: fmt::Arguments<'_>) -> ! {
 
 /// Returns true in the first rank of each node.
 ///
-/// That rank prints messages for all ranks of the node.
+/// The first rank prints messages for all ranks of the node.
 ///
 /// # Safety
 /// `environment` must be a valid environment.

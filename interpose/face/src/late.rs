@@ -28,7 +28,7 @@ use understudy_abi::{ENTRIES, RUNTIME_STACK, RUNTIME_STACK_SIZE};
 /// `is_first` is the answer of [`is_started_by_launcher`].
 ///
 /// # Safety
-/// As [`is_started_by_launcher`].
+/// `list` must meet the conditions of [`is_started_by_launcher`].
 pub unsafe fn is_expected(list: *const *const c_char, is_first: bool) -> bool {
     // SAFETY: handed on to the caller.
     unsafe {

@@ -120,7 +120,7 @@ fn control(
 
 /// semctl(2).
 ///
-/// Its variable argument is passed in a register.
+/// The variable argument is passed in a register.
 ///
 /// # Safety
 /// As libc's.

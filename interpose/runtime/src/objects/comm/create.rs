@@ -279,7 +279,7 @@ pub fn between_groups(
     let bridge = rt.comm.state.borrow().bridge.unwrap_or(local);
     let mut create = |remote_leader: Option<Worker>| {
         let remote_leader = remote_leader.map_or(0, |leader| leader.0 as c_int);
-        // SAFETY: communicators of ours; the bridge and the remote leader are looked at by the leader only.
+        // SAFETY: communicators of ours; only the leader uses the bridge and the remote leader.
         unsafe {
             real::PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, BRIDGE_TAG, new)
         }
