@@ -1,17 +1,25 @@
 /*
- * A child process of each rank appends to a file of the rank, once, between two meetings.
+ * A child process of each rank appends to a file of the rank, once, between two meetings; by way
+ * of the command APPENDS_BY, if that is set.
  */
 #include "check.h"
 
 static void content(void)
 {
-    char command[64];
+    char command[128], name[16], line[16];
+    snprintf(name, sizeof name, "file.%d", rank);
     meet();
     if (round_ == 2) {
-        snprintf(command, sizeof command, "echo line >> file.%d", rank);
+        const char *by = getenv("APPENDS_BY");
+        snprintf(command, sizeof command, "%s sh -c 'echo line >> %s'", by ? by : "", name);
         CHECK(system(command) == 0);
     }
     meet();
+    FILE *file = fopen(name, "r");
+    for (int count = 1; file && fgets(line, sizeof line, file); count++)
+        say("line %d: %s", count, line);
+    if (file)
+        fclose(file);
 }
 
 int main(int argc, char **argv)

@@ -248,18 +248,34 @@ fn output_that_is_led_elsewhere_for_a_while_comes_back() {
     assert_survived_in(job("1calls"), few((13..19).map(|call| (call % 2, call)), 3));
 }
 
-/// No checkpoint follows; what a child process has appended is in the file twice.
+/// No checkpoint follows.
 #[test]
-fn a_recovery_without_another_checkpoint_warns_of_child_processes() {
+fn a_line_that_a_child_process_has_appended_is_there_once() {
     let job = || Job::new(place::test_program("appends"), &["6"]).workers(2);
     for worker in [0, 1] {
         let fault = format!("kill rank={worker} at=call:16");
         let outcome = job().interval("1000s").fault(&fault).run();
         outcome.assert_success();
         outcome.assert_taken_over(&[worker]);
-        let warned = |line: &&str| line.contains("the program runs child processes");
-        let warnings = outcome.own_lines().into_iter().filter(warned).count();
-        outcome.check(warnings == 1, "there is not one warning");
+        outcome.assert_same_lines(&native(job()));
+        let is_about_children = |line: &&str| line.contains("child process");
+        let count = outcome
+            .own_lines()
+            .into_iter()
+            .filter(is_about_children)
+            .count();
+        outcome.check(count == 0, "there is a warning about child processes");
     }
-    job().interval("1000s").run().assert_nothing_left();
+}
+
+/// A command without LD_PRELOAD in its environment.
+#[test]
+fn a_child_process_without_the_preload_library_is_named() {
+    let job = || Job::new(place::test_program("appends"), &["6"]).workers(2);
+    let outcome = job().env("APPENDS_BY", "env -i").run();
+    outcome.assert_success();
+    let named = |line: &&str| line.contains("/sh, into which understudy is not preloaded");
+    let count = outcome.own_lines().into_iter().filter(named).count();
+    outcome.check(count == 1, "the program is not named once");
+    outcome.assert_nothing_left();
 }

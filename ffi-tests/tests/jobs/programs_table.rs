@@ -95,6 +95,7 @@ macro_rules! table {
 
 table! {
     cancellations: Recovered;
+    child_files: Recovered;
     children: Recovered;
     dlopen_loop: Recovered;
     executes: Recovered;

@@ -116,6 +116,7 @@ pub mod wait {
 }
 
 pub mod call_sites;
+pub mod child_effects;
 pub mod kernel_use;
 pub mod layers;
 pub mod limits;
@@ -365,6 +366,8 @@ pub mod effect {
     /// The directory's descriptor is its identifier, and the value is its kind
     /// ([`crate::system_v`]).
     pub const OBJECT: u32 = 13;
+    /// A child process executes a program without the preload library; the name is that program's.
+    pub const UNSEEN_PROGRAM: u32 = 14;
 
     /// A part of a file, in bytes.
     #[repr(C)]

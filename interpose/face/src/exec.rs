@@ -18,6 +18,7 @@ use crate::msg::Text;
 use crate::relay;
 use crate::sys::{self, nr, sys};
 use crate::unpreloadable::{self, Executed, Obstacle};
+use crate::unseen;
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
@@ -67,8 +68,14 @@ pub unsafe fn remember_wrapper(list: Strings) {
     }
 }
 
+/// Returns the environment of this process.
+pub fn own_environment() -> Strings {
+    // SAFETY: libc's variable.
+    unsafe { ENVIRON }
+}
+
 /// Returns true in the rank's own process; its children have other numbers.
-fn is_rank() -> bool {
+pub fn is_rank() -> bool {
     // SAFETY: getpid(2).
     let process = unsafe { sys!(nr::GETPID) };
     !SAVED.load(Ordering::Acquire).is_null() && process == PROCESS.load(Ordering::Relaxed)
@@ -79,6 +86,10 @@ fn is_rank() -> bool {
 /// # Safety
 /// `given` must be null or a valid environment, and `executed` have valid strings.
 unsafe fn environment(given: Strings, executed: Executed) -> Strings {
+    if !is_rank() {
+        // SAFETY: handed on to the caller.
+        unsafe { unseen::report_execution(given, executed) };
+    }
     let saved: Strings = SAVED.load(Ordering::Acquire).cast_const();
     if saved.is_null() || given.is_null() {
         return given;

@@ -1,13 +1,13 @@
 //! What the program does to files and their names, told to the runtime before it happens.
 //!
 //! These are libc's entry points under their own names. In a process that is not protected each of them only calls the
-//! next definition; in one that is, the runtime first notes what the call is going to destroy, so that a rollback can
+//! next definition, unless that process is a child of a rank ([`crate::child_effects`]); in one that is, the runtime first notes what the call is going to destroy, so that a rollback can
 //! undo it. Calls inside of libc do not come here, which is why fopen(3) is among them besides open(2).
 #![allow(unsafe_code)]
 
 use crate::overwrites::{self, is_name_awaited};
-use crate::told::{AT_FDCWD, is_told, tell, tell_two, told};
-use crate::{stop, sys};
+use crate::told::{AT_FDCWD, tell, tell_two, told};
+use crate::{child_effects, stop, sys};
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use understudy_abi::effect;
 
@@ -41,7 +41,7 @@ unsafe fn tell_open(directory: c_int, path: *const c_char, flags: c_int) -> bool
 /// # Safety
 /// The strings must be valid or null.
 unsafe fn tell_stream(path: *const c_char, mode: *const c_char) -> bool {
-    if !is_told() || path.is_null() || mode.is_null() {
+    if path.is_null() || mode.is_null() {
         return false;
     }
     // SAFETY: handed on to the caller.
@@ -63,7 +63,7 @@ unsafe fn tell_stream(path: *const c_char, mode: *const c_char) -> bool {
 
 /// A call that may have made a name has returned.
 fn named(_: c_int) {
-    if is_name_awaited() {
+    if is_name_awaited() || child_effects::is_name_awaited() {
         // SAFETY: no strings.
         let is_held = unsafe { tell(effect::MADE, AT_FDCWD, core::ptr::null(), 0) };
         if is_held {

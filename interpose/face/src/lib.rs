@@ -25,6 +25,7 @@ mod auxv;
 mod block;
 mod boot;
 mod cancellation;
+mod child_effects;
 mod closing;
 mod draws;
 mod entry;
@@ -76,6 +77,7 @@ mod told;
 mod turns;
 mod unpreloadable;
 mod unprepared;
+mod unseen;
 mod zone;
 
 /// One thunk per exported procedure, one object per exported datum of libmpi.

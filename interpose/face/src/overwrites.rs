@@ -9,7 +9,7 @@ use crate::libc::next;
 use crate::msg::say;
 use crate::sys::{self, nr, sys};
 use crate::told::{tell, told};
-use crate::{stop, threads};
+use crate::{child_effects, stop, threads};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::effect::{self, Part};
@@ -42,6 +42,19 @@ pub fn tell_runtime(written: *const Written) {
 fn written() -> Option<&'static Written> {
     // SAFETY: null, or the runtime's, which lives as long as the process.
     unsafe { WRITTEN.load(Ordering::Acquire).as_ref() }
+}
+
+/// Returns true in a child that a rank has forked, whose effects the rank notes.
+pub fn is_child_of_rank() -> bool {
+    let Some(rank) = written().and_then(Written::process) else {
+        return false;
+    };
+    // SAFETY: getpid(2).
+    let is_child = unsafe { sys!(nr::GETPID) } != rank as isize;
+    if is_child {
+        child_effects::set_rank(rank);
+    }
+    is_child
 }
 
 /// The descriptor is another one from now on.

@@ -20,6 +20,10 @@ pub mod nr {
     pub const DUP2: usize = 33;
     pub const NANOSLEEP: usize = 35;
     pub const GETPID: usize = 39;
+    pub const SOCKET: usize = 41;
+    pub const CONNECT: usize = 42;
+    pub const SENDMSG: usize = 46;
+    pub const GETSOCKOPT: usize = 55;
     pub const GETPPID: usize = 110;
     pub const GETEUID: usize = 107;
     pub const GETEGID: usize = 108;

@@ -1,7 +1,7 @@
 //! How the runtime is told of what the program does to files, before it happens.
 #![allow(unsafe_code)]
 
-use crate::{threads, turns};
+use crate::{child_effects, overwrites, threads, turns};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::effect::Hook;
@@ -30,7 +30,10 @@ pub unsafe fn tell_two(
     value: i64,
 ) -> bool {
     let hook = HOOK.load(Ordering::Acquire);
-    if hook.is_null() {
+    if hook.is_null() || overwrites::is_child_of_rank() {
+        let names = [(directory, path), (other_directory, other)];
+        // SAFETY: handed on to the caller.
+        unsafe { child_effects::report(kind, names, value) };
         return false;
     }
     // SAFETY: the runtime's function of this type.
@@ -53,11 +56,6 @@ pub unsafe fn tell_two(
 pub unsafe fn tell(kind: u32, directory: c_int, path: *const c_char, value: i64) -> bool {
     // SAFETY: handed on to the caller.
     unsafe { tell_two(kind, directory, path, AT_FDCWD, core::ptr::null(), value) }
-}
-
-/// Whether the runtime is told of anything.
-pub fn is_told() -> bool {
-    !HOOK.load(Ordering::Relaxed).is_null()
 }
 
 /// A function of libc's name that tells the runtime and calls the next definition, the result of which something may be done with. A

@@ -128,6 +128,14 @@ pub fn find(path: &Path) -> Option<Obstacle> {
     }
 }
 
+/// Returns true if the loader preloads this library into a program.
+pub fn is_preloadable(path: &Path) -> bool {
+    let file = MappedFile::open(path);
+    let bytes = file.as_ref().map_or(&[][..], MappedFile::bytes);
+    let is_static = bytes.starts_with(b"\x7fELF") && interpreter(bytes).is_none();
+    !is_static && find(path).is_none()
+}
+
 /// Returns true if a program needs an MPI library.
 pub fn needs_mpi(path: &Path) -> bool {
     let names: [&[u8]; 3] = [b"libmpi.so.", b"libmpich.so.", b"libmpi_abi.so."];

@@ -298,10 +298,6 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     }
     fault::point("finalize.agreed", copies::epoch(rt));
     journal::trace::report(rt);
-    if get(rt).recoveries > 0 {
-        // A replacement has started anew what a dead process had started.
-        user::warn_of_ended_children(rt);
-    }
     world::update(rt, |world| world.finalized = true);
     disk::end(rt);
     fault::point("finalize.end", copies::epoch(rt));

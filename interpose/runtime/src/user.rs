@@ -35,7 +35,6 @@ use crate::image::runs::{AddrRange, PageRun};
 use crate::image::vmas::Zones;
 use crate::world;
 pub use accelerator::{devices_go_on, may_use_devices, save_devices};
-pub use children::{begin as begin_children, warn_of_ended as warn_of_ended_children};
 use ckptd::proc_file::ProcFile;
 pub use effects::effect_of_others;
 pub use files::{
@@ -274,7 +273,14 @@ pub enum UserError {
 pub fn begin(rt: &Runtime) {
     layout::remember_libraries(rt);
     loader::begin(rt);
-    children::begin(rt);
+}
+
+/// Ends children that have been started since the latest cut; none changes files any more.
+///
+/// All of the program's threads are stopped.
+pub fn stop_children(rt: &Runtime) {
+    undo::hold_children(rt);
+    children::end_new(rt);
 }
 
 /// Refuses if the program could not be brought back.

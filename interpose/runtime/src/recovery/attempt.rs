@@ -96,6 +96,7 @@ fn renew(rt: &Runtime, report: &mut Report) -> mpi::Result<(RealComm, Option<Epo
     // Calls do nothing before the generation begins: what is under way has ended with the library that it was given to.
     let whole = copies::interrupt(rt);
     rehearsal::interrupt(rt);
+    user::stop_children(rt);
     objects::release_local(rt);
     comm::drop_reals(rt);
     window::drop_reals(rt);

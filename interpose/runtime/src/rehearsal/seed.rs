@@ -14,7 +14,6 @@ use super::finding::Rehearsed;
 use crate::copies::Script;
 use crate::image::runs::PageRun;
 use crate::rehearsal::Runtime;
-use crate::user;
 use bincode::config::standard;
 use ckptd::line::Line;
 use std::cell::Cell;
@@ -55,7 +54,6 @@ pub(super) struct Seed {
 /// This process stands at the end of `MPI_Init`.
 pub fn plant(rt: &Runtime) {
     let forked = plant::fork(rt);
-    user::begin_children(rt);
     match forked {
         Ok(line) => rt.seed.set(Some(Rc::new(Seed {
             line,

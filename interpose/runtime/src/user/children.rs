@@ -2,18 +2,21 @@
 //!
 //! A process that is set back starts its children again. So those that it has started since the
 //! checkpoint are killed, with all of their descendants, and waited for. Children of a process that
-//! was killed do not outlive it (`ckptd::launch::ward`). A child that runs at the checkpoint is not
-//! in it, and what children write to files is not undone: one line warns of either. That line is
-//! printed at the next checkpoint, at a recovery, or at the end of a job that has recovered.
+//! was killed do not outlive it (`ckptd::launch::ward`). Files that children change are put back
+//! ([`super::undo`]). A child that runs at the checkpoint is not in it, and neither is what a
+//! program without the preload library does to files: one line warns of either.
 #![allow(unsafe_code)]
 
 use super::signals;
+use crate::cell::Field;
 use crate::told;
 use crate::user::Runtime;
 use ckptd::proc_stat;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A process: its number, and its start in clock ticks since the host's (proc(5), `stat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
@@ -28,65 +31,54 @@ pub struct Saved(BTreeSet<Process>);
 
 /// Children of this process, as far as they are known.
 pub(super) struct Children {
-    /// Page faults of all children that have been waited for (getrusage(2), `ru_minflt`).
-    faults: Cell<i64>,
-    /// This process has warned of a child that has ended, and of one that runs.
-    has_warned: [Cell<bool>; 2],
+    /// Children at the latest cut.
+    at_cut: Field<Saved>,
+    /// True once this process has warned of a child that runs at a cut.
+    has_warned: Cell<bool>,
 }
 
 impl Children {
     /// At the start of the process.
     pub(super) const fn new() -> Children {
         Children {
-            faults: Cell::new(0),
-            has_warned: [Cell::new(false), Cell::new(false)],
+            at_cut: Field::new(Saved(BTreeSet::new())),
+            has_warned: Cell::new(false),
         }
     }
-}
-
-/// Takes the children so far for none of the program's.
-///
-/// To be called at its start, and after the runtime has waited for a child of its own.
-pub fn begin(rt: &Runtime) {
-    rt.children.faults.set(faults());
 }
 
 /// Returns the children at a cut.
 pub fn capture(rt: &Runtime) -> Saved {
     let children = Saved(children().collect());
-    warn_of_ended(rt);
     if let Some(child) = children.0.first() {
-        warn_once(rt, Some(child.pid));
+        warn_of_running(rt, child.pid);
     }
+    rt.children.at_cut.set(children.clone());
     children
 }
 
-/// Warns of children that the program has waited for since this was last asked.
-pub fn warn_of_ended(rt: &Runtime) {
-    let now = faults();
-    if rt.children.faults.replace(now) != now {
-        warn_once(rt, None);
+/// Warns of a child that runs at a cut.
+fn warn_of_running(rt: &Runtime, child: i32) {
+    if !rt.children.has_warned.replace(true) && told::is_first_to_warn("child") {
+        log::warn!(
+            "the program has a child process ({}) at a checkpoint, which is not in it: after a \
+             failure the child may be missing, and files that it changes stay as they are. Let \
+             the program wait for child processes before it communicates",
+            name(child)
+        );
     }
 }
 
-/// Says that the program has, or has had, child processes.
-fn warn_once(rt: &Runtime, child: Option<i32>) {
-    let subject = ["ended-child", "child"][usize::from(child.is_some())];
-    let has_warned = &rt.children.has_warned[usize::from(child.is_some())];
-    if has_warned.replace(true) || !told::is_first_to_warn(subject) {
-        return;
-    }
-    match child {
-        Some(pid) => log::warn!(
-            "the program has a child process ({}) at a checkpoint, which is not in it: after a \
-             failure it may be missing, and files that child processes change stay as they are. \
-             Let the program wait for child processes before it communicates",
-            name(pid)
-        ),
-        None => log::warn!(
-            "the program runs child processes: files that they change stay as they are if a \
-             failure sets the program back. Let the program itself change them"
-        ),
+/// Warns of a program that a child executes without the preload library.
+pub fn warn_of_unseen(program: &Path) {
+    static HAS_WARNED: AtomicBool = AtomicBool::new(false);
+    if !HAS_WARNED.swap(true, Ordering::Relaxed) && told::is_first_to_warn("unseen-program") {
+        log::warn!(
+            "a child process runs {}, into which understudy is not preloaded (static, set-user-id, \
+             or without LD_PRELOAD in its environment): files that it changes stay as they are if \
+             a failure sets the program back. Let the program itself change them",
+            program.display()
+        );
     }
 }
 
@@ -95,11 +87,22 @@ fn name(pid: i32) -> String {
     format!("{pid}, {}", name.trim())
 }
 
+/// Ends the children that this process has started since its latest cut.
+///
+/// All of the program's threads must be stopped. Files are put back afterwards.
+pub fn end_new(rt: &Runtime) {
+    end_newer(&rt.children.at_cut.borrow());
+}
+
 /// Ends the children that this process has started since the cut.
 ///
 /// All of the program's threads must be stopped.
 pub fn restore(rt: &Runtime, saved: &Saved) {
-    warn_of_ended(rt);
+    end_newer(saved);
+    rt.children.at_cut.set(saved.clone());
+}
+
+fn end_newer(saved: &Saved) {
     let newer: Vec<Process> = children().filter(|it| !saved.0.contains(it)).collect();
     if newer.is_empty() {
         return;
@@ -112,7 +115,6 @@ pub fn restore(rt: &Runtime, saved: &Saved) {
     }
     signals::forget(libc::SIGCHLD);
     signals::mask(Some(before));
-    begin(rt);
 }
 
 /// Kills a process and all of its descendants, none of which can start others meanwhile.
@@ -159,13 +161,4 @@ fn children_of(threads: &str) -> impl Iterator<Item = i32> + use<> {
         pids
     });
     pids.collect::<Vec<_>>().into_iter()
-}
-
-fn faults() -> i64 {
-    // SAFETY: getrusage(2) fills a structure of this function.
-    unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
-        usage.ru_minflt
-    }
 }

@@ -1,9 +1,10 @@
 //! Effects of the program that the face tells of before they happen: on files, and on the loaded libraries.
 #![allow(unsafe_code)]
 
-use super::{loader, undo};
+use super::undo::full_name;
+use super::{children, loader, undo};
 use crate::user::DOOR;
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use understudy_abi::effect;
 
 /// What [`crate::entry::file_effect`] calls, on the runtime's stack: an effect that is about to happen.
@@ -31,6 +32,7 @@ pub unsafe extern "C" fn file_effect(
                     kind == effect::MAP,
                 );
             }
+            effect::UNSEEN_PROGRAM => children::warn_of_unseen(&full_name(CStr::from_ptr(path))),
             effect::OBJECT => undo::note_object(rt, value, directory),
             _ => undo::file_effect(rt, kind, directory, path, other_directory, other, value),
         }

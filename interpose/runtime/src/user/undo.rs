@@ -20,11 +20,13 @@ mod anchor;
 mod apply;
 mod awaited;
 mod backup;
+mod child_effects;
 mod file_id;
 mod in_place;
 mod inode;
 mod keep;
 mod log;
+mod names;
 mod note;
 mod object;
 mod outcome;
@@ -39,20 +41,22 @@ use super::{UserError, effects, files, output};
 use crate::cell::Field;
 use crate::user::Runtime;
 use crate::{told, world};
-use ckptd::private::{MEMORY, in_memory, open_own};
+use child_effects::ChildEffects;
+use ckptd::private::{in_memory, open_own};
 use ckptd::relay::in_file_names;
 use ckptd::settings::Threads;
+use names::Caller;
+pub use names::full_name;
 pub use note::Call;
 use note::Recorder;
 pub use object::note_object;
 use overwrite::Source;
-use place::Place;
+use place::{Children, Place};
 pub use ranges::Range;
 use std::cell::{Cell, RefMut};
-use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use understudy_abi::effect;
@@ -62,6 +66,8 @@ use understudy_numbers::{Epoch, ProcessNumber};
 /// The logs.
 pub(super) struct Undo {
     recorder: Field<Option<Recorder>>,
+    /// Effects of child processes.
+    children: Field<Option<ChildEffects>>,
     /// Beside the epochs on disk, until the job has come to its end.
     on_disk: Field<Option<Place>>,
     /// Effects are noted before MPI_Init: the job is started again, and what the program has done then is on disk.
@@ -73,6 +79,7 @@ impl Undo {
     pub(super) const fn new() -> Undo {
         Undo {
             recorder: Field::new(None),
+            children: Field::new(None),
             on_disk: Field::new(None),
             early: Cell::new(false),
         }
@@ -94,7 +101,7 @@ pub fn written() -> &'static Written {
 
 /// This process plays what a rank has done: nothing of it is to be undone.
 pub fn leave_files() {
-    WRITTEN.begin(false);
+    WRITTEN.begin(0);
 }
 
 fn of_memory() -> Place {
@@ -108,7 +115,7 @@ fn place(rt: &Runtime) -> Place {
 fn recorder(rt: &Runtime) -> RefMut<'_, Recorder> {
     let make = || {
         let (place, rank) = (of_memory(), told::process());
-        Recorder::new(place.log_of(rank), &in_memory(), place.job(), rank)
+        Recorder::new(place.log_of(rank), &in_memory(), place.job(), &rank)
     };
     RefMut::map(rt.undo.recorder.borrow_mut(), |recorder| {
         recorder.get_or_insert_with(make)
@@ -119,18 +126,15 @@ fn recorder(rt: &Runtime) -> RefMut<'_, Recorder> {
 pub fn note_from_start(rt: &Runtime) {
     rt.undo.early.set(true);
     recorder(rt).begin(START);
-    WRITTEN.begin(true);
+    on_children(rt, |children| children.begin(START));
+    WRITTEN.begin(std::process::id() as i32);
 }
 
 /// Undoes what the program has done so far. All processes are in MPI_Init.
 pub fn undo_start(rt: &Runtime) -> Result<(), UserError> {
     if rt.undo.early.take() {
         undo_all(rt, of_memory().logs(), START)?;
-        rt.undo
-            .recorder
-            .take()
-            .map_or(Ok(()), |mut recorder| recorder.end())
-            .unwrap_or_default();
+        end(rt, false).unwrap_or_default();
     }
     Ok(())
 }
@@ -145,10 +149,10 @@ pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
         lineage,
         start,
     };
-    let refuge = place.refuge_of(rank);
+    let refuge = place.refuge_of(&rank);
     let on_disk =
-        Recorder::new(place.log_of(rank), &directory, place.job(), rank).lasting(refuge.clone());
-    let otherwise = |_| Recorder::new(refuge, &in_memory(), place.job(), rank);
+        Recorder::new(place.log_of(rank), &directory, place.job(), &rank).lasting(refuge.clone());
+    let otherwise = |_| Recorder::new(refuge, &in_memory(), place.job(), &rank);
     rt.undo
         .recorder
         .set(Some(on_disk.unwrap_or_else(otherwise)));
@@ -161,11 +165,7 @@ pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
 /// All workers have come to the end of the job: nobody will go back to an epoch on disk.
 pub fn end_on_disk(rt: &Runtime) {
     if let Some(place) = rt.undo.on_disk.take() {
-        rt.undo
-            .recorder
-            .take()
-            .map_or(Ok(()), |mut recorder| recorder.end())
-            .unwrap_or_default();
+        end(rt, false).unwrap_or_default();
         place.clean(true);
     }
 }
@@ -195,12 +195,14 @@ fn tell(result: io::Result<()>) {
 pub fn begin(rt: &Runtime, epoch: Epoch) {
     effects::begin(epoch);
     recorder(rt).begin(epoch);
-    WRITTEN.begin(true);
+    on_children(rt, |children| children.begin(epoch));
+    WRITTEN.begin(std::process::id() as i32);
 }
 
 /// Nobody goes back further than to the cut of this epoch any more.
 pub fn forget_before(rt: &Runtime, epoch: Epoch) {
     tell(recorder(rt).forget_before(epoch));
+    on_children(rt, |children| children.forget_before(epoch));
 }
 
 /// Undoes what all ranks of this node have done since the cut of `epoch`. All living processes are in the recovery.
@@ -211,7 +213,8 @@ pub fn undo(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
     undo_all(rt, place(rt).logs(), epoch)?;
     effects::begin(epoch);
     tell(recorder(rt).resume(epoch));
-    WRITTEN.begin(true);
+    on_children(rt, |children| children.resume(epoch));
+    WRITTEN.begin(std::process::id() as i32);
     Ok(())
 }
 
@@ -228,7 +231,7 @@ fn undo_all(rt: &Runtime, logs: Vec<PathBuf>, epoch: Epoch) -> Result<(), apply:
     let place = place(rt);
     // Where nothing can be written to the disk, the logs have gone on in memory, and so each node has its own.
     let [lock, other] =
-        [place.log_of(FIRST), place.refuge_of(FIRST)].map(|log| log.with_extension(place::LOCK));
+        [place.log_of(FIRST), place.refuge_of(&FIRST)].map(|log| log.with_extension(place::LOCK));
     let alone = alone(&lock).map(|file| (file, lock));
     let (_alone, lock) = alone
         .or_else(|_| self::alone(&other).map(|file| (file, other.clone())))
@@ -260,17 +263,64 @@ fn alone(path: &Path) -> io::Result<File> {
 
 /// The rank ends in good order, or the job does: nothing will be undone any more.
 pub fn release(rt: &Runtime) {
-    if let (Some(mut recorder), None) = (rt.undo.recorder.take(), &*rt.undo.on_disk.borrow()) {
-        tell(recorder.end());
+    let is_kept = rt.undo.on_disk.borrow().is_some();
+    tell(end(rt, is_kept));
+}
+
+/// Ends noting, and removes the logs unless they are kept for another start of the job.
+fn end(rt: &Runtime, is_kept: bool) -> io::Result<()> {
+    if let Some(children) = rt.undo.children.take() {
+        children.end(is_kept)?;
+    }
+    match rt.undo.recorder.take() {
+        Some(mut recorder) if !is_kept => recorder.end(),
+        _ => Ok(()),
+    }
+}
+
+/// Acts on what notes the effects of children, which is started if need be.
+fn on_children(rt: &Runtime, act: impl FnOnce(&ChildEffects)) {
+    let mut children = rt.undo.children.borrow_mut();
+    if children.is_none() {
+        *children = start_children(rt);
+    }
+    if let Some(children) = &*children {
+        act(children);
+    }
+}
+
+fn start_children(rt: &Runtime) -> Option<ChildEffects> {
+    let (place, process) = (place(rt), told::process());
+    let log = place.log_of_children(process);
+    let label = Children(process);
+    let recorder = match &place {
+        Place::Memory(..) => Recorder::new(log, &in_memory(), place.job(), &label),
+        Place::Disk { directory, .. } => {
+            Recorder::new(log, directory, place.job(), &label).on_disk(place.refuge_of(&label))
+        }
+    };
+    let started = ChildEffects::start(recorder);
+    let warn = |error: &io::Error| {
+        ::log::warn!("files that child processes change are not put back after a failure: {error}");
+    };
+    started.inspect_err(warn).ok()
+}
+
+/// Holds children back that are about to change files.
+pub fn hold_children(rt: &Runtime) {
+    if let Some(children) = &*rt.undo.children.borrow() {
+        children.hold();
     }
 }
 
 /// Removes the log of a process that has died, with its backups.
 pub fn discard(process: ProcessNumber) {
-    let path = of_memory().log_of(process);
-    let _ = fs::remove_file(path.with_extension(log::RENEWED));
-    if let Ok(Some(log)) = log::Log::open(&path) {
-        let _ = log.remove();
+    let place = of_memory();
+    for path in [place.log_of(process), place.log_of_children(process)] {
+        let _ = fs::remove_file(path.with_extension(log::RENEWED));
+        if let Ok(Some(log)) = log::Log::open(&path) {
+            let _ = log.remove();
+        }
     }
 }
 
@@ -279,7 +329,7 @@ pub fn discard_abandoned() {
     of_memory().clean(false);
 }
 
-/// An effect on files that is about to happen.
+/// Notes an effect on files that is about to happen.
 ///
 /// # Safety
 /// The strings must be valid or null.
@@ -295,63 +345,26 @@ pub unsafe fn file_effect(
     if !is_noting(rt) {
         return;
     }
-    if kind == effect::MADE {
-        return made(rt);
-    }
-    if kind == effect::FTRUNCATE {
-        return on_open(rt, directory, |recorder| {
+    // SAFETY: handed on to the caller.
+    let string = |name: *const c_char| (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
+    let names = [(directory, string(path)), (other_directory, string(other))];
+    match kind {
+        effect::MADE => made(rt),
+        effect::FTRUNCATE => on_open(rt, directory, |recorder| {
             recorder.truncate_open(directory, value.max(0) as u64)
-        });
-    }
-    if kind == effect::ATTRIBUTE {
-        // SAFETY: handed on to the caller.
-        unsafe { on_attribute(rt, directory, path, other, value) };
-        return;
-    }
-    // SAFETY: handed on to the caller.
-    let call = unsafe {
-        match kind {
-            effect::RENAME => absolute(directory, path).and_then(|from| {
-                Some(Call::Rename {
-                    from,
-                    to: absolute(other_directory, other)?,
-                    flags: value as u32,
-                })
-            }),
-            _ => absolute(directory, path).and_then(|path| call_on(kind, path, value)),
+        }),
+        effect::ATTRIBUTE => {
+            if let Some(path) = Caller::own().attributed(names, value) {
+                with_recorder(rt, &path, |recorder| {
+                    recorder.change_attribute(&path, names[1].1)
+                });
+            }
         }
-    };
-    if let Some(call) = call {
-        note(rt, &call);
-    }
-}
-
-/// Notes a change of an attribute; of an open file where no path is given.
-///
-/// # Safety
-/// The strings must be valid or null.
-unsafe fn on_attribute(
-    rt: &Runtime,
-    directory: c_int,
-    path: *const c_char,
-    name: *const c_char,
-    value: i64,
-) {
-    // SAFETY: handed on to the caller.
-    let (path, name) = unsafe {
-        let name = (!name.is_null()).then(|| CStr::from_ptr(name).to_owned());
-        let path = match path.is_null() {
-            true => fs::read_link(format!("/proc/self/fd/{directory}")).ok(),
-            false => absolute(directory, path),
-        };
-        (path, name)
-    };
-    let is_link_itself = value & effect::NO_FOLLOW != 0;
-    let path = path.filter(|path| is_of_interest(path));
-    if let Some(path) = path.map(|path| if is_link_itself { path } else { followed(path) }) {
-        with_recorder(rt, &path, |recorder| {
-            recorder.change_attribute(&path, name.as_ref())
-        });
+        _ => {
+            if let Some(call) = Caller::own().call(kind, names, value) {
+                note(rt, &call);
+            }
+        }
     }
 }
 
@@ -418,81 +431,4 @@ fn with_recorder(rt: &Runtime, path: &Path, act: impl FnOnce(&mut Recorder) -> i
     {
         recorder.warn(path, &error.to_string());
     }
-}
-
-/// The file that a name of the program's leads to, by its full name; what is no file keeps its name.
-pub fn full_name(name: &CStr) -> PathBuf {
-    // SAFETY: a valid string.
-    let found = unsafe { absolute(libc::AT_FDCWD, name.as_ptr()) };
-    found.map_or_else(
-        || PathBuf::from(OsStr::from_bytes(name.to_bytes())),
-        followed,
-    )
-}
-
-fn call_on(kind: u32, path: PathBuf, value: i64) -> Option<Call> {
-    let (files, directories) = (value & effect::FILES != 0, value & effect::DIRECTORIES != 0);
-    Some(match kind {
-        effect::OPEN => Call::Open {
-            path: followed(path),
-            flags: value as i32,
-        },
-        effect::REMOVE => Call::Remove {
-            path,
-            files,
-            directories,
-        },
-        effect::CREATE => Call::Create {
-            path,
-            directory: directories,
-        },
-        effect::TRUNCATE => Call::Truncate {
-            path: followed(path),
-            length: value,
-        },
-        _ => return None,
-    })
-}
-
-/// Whether a path leads to a file system for files.
-fn is_of_interest(path: &Path) -> bool {
-    let special = ["/proc", "/sys", "/dev"]
-        .iter()
-        .any(|top| path.starts_with(top));
-    path.is_absolute() && (!special || path.starts_with(MEMORY))
-}
-
-/// The name that a call gives, without links but for its last part.
-///
-/// # Safety
-/// `path` must be a valid string or null.
-unsafe fn absolute(directory: c_int, path: *const c_char) -> Option<PathBuf> {
-    if path.is_null() {
-        return None;
-    }
-    // SAFETY: handed on to the caller.
-    let path = Path::new(OsStr::from_bytes(
-        unsafe { CStr::from_ptr(path) }.to_bytes(),
-    ));
-    let full = if path.is_absolute() {
-        path.to_owned()
-    } else if directory == libc::AT_FDCWD {
-        std::env::current_dir().ok()?.join(path)
-    } else {
-        fs::read_link(format!("/proc/self/fd/{directory}"))
-            .ok()?
-            .join(path)
-    };
-    let found = fs::canonicalize(full.parent()?)
-        .ok()?
-        .join(full.file_name()?);
-    is_of_interest(&found).then_some(found)
-}
-
-/// Where a name leads to, if it is a link, even to a file that does not exist yet.
-fn followed(path: PathBuf) -> PathBuf {
-    let Ok(target) = fs::read_link(&path) else {
-        return path;
-    };
-    fs::canonicalize(&path).unwrap_or_else(|_| path.parent().unwrap_or(&path).join(target))
 }

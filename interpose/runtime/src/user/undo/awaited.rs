@@ -8,13 +8,23 @@ use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The calling thread.
-fn thread() -> libc::pid_t {
-    // SAFETY: gettid(2).
-    unsafe { libc::gettid() }
-}
-
 impl Recorder {
+    /// Notes calls of this thread of another process from now on.
+    pub(super) fn set_thread(&mut self, thread: libc::pid_t) {
+        self.thread = Some(thread);
+    }
+
+    /// Returns the thread whose calls are noted.
+    fn thread(&self) -> libc::pid_t {
+        // SAFETY: gettid(2).
+        self.thread.unwrap_or_else(|| unsafe { libc::gettid() })
+    }
+
+    /// Returns true if a call of a thread that is to make a name has not returned yet.
+    pub(super) fn awaits_name_of(&self, thread: libc::pid_t) -> bool {
+        self.awaited.iter().any(|(other, _)| *other == thread)
+    }
+
     /// Notes what the latest record about making `made` has led to.
     pub(super) fn conclude(&mut self, made: &Path, outcome: Outcome) -> io::Result<()> {
         match self.log.as_ref().is_some_and(|log| log.makes(made)) {
@@ -25,12 +35,13 @@ impl Recorder {
 
     /// A call of this thread is about to make this name; [`made`](Self::made) follows.
     pub(super) fn await_name(&mut self, path: &Path) {
-        self.awaited.push((thread(), path.to_owned()));
+        let thread = self.thread();
+        self.awaited.push((thread, path.to_owned()));
     }
 
     /// The last call of this thread that was to make a name has returned.
     pub fn made(&mut self) -> io::Result<()> {
-        let own = thread();
+        let own = self.thread();
         let last = self.awaited.iter().rposition(|(thread, _)| *thread == own);
         let Some(last) = last else {
             return Ok(());

@@ -2,11 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::log::{Effect, Id};
+use super::names::is_of_interest;
 use super::note::{Known, LARGEST_OVERWRITTEN, LARGEST_TRUNCATED, Recorder, metadata_of};
 use super::overwrite::Source;
 use super::ranges::Range;
-use super::{MEMORY, is_of_interest};
 use crate::image::vmas::REMOVED;
+use ckptd::private::MEMORY;
 use std::ffi::c_int;
 use std::fs::{self, File};
 use std::io;

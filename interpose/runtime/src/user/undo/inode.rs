@@ -7,7 +7,7 @@
 use super::file_id::another_file;
 use super::log::{Attributes, Effect, Id};
 use super::note::{Recorder, metadata_of};
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
@@ -29,7 +29,7 @@ impl Recorder {
     }
 
     /// Notes a change of an attribute; with a name, of an extended one.
-    pub fn change_attribute(&mut self, path: &Path, name: Option<&CString>) -> io::Result<()> {
+    pub fn change_attribute(&mut self, path: &Path, name: Option<&CStr>) -> io::Result<()> {
         let Some(metadata) = metadata_of(path) else {
             return Ok(());
         };
@@ -40,13 +40,13 @@ impl Recorder {
             return self.attributes(path, &metadata);
         };
         let id = Id::of(&metadata);
-        if !self.extended.insert((id, name.clone())) {
+        if !self.extended.insert((id, name.to_owned())) {
             return Ok(());
         }
         self.write(Effect::Extended {
             path: path.to_owned(),
             id,
-            name: name.as_bytes().to_vec(),
+            name: name.to_bytes().to_vec(),
             value: extended(&Pinned::open(path)?, name),
         })
     }
@@ -56,7 +56,7 @@ impl Recorder {
 const MAX_VALUE: usize = 1 << 16;
 
 /// Returns the value of an extended attribute; `None` if the file does not have it.
-fn extended(file: &Pinned, name: &CString) -> Option<Vec<u8>> {
+fn extended(file: &Pinned, name: &CStr) -> Option<Vec<u8>> {
     let mut value = vec![0u8; MAX_VALUE];
     // SAFETY: getxattr(2) with valid strings, which writes `MAX_VALUE` bytes at most.
     let length = unsafe {

@@ -1,12 +1,12 @@
 //! Backups of what an effect destroys.
 #![allow(unsafe_code)]
 
+use std::fmt::Display;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
-use understudy_numbers::ProcessNumber;
 
 /// Copies up to this size are kept in memory.
 pub const SMALL: u64 = 64 << 10;
@@ -20,18 +20,18 @@ pub struct Keeper {
     pub memory: PathBuf,
     /// Hidden, and the same for all backups of the job.
     pub prefix: String,
-    /// The process.
-    pub rank: ProcessNumber,
+    /// Part of the names that no other keeper of the job has.
+    label: String,
     count: u64,
 }
 
 impl Keeper {
-    /// For the rank of a job.
-    pub fn new(memory: &Path, job: &str, rank: ProcessNumber) -> Keeper {
+    /// Creates a keeper with a label that no other keeper of the job has.
+    pub fn new(memory: &Path, job: &str, label: &dyn Display) -> Keeper {
         Keeper {
             memory: memory.to_owned(),
             prefix: format!(".understudy-{job}-"),
-            rank,
+            label: label.to_string(),
             count: 0,
         }
     }
@@ -40,7 +40,7 @@ impl Keeper {
     pub fn name(&mut self, directory: &Path) -> PathBuf {
         loop {
             self.count += 1;
-            let path = directory.join(format!("{}{}-{}", self.prefix, self.rank, self.count));
+            let path = directory.join(format!("{}{}-{}", self.prefix, self.label, self.count));
             if path.symlink_metadata().is_err() {
                 return path;
             }

@@ -10,13 +10,14 @@ use ckptd::events::{monotonic_ns, realtime_ns};
 use ckptd::private::in_memory;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
+use std::fmt::Display;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use understudy_numbers::{Epoch, ProcessNumber};
+use understudy_numbers::Epoch;
 
 /// More of a file is not copied because the program may overwrite it in memory.
 pub(super) const LARGEST_OVERWRITTEN: u64 = 64 << 20;
@@ -97,6 +98,8 @@ pub struct Recorder {
     pub(super) awaited: Vec<(libc::pid_t, PathBuf)>,
     warned: bool,
     process: u32,
+    /// Thread that makes the calls, if that is another one than the calling thread.
+    pub(super) thread: Option<libc::pid_t>,
 }
 
 pub(super) fn metadata_of(path: &Path) -> Option<Metadata> {
@@ -125,11 +128,14 @@ pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
 }
 
 impl Recorder {
-    /// Notes nothing yet. The log will be at `place`, small backups in `memory`.
-    pub fn new(place: PathBuf, memory: &Path, job: &str, rank: ProcessNumber) -> Recorder {
+    /// Creates a recorder that notes nothing yet.
+    ///
+    /// The log will be at `place`, and small backups in `memory`. No other recorder of the job has
+    /// this `label`.
+    pub fn new(place: PathBuf, memory: &Path, job: &str, label: &dyn Display) -> Recorder {
         Recorder {
             place,
-            keeper: Keeper::new(memory, job, rank),
+            keeper: Keeper::new(memory, job, label),
             log: None,
             section: Epoch::NONE,
             began: SystemTime::now(),
@@ -146,6 +152,7 @@ impl Recorder {
             awaited: Vec::new(),
             warned: false,
             process: std::process::id(),
+            thread: None,
         }
     }
 
@@ -153,8 +160,23 @@ impl Recorder {
     /// goes on at `refuge`.
     pub fn lasting(mut self, refuge: PathBuf) -> io::Result<Recorder> {
         self.log = Some(Log::create(&self.place)?);
+        Ok(self.on_disk(refuge))
+    }
+
+    /// Lets times count from 1970, and the log go on at `refuge` if its place takes no more.
+    pub fn on_disk(mut self, refuge: PathBuf) -> Recorder {
         (self.refuge, self.clock) = (Some(refuge), realtime_ns);
-        Ok(self)
+        self
+    }
+
+    /// Returns the path of the log.
+    pub fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// Returns true if the log has records.
+    pub fn has_records(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.last().is_some())
     }
 
     /// A cut has been made: what follows belongs to its section. With [`Epoch::NONE`] nothing is noted.

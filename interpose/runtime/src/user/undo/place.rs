@@ -6,6 +6,7 @@
 use super::log::{Log, RENEWED};
 use ckptd::private::{in_memory, open_own};
 use std::ffi::OsStr;
+use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,16 @@ const LOG: &str = "undo";
 const THREADS: &str = "undo-threads";
 /// Held by the one process of a node, or of a job on disk, that undoes effects.
 pub const LOCK: &str = "undo-lock";
+
+/// Label of what is kept for the children of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Children(pub ProcessNumber);
+
+impl Display for Children {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        write!(out, "{}c", self.0)
+    }
+}
 
 /// The place.
 #[derive(Clone, Debug)]
@@ -38,22 +49,31 @@ pub enum Place {
 impl Place {
     /// The log of a process of this start of the job.
     pub fn log_of(&self, process: ProcessNumber) -> PathBuf {
+        self.named(&process)
+    }
+
+    /// Returns the path of the log of a process's children.
+    pub fn log_of_children(&self, process: ProcessNumber) -> PathBuf {
+        self.named(&Children(process))
+    }
+
+    fn named(&self, label: &dyn Display) -> PathBuf {
         match self {
-            Place::Memory(job, _) => in_memory().join(format!("understudy-{job}-{process}.{LOG}")),
-            Place::Disk { directory, .. } => directory.join(self.name_on_disk(process)),
+            Place::Memory(job, _) => in_memory().join(format!("understudy-{job}-{label}.{LOG}")),
+            Place::Disk { directory, .. } => directory.join(self.name_on_disk(label)),
         }
     }
 
     /// Where the log goes if the disk takes no more.
-    pub fn refuge_of(&self, process: ProcessNumber) -> PathBuf {
-        in_memory().join(self.name_on_disk(process))
+    pub fn refuge_of(&self, label: &dyn Display) -> PathBuf {
+        in_memory().join(self.name_on_disk(label))
     }
 
-    fn name_on_disk(&self, process: ProcessNumber) -> String {
+    fn name_on_disk(&self, label: &dyn Display) -> String {
         match self {
-            Place::Memory(job, _) => format!("understudy-{job}-{process}.{LOG}"),
+            Place::Memory(job, _) => format!("understudy-{job}-{label}.{LOG}"),
             Place::Disk { lineage, start, .. } => {
-                format!("understudy-{lineage}-{start:016x}-{process}.{LOG}")
+                format!("understudy-{lineage}-{start:016x}-{label}.{LOG}")
             }
         }
     }
@@ -68,15 +88,19 @@ impl Place {
     /// All logs that there may be, those of earlier starts of the job included.
     pub fn logs(&self) -> Vec<PathBuf> {
         match self {
-            Place::Memory(_, ranks) => (0..*ranks)
-                .map(|rank| self.log_of(ProcessNumber(rank)))
-                .collect(),
+            Place::Memory(_, ranks) => self.in_memory(*ranks).collect(),
             Place::Disk { directory, .. } => {
                 let mut all = self.found(directory, LOG);
                 all.extend(self.found(&in_memory(), LOG));
                 all
             }
         }
+    }
+
+    fn in_memory(&self, ranks: u32) -> impl Iterator<Item = PathBuf> {
+        (0..ranks)
+            .map(ProcessNumber)
+            .flat_map(|rank| [self.log_of(rank), self.log_of_children(rank)])
     }
 
     fn found(&self, directory: &Path, extension: &str) -> Vec<PathBuf> {
@@ -145,10 +169,8 @@ impl Place {
         for extension in [RENEWED, LOCK, THREADS] {
             match self {
                 Place::Memory(_, ranks) => {
-                    all.extend(
-                        (0..*ranks)
-                            .map(|rank| self.log_of(ProcessNumber(rank)).with_extension(extension)),
-                    );
+                    let logs = self.in_memory(*ranks);
+                    all.extend(logs.map(|log| log.with_extension(extension)));
                 }
                 Place::Disk { directory, .. } => {
                     all.extend(self.found(directory, extension));

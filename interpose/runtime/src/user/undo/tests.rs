@@ -1,10 +1,11 @@
 //! The log by itself, and random sequences of calls that are undone and compared with a copy.
 
+use super::apply;
 use super::log::RENEWED;
 use super::log::{Effect, Id, Line, Log, Record};
+use super::names::followed;
 use super::note::{Call, Recorder, exchange};
 use super::place::{LOCK, Place};
-use super::{apply, followed};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -42,7 +43,7 @@ impl Room {
             self.log(rank),
             &self.0.join("memory"),
             "job",
-            ProcessNumber(rank),
+            &ProcessNumber(rank),
         )
     }
 

@@ -1,0 +1,37 @@
+//! Messages by which child processes of a rank report effects on files to the rank.
+//!
+//! The rank listens at a socket of the abstract name space (unix(7)). A child connects for each
+//! effect, sends a [`Request`] followed by both names without their terminating zeros, and makes
+//! its call after the answer of one byte.
+
+/// Start of the name of a rank's socket; the process number in decimal digits follows.
+pub const SOCKET: &str = "understudy-effects-";
+
+/// An effect that is about to happen; the fields are those of [`crate::effect::Hook`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Kind of the effect.
+    pub kind: u32,
+    /// Thread that makes the call (gettid(2)).
+    pub thread: i32,
+    /// Descriptor of the directory of the first name.
+    pub directory: i32,
+    /// Descriptor of the directory of the second name.
+    pub other_directory: i32,
+    /// Value that depends on the kind.
+    pub value: i64,
+    /// Lengths of both names in bytes; [`NO_NAME`] for a name that is absent.
+    pub lengths: [u32; 2],
+}
+
+/// Length of a name that is absent.
+pub const NO_NAME: u32 = u32::MAX;
+
+/// Longest name that is sent, in bytes (PATH_MAX).
+pub const LONGEST_NAME: usize = 4096;
+
+/// Answer: the call may be made.
+pub const GO_ON: u8 = 0;
+/// Answer: the call may be made, and its return is to be reported ([`crate::effect::MADE`]).
+pub const REPORT_RETURN: u8 = 1;
