@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "../check.h"
+#include <dirent.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -92,7 +93,14 @@ static void content(void)
     const char *names[] = {"log", "fixed", "small", "new.0", "new.1", "new.2", "own", "copy"};
     for (unsigned at = 0; at < sizeof names / sizeof *names; at++)
         say_file(names[at]);
-    run("ls %s | wc -l >> %s/log", directory, directory);
+    run("ls -A %s | wc -l >> %s/log", directory, directory);
+    struct dirent **entries;
+    int count = scandir(directory, &entries, NULL, alphasort);
+    for (int at = 0; at < count; at++) {
+        say("there is %s", entries[at]->d_name);
+        free(entries[at]);
+    }
+    free(entries);
 }
 
 int main(int argc, char **argv)

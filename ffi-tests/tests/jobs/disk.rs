@@ -427,6 +427,18 @@ fn a_restart_finds_files_as_they_were() {
     assert_same_files(&third);
 }
 
+/// Files that children of the ranks change.
+#[test]
+fn a_restart_finds_files_of_child_processes_as_they_were() {
+    let job = || Job::new(place::test_program("table/child_files"), &["25", "20"]).interval("0.1s");
+    let mut first = killed(job().disk(), 3);
+    let second = job()
+        .disk()
+        .env("UNDERSTUDY_RESTART", "1")
+        .run_after(&mut first);
+    assert_like(&native(job()), &[], &first.stdout, second);
+}
+
 #[test]
 #[ignore = "a variant: make test-all"]
 fn files_are_those_of_the_epoch_on_disk_that_all_go_back_to() {

@@ -32,6 +32,6 @@ pub const NO_NAME: u32 = u32::MAX;
 pub const LONGEST_NAME: usize = 4096;
 
 /// Answer: the call may be made.
-pub const GO_ON: u8 = 0;
+pub const CALL_ALLOWED: u8 = 0;
 /// Answer: the call may be made, and its return is to be reported ([`crate::effect::MADE`]).
 pub const REPORT_RETURN: u8 = 1;

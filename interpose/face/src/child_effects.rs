@@ -1,4 +1,6 @@
-//! Effects on files in child processes of a rank, reported to the rank before they happen.
+//! Reports effects of child processes on files to their rank.
+//!
+//! A report precedes the call that has the effect.
 //!
 //! A child that the rank has forked has the rank's memory, and finds the rank there. Another
 //! program that a child executes has this library as well, since children inherit LD_PRELOAD: that
@@ -7,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use crate::msg::Line;
-use crate::overwrites;
+use crate::noted;
 use crate::processes::parent_of;
 use crate::sys::{self, nr, sys};
 use core::ffi::{c_char, c_int};
@@ -18,10 +20,12 @@ use core::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use understudy_abi::child_effects::{LONGEST_NAME, NO_NAME, REPORT_RETURN, Request, SOCKET};
 use understudy_abi::effect;
 
-/// Process number of the rank that is an ancestor; 0 before the first search, [`NO_RANK`].
+/// Process number of the rank that is an ancestor; 0 before the first search.
 static RANK: AtomicIsize = AtomicIsize::new(0);
 /// Value of [`RANK`] in a process that reports nothing.
 const NO_RANK: isize = -1;
+/// Value of [`RANK`] in a process that outlives its rank.
+const RANK_HAS_ENDED: isize = -2;
 /// Ancestors that are tried at most.
 const MAX_ANCESTORS: usize = 64;
 /// Time in which a killed rank's guardian kills the rank's children, in seconds.
@@ -154,20 +158,21 @@ fn search() -> isize {
 
 /// Returns true if a rank is an ancestor of this process.
 pub fn has_rank() -> bool {
-    overwrites::is_child_of_rank() || rank().is_some()
+    rank().is_some()
 }
 
 /// Returns the rank that is an ancestor of this process, if any.
 fn rank() -> Option<isize> {
     let known = RANK.load(Ordering::Relaxed);
+    if known == RANK_HAS_ENDED {
+        return None;
+    }
+    if let Some(rank) = noted::forking_rank() {
+        return Some(rank as isize);
+    }
     let rank = if known == 0 { search() } else { known };
     RANK.store(rank, Ordering::Relaxed);
     (rank != NO_RANK).then_some(rank)
-}
-
-/// Records the rank that has forked this process.
-pub fn set_rank(process: i32) {
-    RANK.store(process as isize, Ordering::Relaxed);
 }
 
 /// Returns true if the return of a call is to be reported.
@@ -203,6 +208,6 @@ fn outlive_rank() {
     let time = [END_OF_RANK, 0i64];
     // SAFETY: nanosleep(2) of a valid timespec.
     unsafe { sys!(nr::NANOSLEEP, time.as_ptr(), 0) };
-    RANK.store(NO_RANK, Ordering::Relaxed);
+    RANK.store(RANK_HAS_ENDED, Ordering::Relaxed);
     IS_NAME_AWAITED.store(false, Ordering::Relaxed);
 }

@@ -17,6 +17,7 @@ use crate::link::{Path, own_path};
 use crate::msg::Text;
 use crate::relay;
 use crate::sys::{self, nr, sys};
+use crate::told::told;
 use crate::unpreloadable::{self, Executed, Obstacle};
 use crate::unseen;
 use core::arch::naked_asm;
@@ -68,14 +69,8 @@ pub unsafe fn remember_wrapper(list: Strings) {
     }
 }
 
-/// Returns the environment of this process.
-pub fn own_environment() -> Strings {
-    // SAFETY: libc's variable.
-    unsafe { ENVIRON }
-}
-
 /// Returns true in the rank's own process; its children have other numbers.
-pub fn is_rank() -> bool {
+fn is_rank() -> bool {
     // SAFETY: getpid(2).
     let process = unsafe { sys!(nr::GETPID) };
     !SAVED.load(Ordering::Acquire).is_null() && process == PROCESS.load(Ordering::Relaxed)
@@ -88,7 +83,7 @@ pub fn is_rank() -> bool {
 unsafe fn environment(given: Strings, executed: Executed) -> Strings {
     if !is_rank() {
         // SAFETY: handed on to the caller.
-        unsafe { unseen::report_execution(given, executed) };
+        unsafe { unseen::report_execution(ENVIRON, given, executed) };
     }
     let saved: Strings = SAVED.load(Ordering::Acquire).cast_const();
     if saved.is_null() || given.is_null() {
@@ -237,6 +232,7 @@ macro_rules! executes {
 }
 
 type Name = *const c_char;
+type Data = *const c_void;
 
 executes! {
     fn execve(path: Name, argv: Strings, envp: Strings)
@@ -255,6 +251,17 @@ executes! {
     fn execveat(directory: c_int, path: Name, argv: Strings, envp: Strings, flags: c_int)
         => execveat(c_int, Name, Strings, Strings, c_int)
             = (directory, path, argv, environment(envp, Executed::At(directory, path)), flags);
+}
+
+told! {
+    fn posix_spawn(
+        process: *mut c_int, path: Name, actions: Data, attributes: Data, argv: Strings,
+        envp: Strings
+    ) -> c_int { unseen::report_start(ENVIRON, envp, Executed::Path(path)) }
+    fn posix_spawnp(
+        process: *mut c_int, file: Name, actions: Data, attributes: Data, argv: Strings,
+        envp: Strings
+    ) -> c_int { unseen::report_start(ENVIRON, envp, Executed::Name(file)) }
 }
 
 /// execle(3): the environment follows the arguments.

@@ -7,16 +7,15 @@
 
 use crate::libc::next;
 use crate::msg::say;
+use crate::noted::{self, written};
 use crate::sys::{self, nr, sys};
 use crate::told::{tell, told};
-use crate::{child_effects, stop, threads};
+use crate::{stop, threads};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::effect::{self, Part};
 use understudy_abi::written::{Known, Written};
 
-/// The runtime's table; null: this process is not protected.
-static WRITTEN: AtomicPtr<Written> = AtomicPtr::new(core::ptr::null_mut());
 /// libc's `_IO_file_write`.
 static STREAM_WRITE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -35,26 +34,7 @@ pub fn tell_runtime(written: *const Written) {
     // It may be needed first in a signal handler, where nothing can be looked up.
     // SAFETY: an empty write to no file.
     unsafe { write(-1, core::ptr::null(), 0) };
-    WRITTEN.store(written.cast_mut(), Ordering::Release);
-}
-
-#[inline]
-fn written() -> Option<&'static Written> {
-    // SAFETY: null, or the runtime's, which lives as long as the process.
-    unsafe { WRITTEN.load(Ordering::Acquire).as_ref() }
-}
-
-/// Returns true in a child that a rank has forked, whose effects the rank notes.
-pub fn is_child_of_rank() -> bool {
-    let Some(rank) = written().and_then(Written::process) else {
-        return false;
-    };
-    // SAFETY: getpid(2).
-    let is_child = unsafe { sys!(nr::GETPID) } != rank as isize;
-    if is_child {
-        child_effects::set_rank(rank);
-    }
-    is_child
+    noted::connect(written);
 }
 
 /// The descriptor is another one from now on.

@@ -1,7 +1,7 @@
 //! How the runtime is told of what the program does to files, before it happens.
 #![allow(unsafe_code)]
 
-use crate::{child_effects, overwrites, threads, turns};
+use crate::{child_effects, noted, threads, turns};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::effect::Hook;
@@ -30,7 +30,7 @@ pub unsafe fn tell_two(
     value: i64,
 ) -> bool {
     let hook = HOOK.load(Ordering::Acquire);
-    if hook.is_null() || overwrites::is_child_of_rank() {
+    if hook.is_null() || noted::forking_rank().is_some() {
         let names = [(directory, path), (other_directory, other)];
         // SAFETY: handed on to the caller.
         unsafe { child_effects::report(kind, names, value) };

@@ -279,7 +279,7 @@ pub fn begin(rt: &Runtime) {
 ///
 /// All of the program's threads are stopped.
 pub fn stop_children(rt: &Runtime) {
-    undo::hold_children(rt);
+    undo::suspend_children(rt);
     children::end_new(rt);
 }
 

@@ -20,13 +20,13 @@ mod anchor;
 mod apply;
 mod awaited;
 mod backup;
+mod caller;
 mod child_effects;
 mod file_id;
 mod in_place;
 mod inode;
 mod keep;
 mod log;
-mod names;
 mod note;
 mod object;
 mod outcome;
@@ -41,12 +41,12 @@ use super::{UserError, effects, files, output};
 use crate::cell::Field;
 use crate::user::Runtime;
 use crate::{told, world};
+use caller::Caller;
+pub use caller::full_name;
 use child_effects::ChildEffects;
 use ckptd::private::{in_memory, open_own};
 use ckptd::relay::in_file_names;
 use ckptd::settings::Threads;
-use names::Caller;
-pub use names::full_name;
 pub use note::Call;
 use note::Recorder;
 pub use object::note_object;
@@ -267,14 +267,13 @@ pub fn release(rt: &Runtime) {
     tell(end(rt, is_kept));
 }
 
-/// Ends noting, and removes the logs unless they are kept for another start of the job.
+/// Ends noting, and removes the logs unless a restart needs them.
 fn end(rt: &Runtime, is_kept: bool) -> io::Result<()> {
-    if let Some(children) = rt.undo.children.take() {
-        children.end(is_kept)?;
-    }
+    let children = rt.undo.children.take();
+    let of_children = children.map_or(Ok(()), |children| children.end(is_kept));
     match rt.undo.recorder.take() {
-        Some(mut recorder) if !is_kept => recorder.end(),
-        _ => Ok(()),
+        Some(mut recorder) if !is_kept => recorder.end().and(of_children),
+        _ => of_children,
     }
 }
 
@@ -306,10 +305,10 @@ fn start_children(rt: &Runtime) -> Option<ChildEffects> {
     started.inspect_err(warn).ok()
 }
 
-/// Holds children back that are about to change files.
-pub fn hold_children(rt: &Runtime) {
+/// Suspends children that are about to change files.
+pub fn suspend_children(rt: &Runtime) {
     if let Some(children) = &*rt.undo.children.borrow() {
-        children.hold();
+        children.suspend();
     }
 }
 

@@ -20,7 +20,7 @@ impl Recorder {
         self.thread.unwrap_or_else(|| unsafe { libc::gettid() })
     }
 
-    /// Returns true if a call of a thread that is to make a name has not returned yet.
+    /// Returns true while a call of a thread makes a name.
     pub(super) fn awaits_name_of(&self, thread: libc::pid_t) -> bool {
         self.awaited.iter().any(|(other, _)| *other == thread)
     }

@@ -5,7 +5,8 @@
 //! an answer: those that have been started since the checkpoint are killed meanwhile.
 #![allow(unsafe_code)]
 
-use super::names::{Caller, Names};
+use super::caller::{Caller, Names};
+use super::log::Log;
 use super::note::{Call, Recorder};
 use crate::image::threads::without_signals;
 use crate::sys;
@@ -18,7 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use understudy_abi::child_effects::{GO_ON, LONGEST_NAME, NO_NAME, REPORT_RETURN, Request, SOCKET};
+use understudy_abi::child_effects::{
+    CALL_ALLOWED, LONGEST_NAME, NO_NAME, REPORT_RETURN, Request, SOCKET,
+};
 use understudy_abi::effect;
 use understudy_numbers::Epoch;
 
@@ -46,7 +49,7 @@ enum Answers {
     /// Effects are noted.
     Noting,
     /// Requests wait.
-    Held,
+    Suspended,
     /// Effects are no longer noted.
     Ended,
 }
@@ -107,8 +110,8 @@ impl ChildEffects {
     }
 
     /// Holds requests back; returns when none is being processed.
-    pub fn hold(&self) {
-        self.shared.lock().answers = Answers::Held;
+    pub fn suspend(&self) {
+        self.shared.lock().answers = Answers::Suspended;
     }
 
     /// Goes on in this section after the log has been undone.
@@ -125,10 +128,10 @@ impl ChildEffects {
         let mut state = self.shared.lock();
         state.answers = Answers::Ended;
         self.shared.changed.notify_all();
-        match super::log::Log::open(&self.log)? {
-            Some(log) if !is_kept => log.remove(),
-            _ => Ok(()),
+        if is_kept {
+            return Ok(());
         }
+        Log::open(&self.log)?.map_or(Ok(()), Log::remove)
     }
 }
 
@@ -211,7 +214,7 @@ impl Noter {
         let (request, names) = receive(&mut child)?;
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        while state.answers == Answers::Held {
+        while state.answers == Answers::Suspended {
             state = shared
                 .changed
                 .wait(state)
@@ -227,7 +230,7 @@ impl Noter {
         }
         let answer = match self.recorder.awaits_name_of(request.thread) {
             true => REPORT_RETURN,
-            false => GO_ON,
+            false => CALL_ALLOWED,
         };
         child.write_all(&[answer])
     }
@@ -265,7 +268,9 @@ impl Noter {
     }
 }
 
-/// Returns the call of an effect, of which the content before is kept as a whole.
+/// Returns the call that has an effect.
+///
+/// All of the content before is kept.
 fn call(caller: &Caller, kind: u32, names: Names<'_>, value: i64) -> Option<Call> {
     let open = |descriptor| caller.open_file(descriptor);
     match kind {
@@ -289,7 +294,7 @@ fn call(caller: &Caller, kind: u32, names: Names<'_>, value: i64) -> Option<Call
     }
 }
 
-/// Returns true if content of a file may be overwritten by a descriptor with these flags.
+/// Returns true if a descriptor with these flags may overwrite content.
 fn overwrites(flags: i32) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_APPEND == 0
 }

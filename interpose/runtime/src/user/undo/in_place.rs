@@ -1,8 +1,8 @@
 //! What the program overwrites in files that it has open.
 #![allow(unsafe_code)]
 
+use super::caller::is_of_interest;
 use super::log::{Effect, Id};
-use super::names::is_of_interest;
 use super::note::{Known, LARGEST_OVERWRITTEN, LARGEST_TRUNCATED, Recorder, metadata_of};
 use super::overwrite::Source;
 use super::ranges::Range;

@@ -474,9 +474,12 @@ impl Log {
         self.file.unlock().expect("it was locked");
     }
 
-    /// Removes the log and all that is kept for it.
+    /// Removes the log and its backups; another process may have done so.
     pub fn remove(self) -> io::Result<()> {
         self.remove_backups(self.records.len());
-        std::fs::remove_file(&self.path)
+        match std::fs::remove_file(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
     }
 }

@@ -163,7 +163,7 @@ impl Recorder {
         Ok(self.on_disk(refuge))
     }
 
-    /// Lets times count from 1970, and the log go on at `refuge` if its place takes no more.
+    /// Counts times from 1970, and names the refuge of the log.
     pub fn on_disk(mut self, refuge: PathBuf) -> Recorder {
         (self.refuge, self.clock) = (Some(refuge), realtime_ns);
         self

@@ -1,9 +1,9 @@
 //! The log by itself, and random sequences of calls that are undone and compared with a copy.
 
 use super::apply;
+use super::caller::followed;
 use super::log::RENEWED;
 use super::log::{Effect, Id, Line, Log, Record};
-use super::names::followed;
 use super::note::{Call, Recorder, exchange};
 use super::place::{LOCK, Place};
 use std::collections::BTreeMap;

@@ -77,7 +77,7 @@ impl Caller {
         })
     }
 
-    /// Returns the file of which an attribute changes; an open one where no name is given.
+    /// Returns the file whose attribute changes: an open file if no name is given.
     pub fn attributed(&self, names: Names<'_>, value: i64) -> Option<PathBuf> {
         let (descriptor, name) = names[0];
         let path = match name {

@@ -1,0 +1,140 @@
+//! Listings of directories, without the backups that lie there until the next checkpoint.
+//!
+//! A backup of a file that the program has changed is a hidden file beside that file
+//! (`.understudy-…`). Calls inside of libc do not come here: glob(3), nftw(3) and fts(3) list
+//! backups.
+#![allow(unsafe_code)]
+
+use crate::libc::{c_name, next};
+use crate::{child_effects, noted, sys};
+use core::ffi::{c_char, c_int, c_void};
+use core::mem::transmute;
+use core::ptr::null_mut;
+use core::sync::atomic::AtomicPtr;
+
+/// Start of the names of backups.
+const BACKUP: &[u8] = b".understudy-";
+/// Place of the name in `struct dirent` and `struct dirent64` of x86-64.
+const NAME: usize = 19;
+
+type Directory = *mut c_void;
+type Entry = *mut c_char;
+type Function = *const c_void;
+
+unsafe extern "C" {
+    fn free(memory: *mut c_void);
+}
+
+/// Returns true for the entry of a backup.
+///
+/// # Safety
+/// `entry` must be one of libc's.
+unsafe fn is_backup(entry: Entry) -> bool {
+    // SAFETY: handed on to the caller.
+    unsafe { sys::bytes(entry.add(NAME)) }.starts_with(BACKUP)
+        && (noted::is_protected() || child_effects::has_rank())
+}
+
+/// Defines libc's functions that list directories, under both names of each.
+macro_rules! listings {
+    ($($read:ident $read_into:ident $scan:ident;)*) => {$(
+        /// libc's function of this name.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $read(directory: Directory) -> Entry {
+            static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+            // SAFETY: libc's function has this type; the rest is handed on to the caller.
+            unsafe {
+                let read = next(&REAL, c_name(concat!(stringify!($read), "\0")));
+                let read: unsafe extern "C" fn(Directory) -> Entry = transmute(read);
+                loop {
+                    let entry = read(directory);
+                    if entry.is_null() || !is_backup(entry) {
+                        return entry;
+                    }
+                }
+            }
+        }
+
+        /// libc's function of this name.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $read_into(
+            directory: Directory,
+            entry: Entry,
+            result: *mut Entry,
+        ) -> c_int {
+            static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+            // SAFETY: as above.
+            unsafe {
+                let read = next(&REAL, c_name(concat!(stringify!($read_into), "\0")));
+                let read: unsafe extern "C" fn(Directory, Entry, *mut Entry) -> c_int =
+                    transmute(read);
+                loop {
+                    let error = read(directory, entry, result);
+                    if error != 0 || (*result).is_null() || !is_backup(*result) {
+                        return error;
+                    }
+                }
+            }
+        }
+
+        /// libc's function of this name.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $scan(
+            path: *const c_char,
+            list: *mut *mut Entry,
+            filter: Function,
+            order: Function,
+        ) -> c_int {
+            static REAL: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+            // SAFETY: as above; the list is libc's.
+            unsafe {
+                let scan = next(&REAL, c_name(concat!(stringify!($scan), "\0")));
+                let scan: unsafe extern "C" fn(
+                    *const c_char,
+                    *mut *mut Entry,
+                    Function,
+                    Function,
+                ) -> c_int = transmute(scan);
+                match scan(path, list, filter, order) {
+                    count @ 1.. => without_backups(*list, count as usize) as c_int,
+                    other => other,
+                }
+            }
+        }
+    )*};
+}
+
+listings! {
+    readdir readdir_r scandir;
+    readdir64 readdir64_r scandir64;
+}
+
+/// Removes backups from a list of entries; returns the number of the others.
+///
+/// # Safety
+/// `list` must be a list of scandir(3).
+unsafe fn without_backups(list: *mut Entry, count: usize) -> usize {
+    let mut kept = 0;
+    for at in 0..count {
+        // SAFETY: handed on to the caller; an entry has been allocated by libc.
+        unsafe {
+            let entry = *list.add(at);
+            if is_backup(entry) {
+                free(entry.cast());
+            } else {
+                *list.add(kept) = entry;
+                kept += 1;
+            }
+        }
+    }
+    kept
+}
