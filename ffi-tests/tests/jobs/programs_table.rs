@@ -96,6 +96,7 @@ macro_rules! table {
 table! {
     cancellations: Recovered;
     children: Recovered;
+    cpu_clocks: Recovered;
     dlopen_loop: Recovered;
     executes: Recovered;
     growing: Recovered;

@@ -18,6 +18,7 @@ mod open;
 mod output;
 mod process;
 mod process_attributes;
+mod processor_time;
 mod refused;
 mod sharing;
 pub mod signals;
@@ -123,6 +124,7 @@ pub struct State {
     signals: signals::Saved,
     process: process::Saved,
     attributes: process_attributes::Saved,
+    processor_time: processor_time::Saved,
     advice: advice::Saved,
     system_v: system_v::Saved,
     timers: timers::Saved,
@@ -312,6 +314,7 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
         signals: signals::capture(),
         process: process::capture(),
         attributes: process_attributes::capture(rt),
+        processor_time: processor_time::capture(),
         system_v: system_v::capture()?,
         timers: timers::capture(rt)?,
         children: children::capture(rt),
@@ -383,6 +386,7 @@ impl State {
         output::restore(rt, &self.output, own);
         accelerator::restore(rt, self.has_devices);
         process_attributes::restore(rt, &self.attributes, is_mains);
+        processor_time::restore(&self.processor_time, own);
         advice::restore(rt, &self.advice, &self.layout);
         // A driver tells its process by the number that the kernel has for it.
         if !self.has_devices {

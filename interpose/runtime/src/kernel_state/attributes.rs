@@ -110,7 +110,12 @@ pub const ATTRIBUTES: &[Row] = &[
     ),
     row(
         "processor time and resource usage",
-        Differs("those of the replacement"),
+        Restored,
+        "programs_table::cpu_clocks",
+    ),
+    row(
+        "processor time and resource usage of other threads",
+        Differs("those of the replacement's threads"),
         "",
     ),
     row("kernel keyrings", Differs("those of the replacement"), ""),
