@@ -109,6 +109,7 @@ table! {
     loopback_pairs: Recovered;
     inodes: Recovered;
     memory_advice: Recovered;
+    memory_policies: Recovered;
     path_descriptors: Recovered;
     process_attributes: Recovered;
     proc_files: Recovered;

@@ -14,6 +14,7 @@ mod layout;
 mod loader;
 mod locks;
 mod lowered_limits;
+mod memory_policy;
 mod open;
 mod output;
 mod process;
@@ -98,6 +99,8 @@ runtime! {
         shared_mappings: Field<Option<Vec<sharing::Mapping>>> = Field::new(None),
         /// Attributes of mappings.
         advice: advice::LastReading = advice::LastReading::new(),
+        /// A checkpoint that was loaded has NUMA policies of ranges.
+        has_loaded_policies: Cell<bool> = Cell::new(false),
         /// Attributes at the start of the process.
         attributes: Field<Vec<Vec<u8>>> = Field::new(Vec::new()),
         /// System V objects that the last recovery has made again.
@@ -126,6 +129,7 @@ pub struct State {
     attributes: process_attributes::Saved,
     processor_time: processor_time::Saved,
     advice: advice::Saved,
+    memory_policies: memory_policy::Saved,
     system_v: system_v::Saved,
     timers: timers::Saved,
     children: children::Saved,
@@ -308,6 +312,7 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
     let layout = Layout::read_self(zones())?;
     Ok(State {
         advice: advice::capture(rt, &layout),
+        memory_policies: memory_policy::capture(rt, &layout),
         layout,
         libraries: loader::capture(rt),
         thread_locals: tls::capture(),
@@ -388,6 +393,7 @@ impl State {
         process_attributes::restore(rt, &self.attributes, is_mains);
         processor_time::restore(&self.processor_time, own);
         advice::restore(rt, &self.advice, &self.layout);
+        memory_policy::restore(rt, &self.memory_policies, &self.layout);
         // A driver tells its process by the number that the kernel has for it.
         if !self.has_devices {
             process::restore_number(&self.process);
