@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/aio_abi.h>
 #include <linux/io_uring.h>
+#include <linux/mempolicy.h>
 #include <mqueue.h>
 #include <netinet/in.h>
 #include <pty.h>
@@ -145,6 +146,14 @@ static int open_set(void)
     return semget(key, 1, 0);
 }
 
+/* The second page of shared memory has a NUMA policy. */
+static int bind_shared(void)
+{
+    long page = getpagesize();
+    char *at = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return (int)syscall(SYS_mbind, at + page, page, MPOL_BIND, &(unsigned long){1}, 64, 0);
+}
+
 static int make(void)
 {
     if (is("io_uring"))
@@ -193,6 +202,8 @@ static int make(void)
         return unshare(CLONE_NEWUTS);
     if (is("limit"))
         return setrlimit(RLIMIT_NOFILE, &(struct rlimit){256, kept.rlim_max});
+    if (is("policy"))
+        return bind_shared();
     if (is("working"))
         return mkdir("working", 0700) | chdir("working") | rmdir("../working");
     return -1;

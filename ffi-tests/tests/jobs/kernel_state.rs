@@ -32,7 +32,7 @@ const DESCRIPTORS: [(&str, &str); 15] = [
 ];
 
 /// State of the process, by what the program makes, and what the line names.
-const STATE: [(&str, &str); 9] = [
+const STATE: [(&str, &str); 10] = [
     ("aio", "/[aio]"),
     ("semaphores", "semaphores of System V"),
     ("messages", "a message queue of System V"),
@@ -41,6 +41,7 @@ const STATE: [(&str, &str); 9] = [
     ("group", "another value of Gid"),
     ("hostname", "another /proc/self/ns/uts"),
     ("limit", "a limit of 256 (RLIMIT_NOFILE)"),
+    ("policy", "a NUMA policy for /dev/zero (deleted)"),
     ("working", "a working directory without a name"),
 ];
 
@@ -88,7 +89,14 @@ fn state_that_cannot_be_restored_is_refused() {
 /// A worker that cannot be set back ends, and is replaced.
 #[test]
 fn state_that_is_made_after_the_checkpoint_is_undone() {
-    let kinds = ["group", "thread", "semaphores", "io_uring", "limit"];
+    let kinds = [
+        "group",
+        "thread",
+        "semaphores",
+        "io_uring",
+        "limit",
+        "policy",
+    ];
     for kind in kinds.into_iter().filter(|kind| can_be_made(kind)) {
         let protected = || job(kind, Some(9));
         for worker in [0, 1] {

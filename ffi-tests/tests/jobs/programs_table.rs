@@ -97,6 +97,7 @@ table! {
     cancellations: Recovered;
     child_files: Recovered;
     children: Recovered;
+    cpu_clocks: Recovered;
     dlopen_loop: Recovered;
     executes: Recovered;
     growing: Recovered;
@@ -109,6 +110,7 @@ table! {
     loopback_pairs: Recovered;
     inodes: Recovered;
     memory_advice: Recovered;
+    memory_policies: Recovered;
     path_descriptors: Recovered;
     process_attributes: Recovered;
     proc_files: Recovered;

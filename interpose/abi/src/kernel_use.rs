@@ -3,7 +3,7 @@
 //! The runtime looks for that state only after such a call.
 
 use crate::system_v::Objects;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// Counters and identifiers, written by the preload library.
 #[derive(Debug)]
@@ -14,6 +14,14 @@ pub struct KernelUse {
     pub huge_pages: AtomicU32,
     /// Calls that install guard pages.
     pub guards: AtomicU32,
+    /// Calls that set NUMA policies of ranges: mbind(2).
+    pub policies: AtomicU32,
+    /// First address of all such ranges.
+    pub policy_start: AtomicUsize,
+    /// First address behind all such ranges.
+    pub policy_end: AtomicUsize,
+    /// Calls that set home nodes of ranges: set_mempolicy_home_node(2).
+    pub home_nodes: AtomicU32,
     /// Calls that set resource limits.
     pub limits: AtomicU32,
     /// System V semaphore sets and message queues.
@@ -28,6 +36,10 @@ impl KernelUse {
             advice: AtomicU32::new(0),
             huge_pages: AtomicU32::new(0),
             guards: AtomicU32::new(0),
+            policies: AtomicU32::new(0),
+            policy_start: AtomicUsize::new(usize::MAX),
+            policy_end: AtomicUsize::new(0),
+            home_nodes: AtomicU32::new(0),
             limits: AtomicU32::new(0),
             objects: Objects::new(),
         }

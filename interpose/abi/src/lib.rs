@@ -18,7 +18,7 @@
 use core::ffi::{c_char, c_int, c_void};
 
 /// Version of the structures below; the runtime refuses a face of another one. Bump it with any change of layout.
-pub const ABI_VERSION: u32 = 22;
+pub const ABI_VERSION: u32 = 23;
 
 /// First address of the zone that holds every mapping of the runtime side.
 pub const ZONE_START: usize = 4 << ZONE_SHIFT;
@@ -121,6 +121,7 @@ pub mod kernel_use;
 pub mod layers;
 pub mod limits;
 pub mod process_number;
+pub mod processor_time;
 pub mod source;
 pub mod system_v;
 pub mod turn;
@@ -220,6 +221,10 @@ pub struct BootInfo {
     pub user_kernel: *const kernel_use::KernelUse,
     /// The process number that the user side sees.
     pub user_number: *const process_number::SeenNumber,
+    /// Processor time and resource usage that the user side sees beside its own.
+    pub user_time: *const processor_time::CarriedTime,
+    /// Lets calls of the user side see that time. Without a call, the kernel's is seen.
+    pub carry_user_time: unsafe extern "C" fn(),
     /// Base-namespace `dlopen`, for libraries that an understudy must open again: their constructors are not run.
     pub user_dlopen: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void,
     /// Base-namespace `dlsym(RTLD_DEFAULT, name)`.

@@ -40,6 +40,23 @@ fn count_limit() -> bool {
     false
 }
 
+/// mbind(2), which libnuma calls by syscall(2).
+pub const MBIND: usize = 237;
+/// set_mempolicy_home_node(2).
+pub const SET_MEMPOLICY_HOME_NODE: usize = 450;
+
+/// Counts a call that sets the NUMA policy, or the home node, of a range.
+pub extern "C" fn count_policy(call: usize, start: usize, length: usize) {
+    if call == SET_MEMPOLICY_HOME_NODE {
+        KERNEL_USE.home_nodes.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let end = start.saturating_add(length);
+    KERNEL_USE.policy_start.fetch_min(start, Ordering::Relaxed);
+    KERNEL_USE.policy_end.fetch_max(end, Ordering::Relaxed);
+    KERNEL_USE.policies.fetch_add(1, Ordering::Release);
+}
+
 told! {
     fn madvise(at: *mut c_void, length: usize, advice: c_int) -> c_int { count_advice(advice) }
     fn mlock(at: *const c_void, length: usize) -> c_int { count_lock() }

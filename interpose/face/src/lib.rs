@@ -61,6 +61,7 @@ mod passive;
 mod pid_namespace;
 mod process_number;
 mod processes;
+mod processor_time;
 mod profiler;
 mod raw_calls;
 mod relay;

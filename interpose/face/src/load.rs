@@ -287,6 +287,8 @@ fn start_runtime(
         user_keys: sharing::keys(),
         user_kernel: &raw const crate::kernel_use::KERNEL_USE,
         user_number: &raw const crate::process_number::SEEN_NUMBER,
+        user_time: &raw const crate::processor_time::CARRIED_TIME,
+        carry_user_time: sources::carry_processor_time,
         user_dlopen: passive::open,
         user_dlsym: services::dlsym,
         user_dlclose: services::dlclose,

@@ -1,6 +1,7 @@
 //! syscall(2) of the program, for calls whose functions of libc have stand-ins in this library.
 #![allow(unsafe_code)]
 
+use crate::kernel_use::{self, MBIND, SET_MEMPOLICY_HOME_NODE};
 use crate::libc::next;
 use crate::{closing, draws};
 use core::arch::naked_asm;
@@ -28,6 +29,10 @@ pub unsafe extern "C" fn syscall() {
         "je 4f",
         "cmp rdi, {getrandom_number}",
         "je 5f",
+        "cmp rdi, {mbind_number}",
+        "je 6f",
+        "cmp rdi, {home_node_number}",
+        "je 6f",
         "2: jmp qword ptr [rip + {real}]",
         "3: mov edi, esi",
         "sub rsp, 8",
@@ -50,6 +55,22 @@ pub unsafe extern "C" fn syscall() {
         "mov edx, ecx",
         "mov rcx, qword ptr [rsp]",
         "jmp {answer}",
+        "6: push rdi",
+        "push rsi",
+        "push rdx",
+        "push rcx",
+        "push r8",
+        "push r9",
+        "push rax",
+        "call {count_policy}",
+        "pop rax",
+        "pop r9",
+        "pop r8",
+        "pop rcx",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "jmp 2b",
         close_number = const CLOSE,
         close_range_number = const CLOSE_RANGE,
         getrandom_number = const GETRANDOM,
@@ -57,6 +78,9 @@ pub unsafe extern "C" fn syscall() {
         close_range = sym closing::close_range,
         is_awaited = sym draws::IS_AWAITED,
         answer = sym draws::answer,
+        mbind_number = const MBIND,
+        home_node_number = const SET_MEMPOLICY_HOME_NODE,
+        count_policy = sym kernel_use::count_policy,
         real = sym REAL,
     )
 }

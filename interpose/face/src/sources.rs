@@ -6,8 +6,8 @@
 #![allow(unsafe_code)]
 
 use crate::libc::{c_name, next};
-use crate::process_number;
 use crate::sys::{nr, sys};
+use crate::{process_number, processor_time};
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -140,6 +140,24 @@ extern "C" fn real(index: usize) -> *mut c_void {
     found
 }
 
+/// Lets the functions of [`processor_time`] answer for the process, which is a replacement.
+///
+/// libc's functions are called without a detour before.
+///
+/// # Safety
+/// No thread of the program may run meanwhile.
+pub unsafe extern "C" fn carry_processor_time() {
+    for (index, name) in NAMES.iter().enumerate() {
+        let Some(function) = processor_time::answering_function(name) else {
+            continue;
+        };
+        REAL[index].store(function, Ordering::Relaxed);
+        if !IS_WATCHED.load(Ordering::Relaxed) {
+            TABLE[index].store(function, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Index of getpid(2), which this library answers itself.
 const GETPID: usize = 7;
 /// Index of getrandom(2).
@@ -170,14 +188,18 @@ pub fn connect(entry: *const c_void, slots: usize) {
     FIRST_SLOT.store(slots, Ordering::Relaxed);
 }
 
-/// Addresses of libc's procedures, in the order of the table.
+/// Writes the addresses of the procedures, in the order of the table.
+///
+/// These are libc's, but for clocks and usage.
 ///
 /// # Safety
 /// `addresses` must have room for all.
 pub unsafe extern "C" fn addresses(addresses: *mut *mut c_void) {
-    for index in 0..COUNT {
+    for (index, name) in NAMES.iter().enumerate() {
+        let libcs = real(index);
+        let function = processor_time::answering_function(name).unwrap_or(libcs);
         // SAFETY: the caller's promise.
-        unsafe { addresses.add(index).write(real(index)) };
+        unsafe { addresses.add(index).write(function) };
     }
 }
 

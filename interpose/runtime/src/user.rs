@@ -14,10 +14,12 @@ mod layout;
 mod loader;
 mod locks;
 mod lowered_limits;
+mod memory_policy;
 mod open;
 mod output;
 mod process;
 mod process_attributes;
+mod processor_time;
 mod refused;
 mod sharing;
 pub mod signals;
@@ -96,6 +98,8 @@ runtime! {
         shared_mappings: Field<Option<Vec<sharing::Mapping>>> = Field::new(None),
         /// Attributes of mappings.
         advice: advice::LastReading = advice::LastReading::new(),
+        /// A checkpoint that was loaded has NUMA policies of ranges.
+        has_loaded_policies: Cell<bool> = Cell::new(false),
         /// Attributes at the start of the process.
         attributes: Field<Vec<Vec<u8>>> = Field::new(Vec::new()),
         /// System V objects that the last recovery has made again.
@@ -122,7 +126,9 @@ pub struct State {
     signals: signals::Saved,
     process: process::Saved,
     attributes: process_attributes::Saved,
+    processor_time: processor_time::Saved,
     advice: advice::Saved,
+    memory_policies: memory_policy::Saved,
     system_v: system_v::Saved,
     timers: timers::Saved,
     children: children::Saved,
@@ -312,12 +318,14 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
     let layout = Layout::read_self(zones())?;
     Ok(State {
         advice: advice::capture(rt, &layout),
+        memory_policies: memory_policy::capture(rt, &layout),
         layout,
         libraries: loader::capture(rt),
         thread_locals: tls::capture(),
         signals: signals::capture(),
         process: process::capture(),
         attributes: process_attributes::capture(rt),
+        processor_time: processor_time::capture(),
         system_v: system_v::capture()?,
         timers: timers::capture(rt)?,
         children: children::capture(rt),
@@ -389,7 +397,9 @@ impl State {
         output::restore(rt, &self.output, own);
         accelerator::restore(rt, self.has_devices);
         process_attributes::restore(rt, &self.attributes, is_mains);
+        processor_time::restore(&self.processor_time, own);
         advice::restore(rt, &self.advice, &self.layout);
+        memory_policy::restore(rt, &self.memory_policies, &self.layout);
         // A driver tells its process by the number that the kernel has for it.
         if !self.has_devices {
             process::restore_number(&self.process);

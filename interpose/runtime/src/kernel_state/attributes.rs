@@ -16,6 +16,7 @@ const fn row(name: &'static str, handling: Handling, test: &'static str) -> Row 
 
 const PROCESS: &str = "conformance::timers_limits_and_the_signal_stack";
 const STATE: &str = "programs_table::process_attributes";
+const POLICIES: &str = "programs_table::memory_policies";
 const SYSTEM_V: &str = "programs_table::system_v";
 const REFUSED: &str = "kernel_state::state_that_cannot_be_restored_is_refused";
 
@@ -48,6 +49,13 @@ pub const LIMITS: &str = "understudy needs more for itself; let the program leav
 /// Reason for a refusal of guard pages where the kernel does not report them.
 pub const GUARDS: &str = "kernels before Linux 6.15 do not report them; let the program use \
                           mprotect(2)";
+
+/// Reason for a refusal of NUMA policies that are not the mapping's.
+pub const SHARED_POLICIES: &str = "the policy of shared memory, files and stacks is not restored; \
+                                   let the program use mbind(2) for its private memory only";
+/// Reason for a refusal of home nodes.
+pub const HOME_NODES: &str = "the kernel does not tell the home node of memory; let the program do \
+                              without set_mempolicy_home_node(2)";
 
 /// Every attribute.
 pub const ATTRIBUTES: &[Row] = &[
@@ -94,6 +102,13 @@ pub const ATTRIBUTES: &[Row] = &[
     row("timer slack", Restored, STATE),
     row("OOM score adjustment", Restored, STATE),
     row("memory policy", Restored, STATE),
+    row("memory policy of ranges", Restored, POLICIES),
+    row(
+        "memory policy of shared memory, files and the stack",
+        Refused(SHARED_POLICIES),
+        REFUSED,
+    ),
+    row("home nodes of memory", Refused(HOME_NODES), REFUSED),
     row("no_new_privs", Restored, STATE),
     row("dumpable", Restored, STATE),
     row("transparent huge pages disabled", Restored, STATE),
@@ -110,7 +125,12 @@ pub const ATTRIBUTES: &[Row] = &[
     ),
     row(
         "processor time and resource usage",
-        Differs("those of the replacement"),
+        Restored,
+        "programs_table::cpu_clocks",
+    ),
+    row(
+        "processor time and resource usage of other threads",
+        Differs("those of the replacement's threads"),
         "",
     ),
     row("kernel keyrings", Differs("those of the replacement"), ""),

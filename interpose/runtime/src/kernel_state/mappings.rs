@@ -1,6 +1,6 @@
 //! Flags of mappings: `VmFlags` of `/proc/self/smaps` (proc_pid_smaps(5)).
 
-use super::Handling::{self, Equal, Refused, Restored};
+use super::Handling::{self, Differs, Equal, Refused, Restored};
 use super::Row;
 
 const fn row(name: &'static str, handling: Handling) -> Row {
@@ -40,7 +40,10 @@ pub const MAPPINGS: &[Row] = &[
     row("uw", Equal),
     row("ui", Equal),
     row("mm", Equal),
-    row("nr", Equal),
+    row(
+        "nr",
+        Differs("memory that is mapped again is not reserved (MAP_NORESERVE)"),
+    ),
     row("sr", Equal),
     row("rr", Equal),
     row("gu", Restored),

@@ -4,6 +4,7 @@
 //! keeps its own value, such as the processors that the launcher has bound it to.
 #![allow(unsafe_code)]
 
+use super::memory_policy;
 use crate::user::Runtime;
 use ckptd::proc_file::ProcFile;
 use std::fs;
@@ -60,8 +61,8 @@ const ATTRIBUTES: [Attribute; 10] = [
     },
     Attribute {
         name: "the memory policy",
-        read: memory_policy,
-        write: set_memory_policy,
+        read: memory_policy::of_thread,
+        write: memory_policy::set_of_thread,
         is_callers: true,
     },
     Attribute {
@@ -133,7 +134,7 @@ fn main() -> libc::c_long {
     libc::c_long::from(std::process::id())
 }
 
-/// Longest set of processors and memory nodes that is read, in bytes.
+/// Longest set of processors that is read, in bytes.
 const MASK_BYTES: usize = 1024;
 
 fn processors() -> Value {
@@ -217,48 +218,6 @@ fn set_file(name: &str, value: &[u8]) -> bool {
     fs::write(format!("/proc/self/{name}"), value).is_ok()
 }
 
-/// Policy and mask of nodes of the calling thread (get_mempolicy(2)).
-fn memory_policy() -> Value {
-    let mut policy = [0u8; 4];
-    let mut mask = [0u8; MASK_BYTES];
-    // SAFETY: get_mempolicy(2) writes an int, and as many bits as are told at most.
-    let rc = unsafe {
-        libc::syscall(
-            libc::SYS_get_mempolicy,
-            policy.as_mut_ptr(),
-            mask.as_mut_ptr(),
-            8 * mask.len(),
-            0,
-            0,
-        )
-    };
-    let end = mask
-        .iter()
-        .rposition(|byte| *byte != 0)
-        .map_or(0, |last| last + 1);
-    match rc {
-        0 => [&policy[..], &mask[..end]].concat(),
-        _ => Vec::new(),
-    }
-}
-
-fn set_memory_policy(value: &[u8]) -> bool {
-    let Some((policy, nodes)) = value.split_first_chunk::<4>() else {
-        return false;
-    };
-    let mut mask = [0u8; MASK_BYTES];
-    mask[..nodes.len().min(MASK_BYTES)].copy_from_slice(&nodes[..nodes.len().min(MASK_BYTES)]);
-    // One bit more than there are (set_mempolicy(2), BUGS).
-    let bits = if nodes.is_empty() {
-        0
-    } else {
-        8 * MASK_BYTES + 1
-    };
-    let policy = i32::from_ne_bytes(*policy);
-    // SAFETY: set_mempolicy(2) with a mask of that many bits.
-    unsafe { libc::syscall(libc::SYS_set_mempolicy, policy, mask.as_ptr(), bits) == 0 }
-}
-
 /// Returns what a call of prctl(2) answers.
 fn control(what: libc::c_int) -> Value {
     // SAFETY: prctl(2) that only asks.
@@ -281,7 +240,7 @@ mod tests {
             let value = (attribute.read)();
             assert!(!value.is_empty(), "{}", attribute.name);
             // This attribute can only be set, never be taken back.
-            if attribute.name != "no_new_privs" && attribute.name != "the memory policy" {
+            if attribute.name != "no_new_privs" {
                 assert!((attribute.write)(&value), "{}", attribute.name);
                 assert_eq!((attribute.read)(), value, "{}", attribute.name);
             }

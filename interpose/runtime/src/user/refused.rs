@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
-use super::{UserError, lowered_limits, sharing, system_v, threads, zones};
+use super::{UserError, lowered_limits, memory_policy, sharing, system_v, threads, zones};
 use crate::image::procmap;
 use crate::image::vmas::{Owner, Vma};
 use crate::kernel_state::attributes::{
@@ -83,6 +83,7 @@ pub(super) fn check(rt: &Runtime) -> Result<(), UserError> {
     }
     system_v::check()?;
     check_guards(rt)?;
+    memory_policy::check()?;
     check_mappings()
 }
 
@@ -159,7 +160,8 @@ fn check_mappings() -> Result<(), UserError> {
 pub fn must_be_replaced(rt: &Runtime) -> bool {
     let result = check_process(rt)
         .and_then(|()| check_limits())
-        .and_then(|()| check_threads(rt));
+        .and_then(|()| check_threads(rt))
+        .and_then(|()| memory_policy::check());
     result
         .inspect_err(|why| log::info!("this process cannot be set back: {why}"))
         .is_err()
