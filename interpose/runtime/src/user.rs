@@ -37,6 +37,7 @@ use crate::image::runs::{AddrRange, PageRun};
 use crate::image::vmas::Zones;
 use crate::world;
 pub use accelerator::{devices_go_on, may_use_devices, save_devices};
+pub use children::stop as stop_children;
 use ckptd::proc_file::ProcFile;
 pub use effects::effect_of_others;
 pub use files::{
@@ -279,14 +280,6 @@ pub enum UserError {
 pub fn begin(rt: &Runtime) {
     layout::remember_libraries(rt);
     loader::begin(rt);
-}
-
-/// Ends children that have been started since the latest cut; none changes files any more.
-///
-/// All of the program's threads are stopped.
-pub fn stop_children(rt: &Runtime) {
-    undo::suspend_children(rt);
-    children::end_new(rt);
 }
 
 /// Refuses if the program could not be brought back.

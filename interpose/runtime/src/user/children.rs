@@ -7,7 +7,7 @@
 //! program without the preload library does to files: one line warns of either.
 #![allow(unsafe_code)]
 
-use super::signals;
+use super::{signals, undo};
 use crate::cell::Field;
 use crate::told;
 use crate::user::Runtime;
@@ -15,8 +15,6 @@ use ckptd::proc_stat;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A process: its number, and its start in clock ticks since the host's (proc(5), `stat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
@@ -69,28 +67,16 @@ fn warn_of_running(rt: &Runtime, child: i32) {
     }
 }
 
-/// Warns of a program that a child executes without the preload library.
-pub fn warn_of_unseen(program: &Path) {
-    static HAS_WARNED: AtomicBool = AtomicBool::new(false);
-    if !HAS_WARNED.swap(true, Ordering::Relaxed) && told::is_first_to_warn("unseen-program") {
-        log::warn!(
-            "a child process runs {}, into which understudy is not preloaded (static, set-user-id, \
-             or without LD_PRELOAD in its environment): files that it changes stay as they are if \
-             a failure sets the program back. Let the program itself change them",
-            program.display()
-        );
-    }
-}
-
 fn name(pid: i32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     format!("{pid}, {}", name.trim())
 }
 
-/// Ends the children that this process has started since its latest cut.
+/// Ends children that have been started since the latest cut; none changes files any more.
 ///
-/// All of the program's threads must be stopped. Files are put back afterwards.
-pub fn end_new(rt: &Runtime) {
+/// All of the program's threads must be stopped.
+pub fn stop(rt: &Runtime) {
+    undo::suspend_children(rt);
     end_newer(&rt.children.at_cut.borrow());
 }
 

@@ -1,8 +1,7 @@
 //! Effects of the program that the face tells of before they happen: on files, and on the loaded libraries.
 #![allow(unsafe_code)]
 
-use super::undo::full_name;
-use super::{children, loader, undo};
+use super::{loader, undo};
 use crate::user::DOOR;
 use std::ffi::{CStr, c_char, c_int};
 use understudy_abi::effect;
@@ -32,7 +31,7 @@ pub unsafe extern "C" fn file_effect(
                     kind == effect::MAP,
                 );
             }
-            effect::UNSEEN_PROGRAM => children::warn_of_unseen(&full_name(CStr::from_ptr(path))),
+            effect::UNSEEN_PROGRAM => undo::warn_of_unseen(&undo::full_name(CStr::from_ptr(path))),
             effect::OBJECT => undo::note_object(rt, value, directory),
             _ => undo::file_effect(rt, kind, directory, path, other_directory, other, value),
         }

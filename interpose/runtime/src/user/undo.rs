@@ -44,6 +44,7 @@ use crate::{told, world};
 use caller::Caller;
 pub use caller::full_name;
 use child_effects::ChildEffects;
+pub(super) use child_effects::warn_of_unseen;
 use ckptd::private::{in_memory, open_own};
 use ckptd::relay::in_file_names;
 use ckptd::settings::Threads;

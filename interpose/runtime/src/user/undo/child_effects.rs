@@ -9,13 +9,14 @@ use super::caller::{Caller, Names};
 use super::log::Log;
 use super::note::{Call, Recorder};
 use crate::image::threads::without_signals;
-use crate::sys;
+use crate::{sys, told};
 use std::ffi::CString;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -248,7 +249,7 @@ impl Noter {
                 let name = names[0]
                     .1
                     .map_or_else(Default::default, |it| it.to_string_lossy());
-                return crate::user::children::warn_of_unseen(Path::new(&*name));
+                return warn_of_unseen(Path::new(&*name));
             }
             effect::ATTRIBUTE => match caller.attributed(names, request.value) {
                 Some(path) => self.recorder.change_attribute(&path, names[1].1),
@@ -340,4 +341,17 @@ fn has_ended(child: &UnixStream) -> bool {
     };
     // SAFETY: poll(2) of one descriptor, without waiting.
     unsafe { libc::poll(&raw mut poll, 1, 0) > 0 }
+}
+
+/// Warns of a program that a child executes without the preload library.
+pub fn warn_of_unseen(program: &Path) {
+    static HAS_WARNED: AtomicBool = AtomicBool::new(false);
+    if !HAS_WARNED.swap(true, Ordering::Relaxed) && told::is_first_to_warn("unseen-program") {
+        log::warn!(
+            "a child process runs {}, into which understudy is not preloaded (static, set-user-id, \
+             or without LD_PRELOAD in its environment): files that it changes stay as they are if \
+             a failure sets the program back. Let the program itself change them",
+            program.display()
+        );
+    }
 }
