@@ -116,6 +116,7 @@ pub mod wait {
 }
 
 pub mod call_sites;
+pub mod kernel_aio;
 pub mod kernel_use;
 pub mod layers;
 pub mod limits;

@@ -36,6 +36,7 @@ mod fortran;
 mod guard;
 mod heap;
 mod inodes;
+mod kernel_aio;
 mod kernel_use;
 mod late;
 mod launched;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::libc::next;
-use crate::{closing, draws};
+use crate::{closing, draws, kernel_aio};
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -28,6 +28,12 @@ pub unsafe extern "C" fn syscall() {
         "je 4f",
         "cmp rdi, {getrandom_number}",
         "je 5f",
+        "cmp rdi, {io_setup_number}",
+        "je 6f",
+        "cmp rdi, {io_destroy_number}",
+        "je 7f",
+        "cmp rdi, {io_submit_number}",
+        "je 8f",
         "2: jmp qword ptr [rip + {real}]",
         "3: mov edi, esi",
         "sub rsp, 8",
@@ -50,13 +56,28 @@ pub unsafe extern "C" fn syscall() {
         "mov edx, ecx",
         "mov rcx, qword ptr [rsp]",
         "jmp {answer}",
+        "6: mov edi, esi",
+        "mov rsi, rdx",
+        "jmp {io_setup}",
+        "7: mov rdi, rsi",
+        "jmp {io_destroy}",
+        "8: mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "jmp {io_submit}",
         close_number = const CLOSE,
         close_range_number = const CLOSE_RANGE,
         getrandom_number = const GETRANDOM,
+        io_setup_number = const kernel_aio::IO_SETUP,
+        io_destroy_number = const kernel_aio::IO_DESTROY,
+        io_submit_number = const kernel_aio::IO_SUBMIT,
         close = sym closing::close,
         close_range = sym closing::close_range,
         is_awaited = sym draws::IS_AWAITED,
         answer = sym draws::answer,
+        io_setup = sym kernel_aio::io_setup,
+        io_destroy = sym kernel_aio::io_destroy,
+        io_submit = sym kernel_aio::io_submit,
         real = sym REAL,
     )
 }
