@@ -9,8 +9,10 @@
 #include <linux/io_uring.h>
 #include <mqueue.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pty.h>
 #include <sched.h>
+#include <sys/eventfd.h>
 #include <sys/fanotify.h>
 #include <sys/inotify.h>
 #include <sys/ipc.h>
@@ -145,6 +147,24 @@ static int open_set(void)
     return semget(key, 1, 0);
 }
 
+/* A request that ends only when the context does. */
+static int await_nothing(void)
+{
+    struct iocb request = {.aio_lio_opcode = IOCB_CMD_POLL, .aio_buf = POLLIN}, *all = &request;
+    request.aio_fildes = other = eventfd(0, 0);
+    MUST(syscall(SYS_io_setup, 8, &context) == 0);
+    return (int)syscall(SYS_io_submit, context, 1L, &all) - 1;
+}
+
+/* A context past the C library. */
+static int set_up_raw(void)
+{
+    long result;
+    __asm__ volatile("syscall" : "=a"(result)
+                     : "0"((long)SYS_io_setup), "D"(8L), "S"(&context) : "rcx", "r11", "memory");
+    return (int)result;
+}
+
 static int make(void)
 {
     if (is("io_uring"))
@@ -178,7 +198,9 @@ static int make(void)
     if (is("packets"))
         return pipe2((int[2]){-1, -1}, O_DIRECT);
     if (is("aio"))
-        return (int)syscall(SYS_io_setup, 8, &context);
+        return await_nothing();
+    if (is("aio_raw"))
+        return set_up_raw();
     if (is("semaphores"))
         return make_undone();
     if (is("messages"))
@@ -200,7 +222,7 @@ static int make(void)
 
 static void remove_again(void)
 {
-    if (is("aio"))
+    if (is("aio") || is("aio_raw"))
         MUST(syscall(SYS_io_destroy, context) == 0);
     else if (is("semaphores") || is("opened"))
         MUST(semctl(made, 0, IPC_RMID) == 0);

@@ -32,8 +32,9 @@ const DESCRIPTORS: [(&str, &str); 15] = [
 ];
 
 /// State of the process, by what the program makes, and what the line names.
-const STATE: [(&str, &str); 9] = [
-    ("aio", "/[aio]"),
+const STATE: [(&str, &str); 10] = [
+    ("aio", "it has requests under way"),
+    ("aio_raw", "its requests cannot be counted"),
     ("semaphores", "semaphores of System V"),
     ("messages", "a message queue of System V"),
     ("opened", "semaphores of System V"),
@@ -88,7 +89,15 @@ fn state_that_cannot_be_restored_is_refused() {
 /// A worker that cannot be set back ends, and is replaced.
 #[test]
 fn state_that_is_made_after_the_checkpoint_is_undone() {
-    let kinds = ["group", "thread", "semaphores", "io_uring", "limit"];
+    let kinds = [
+        "group",
+        "thread",
+        "semaphores",
+        "io_uring",
+        "limit",
+        "aio",
+        "aio_raw",
+    ];
     for kind in kinds.into_iter().filter(|kind| can_be_made(kind)) {
         let protected = || job(kind, Some(9));
         for worker in [0, 1] {

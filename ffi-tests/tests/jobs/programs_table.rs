@@ -99,6 +99,7 @@ table! {
     dlopen_loop: Recovered;
     executes: Recovered;
     growing: Recovered;
+    kernel_aio: Recovered;
     lock_waiters: Recovered;
     orphans: Recovered;
     signal_values: Recovered;
