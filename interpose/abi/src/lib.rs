@@ -366,6 +366,10 @@ pub mod effect {
     /// The directory's descriptor is its identifier, and the value is its kind
     /// ([`crate::system_v`]).
     pub const OBJECT: u32 = 13;
+    /// A POSIX message queue of this name has been made.
+    ///
+    /// The directory's descriptor is that of the queue.
+    pub const QUEUE: u32 = 14;
 
     /// A part of a file, in bytes.
     #[repr(C)]

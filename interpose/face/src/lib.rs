@@ -57,6 +57,7 @@ mod nested;
 mod overwrites;
 mod passive;
 mod pid_namespace;
+mod posix_queues;
 mod process_number;
 mod processes;
 mod profiler;

@@ -3,7 +3,7 @@
 
 use super::{loader, undo};
 use crate::user::DOOR;
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use understudy_abi::effect;
 
 /// What [`crate::entry::file_effect`] calls, on the runtime's stack: an effect that is about to happen.
@@ -31,6 +31,7 @@ pub unsafe extern "C" fn file_effect(
                     kind == effect::MAP,
                 );
             }
+            effect::QUEUE => undo::note_queue(rt, CStr::from_ptr(path), directory),
             effect::OBJECT => undo::note_object(rt, value, directory),
             _ => undo::file_effect(rt, kind, directory, path, other_directory, other, value),
         }

@@ -44,7 +44,7 @@ use ckptd::relay::in_file_names;
 use ckptd::settings::Threads;
 pub use note::Call;
 use note::Recorder;
-pub use object::note_object;
+pub use object::{note_object, note_queue};
 use overwrite::Source;
 use place::Place;
 pub use ranges::Range;
