@@ -61,12 +61,29 @@ static int connect_to_itself(void)
     return client;
 }
 
+static char queue_name[64];
+
 static int make_queue(void)
 {
-    char name[64];
-    snprintf(name, sizeof name, "/kernel_state.%d", (int)getpid());
-    int queue = mq_open(name, O_CREAT | O_RDWR, 0600, NULL);
-    mq_unlink(name);
+    snprintf(queue_name, sizeof queue_name, "/kernel_state.%d", (int)getpid());
+    return mq_open(queue_name, O_CREAT | O_EXCL | O_RDWR, 0600, NULL);
+}
+
+/* A queue without a name that is open twice, as two processes could have it. */
+static int open_twice(void)
+{
+    int queue = make_queue();
+    other = mq_open(queue_name, O_WRONLY);
+    mq_unlink(queue_name);
+    return queue;
+}
+
+/* A queue that is to send a signal. */
+static int make_notifying(void)
+{
+    int queue = make_queue();
+    mq_unlink(queue_name);
+    MUST(mq_notify(queue, &(struct sigevent){.sigev_notify = SIGEV_NONE}) == 0);
     return queue;
 }
 
@@ -179,6 +196,10 @@ static int make(void)
         return (int)syscall(SYS_userfaultfd, 1);
     if (is("queue"))
         return make_queue();
+    if (is("queue_twice"))
+        return open_twice();
+    if (is("queue_notify"))
+        return make_notifying();
     if (is("namespace"))
         return open("/proc/self/ns/uts", O_RDONLY);
     if (is("terminal"))
@@ -238,6 +259,8 @@ static void remove_again(void)
         MUST(chdir("..") == 0);
     else if (made > 2)
         close(made), close(other);
+    if (is("queue"))
+        MUST(mq_unlink(queue_name) == 0);
     made = other = -1;
 }
 

@@ -13,13 +13,15 @@ use std::time::Duration;
 const CANNOT_BE_RESTORED: i32 = 74;
 
 /// Descriptors, by what the program makes, and what the line names.
-const DESCRIPTORS: [(&str, &str); 15] = [
+const DESCRIPTORS: [(&str, &str); 17] = [
     ("io_uring", "anon_inode:[io_uring]"),
     ("inotify", "anon_inode:inotify"),
     ("fanotify", "anon_inode:[fanotify]"),
     ("pidfd", "[pidfd]"),
     ("userfaultfd", "anon_inode:[userfaultfd]"),
-    ("queue", "/kernel_state."),
+    ("queue", "mq_unlink"),
+    ("queue_twice", "it is open twice"),
+    ("queue_notify", "mq_notify"),
     ("namespace", "uts:["),
     ("terminal", "/dev/"),
     ("listener", "socket:["),
@@ -97,6 +99,8 @@ fn state_that_is_made_after_the_checkpoint_is_undone() {
         "limit",
         "aio",
         "aio_raw",
+        "queue",
+        "queue_twice",
     ];
     for kind in kinds.into_iter().filter(|kind| can_be_made(kind)) {
         let protected = || job(kind, Some(9));
@@ -117,7 +121,12 @@ fn system_v_objects_are_restored_on_another_host() {
     if !may_unshare.is_ok_and(|status| status.success()) {
         return place::skip("unshare --ipc");
     }
-    for program in ["table/system_v", "table/waits_in_kernel"] {
+    let programs = [
+        "table/system_v",
+        "table/waits_in_kernel",
+        "table/posix_queues",
+    ];
+    for program in programs {
         let path = place::test_program(program).display().to_string();
         let job = || Job::new("unshare", &["--ipc", &path, "16"]).workers(3);
         for call in [23, 31] {

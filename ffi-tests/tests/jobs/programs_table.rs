@@ -111,6 +111,7 @@ table! {
     memory_advice: Recovered;
     path_descriptors: Recovered;
     process_attributes: Recovered;
+    posix_queues: Recovered;
     proc_files: Recovered;
     sealed_memory: Recovered;
     socket_pairs: Recovered;
