@@ -10,8 +10,10 @@
 #include <linux/mempolicy.h>
 #include <mqueue.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pty.h>
 #include <sched.h>
+#include <sys/eventfd.h>
 #include <sys/fanotify.h>
 #include <sys/inotify.h>
 #include <sys/ipc.h>
@@ -60,12 +62,29 @@ static int connect_to_itself(void)
     return client;
 }
 
+static char queue_name[64];
+
 static int make_queue(void)
 {
-    char name[64];
-    snprintf(name, sizeof name, "/kernel_state.%d", (int)getpid());
-    int queue = mq_open(name, O_CREAT | O_RDWR, 0600, NULL);
-    mq_unlink(name);
+    snprintf(queue_name, sizeof queue_name, "/kernel_state.%d", (int)getpid());
+    return mq_open(queue_name, O_CREAT | O_EXCL | O_RDWR, 0600, NULL);
+}
+
+/* A queue without a name that is open twice, as two processes could have it. */
+static int open_twice(void)
+{
+    int queue = make_queue();
+    other = mq_open(queue_name, O_WRONLY);
+    mq_unlink(queue_name);
+    return queue;
+}
+
+/* A queue that is to send a signal. */
+static int make_notifying(void)
+{
+    int queue = make_queue();
+    mq_unlink(queue_name);
+    MUST(mq_notify(queue, &(struct sigevent){.sigev_notify = SIGEV_NONE}) == 0);
     return queue;
 }
 
@@ -154,6 +173,24 @@ static int bind_shared(void)
     return (int)syscall(SYS_mbind, at + page, page, MPOL_BIND, &(unsigned long){1}, 64, 0);
 }
 
+/* A request that ends only when the context does. */
+static int await_nothing(void)
+{
+    struct iocb request = {.aio_lio_opcode = IOCB_CMD_POLL, .aio_buf = POLLIN}, *all = &request;
+    request.aio_fildes = other = eventfd(0, 0);
+    MUST(syscall(SYS_io_setup, 8, &context) == 0);
+    return (int)syscall(SYS_io_submit, context, 1L, &all) - 1;
+}
+
+/* A context past the C library. */
+static int set_up_raw(void)
+{
+    long result;
+    __asm__ volatile("syscall" : "=a"(result)
+                     : "0"((long)SYS_io_setup), "D"(8L), "S"(&context) : "rcx", "r11", "memory");
+    return (int)result;
+}
+
 static int make(void)
 {
     if (is("io_uring"))
@@ -168,6 +205,10 @@ static int make(void)
         return (int)syscall(SYS_userfaultfd, 1);
     if (is("queue"))
         return make_queue();
+    if (is("queue_twice"))
+        return open_twice();
+    if (is("queue_notify"))
+        return make_notifying();
     if (is("namespace"))
         return open("/proc/self/ns/uts", O_RDONLY);
     if (is("terminal"))
@@ -187,7 +228,9 @@ static int make(void)
     if (is("packets"))
         return pipe2((int[2]){-1, -1}, O_DIRECT);
     if (is("aio"))
-        return (int)syscall(SYS_io_setup, 8, &context);
+        return await_nothing();
+    if (is("aio_raw"))
+        return set_up_raw();
     if (is("semaphores"))
         return make_undone();
     if (is("messages"))
@@ -211,7 +254,7 @@ static int make(void)
 
 static void remove_again(void)
 {
-    if (is("aio"))
+    if (is("aio") || is("aio_raw"))
         MUST(syscall(SYS_io_destroy, context) == 0);
     else if (is("semaphores") || is("opened"))
         MUST(semctl(made, 0, IPC_RMID) == 0);
@@ -227,6 +270,8 @@ static void remove_again(void)
         MUST(chdir("..") == 0);
     else if (made > 2)
         close(made), close(other);
+    if (is("queue"))
+        MUST(mq_unlink(queue_name) == 0);
     made = other = -1;
 }
 

@@ -88,8 +88,9 @@ static void content(void)
         run("cd %s && rm -r sub.%d", directory, round_ - 2);
     meet();
     snprintf(path, sizeof path, "%s/copy", directory);
+    unlink(path);
     start((char *[]){"cp", "/proc/self/cmdline", path, NULL});
-    run("cd %s && tee -a log < own > copy", directory);
+    run("cd %s && chmod 644 copy && tee -a log < own > copy", directory);
     const char *names[] = {"log", "fixed", "small", "new.0", "new.1", "new.2", "own", "copy"};
     for (unsigned at = 0; at < sizeof names / sizeof *names; at++)
         say_file(names[at]);

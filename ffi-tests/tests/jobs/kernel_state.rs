@@ -13,13 +13,15 @@ use std::time::Duration;
 const CANNOT_BE_RESTORED: i32 = 74;
 
 /// Descriptors, by what the program makes, and what the line names.
-const DESCRIPTORS: [(&str, &str); 15] = [
+const DESCRIPTORS: [(&str, &str); 17] = [
     ("io_uring", "anon_inode:[io_uring]"),
     ("inotify", "anon_inode:inotify"),
     ("fanotify", "anon_inode:[fanotify]"),
     ("pidfd", "[pidfd]"),
     ("userfaultfd", "anon_inode:[userfaultfd]"),
-    ("queue", "/kernel_state."),
+    ("queue", "mq_unlink"),
+    ("queue_twice", "it is open twice"),
+    ("queue_notify", "mq_notify"),
     ("namespace", "uts:["),
     ("terminal", "/dev/"),
     ("listener", "socket:["),
@@ -32,8 +34,9 @@ const DESCRIPTORS: [(&str, &str); 15] = [
 ];
 
 /// State of the process, by what the program makes, and what the line names.
-const STATE: [(&str, &str); 10] = [
-    ("aio", "/[aio]"),
+const STATE: [(&str, &str); 11] = [
+    ("aio", "it has requests under way"),
+    ("aio_raw", "its requests cannot be counted"),
     ("semaphores", "semaphores of System V"),
     ("messages", "a message queue of System V"),
     ("opened", "semaphores of System V"),
@@ -96,6 +99,10 @@ fn state_that_is_made_after_the_checkpoint_is_undone() {
         "io_uring",
         "limit",
         "policy",
+        "aio",
+        "aio_raw",
+        "queue",
+        "queue_twice",
     ];
     for kind in kinds.into_iter().filter(|kind| can_be_made(kind)) {
         let protected = || job(kind, Some(9));
@@ -116,7 +123,12 @@ fn system_v_objects_are_restored_on_another_host() {
     if !may_unshare.is_ok_and(|status| status.success()) {
         return place::skip("unshare --ipc");
     }
-    for program in ["table/system_v", "table/waits_in_kernel"] {
+    let programs = [
+        "table/system_v",
+        "table/waits_in_kernel",
+        "table/posix_queues",
+    ];
+    for program in programs {
         let path = place::test_program(program).display().to_string();
         let job = || Job::new("unshare", &["--ipc", &path, "16"]).workers(3);
         for call in [23, 31] {

@@ -320,3 +320,62 @@ fn guards_come_from_a_secret_that_is_on_no_command_line() {
     assert_ne!(guards(&runs[0]), guards(&runs[2]));
     assert_eq!(runs[2].secrets.first().map(String::len), Some(32));
 }
+
+/// An ordinary user may not write to read-only files, though their owner.
+#[test]
+fn attributes_and_files_of_children_come_back_for_an_ordinary_user() {
+    let script = r#"
+        for program in inodes child_files; do
+            mkdir native protected; chown $alice_id native protected
+            (cd native; $alice mpirun --oversubscribe -n 3 "$programs/table/$program" 16 > ../expected)
+            (cd protected; $alice timeout -s KILL 60 "$layer" run -n 3 --no-daemon --interval 5calls \
+                --fault 'kill rank=1 at=call:26' -- "$programs/table/$program" 16 > ../output 2> ../errors)
+            echo $?
+            cmp expected output && echo equal
+            grep -c 'worker 1 died' errors
+            rm -r native protected
+        done
+    "#;
+    let Some(output) = users::run(script) else {
+        return;
+    };
+    users::assert_lines(&output, &["0", "equal", "1", "0", "equal", "1"]);
+}
+
+/// The name of a rank's socket for reports of its children can be guessed.
+///
+/// Another user who has taken the name gets no reports, and cannot keep a child waiting.
+#[test]
+fn a_socket_in_the_place_of_a_ranks_is_not_used() {
+    let script = r#"
+        cat > squat.py << 'END'
+import os, socket, sys, time
+held = []
+for process in range(2, 4000):
+    held.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+    try:
+        held[-1].bind("\0understudy-effects-%d" % process)
+        held[-1].listen()
+    except OSError:
+        held.pop().close()
+open("ready", "w").write(str(len(held)))
+while not os.path.exists("end"):
+    time.sleep(0.05)
+END
+        chmod 777 .
+        ulimit -n 8192
+        $mallory python3 squat.py & while [ ! -e ready ]; do sleep 0.05; done
+        mkdir native protected; chown $alice_id native protected
+        (cd native; $alice mpirun --oversubscribe -n 2 "$programs/table/child_files" 6 > ../expected)
+        (cd protected; $alice timeout -s KILL 60 "$layer" run -n 2 --no-daemon --interval 5calls \
+            -- "$programs/table/child_files" 6 > ../output 2> ../errors)
+        echo $?
+        cmp expected output && echo equal
+        grep -c 'files that child processes change are not put back after a failure: ' errors
+        touch end; wait
+    "#;
+    let Some(output) = users::run(script) else {
+        return;
+    };
+    users::assert_lines(&output, &["0", "equal", "1"]);
+}

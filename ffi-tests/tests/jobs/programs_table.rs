@@ -101,6 +101,7 @@ table! {
     dlopen_loop: Recovered;
     executes: Recovered;
     growing: Recovered;
+    kernel_aio: Recovered;
     lock_waiters: Recovered;
     orphans: Recovered;
     signal_values: Recovered;
@@ -113,6 +114,7 @@ table! {
     memory_policies: Recovered;
     path_descriptors: Recovered;
     process_attributes: Recovered;
+    posix_queues: Recovered;
     proc_files: Recovered;
     sealed_memory: Recovered;
     socket_pairs: Recovered;

@@ -103,6 +103,7 @@ const EXTRA: &[&str] = &[
     "mlockall",
     "mmap",
     "mmap64",
+    "mq_open",
     "msgctl",
     "msgget",
     "msgrcv",

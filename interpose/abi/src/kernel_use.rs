@@ -2,6 +2,7 @@
 //!
 //! The runtime looks for that state only after such a call.
 
+use crate::kernel_aio::Contexts;
 use crate::system_v::Objects;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 
@@ -26,6 +27,8 @@ pub struct KernelUse {
     pub limits: AtomicU32,
     /// System V semaphore sets and message queues.
     pub objects: Objects,
+    /// Contexts of kernel AIO.
+    pub contexts: Contexts,
 }
 
 impl KernelUse {
@@ -42,6 +45,7 @@ impl KernelUse {
             home_nodes: AtomicU32::new(0),
             limits: AtomicU32::new(0),
             objects: Objects::new(),
+            contexts: Contexts::new(),
         }
     }
 }

@@ -117,6 +117,7 @@ pub mod wait {
 
 pub mod call_sites;
 pub mod child_effects;
+pub mod kernel_aio;
 pub mod kernel_use;
 pub mod layers;
 pub mod limits;
@@ -373,6 +374,10 @@ pub mod effect {
     pub const OBJECT: u32 = 13;
     /// A child process executes a program without the preload library; the name is that program's.
     pub const UNSEEN_PROGRAM: u32 = 14;
+    /// A POSIX message queue of this name has been made.
+    ///
+    /// The directory's descriptor is that of the queue.
+    pub const QUEUE: u32 = 15;
 
     /// A part of a file, in bytes.
     #[repr(C)]

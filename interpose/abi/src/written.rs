@@ -17,8 +17,8 @@ pub struct Written {
     is_told: AtomicU32,
     /// Nonzero while a call that makes a name has not returned.
     is_name_awaited: AtomicU32,
-    /// Process whose effects are noted, its children's included; 0 if nothing is noted.
-    process: AtomicI32,
+    /// Process that notes effects of its children; 0 if none does.
+    parent: AtomicI32,
     /// The highest descriptor that the program has been given since the cut, if that is one of the layer's; else 0.
     highest: AtomicI32,
     known: [AtomicU64; RUNTIME_FD_BASE as usize],
@@ -42,29 +42,35 @@ impl Written {
         Written {
             is_told: AtomicU32::new(0),
             is_name_awaited: AtomicU32::new(0),
-            process: AtomicI32::new(0),
+            parent: AtomicI32::new(0),
             highest: AtomicI32::new(0),
             known: [const { AtomicU64::new(UNKNOWN) }; RUNTIME_FD_BASE as usize],
         }
     }
 
     /// Forgets what is known, at a cut or after a rollback; all threads are stopped.
-    ///
-    /// From here on effects of `process` and of its children are noted; of none if that is 0.
-    pub fn begin(&self, process: i32) {
+    pub fn begin(&self, is_told: bool) {
         self.known
             .iter()
             .for_each(|known| known.store(UNKNOWN, Ordering::Relaxed));
         self.highest.store(0, Ordering::Relaxed);
         self.await_name(false);
-        let is_told = u32::from(process != 0);
-        self.is_told.store(is_told, Ordering::Relaxed);
-        self.process.store(process, Ordering::Relaxed);
+        self.is_told.store(u32::from(is_told), Ordering::Relaxed);
     }
 
-    /// Returns the process whose effects are noted.
-    pub fn process(&self) -> Option<i32> {
-        Some(self.process.load(Ordering::Relaxed)).filter(|&process| process != 0)
+    /// Returns true if effects are noted.
+    pub fn is_told(&self) -> bool {
+        self.is_told.load(Ordering::Relaxed) != 0
+    }
+
+    /// Sets the process that notes effects of its children; 0 for none.
+    pub fn set_parent(&self, process: i32) {
+        self.parent.store(process, Ordering::Relaxed);
+    }
+
+    /// Returns the process that notes effects of its children.
+    pub fn parent(&self) -> Option<i32> {
+        Some(self.parent.load(Ordering::Relaxed)).filter(|&process| process != 0)
     }
 
     /// Sets if the return of a call that makes a name is to be reported.

@@ -23,12 +23,12 @@ pub fn written() -> Option<&'static Written> {
 
 /// Returns true in a rank whose effects are noted, and in forks of that rank.
 pub fn is_protected() -> bool {
-    written().and_then(Written::process).is_some()
+    written().is_some_and(Written::is_told)
 }
 
 /// Returns the rank that has forked this process, or an ancestor without another program since.
 pub fn forking_rank() -> Option<i32> {
-    let rank = written().and_then(Written::process)?;
+    let rank = written().and_then(Written::parent)?;
     // SAFETY: getpid(2).
     (unsafe { sys!(nr::GETPID) } != rank as isize).then_some(rank)
 }

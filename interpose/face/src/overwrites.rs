@@ -176,7 +176,7 @@ fn before_fallocate(fd: c_int, mode: c_int, offset: i64, length: i64) -> bool {
 ///
 /// # Safety
 /// The parts must be valid.
-unsafe fn before_parts(
+pub unsafe fn before_parts(
     fd: c_int,
     parts: *const Buffer,
     count: c_int,
@@ -196,8 +196,8 @@ unsafe fn before_parts(
 /// `struct iovec`.
 #[repr(C)]
 pub struct Buffer {
-    start: *const c_void,
-    length: usize,
+    pub start: *const c_void,
+    pub length: usize,
 }
 
 /// # Safety

@@ -3,7 +3,7 @@
 
 use crate::kernel_use::{self, MBIND, SET_MEMPOLICY_HOME_NODE};
 use crate::libc::next;
-use crate::{closing, draws};
+use crate::{closing, draws, kernel_aio};
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -33,6 +33,12 @@ pub unsafe extern "C" fn syscall() {
         "je 6f",
         "cmp rdi, {home_node_number}",
         "je 6f",
+        "cmp rdi, {io_setup_number}",
+        "je 7f",
+        "cmp rdi, {io_destroy_number}",
+        "je 8f",
+        "cmp rdi, {io_submit_number}",
+        "je 9f",
         "2: jmp qword ptr [rip + {real}]",
         "3: mov edi, esi",
         "sub rsp, 8",
@@ -71,9 +77,21 @@ pub unsafe extern "C" fn syscall() {
         "pop rsi",
         "pop rdi",
         "jmp 2b",
+        "7: mov edi, esi",
+        "mov rsi, rdx",
+        "jmp {io_setup}",
+        "8: mov rdi, rsi",
+        "jmp {io_destroy}",
+        "9: mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "jmp {io_submit}",
         close_number = const CLOSE,
         close_range_number = const CLOSE_RANGE,
         getrandom_number = const GETRANDOM,
+        io_setup_number = const kernel_aio::IO_SETUP,
+        io_destroy_number = const kernel_aio::IO_DESTROY,
+        io_submit_number = const kernel_aio::IO_SUBMIT,
         close = sym closing::close,
         close_range = sym closing::close_range,
         is_awaited = sym draws::IS_AWAITED,
@@ -81,6 +99,9 @@ pub unsafe extern "C" fn syscall() {
         mbind_number = const MBIND,
         home_node_number = const SET_MEMPOLICY_HOME_NODE,
         count_policy = sym kernel_use::count_policy,
+        io_setup = sym kernel_aio::io_setup,
+        io_destroy = sym kernel_aio::io_destroy,
+        io_submit = sym kernel_aio::io_submit,
         real = sym REAL,
     )
 }

@@ -8,6 +8,7 @@ mod files;
 pub mod heap;
 mod hook;
 mod input;
+mod kernel_aio;
 mod kernel_calls;
 mod keys;
 mod layout;
@@ -61,7 +62,7 @@ use std::cell::Cell;
 pub use system_v::remove_made as remove_system_v;
 pub use threads::{
     allow as allow_threads, are_there as has_threads, go_back as threads_go_back,
-    let_go as let_threads_go, stop_for_good as stop_threads_for_good,
+    let_go as let_threads_go,
 };
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_numbers::{Epoch, ProcessNumber};
@@ -131,6 +132,7 @@ pub struct State {
     advice: advice::Saved,
     memory_policies: memory_policy::Saved,
     system_v: system_v::Saved,
+    kernel_aio: kernel_aio::Saved,
     timers: timers::Saved,
     children: children::Saved,
     input: input::Saved,
@@ -306,6 +308,12 @@ pub fn stop_threads(rt: &Runtime) -> bool {
     threads::stop(rt) && timers::are_quiet(rt)
 }
 
+/// Stops all threads, and ends what the kernel does for the program meanwhile.
+pub fn stop_for_good(rt: &Runtime) -> Result<(), UserError> {
+    threads::stop_for_good(rt)?;
+    kernel_aio::destroy_all()
+}
+
 /// Collects the state at a cut.
 pub fn capture(rt: &Runtime) -> Result<State, UserError> {
     let layout = Layout::read_self(zones())?;
@@ -320,6 +328,7 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
         attributes: process_attributes::capture(rt),
         processor_time: processor_time::capture(),
         system_v: system_v::capture()?,
+        kernel_aio: kernel_aio::capture()?,
         timers: timers::capture(rt)?,
         children: children::capture(rt),
         input: input::capture(rt)?,
@@ -369,13 +378,14 @@ impl State {
 
     /// Ends the threads that are not in the image, before mappings and pages are put back. From here on all others stand still.
     pub fn clear_threads(&self, rt: &Runtime) -> Result<(), UserError> {
-        threads::stop_for_good(rt)?;
+        stop_for_good(rt)?;
         self.threads.clear(rt)
     }
 
     /// Puts everything back but the pages, after they have been put back. `own`: this process is the one that was saved.
     pub fn restore(&self, rt: &Runtime, own: bool) -> Result<(), UserError> {
         let is_mains = self.threads.is_mains();
+        kernel_aio::restore(&self.kernel_aio)?;
         tls::restore(&self.thread_locals)?;
         // What they signal after the cut may have no handler in the image.
         timers::stop();

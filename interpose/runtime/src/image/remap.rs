@@ -131,8 +131,8 @@ impl Objects<'_> {
     }
 }
 
-/// A file in memory, of so many zeros.
-fn memory_file(bytes: u64) -> io::Result<OwnedFd> {
+/// Makes a file in memory, of zeros.
+pub fn memory_file(bytes: u64) -> io::Result<OwnedFd> {
     // SAFETY: memfd_create(2), whose descriptor nobody else has.
     let fd = unsafe { libc::memfd_create(c"shared".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {

@@ -31,9 +31,15 @@ pub const UNREADABLE: &str = "its content cannot be read and set (permissions, o
                               MSG_COPY); let the program remove it after use";
 /// Reason for a refusal of more System V objects than are remembered.
 pub const MANY_OBJECTS: &str = "understudy remembers 256 at a time; let the program use fewer";
-/// Reason for a refusal of contexts of io_setup(2).
-pub const REQUESTS: &str = "requests of kernel AIO are in the kernel; let the program use read(2) \
-                            and write(2)";
+/// Reason for a refusal of contexts of io_setup(2) with requests under way.
+pub const REQUESTS: &str = "it has requests under way, which are in the kernel; let the program \
+                            wait for them (io_getevents) between its MPI calls";
+/// Reason for a refusal of contexts of io_setup(2) whose requests are not counted.
+pub const UNCOUNTED: &str = "its requests cannot be counted (libaio before 0.3.112, or other \
+                             system calls past the C library); let the program use libaio \
+                             0.3.112 or later, at most 64 contexts, or write(2)";
+/// Reason for a refusal of mappings of devices and of rings.
+pub const MAPPED: &str = "its content is not memory of the program; let the program unmap it";
 /// Reason for a refusal of threads that no C library knows.
 pub const RAW_THREADS: &str = "only threads of the C library can be brought back; let the program \
                                make threads with pthread_create";
@@ -136,7 +142,17 @@ pub const ATTRIBUTES: &[Row] = &[
     row("kernel keyrings", Differs("those of the replacement"), ""),
     row("threads of the C library", Restored, ""),
     row("threads made by clone", Refused(RAW_THREADS), REFUSED),
-    row("contexts of kernel AIO", Refused(REQUESTS), REFUSED),
+    row(
+        "contexts of kernel AIO",
+        Restored,
+        "programs_table::kernel_aio",
+    ),
+    row("requests of kernel AIO", Refused(REQUESTS), REFUSED),
+    row(
+        "requests of kernel AIO that are not counted",
+        Refused(UNCOUNTED),
+        REFUSED,
+    ),
     row("System V semaphores", Restored, SYSTEM_V),
     row("System V message queues", Restored, SYSTEM_V),
     row(

@@ -60,10 +60,7 @@ pub const DESCRIPTORS: &[Row] = &[
         "memfd_secret",
         "the kernel does not let other processes read it; let the program close it",
     ),
-    refused(
-        "mqueue",
-        "the messages of a POSIX queue are in the kernel; let the program close it",
-    ),
+    restored("mqueue", "programs_table::posix_queues"),
     refused(
         "namespace",
         "it stands for a namespace of this process; let the program close it",

@@ -128,7 +128,7 @@ fn stand_still(rt: &Runtime) {
         );
         crate::sys::kill_self();
     }
-    if let Err(error) = user::stop_threads_for_good(rt) {
+    if let Err(error) = user::stop_for_good(rt) {
         crate::sys::say(format_args!(
             "{error}; process {} ends, to be replaced",
             std::process::id()

@@ -14,6 +14,7 @@ mod memory_file;
 mod nameless;
 mod objections;
 mod pipes;
+mod posix_queues;
 mod proc_names;
 mod reopen;
 mod sockets;
@@ -174,7 +175,7 @@ fn open_file(fd: i32, stat: &libc::stat, is_programs: bool, lower: &[i32]) -> Op
     // SAFETY: fcntl(2) that only asks.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     let has_name = match stat.st_mode & libc::S_IFMT {
-        libc::S_IFREG => true,
+        libc::S_IFREG => !posix_queues::is_queue(fd),
         libc::S_IFDIR | libc::S_IFCHR => is_programs,
         _ => is_programs && flags & libc::O_PATH != 0,
     };
@@ -370,13 +371,20 @@ fn put_others_back(saved: &Saved, now: &Saved) -> Result<(), UserError> {
         why: lost.why.to_string(),
     })?;
     special::settle(&saved.specials).map_err(|error| UserError::File {
-        path: "a pipe".into(),
+        path: "a pipe or a POSIX queue".into(),
         why: format!("cannot be given its content: {error}"),
     })?;
     let is_lost = |fd: &i32| match saved.specials.contains_key(fd) {
         true => to_make.contains(fd) && !made.contains(fd),
         false => !now.others.contains_key(fd),
     };
+    let mut all = saved.specials.iter();
+    if let Some((fd, _)) = all.find(|(fd, it)| it.is_queue() && is_lost(fd)) {
+        return Err(UserError::File {
+            path: format!("its POSIX message queue (descriptor {fd})"),
+            why: "the kernel makes no other one (/proc/sys/fs/mqueue, RLIMIT_MSGQUEUE)".into(),
+        });
+    }
     let is_missed =
         |(fd, name): &(&i32, &Vec<u8>)| name.as_slice() != sockets::SERVICE && is_lost(fd);
     let lost = || saved.others.iter().filter(is_missed);

@@ -2,12 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
-use super::{UserError, lowered_limits, memory_policy, sharing, system_v, threads, zones};
+use super::{UserError, kernel_aio, lowered_limits, memory_policy, system_v, threads, zones};
 use crate::image::procmap;
 use crate::image::vmas::{Owner, Vma};
-use crate::kernel_state::attributes::{
-    DIRECTORY, GUARDS, LIMITS, NAMESPACES, RAW_THREADS, REQUESTS,
-};
+use crate::kernel_state::attributes::{DIRECTORY, GUARDS, LIMITS, MAPPED, NAMESPACES, RAW_THREADS};
 use crate::kernel_state::{self, STATUS};
 use crate::user::Runtime;
 use ckptd::proc_file::ProcFile;
@@ -135,25 +133,22 @@ fn check_guards(rt: &Runtime) -> Result<(), UserError> {
     Ok(())
 }
 
-/// True if mappings of devices and rings are possible.
-///
-/// `/proc/sys/fs/aio-nr` counts the contexts of kernel AIO of all processes (proc_sys_fs(5)).
-fn may_have_rings() -> bool {
-    static CONTEXTS: ProcFile = ProcFile::new("/proc/sys/fs/aio-nr");
-    sharing::count() > 0 || CONTEXTS.read().is_none_or(|count| count.trim() != "0")
-}
-
-/// Refuses mappings whose content is not memory.
+/// Refuses mappings whose content is not memory, but for rings that can be made again.
 fn check_mappings() -> Result<(), UserError> {
-    if !may_have_rings() {
+    if !kernel_aio::may_have_rings() {
         return Ok(());
     }
     let all = procmap::read_outside(zones())?;
     let is_own = |vma: &&Vma| zones().owner_at(vma, vma.range.start) == Owner::Device;
-    all.iter().find(is_own).map_or(Ok(()), |vma| {
+    let (rings, others): (Vec<&Vma>, Vec<&Vma>) = all
+        .iter()
+        .filter(is_own)
+        .partition(|vma| kernel_aio::is_ring(vma));
+    if let Some(vma) = others.first() {
         let path = String::from_utf8_lossy(&vma.path);
-        Err(refused(format!("{path} mapped"), REQUESTS))
-    })
+        return Err(refused(format!("{path} mapped"), MAPPED));
+    }
+    kernel_aio::check(&rings)
 }
 
 /// True for a process whose state cannot be set back to the checkpoint.

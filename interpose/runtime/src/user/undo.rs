@@ -50,7 +50,7 @@ use ckptd::relay::in_file_names;
 use ckptd::settings::Threads;
 pub use note::Call;
 use note::Recorder;
-pub use object::note_object;
+pub use object::{note_object, note_queue};
 use overwrite::Source;
 use place::{Children, Place};
 pub use ranges::Range;
@@ -69,6 +69,8 @@ pub(super) struct Undo {
     recorder: Field<Option<Recorder>>,
     /// Effects of child processes.
     children: Field<Option<ChildEffects>>,
+    /// True if effects of child processes cannot be noted.
+    children_fail: Cell<bool>,
     /// Beside the epochs on disk, until the job has come to its end.
     on_disk: Field<Option<Place>>,
     /// Effects are noted before MPI_Init: the job is started again, and what the program has done then is on disk.
@@ -81,6 +83,7 @@ impl Undo {
         Undo {
             recorder: Field::new(None),
             children: Field::new(None),
+            children_fail: Cell::new(false),
             on_disk: Field::new(None),
             early: Cell::new(false),
         }
@@ -102,7 +105,8 @@ pub fn written() -> &'static Written {
 
 /// This process plays what a rank has done: nothing of it is to be undone.
 pub fn leave_files() {
-    WRITTEN.begin(0);
+    WRITTEN.begin(false);
+    WRITTEN.set_parent(0);
 }
 
 fn of_memory() -> Place {
@@ -128,7 +132,7 @@ pub fn note_from_start(rt: &Runtime) {
     rt.undo.early.set(true);
     recorder(rt).begin(START);
     on_children(rt, |children| children.begin(START));
-    WRITTEN.begin(std::process::id() as i32);
+    WRITTEN.begin(true);
 }
 
 /// Undoes what the program has done so far. All processes are in MPI_Init.
@@ -197,7 +201,7 @@ pub fn begin(rt: &Runtime, epoch: Epoch) {
     effects::begin(epoch);
     recorder(rt).begin(epoch);
     on_children(rt, |children| children.begin(epoch));
-    WRITTEN.begin(std::process::id() as i32);
+    WRITTEN.begin(true);
 }
 
 /// Nobody goes back further than to the cut of this epoch any more.
@@ -215,7 +219,7 @@ pub fn undo(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
     effects::begin(epoch);
     tell(recorder(rt).resume(epoch));
     on_children(rt, |children| children.resume(epoch));
-    WRITTEN.begin(std::process::id() as i32);
+    WRITTEN.begin(true);
     Ok(())
 }
 
@@ -271,6 +275,7 @@ pub fn release(rt: &Runtime) {
 /// Ends noting, and removes the logs unless a restart needs them.
 fn end(rt: &Runtime, is_kept: bool) -> io::Result<()> {
     let children = rt.undo.children.take();
+    WRITTEN.set_parent(0);
     let of_children = children.map_or(Ok(()), |children| children.end(is_kept));
     match rt.undo.recorder.take() {
         Some(mut recorder) if !is_kept => recorder.end().and(of_children),
@@ -281,8 +286,11 @@ fn end(rt: &Runtime, is_kept: bool) -> io::Result<()> {
 /// Acts on what notes the effects of children, which is started if need be.
 fn on_children(rt: &Runtime, act: impl FnOnce(&ChildEffects)) {
     let mut children = rt.undo.children.borrow_mut();
-    if children.is_none() {
+    if children.is_none() && !rt.undo.children_fail.get() {
         *children = start_children(rt);
+        rt.undo.children_fail.set(children.is_none());
+        let own = std::process::id() as i32;
+        WRITTEN.set_parent(if children.is_some() { own } else { 0 });
     }
     if let Some(children) = &*children {
         act(children);
@@ -301,7 +309,11 @@ fn start_children(rt: &Runtime) -> Option<ChildEffects> {
     };
     let started = ChildEffects::start(recorder);
     let warn = |error: &io::Error| {
-        ::log::warn!("files that child processes change are not put back after a failure: {error}");
+        if told::is_first_to_warn("child-effects") {
+            ::log::warn!(
+                "files that child processes change are not put back after a failure: {error}"
+            );
+        }
     };
     started.inspect_err(warn).ok()
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::sockets::LocalSockets;
-use super::{memory_file, nameless, path_of, pipes, proc_names, sockets, stat};
+use super::{memory_file, nameless, path_of, pipes, posix_queues, proc_names, sockets, stat};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 const FILE_SYSTEMS: [(i64, &str); 4] = [
     (0x958_458f6, "hugetlbfs"),
     (0x5345_434d, "memfd_secret"),
-    (0x1980_0202, "mqueue"),
+    (posix_queues::FILE_SYSTEM, "mqueue"),
     (0x6e73_6673, "namespace"),
 ];
 const PROC: i64 = 0x9fa0;

@@ -3,7 +3,7 @@
 use super::nameless::{self, Named};
 use super::sockets::LocalSockets;
 use super::streams::Stream;
-use super::{descriptors, kinds, path_of, pipes, sockets, stat};
+use super::{descriptors, kinds, path_of, pipes, posix_queues, sockets, stat};
 use crate::kernel_state::{self, DESCRIPTORS};
 use crate::user::{Runtime, UserError, input};
 use std::os::unix::ffi::OsStrExt;
@@ -23,6 +23,7 @@ fn objection(fd: i32, kind: &str, about: &libc::stat, local: &LocalSockets) -> O
             })
         }
         "pipe" => pipes::objection(fd),
+        "mqueue" => posix_queues::objection(fd, about),
         socket if socket.starts_with("socket:") => sockets::objection(fd, about.st_ino, local),
         _ => None,
     }

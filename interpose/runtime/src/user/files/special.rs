@@ -6,6 +6,7 @@
 //! Event loops are made of these. The kernel tells what is in them (proc(5), `fdinfo`), so an understudy makes them anew.
 #![allow(unsafe_code)]
 
+use super::posix_queues::{Queue, is_queue};
 use super::sockets::{self, LocalSockets, LostSocket, Socket};
 use super::{is_same_description, path_of, pipes, stat};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,8 @@ enum Kind {
     },
     /// A socket.
     Socket(Socket),
+    /// A POSIX message queue.
+    Queue(Queue),
 }
 
 /// One of them.
@@ -114,6 +117,7 @@ impl Special {
             socket if socket.starts_with(b"socket:[") => {
                 Kind::Socket(Socket::of(fd, stat(fd)?.st_ino, local)?)
             }
+            _ if is_queue(fd) => Kind::Queue(Queue::of(fd)?),
             pipe => {
                 let number = std::str::from_utf8(pipe)
                     .ok()?
@@ -170,6 +174,7 @@ impl Special {
                 self.is_read() == other.is_read() && (!is_orphan || self.is_orphan())
             }
             (Kind::Socket(now), Kind::Socket(then)) => now.can_become(then),
+            (Kind::Queue(now), Kind::Queue(then)) => now.can_become(then),
             (one, kind) => discriminant(one) == discriminant(kind),
         };
         is_alike && self.same_as == other.same_as
@@ -197,6 +202,11 @@ impl Special {
             Kind::Socket(socket) => Some(socket),
             _ => None,
         }
+    }
+
+    /// True for a POSIX message queue.
+    pub fn is_queue(&self) -> bool {
+        matches!(self.kind, Kind::Queue(_))
     }
 
     fn is_read(&self) -> bool {
@@ -238,6 +248,7 @@ fn make(fd: i32, special: &Special) -> bool {
             Kind::Set(_) => libc::epoll_create1(0),
             // Pairs are made together.
             Kind::Socket(socket) => socket.make().map_or(-1, |(made, _)| made.into_raw_fd()),
+            Kind::Queue(queue) => queue.make(special.flags).map_or(-1, IntoRawFd::into_raw_fd),
             Kind::Pipe { .. } => {
                 let mut ends = [-1; 2];
                 libc::pipe2(ends.as_mut_ptr(), 0);
@@ -469,6 +480,7 @@ pub fn settle(saved: &BTreeMap<i32, Special>) -> io::Result<()> {
                     pipes::refill(fd, special.flags, *capacity, content)?;
                 }
             }
+            (Kind::Queue(_), Kind::Queue(then)) => then.fill(fd)?,
             (Kind::Set(now), Kind::Set(then)) => set_members(fd, now, then),
             _ => {}
         }

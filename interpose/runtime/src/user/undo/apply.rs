@@ -175,6 +175,11 @@ impl Renewed {
                 identifier,
                 namespace,
             } => object::remove(*kind, *identifier, *namespace),
+            Effect::Queue {
+                name,
+                inode,
+                namespace,
+            } => object::remove_queue(name, *inode, *namespace),
         };
         if let Effect::Changed { path, id, .. }
         | Effect::Removed { path, id, .. }

@@ -89,6 +89,12 @@ pub enum Effect {
         identifier: i32,
         namespace: u64,
     },
+    /// The name of a POSIX message queue is new.
+    Queue {
+        name: Vec<u8>,
+        inode: u64,
+        namespace: u64,
+    },
 }
 
 impl Effect {
@@ -124,7 +130,7 @@ impl Effect {
             Effect::Renamed { from, to, .. } | Effect::Exchanged { from, to, .. } => {
                 vec![from, to]
             }
-            Effect::Object { .. } => Vec::new(),
+            Effect::Object { .. } | Effect::Queue { .. } => Vec::new(),
         }
     }
 
@@ -141,7 +147,7 @@ impl Effect {
     /// The device's number may have changed since, by a reboot or on another node; the file's own has not.
     pub fn renumber_device(&mut self) {
         let (path, id) = match self {
-            Effect::Created { .. } | Effect::Object { .. } => return,
+            Effect::Created { .. } | Effect::Object { .. } | Effect::Queue { .. } => return,
             Effect::Grown { path, id, .. }
             | Effect::Changed { path, id, .. }
             | Effect::Overwritten { path, id, .. }

@@ -1,9 +1,13 @@
-//! System V objects that the program has made since a cut.
+//! System V objects and POSIX message queues that the program has made since a cut.
+#![allow(unsafe_code)]
 
 use super::log::Effect;
 use super::with_recorder;
-use crate::user::{Runtime, system_v};
+use crate::user::{Runtime, files, system_v};
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Notes an object that has been made.
@@ -22,5 +26,45 @@ pub(super) fn remove(kind: i64, identifier: i32, namespace: u64) -> io::Result<(
     match namespace == system_v::namespace() {
         true => system_v::remove(kind, identifier),
         false => Ok(()),
+    }
+}
+
+/// Notes the name of a POSIX message queue that has been made and is open.
+pub fn note_queue(rt: &Runtime, name: &CStr, fd: i32) {
+    let Some(about) = files::stat(fd) else { return };
+    let name = name.to_bytes();
+    with_recorder(rt, Path::new(OsStr::from_bytes(name)), |recorder| {
+        recorder.write(Effect::Queue {
+            name: name.to_vec(),
+            inode: about.st_ino,
+            namespace: system_v::namespace(),
+        })
+    });
+}
+
+/// Removes the name of a queue, if it was made on this host.
+///
+/// A name that another queue has by now stays.
+pub(super) fn remove_queue(name: &[u8], inode: u64, namespace: u64) -> io::Result<()> {
+    if namespace != system_v::namespace() {
+        return Ok(());
+    }
+    let name = CString::new(name)?;
+    // SAFETY: mq_open(3) and mq_unlink(3) of a valid string; the descriptor is new.
+    unsafe {
+        let fd = libc::mq_open(name.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if fd < 0 {
+            let error = io::Error::last_os_error();
+            return match error.raw_os_error() {
+                Some(libc::ENOENT) => Ok(()),
+                _ => Err(error),
+            };
+        }
+        let queue = OwnedFd::from_raw_fd(fd);
+        let is_it = files::stat(queue.as_raw_fd()).is_some_and(|it| it.st_ino == inode);
+        match is_it && libc::mq_unlink(name.as_ptr()) != 0 {
+            true => Err(io::Error::last_os_error()),
+            false => Ok(()),
+        }
     }
 }

@@ -1,0 +1,151 @@
+//! Contexts of kernel AIO (io_setup(2)) of the program.
+//!
+//! The kernel does not report the requests that are under way. The preload library counts the
+//! requests that are submitted; the runtime compares the count with the ring of the context.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Greatest number of contexts at a time.
+pub const MAX_CONTEXTS: usize = 64;
+
+/// Address of a slot that is being filled.
+const RESERVED: usize = usize::MAX;
+
+/// A context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// Address of its ring, which is its identifier.
+    pub address: usize,
+    /// Number of requests that it was made for.
+    pub requests: u32,
+    /// Number of requests that were submitted to it.
+    pub submitted: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// Zero if the slot is free.
+    address: AtomicUsize,
+    requests: AtomicU32,
+    submitted: AtomicU64,
+}
+
+impl Slot {
+    const fn free() -> Slot {
+        Slot {
+            address: AtomicUsize::new(0),
+            requests: AtomicU32::new(0),
+            submitted: AtomicU64::new(0),
+        }
+    }
+
+    fn context(&self) -> Option<Context> {
+        let address = self.address.load(Ordering::Acquire);
+        (address != 0 && address != RESERVED).then(|| Context {
+            address,
+            requests: self.requests.load(Ordering::Relaxed),
+            submitted: self.submitted.load(Ordering::Relaxed),
+        })
+    }
+}
+
+/// Contexts that the program has made by syscall(2).
+///
+/// The runtime refuses contexts that are missing here.
+#[derive(Debug)]
+pub struct Contexts {
+    slots: [Slot; MAX_CONTEXTS],
+}
+
+impl Contexts {
+    /// No contexts.
+    #[expect(clippy::new_without_default, reason = "a constant is needed")]
+    pub const fn new() -> Contexts {
+        Contexts {
+            slots: [const { Slot::free() }; MAX_CONTEXTS],
+        }
+    }
+
+    /// Returns the contexts.
+    pub fn all(&self) -> impl Iterator<Item = Context> {
+        self.slots.iter().filter_map(Slot::context)
+    }
+
+    fn slot(&self, address: usize) -> Option<&Slot> {
+        let is_it = |slot: &&Slot| slot.address.load(Ordering::Acquire) == address;
+        self.slots.iter().find(is_it).filter(|_| address != 0)
+    }
+
+    /// Returns the context of this identifier.
+    pub fn find(&self, address: usize) -> Option<Context> {
+        self.slot(address)?.context()
+    }
+
+    /// Remembers a context, in the place of one that has had the same address.
+    pub fn insert(&self, context: Context) {
+        self.remove(context.address);
+        let is_free = |slot: &&Slot| {
+            let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+            let taken = slot.address.compare_exchange(0, RESERVED, acquire, relaxed);
+            taken.is_ok()
+        };
+        if let Some(slot) = self.slots.iter().find(is_free) {
+            slot.requests.store(context.requests, Ordering::Relaxed);
+            slot.submitted.store(context.submitted, Ordering::Relaxed);
+            slot.address.store(context.address, Ordering::Release);
+        }
+    }
+
+    /// Counts requests that were submitted.
+    pub fn submit(&self, address: usize, count: u64) {
+        if let Some(slot) = self.slot(address) {
+            slot.submitted.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets a context.
+    pub fn remove(&self, address: usize) {
+        if let Some(slot) = self.slot(address) {
+            slot.address.store(0, Ordering::Release);
+        }
+    }
+
+    /// Forgets all contexts.
+    pub fn clear(&self) {
+        for slot in &self.slots {
+            slot.address.store(0, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_for_their_context() {
+        let contexts = Contexts::new();
+        let context = |address, submitted| Context {
+            address,
+            requests: 8,
+            submitted,
+        };
+        contexts.insert(context(0x1000, 0));
+        contexts.insert(context(0x2000, 5));
+        contexts.submit(0x1000, 3);
+        contexts.submit(0x2000, 1);
+        contexts.submit(0x3000, 1);
+        contexts.submit(0, 1);
+        assert!(contexts.all().eq([context(0x1000, 3), context(0x2000, 6)]));
+        contexts.insert(context(0x1000, 0));
+        assert_eq!(contexts.find(0x1000), Some(context(0x1000, 0)));
+        contexts.remove(0x1000);
+        assert_eq!(contexts.find(0x1000), None);
+        contexts.clear();
+        assert_eq!(contexts.all().count(), 0);
+        for address in 1..=MAX_CONTEXTS + 1 {
+            contexts.insert(context(address, 0));
+        }
+        assert_eq!(contexts.all().count(), MAX_CONTEXTS);
+    }
+}

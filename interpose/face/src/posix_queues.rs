@@ -1,0 +1,50 @@
+//! POSIX message queues of the program: the runtime is informed of those that are new.
+#![allow(unsafe_code)]
+
+use crate::libc::next;
+use crate::told::tell;
+use crate::{stop, threads};
+use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::sync::atomic::AtomicPtr;
+use understudy_abi::effect;
+
+const O_CREAT: c_int = 0o100;
+const O_EXCL: c_int = 0o200;
+
+type Open = unsafe extern "C" fn(*const c_char, c_int, c_uint, *const c_void) -> c_int;
+
+/// mq_open(3).
+///
+/// The variable arguments are passed in registers.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mq_open(
+    name: *const c_char,
+    flags: c_int,
+    mode: c_uint,
+    attributes: *const c_void,
+) -> c_int {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+    // SAFETY: libc's function has this type; the rest is handed on to the caller.
+    unsafe {
+        let real: Open = core::mem::transmute(next(&REAL, c"mq_open"));
+        if flags & O_CREAT == 0 {
+            return real(name, flags, mode, attributes);
+        }
+        let mut is_held = threads::hold();
+        let mut queue = real(name, flags | O_EXCL, mode, attributes);
+        let is_new = queue >= 0;
+        if !is_new && flags & O_EXCL == 0 {
+            queue = real(name, flags, mode, attributes);
+        }
+        if is_new {
+            is_held |= tell(effect::QUEUE, queue, name, 0);
+        }
+        if is_held {
+            stop::unblock();
+        }
+        queue
+    }
+}

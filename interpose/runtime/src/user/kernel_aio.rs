@@ -1,0 +1,410 @@
+//! Contexts of kernel AIO (io_setup(2)) that have no requests under way.
+//!
+//! The identifier of a context is the address of its ring (`struct aio_ring` of `fs/aio.c`), which
+//! mremap(2) moves. At most as many requests as the ring has events, less one, are under way or
+//! wait in the ring, and each puts one event at its tail. So the requests under way are those
+//! submitted ([`understudy_abi::kernel_aio`]) less the tail, modulo the number of events.
+//!
+//! A recovery destroys all contexts, which waits for their requests, before files and memory are
+//! put back, and makes those of the checkpoint again. The kernel keeps a tail of its own: requests
+//! that read nothing move it to where it was.
+#![allow(unsafe_code)]
+
+use super::kernel_calls::kernel_calls;
+use super::{UserError, sharing, zones};
+use crate::image::procmap;
+use crate::image::remap::memory_file;
+use crate::image::vmas::Vma;
+use crate::kernel_state::attributes::{REQUESTS, UNCOUNTED};
+use ckptd::proc_file::ProcFile;
+use std::io::{Error, Result};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::null_mut;
+use understudy_abi::kernel_aio::{Context as Known, Contexts};
+
+/// Beginning of the kernel's name for a ring.
+const NAME: &[u8] = b"/[aio]";
+const MAGIC: u32 = 0xa10a_10a1;
+const PAGE: u64 = 4096;
+
+/// `struct aio_ring`, before its events.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Header {
+    number: u32,
+    events: u32,
+    head: u32,
+    tail: u32,
+    magic: u32,
+    features: [u32; 2],
+    length: u32,
+}
+
+const HEADER: u64 = size_of::<Header>() as u64;
+
+/// `struct io_event`.
+type Event = [u64; 4];
+
+const EVENT: u64 = size_of::<Event>() as u64;
+
+/// `struct iocb` of `linux/aio_abi.h`.
+#[repr(C)]
+#[derive(Default)]
+struct Request {
+    data: u64,
+    key: u32,
+    flags: i32,
+    operation: u16,
+    priority: i16,
+    fd: i32,
+    buffer: u64,
+    length: u64,
+    offset: i64,
+    reserved: u64,
+    notice: u32,
+    eventfd: u32,
+}
+
+/// Requests that are submitted by one call.
+const BATCH: usize = 64;
+
+/// A context at a cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+struct Context {
+    address: u64,
+    /// Length of the ring in bytes.
+    length: u64,
+    requests: u32,
+    head: u32,
+    tail: u32,
+    /// Events of the ring, without zeros at the end.
+    events: Vec<u8>,
+}
+
+/// The contexts at a cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Saved(Vec<Context>);
+
+fn contexts() -> &'static Contexts {
+    &kernel_calls().contexts
+}
+
+/// True if contexts are possible.
+///
+/// `/proc/sys/fs/aio-nr` counts the contexts of all processes (proc_sys_fs(5)).
+fn may_exist() -> bool {
+    static CONTEXTS: ProcFile = ProcFile::new("/proc/sys/fs/aio-nr");
+    CONTEXTS.read().is_none_or(|count| count.trim() != "0")
+}
+
+/// True if mappings of devices and rings are possible.
+pub(super) fn may_have_rings() -> bool {
+    sharing::count() > 0 || may_exist()
+}
+
+/// True for the ring of a context.
+pub(super) fn is_ring(vma: &Vma) -> bool {
+    vma.path.starts_with(NAME)
+}
+
+fn rings() -> std::result::Result<Vec<Vma>, UserError> {
+    let mut all = procmap::read_outside(zones())?;
+    all.retain(is_ring);
+    Ok(all)
+}
+
+/// Number of events that fit into a ring of this length.
+fn events_in(length: u64) -> u64 {
+    (length - HEADER) / EVENT
+}
+
+/// Reads the header of a ring.
+///
+/// # Safety
+/// It must be mapped for reading.
+unsafe fn header(address: u64) -> Header {
+    // SAFETY: as the caller promises. The kernel writes while requests are under way.
+    unsafe { (address as *const Header).read_volatile() }
+}
+
+/// Returns the context of a ring and its header.
+///
+/// `None` if the ring is not as the kernel made it, or its requests are not counted.
+fn counted(ring: &Vma) -> Option<(Known, Header)> {
+    let known = contexts().find(ring.range.start as usize)?;
+    if !(ring.shared && ring.prot.read && ring.prot.write && ring.offset == 0) {
+        return None;
+    }
+    // SAFETY: mapped for reading.
+    let header = unsafe { header(ring.range.start) };
+    let count = events_in(ring.range.len());
+    let is_whole = header.magic == MAGIC
+        && u64::from(header.length) == HEADER
+        && u64::from(header.events) == count
+        && u64::from(header.head) < count
+        && u64::from(header.tail) < count;
+    is_whole.then_some((known, header))
+}
+
+/// Number of requests under way.
+fn under_way(known: &Known, header: &Header) -> u64 {
+    let count = u64::from(header.events);
+    (known.submitted % count + count - u64::from(header.tail)) % count
+}
+
+/// Returns the reason why a context cannot be restored.
+fn objection(ring: &Vma) -> Option<&'static str> {
+    match counted(ring) {
+        None => Some(UNCOUNTED),
+        Some((known, header)) => (under_way(&known, &header) > 0).then_some(REQUESTS),
+    }
+}
+
+/// Refuses contexts that cannot be restored, once all threads of the program stand still.
+pub(super) fn check(rings: &[&Vma]) -> std::result::Result<(), UserError> {
+    let has_ring = |known: &Known| {
+        let is_it = |ring: &&Vma| ring.range.start as usize == known.address;
+        rings.iter().any(is_it)
+    };
+    let lost = || (!contexts().all().all(|known| has_ring(&known))).then_some(UNCOUNTED);
+    let objections = rings.iter().find_map(|ring| objection(ring));
+    objections.or_else(lost).map_or(Ok(()), |why| {
+        let what = "a context of kernel AIO (io_setup)".into();
+        Err(UserError::KernelState { what, why })
+    })
+}
+
+/// Returns the contexts at a cut.
+pub(super) fn capture() -> std::result::Result<Saved, UserError> {
+    if contexts().all().next().is_none() {
+        return Ok(Saved::default());
+    }
+    let saved = |ring: &Vma| counted(ring).map(|(known, header)| save(ring, &known, &header));
+    Ok(Saved(rings()?.iter().filter_map(saved).collect()))
+}
+
+fn save(ring: &Vma, known: &Known, header: &Header) -> Context {
+    let (first, length) = (ring.range.start + HEADER, ring.range.len() - HEADER);
+    // SAFETY: the events of a ring; no request is under way.
+    let events = unsafe { std::slice::from_raw_parts(first as *const u8, length as usize) };
+    let used = events.iter().rposition(|&byte| byte != 0);
+    Context {
+        address: ring.range.start,
+        length: ring.range.len(),
+        requests: known.requests,
+        head: header.head,
+        tail: header.tail,
+        events: events[..used.map_or(0, |last| last + 1)].to_vec(),
+    }
+}
+
+/// Destroys all contexts, and waits until their requests have ended.
+///
+/// Files and memory change until then.
+pub(super) fn destroy_all() -> std::result::Result<(), UserError> {
+    contexts().clear();
+    if !may_exist() {
+        return Ok(());
+    }
+    for ring in rings()? {
+        let (start, length) = (ring.range.start, ring.range.len());
+        // SAFETY: a context of the program, whose threads stand still; what is not one is
+        // unmapped, such as the ring of a parent.
+        unsafe {
+            if libc::syscall(libc::SYS_io_destroy, start) != 0 {
+                libc::munmap(start as *mut _, length as usize);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes the contexts of the checkpoint.
+///
+/// There are none, and the program's mappings are those of the checkpoint.
+pub(super) fn restore(saved: &Saved) -> std::result::Result<(), UserError> {
+    let made = reserve(&saved.0).and_then(|()| saved.0.iter().try_for_each(Context::make));
+    made.map_err(|error| UserError::File {
+        path: "a context of kernel AIO".into(),
+        why: error.to_string(),
+    })
+}
+
+/// Reserves the places of all rings.
+///
+/// The kernel makes no new ring in the place of another then.
+fn reserve(saved: &[Context]) -> Result<()> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    for context in saved {
+        let (place, length) = (context.address as *mut _, context.length as usize);
+        // SAFETY: MAP_FIXED_NOREPLACE makes a new mapping or none.
+        let at = unsafe { libc::mmap(place, length, libc::PROT_NONE, flags, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Returns the least number of requests that gives a ring of this length.
+///
+/// The kernel makes room for twice the number, and two more events (`ioctx_alloc`).
+fn least_requests(length: u64) -> u32 {
+    let beyond = events_in(length - PAGE.min(length - HEADER)) + 1;
+    (beyond.saturating_sub(2).div_ceil(2)).max(1) as u32
+}
+
+/// Makes a context with a ring of `length` bytes somewhere.
+///
+/// The length depends on the number of processors, too.
+fn set_up(length: u64, requests: u32) -> Result<u64> {
+    for requests in [requests, least_requests(length)] {
+        let mut address = 0u64;
+        // SAFETY: io_setup(2) writes an identifier; the ring is mapped.
+        unsafe {
+            if libc::syscall(libc::SYS_io_setup, requests, &raw mut address) != 0 {
+                return Err(Error::last_os_error());
+            }
+            if u64::from(header(address).events) == events_in(length) {
+                return Ok(address);
+            }
+            libc::syscall(libc::SYS_io_destroy, address);
+        }
+    }
+    Err(Error::other(
+        "this host has more processors, for which the kernel makes a longer ring",
+    ))
+}
+
+impl Context {
+    fn make(&self) -> Result<()> {
+        let (length, place) = (self.length as usize, self.address as *mut libc::c_void);
+        let made = set_up(self.length, self.requests)?;
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: a new ring is moved to a place that was reserved for it.
+        if unsafe { libc::mremap(made as *mut _, length, length, flags, place) } != place {
+            return Err(Error::last_os_error());
+        }
+        self.move_tail()?;
+        // SAFETY: the ring, of which the program has had the same length.
+        unsafe {
+            let to = (self.address + HEADER) as *mut u8;
+            self.events.as_ptr().copy_to(to, self.events.len());
+            to.add(self.events.len())
+                .write_bytes(0, length - HEADER as usize - self.events.len());
+        }
+        contexts().insert(Known {
+            address: self.address as usize,
+            requests: self.requests,
+            submitted: u64::from(self.tail),
+        });
+        Ok(())
+    }
+
+    /// Moves head and tail of a new ring to where they were.
+    fn move_tail(&self) -> Result<()> {
+        if (self.head, self.tail) == (0, 0) {
+            return Ok(());
+        }
+        let empty = memory_file(0)?;
+        let count = events_in(self.length) as u32;
+        self.submit(&empty, self.head, true)?;
+        self.submit(&empty, (self.tail + count - self.head) % count, false)?;
+        // SAFETY: the ring is mapped.
+        let now = unsafe { header(self.address) };
+        match (now.head, now.tail) == (self.head, self.tail) {
+            true => Ok(()),
+            false => Err(Error::other("its ring cannot be filled as it was")),
+        }
+    }
+
+    /// Submits requests that read nothing, which end at once; takes their events from the ring.
+    fn submit(&self, empty: &OwnedFd, mut count: u32, are_taken: bool) -> Result<()> {
+        let request = Request {
+            fd: empty.as_raw_fd(),
+            ..Request::default()
+        };
+        let all = [&raw const request; BATCH];
+        let mut events = [Event::default(); BATCH];
+        while count > 0 {
+            let batch = BATCH.min(count as usize);
+            // SAFETY: requests and room for events of this function.
+            let done = unsafe {
+                let done = libc::syscall(libc::SYS_io_submit, self.address, batch, all.as_ptr());
+                if done > 0 && are_taken {
+                    let (call, events) = (libc::SYS_io_getevents, events.as_mut_ptr());
+                    libc::syscall(call, self.address, done, done, events, null_mut::<u8>());
+                }
+                done
+            };
+            if done <= 0 {
+                return Err(Error::last_os_error());
+            }
+            count -= done as u32;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_number_of_requests_gives_a_ring_of_the_length() {
+        assert_eq!(events_in(PAGE), 127);
+        assert_eq!(least_requests(PAGE), 1);
+        // 63 requests: 128 events; 127 requests: 256 events.
+        assert_eq!(least_requests(2 * PAGE), 63);
+        assert_eq!(least_requests(3 * PAGE), 127);
+    }
+
+    /// Reads the ring of a context.
+    fn ring_of(address: u64) -> Vma {
+        let all = rings().expect("mappings");
+        let is_it = |ring: &Vma| ring.range.start == address;
+        all.into_iter().find(is_it).expect("the ring")
+    }
+
+    #[test]
+    fn a_context_is_restored_with_its_events() {
+        for (head, tail) in [(0, 0), (5, 100), (200, 30), (254, 0)] {
+            let made = set_up(2 * PAGE, 63).expect("io_setup(2)");
+            let context = Context {
+                address: made,
+                length: 2 * PAGE,
+                requests: 63,
+                head,
+                tail,
+                events: vec![7; 100],
+            };
+            // SAFETY: the context that was made.
+            unsafe { libc::syscall(libc::SYS_io_destroy, made) };
+            reserve(std::slice::from_ref(&context)).expect("a free place");
+            let made = set_up(context.length, context.requests).expect("io_setup(2)");
+            let (length, place) = (context.length as usize, context.address as *mut _);
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            // SAFETY: a new ring, and a place that was reserved for it.
+            let moved = unsafe { libc::mremap(made as *mut _, length, length, flags, place) };
+            assert_eq!(moved, place);
+            context.move_tail().expect("requests that read nothing");
+            let known = Known {
+                address: context.address as usize,
+                requests: context.requests,
+                submitted: u64::from(tail) + 255 * 3,
+            };
+            let ring = ring_of(context.address);
+            // SAFETY: the ring is mapped.
+            let header = unsafe { header(ring.range.start) };
+            assert_eq!((header.head, header.tail), (head, tail));
+            assert_eq!(under_way(&known, &header), 0);
+            let later = Known {
+                submitted: known.submitted + 4,
+                ..known
+            };
+            assert_eq!(under_way(&later, &header), 4);
+            // SAFETY: the context that was made.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_io_destroy, place) }, 0);
+        }
+    }
+}
