@@ -351,10 +351,11 @@ fn a_socket_in_the_place_of_a_ranks_is_not_used() {
         cat > squat.py << 'END'
 import os, socket, sys, time
 held = []
+space = os.stat("/proc/self/ns/pid").st_ino
 for process in range(2, 4000):
     held.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     try:
-        held[-1].bind("\0understudy-effects-%d" % process)
+        held[-1].bind("\0understudy-effects-%d-%d" % (space, process))
         held[-1].listen()
     except OSError:
         held.pop().close()
@@ -366,9 +367,9 @@ END
         ulimit -n 8192
         $mallory python3 squat.py & while [ ! -e ready ]; do sleep 0.05; done
         mkdir native protected; chown $alice_id native protected
-        (cd native; $alice mpirun --oversubscribe -n 2 "$programs/table/child_files" 6 > ../expected)
+        (cd native; $alice mpirun --oversubscribe -n 2 "$programs/appends" 6 > ../expected)
         (cd protected; $alice timeout -s KILL 60 "$layer" run -n 2 --no-daemon --interval 5calls \
-            -- "$programs/table/child_files" 6 > ../output 2> ../errors)
+            -- "$programs/appends" 6 > ../output 2> ../errors)
         echo $?
         cmp expected output && echo equal
         grep -c 'files that child processes change are not put back after a failure: ' errors

@@ -4,8 +4,15 @@
 //! effect, sends a [`Request`] followed by both names without their terminating zeros, and makes
 //! its call after the answer of one byte.
 
-/// Start of the name of a rank's socket; the process number in decimal digits follows.
+use core::ffi::CStr;
+
+/// Start of the name of a rank's socket.
+///
+/// The inode of the pid namespace follows, `-`, and the process number, both in decimal digits.
 pub const SOCKET: &str = "understudy-effects-";
+
+/// File whose inode is that of the pid namespace (namespaces(7)).
+pub const NAMESPACE: &CStr = c"/proc/self/ns/pid";
 
 /// An effect that is about to happen; the fields are those of [`crate::effect::Hook`].
 #[repr(C)]

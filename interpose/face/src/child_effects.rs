@@ -17,7 +17,9 @@ use core::fmt::Write;
 use core::mem::size_of;
 use core::ptr::null;
 use core::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
-use understudy_abi::child_effects::{LONGEST_NAME, NO_NAME, REPORT_RETURN, Request, SOCKET};
+use understudy_abi::child_effects::{
+    LONGEST_NAME, NAMESPACE, NO_NAME, REPORT_RETURN, Request, SOCKET,
+};
 use understudy_abi::effect;
 
 /// Process number of the rank that is an ancestor; 0 before the first search.
@@ -31,6 +33,13 @@ const MAX_ANCESTORS: usize = 64;
 /// Time in which a killed rank's guardian kills the rank's children, in seconds.
 const END_OF_RANK: i64 = 1;
 
+/// Attempts to connect to a process that has many connections to accept.
+///
+/// A rank accepts more than anybody makes; another user's process may accept none.
+const MAX_ATTEMPTS: u32 = 100;
+/// Pause between two attempts: seconds and nanoseconds.
+const ATTEMPT_PAUSE: [i64; 2] = [0, 1_000_000];
+
 /// True while a call that makes a name has not returned.
 static IS_NAME_AWAITED: AtomicBool = AtomicBool::new(false);
 
@@ -40,6 +49,9 @@ type Names = [(c_int, *const c_char); 2];
 const AF_UNIX: usize = 1;
 const SOCK_STREAM: usize = 1;
 const SOCK_CLOEXEC: usize = 0o2000000;
+const SOCK_NONBLOCK: usize = 0o4000;
+const F_SETFL: usize = 4;
+const EAGAIN: isize = -11;
 const MSG_NOSIGNAL: usize = 0x4000;
 const EINTR: isize = -4;
 
@@ -56,8 +68,9 @@ impl Drop for Connection {
 impl Connection {
     /// Connects to a process, if it is a rank of this process's user.
     fn to(process: isize) -> Option<Connection> {
+        let [_, namespace] = sys::file_id(NAMESPACE)?;
         let mut name = Line::new();
-        let _ = write!(name, "{SOCKET}{process}");
+        let _ = write!(name, "{SOCKET}{namespace}-{process}");
         let name = name.as_bytes();
         // Family, and a name that begins with a zero.
         let mut address = [0u8; 64];
@@ -65,13 +78,21 @@ impl Connection {
         address[3..3 + name.len()].copy_from_slice(name);
         // SAFETY: system calls on a descriptor of this function and on its address.
         unsafe {
-            let fd = sys!(nr::SOCKET, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+            let kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+            let fd = sys!(nr::SOCKET, AF_UNIX, kind, 0);
             if fd < 0 {
                 return None;
             }
             let connection = Connection(fd as c_int);
             let length = 3 + name.len();
-            let is_connected = sys!(nr::CONNECT, fd, address.as_ptr(), length) == 0;
+            let mut attempts = (0..MAX_ATTEMPTS).map(|attempt| {
+                if attempt > 0 {
+                    sys!(nr::NANOSLEEP, ATTEMPT_PAUSE.as_ptr(), 0);
+                }
+                sys!(nr::CONNECT, fd, address.as_ptr(), length)
+            });
+            let is_connected = attempts.find(|&result| result != EAGAIN) == Some(0);
+            sys!(nr::FCNTL, fd, F_SETFL, 0);
             (is_connected && connection.is_of_own_user()).then_some(connection)
         }
     }

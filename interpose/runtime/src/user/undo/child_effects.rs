@@ -10,10 +10,13 @@ use super::log::Log;
 use super::note::{Call, Recorder};
 use crate::image::threads::without_signals;
 use crate::{sys, told};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,13 +24,15 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use understudy_abi::child_effects::{
-    CALL_ALLOWED, LONGEST_NAME, NO_NAME, REPORT_RETURN, Request, SOCKET,
+    CALL_ALLOWED, LONGEST_NAME, NAMESPACE, NO_NAME, REPORT_RETURN, Request, SOCKET,
 };
 use understudy_abi::effect;
 use understudy_numbers::Epoch;
 
 /// Longest time in which a child sends a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+/// Children that may wait for an answer (listen(2)).
+const MAX_WAITING: i32 = 4096;
 /// Interval in which backups that are no longer needed are removed, in milliseconds.
 const CLEAN_INTERVAL_MS: i32 = 200;
 
@@ -149,10 +154,7 @@ impl Noter {
     fn run(&mut self, ready: &Sender<io::Result<()>>) {
         // Files that are opened here must not have numbers that the program's next files would have.
         sys::leave_descriptors();
-        let name = format!("{SOCKET}{}", std::process::id());
-        let listener =
-            SocketAddr::from_abstract_name(name).and_then(|name| UnixListener::bind_addr(&name));
-        let listener = match listener {
+        let listener = match listen() {
             Ok(listener) => listener,
             Err(error) => return drop(ready.send(Err(error))),
         };
@@ -266,6 +268,18 @@ impl Noter {
                 &error.to_string(),
             );
         }
+    }
+}
+
+/// Listens at this process's address.
+fn listen() -> io::Result<UnixListener> {
+    let namespace = fs::metadata(OsStr::from_bytes(NAMESPACE.to_bytes()))?.ino();
+    let name = format!("{SOCKET}{namespace}-{}", std::process::id());
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+    // SAFETY: listen(2) on a listener of this function, for more connections than by default.
+    match unsafe { libc::listen(listener.as_raw_fd(), MAX_WAITING) } {
+        0 => Ok(listener),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
