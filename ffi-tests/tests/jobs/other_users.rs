@@ -323,7 +323,7 @@ fn guards_come_from_a_secret_that_is_on_no_command_line() {
 
 /// An ordinary user may not write to read-only files, though their owner.
 #[test]
-fn attributes_and_files_of_children_come_back_for_an_ordinary_user() {
+fn attributes_and_childrens_files_are_put_back_for_an_ordinary_user() {
     let script = r#"
         for program in inodes child_files; do
             mkdir native protected; chown $alice_id native protected

@@ -59,7 +59,7 @@ impl Written {
     }
 
     /// Returns true if effects are noted.
-    pub fn is_told(&self) -> bool {
+    pub fn is_noting(&self) -> bool {
         self.is_told.load(Ordering::Relaxed) != 0
     }
 

@@ -23,7 +23,7 @@ pub fn written() -> Option<&'static Written> {
 
 /// Returns true in a rank whose effects are noted, and in forks of that rank.
 pub fn is_protected() -> bool {
-    written().is_some_and(Written::is_told)
+    written().is_some_and(Written::is_noting)
 }
 
 /// Returns the rank that has forked this process, or an ancestor without another program since.

@@ -33,8 +33,8 @@ mod zones;
 
 use crate::arch::Frame;
 use crate::cell::{Door, Field, runtime};
-use crate::image::layout::{Backing, Layout};
-use crate::image::runs::{AddrRange, PageRun};
+use crate::image::layout::Layout;
+use crate::image::runs::PageRun;
 use crate::image::vmas::Zones;
 use crate::world;
 pub use accelerator::{devices_go_on, may_use_devices, save_devices};
@@ -48,7 +48,7 @@ pub use files::{
 pub use hook::file_effect;
 pub use input::leave as leave_input;
 pub use keys::open as open_keys;
-pub use layout::{compare_layout, layout, remember_start};
+pub use layout::{compare_layout, layout, live_stack, remember_start};
 pub use loader::{is_loading, is_locked as is_loader_locked, names};
 pub use output::{
     attach as attach_output, dead_note, dead_output, discard_library_output, flush as flush_output,
@@ -352,22 +352,6 @@ pub fn begin_section(rt: &Runtime, epoch: Epoch) {
 pub fn forget_before(rt: &Runtime, epoch: Epoch) {
     undo::forget_before(rt, epoch);
     input::forget_before(rt, epoch);
-}
-
-/// The live part of the main thread's stack, given its stack pointer: what lies above it, with the red zone below. All of the
-/// stack while the thread is on another one, that of a coroutine: where it has left its own is not known.
-pub fn live_stack(rsp: u64, layout: &Layout) -> AddrRange {
-    const RED_ZONE: u64 = 128;
-    let end = crate::told::info().stack_end as u64;
-    let stack = layout
-        .areas()
-        .iter()
-        .find(|area| area.backing == Backing::Stack);
-    let start = match stack {
-        Some(stack) if !stack.range.contains(rsp) => stack.range.start,
-        _ => (rsp - RED_ZONE) & !4095,
-    };
-    AddrRange::new(start, end)
 }
 
 impl State {

@@ -3,6 +3,7 @@
 
 use super::zones::{self, without};
 use super::{loader, tls};
+use crate::image::layout::{Backing, Layout};
 use crate::image::runs::AddrRange;
 use crate::image::vmas::{self, Owner, Zones};
 use crate::told;
@@ -165,6 +166,25 @@ fn first_difference(ours: &[(String, u64)], theirs: &[(String, u64)]) -> String 
         Some((a, b)) => format!("{b} instead of {a}"),
         None => "the number of loaded libraries".into(),
     }
+}
+
+/// Returns the live part of the main thread's stack, given its stack pointer.
+///
+/// That is what lies above the pointer, with the red zone below. While the thread is on another
+/// stack, such as that of a coroutine, all of the stack is live: where the thread has left it is
+/// not known.
+pub fn live_stack(rsp: u64, layout: &Layout) -> AddrRange {
+    const RED_ZONE: u64 = 128;
+    let end = crate::told::info().stack_end as u64;
+    let stack = layout
+        .areas()
+        .iter()
+        .find(|area| area.backing == Backing::Stack);
+    let start = match stack {
+        Some(stack) if !stack.range.contains(rsp) => stack.range.start,
+        _ => (rsp - RED_ZONE) & !4095,
+    };
+    AddrRange::new(start, end)
 }
 
 #[cfg(test)]
