@@ -6,8 +6,10 @@
 #include "check.h"
 #include <fcntl.h>
 #include <linux/aio_abi.h>
+#include <linux/bpf.h>
 #include <linux/io_uring.h>
 #include <linux/mempolicy.h>
+#include <linux/perf_event.h>
 #include <mqueue.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -24,6 +26,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 static const char *kind = "";
@@ -191,8 +194,62 @@ static int set_up_raw(void)
     return (int)result;
 }
 
+/* A counter of this process's time. */
+static int open_counter(void)
+{
+    struct perf_event_attr about = {.type = PERF_TYPE_SOFTWARE, .size = sizeof about};
+    about.config = PERF_COUNT_SW_TASK_CLOCK;
+    return (int)syscall(SYS_perf_event_open, &about, 0, -1, -1, 0);
+}
+
+static int make_map(void)
+{
+    union bpf_attr about = {.map_type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 8};
+    about.max_entries = 1;
+    return (int)syscall(SYS_bpf, BPF_MAP_CREATE, &about, sizeof about);
+}
+
+static int make_ruleset(void)
+{
+    struct { unsigned long access; } about = {1};
+    return (int)syscall(444, &about, sizeof about, 0);
+}
+
+/* A name in the file system, at which other processes could connect. */
+static int listen_at_path(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket"};
+    int server = socket(AF_UNIX, SOCK_STREAM, 0);
+    MUST(bind(server, (void *)&address, sizeof address) == 0 && listen(server, 1) == 0);
+    return server;
+}
+
+static int receive_datagrams(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int receiver = socket(AF_INET, SOCK_DGRAM, 0);
+    MUST(bind(receiver, (void *)&address, sizeof address) == 0);
+    return receiver;
+}
+
 static int make(void)
 {
+    if (is("perf"))
+        return open_counter();
+    if (is("bpf"))
+        return make_map();
+    if (is("secret"))
+        return (int)syscall(447, 0);
+    if (is("ruleset"))
+        return make_ruleset();
+    if (is("datagrams"))
+        return receive_datagrams();
+    if (is("routes"))
+        return socket(AF_NETLINK, SOCK_RAW, 0);
+    if (is("path"))
+        return listen_at_path();
+    if (is("tunnel"))
+        return open("/dev/net/tun", O_RDWR);
     if (is("io_uring"))
         return (int)syscall(SYS_io_uring_setup, 4, &(struct io_uring_params){0});
     if (is("inotify"))

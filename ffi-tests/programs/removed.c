@@ -6,7 +6,9 @@
  *
  *   program    in step 16 the program's own file is replaced
  *   private    a private mapping of a file that is removed at once
- *   late       the same, but the file is replaced in step 16
+ *   late       the same, but the file is replaced in step 16 by a process that
+ *              has no preload library, as a stranger's has none
+ *   child      the same, by a child process
  *   read       a shared mapping for reading of a file that is removed at once
  *   twice      two mappings of one file in memory; the second one goes in step
  *              17, and comes back in step 21
@@ -55,6 +57,11 @@ static void run(const char *command)
     must(system(command) == 0, command);
 }
 
+static int is_private(const char *mode)
+{
+    return !strcmp(mode, "private") || !strcmp(mode, "late") || !strcmp(mode, "child");
+}
+
 /* A file with other bytes in each rank and page; the last one is short. */
 static int make(const char *name)
 {
@@ -81,7 +88,7 @@ static void begin(const char *mode)
     char name[64];
     int fd = -1;
     snprintf(name, sizeof name, "removed.%d", rank);
-    if (!strcmp(mode, "private") || !strcmp(mode, "late")) {
+    if (is_private(mode)) {
         fd = make(name);
         first = map(fd, PROT_READ | PROT_WRITE, MAP_PRIVATE);
         close(fd);
@@ -121,11 +128,12 @@ static void change(const char *mode, long step)
         snprintf(command, sizeof command, "cp /bin/sh other && mv other %s", program);
         run(command);
     }
-    if (!strcmp(mode, "late") && step == 16) {
-        snprintf(command, sizeof command, "echo other > other.%d && mv other.%d removed.%d", rank, rank, rank);
+    if ((!strcmp(mode, "late") || !strcmp(mode, "child")) && step == 16) {
+        const char *by = strcmp(mode, "late") ? "" : "env -u LD_PRELOAD";
+        snprintf(command, sizeof command, "%s sh -c 'echo other > other.%d && mv other.%d removed.%d'", by, rank, rank, rank);
         run(command);
     }
-    if (!strcmp(mode, "private") || !strcmp(mode, "late"))
+    if (is_private(mode))
         first[PAGE * (step % 3) + step] ^= (char)(step + rank);
     if (!strcmp(mode, "twice") && step == 17) {
         must(munmap(second, LENGTH) == 0, "munmap");

@@ -13,7 +13,7 @@ use std::time::Duration;
 const CANNOT_BE_RESTORED: i32 = 74;
 
 /// Descriptors, by what the program makes, and what the line names.
-const DESCRIPTORS: [(&str, &str); 17] = [
+const DESCRIPTORS: [(&str, &str); 25] = [
     ("io_uring", "anon_inode:[io_uring]"),
     ("inotify", "anon_inode:inotify"),
     ("fanotify", "anon_inode:[fanotify]"),
@@ -31,6 +31,14 @@ const DESCRIPTORS: [(&str, &str); 17] = [
     ("fifo", "fifo (deleted)"),
     ("child", "pipe:["),
     ("packets", "O_DIRECT"),
+    ("perf", "anon_inode:[perf_event]"),
+    ("bpf", "anon_inode:bpf-map"),
+    ("secret", "/secretmem"),
+    ("ruleset", "anon_inode:[landlock-ruleset]"),
+    ("datagrams", "socket:["),
+    ("routes", "socket:["),
+    ("path", "socket:["),
+    ("tunnel", "/dev/net/tun"),
 ];
 
 /// State of the process, by what the program makes, and what the line names.
@@ -58,15 +66,23 @@ fn job(kind: &str, last: Option<u32>) -> Job {
 }
 
 /// Kinds that only root can make.
-const PRIVILEGED: [&str; 3] = ["fanotify", "group", "hostname"];
+const PRIVILEGED: [&str; 5] = ["fanotify", "group", "hostname", "bpf", "tunnel"];
+
+/// Kinds that a kernel or a container may lack.
+const OPTIONAL: [&str; 5] = ["perf", "bpf", "secret", "ruleset", "tunnel"];
 
 fn can_be_made(kind: &str) -> bool {
-    rustix::process::geteuid().is_root() || !PRIVILEGED.contains(&kind)
+    let has_right = rustix::process::geteuid().is_root() || !PRIVILEGED.contains(&kind);
+    let exists = || {
+        let output = native(job(kind, None)).stdout;
+        !String::from_utf8_lossy(&output).contains("FAILED")
+    };
+    has_right && (!OPTIONAL.contains(&kind) || exists())
 }
 
 fn assert_refused(kind: &str, word: &str) {
     if !can_be_made(kind) {
-        return place::skip(&format!("{kind} needs root"));
+        return place::skip(&format!("{kind} needs root, or a kernel that has it"));
     }
     let unprotected = job(kind, None).run();
     unprotected.assert_success();

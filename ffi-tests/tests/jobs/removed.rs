@@ -68,7 +68,7 @@ fn private_mappings_of_removed_files_come_back() {
 #[test]
 fn a_mapped_file_that_is_replaced_is_not_taken_for_the_old_one() {
     let outcome = killed(removed("late"), 1, 19).run();
-    // Another line warns of the child process that has replaced it.
+    // Another line names the program that has replaced it.
     outcome.assert_line(&["removed.1\" has been replaced while the job ran"]);
     outcome.check(
         outcome.status.and_then(|status| status.code()) == Some(74),
@@ -76,6 +76,12 @@ fn a_mapped_file_that_is_replaced_is_not_taken_for_the_old_one() {
     );
     outcome.assert_nothing_left();
     assert_survived("late", &[(1, 28), (2, 33)]);
+}
+
+/// The file that was replaced comes back.
+#[test]
+fn a_mapped_file_that_a_child_process_replaces_comes_back() {
+    assert_survived("child", &[(1, 19), (2, 18), (1, 28)]);
 }
 
 #[test]

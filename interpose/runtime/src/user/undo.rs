@@ -307,15 +307,7 @@ fn start_children(rt: &Runtime) -> Option<ChildEffects> {
             Recorder::new(log, directory, place.job(), &label).on_disk(place.refuge_of(&label))
         }
     };
-    let started = ChildEffects::start(recorder);
-    let warn = |error: &io::Error| {
-        if told::is_first_to_warn("child-effects") {
-            ::log::warn!(
-                "files that child processes change are not put back after a failure: {error}"
-            );
-        }
-    };
-    started.inspect_err(warn).ok()
+    ChildEffects::start_or_warn(recorder)
 }
 
 /// Suspends children that are about to change files.

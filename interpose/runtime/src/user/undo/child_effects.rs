@@ -78,8 +78,20 @@ pub struct ChildEffects {
 }
 
 impl ChildEffects {
+    /// Starts the thread, or warns that effects of children are not noted.
+    pub fn start_or_warn(recorder: Recorder) -> Option<ChildEffects> {
+        let warn = |error: &io::Error| {
+            if told::is_first_to_warn("child-effects") {
+                log::warn!(
+                    "files that child processes change are not put back after a failure: {error}"
+                );
+            }
+        };
+        ChildEffects::start(recorder).inspect_err(warn).ok()
+    }
+
     /// Starts the thread; returns once children can connect.
-    pub fn start(recorder: Recorder) -> io::Result<ChildEffects> {
+    fn start(recorder: Recorder) -> io::Result<ChildEffects> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 answers: Answers::Noting,
