@@ -432,10 +432,15 @@ fn a_restart_finds_files_as_they_were() {
 fn a_restart_finds_files_of_child_processes_as_they_were() {
     let job = || Job::new(place::test_program("table/child_files"), &["25", "20"]).interval("0.1s");
     let mut first = killed(job().disk(), 3);
-    let second = job()
-        .disk()
-        .env("UNDERSTUDY_RESTART", "1")
-        .run_after(&mut first);
+    let again = job().disk().env("UNDERSTUDY_RESTART", "1").spares(1);
+    let second = again.fault("kill rank=1 at=call:20").run_after(&mut first);
+    second.assert_taken_over(&[1]);
+    let is_about_children = |line: &&str| line.contains("child process");
+    let warnings = second.own_lines().into_iter().filter(is_about_children);
+    second.check(
+        warnings.count() == 0,
+        "there is a warning about child processes",
+    );
     assert_like(&native(job()), &[], &first.stdout, second);
 }
 

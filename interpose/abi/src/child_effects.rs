@@ -42,3 +42,5 @@ pub const LONGEST_NAME: usize = 4096;
 pub const CALL_ALLOWED: u8 = 0;
 /// Answer: the call may be made, and its return is to be reported ([`crate::effect::MADE`]).
 pub const REPORT_RETURN: u8 = 1;
+/// Answer: the return of a call has been noted.
+pub const RETURN_NOTED: u8 = 2;

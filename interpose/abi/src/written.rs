@@ -19,6 +19,8 @@ pub struct Written {
     is_name_awaited: AtomicU32,
     /// Process that notes effects of its children; 0 if none does.
     parent: AtomicI32,
+    /// Inode of that process's pid namespace.
+    namespace: AtomicU64,
     /// The highest descriptor that the program has been given since the cut, if that is one of the layer's; else 0.
     highest: AtomicI32,
     known: [AtomicU64; RUNTIME_FD_BASE as usize],
@@ -43,6 +45,7 @@ impl Written {
             is_told: AtomicU32::new(0),
             is_name_awaited: AtomicU32::new(0),
             parent: AtomicI32::new(0),
+            namespace: AtomicU64::new(0),
             highest: AtomicI32::new(0),
             known: [const { AtomicU64::new(UNKNOWN) }; RUNTIME_FD_BASE as usize],
         }
@@ -63,14 +66,16 @@ impl Written {
         self.is_told.load(Ordering::Relaxed) != 0
     }
 
-    /// Sets the process that notes effects of its children; 0 for none.
-    pub fn set_parent(&self, process: i32) {
+    /// Sets the process that notes effects of its children, and its namespace; 0 for none.
+    pub fn set_parent(&self, process: i32, namespace: u64) {
+        self.namespace.store(namespace, Ordering::Relaxed);
         self.parent.store(process, Ordering::Relaxed);
     }
 
-    /// Returns the process that notes effects of its children.
-    pub fn parent(&self) -> Option<i32> {
-        Some(self.parent.load(Ordering::Relaxed)).filter(|&process| process != 0)
+    /// Returns the process that notes effects of its children, and its namespace.
+    pub fn parent(&self) -> Option<(i32, u64)> {
+        let process = self.parent.load(Ordering::Relaxed);
+        (process != 0).then(|| (process, self.namespace.load(Ordering::Relaxed)))
     }
 
     /// Sets if the return of a call that makes a name is to be reported.

@@ -8,40 +8,39 @@
 //! nothing.
 #![allow(unsafe_code)]
 
-use crate::msg::Line;
-use crate::noted;
+use crate::msg::{Line, say};
+use crate::noted::{self, Parent};
 use crate::processes::parent_of;
 use crate::sys::{self, nr, sys};
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, c_void};
 use core::fmt::Write;
 use core::mem::size_of;
 use core::ptr::null;
-use core::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicU32, Ordering};
 use understudy_abi::child_effects::{
-    LONGEST_NAME, NAMESPACE, NO_NAME, REPORT_RETURN, Request, SOCKET,
+    LONGEST_NAME, NAMESPACE, NO_NAME, REPORT_RETURN, RETURN_NOTED, Request, SOCKET,
 };
 use understudy_abi::effect;
 
-/// Process number of the rank that is an ancestor; 0 before the first search.
+/// Rank that is an ancestor: the process number; 0 before the first search, [`NO_RANK`].
 static RANK: AtomicIsize = AtomicIsize::new(0);
-/// Value of [`RANK`] in a process that reports nothing.
+/// Value of [`RANK`] in a process that has no rank among its ancestors.
 const NO_RANK: isize = -1;
-/// Value of [`RANK`] in a process that outlives its rank.
-const RANK_HAS_ENDED: isize = -2;
+/// Process that has outlived its rank.
+static OUTLIVING: AtomicIsize = AtomicIsize::new(0);
 /// Ancestors that are tried at most.
 const MAX_ANCESTORS: usize = 64;
 /// Time in which a killed rank's guardian kills the rank's children, in seconds.
 const END_OF_RANK: i64 = 1;
-
-/// Attempts to connect to a process that has many connections to accept.
+/// Attempts to connect to an ancestor that has many connections to accept.
 ///
-/// A rank accepts more than anybody makes; another user's process may accept none.
+/// A rank accepts thousands; another user's process may accept none.
 const MAX_ATTEMPTS: u32 = 100;
 /// Pause between two attempts: seconds and nanoseconds.
 const ATTEMPT_PAUSE: [i64; 2] = [0, 1_000_000];
 
-/// True while a call that makes a name has not returned.
-static IS_NAME_AWAITED: AtomicBool = AtomicBool::new(false);
+/// Number of calls that make a name and have not returned.
+static NAMES_AWAITED: AtomicU32 = AtomicU32::new(0);
 
 /// Two names of an effect, with the descriptors of their directories.
 type Names = [(c_int, *const c_char); 2];
@@ -52,8 +51,16 @@ const SOCK_CLOEXEC: usize = 0o2000000;
 const SOCK_NONBLOCK: usize = 0o4000;
 const F_SETFL: usize = 4;
 const EAGAIN: isize = -11;
+const ECONNREFUSED: isize = -111;
 const MSG_NOSIGNAL: usize = 0x4000;
 const EINTR: isize = -4;
+
+/// Part of a message: `struct iovec`.
+#[repr(C)]
+struct Part {
+    start: *const c_void,
+    length: usize,
+}
 
 /// A connection to a rank.
 struct Connection(c_int);
@@ -67,8 +74,12 @@ impl Drop for Connection {
 
 impl Connection {
     /// Connects to a process, if it is a rank of this process's user.
-    fn to(process: isize) -> Option<Connection> {
-        let [_, namespace] = sys::file_id(NAMESPACE)?;
+    ///
+    /// # Errors
+    /// The negative errno: `ECONNREFUSED` if there is no such rank, `EAGAIN` after
+    /// `max_attempts`.
+    fn to(rank: Parent, max_attempts: u32) -> Result<Connection, isize> {
+        let (process, namespace) = (rank.process, rank.namespace);
         let mut name = Line::new();
         let _ = write!(name, "{SOCKET}{namespace}-{process}");
         let name = name.as_bytes();
@@ -76,24 +87,29 @@ impl Connection {
         let mut address = [0u8; 64];
         address[0] = AF_UNIX as u8;
         address[3..3 + name.len()].copy_from_slice(name);
+        let kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
         // SAFETY: system calls on a descriptor of this function and on its address.
         unsafe {
-            let kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
             let fd = sys!(nr::SOCKET, AF_UNIX, kind, 0);
             if fd < 0 {
-                return None;
+                return Err(fd);
             }
             let connection = Connection(fd as c_int);
-            let length = 3 + name.len();
-            let mut attempts = (0..MAX_ATTEMPTS).map(|attempt| {
+            let mut attempts = (0..max_attempts).map(|attempt| {
                 if attempt > 0 {
                     sys!(nr::NANOSLEEP, ATTEMPT_PAUSE.as_ptr(), 0);
                 }
-                sys!(nr::CONNECT, fd, address.as_ptr(), length)
+                sys!(nr::CONNECT, fd, address.as_ptr(), 3 + name.len())
             });
-            let is_connected = attempts.find(|&result| result != EAGAIN) == Some(0);
-            sys!(nr::FCNTL, fd, F_SETFL, 0);
-            (is_connected && connection.is_of_own_user()).then_some(connection)
+            match attempts.find(|&result| result != EAGAIN) {
+                Some(0) if connection.is_of_own_user() => {
+                    sys!(nr::FCNTL, fd, F_SETFL, 0);
+                    Ok(connection)
+                }
+                Some(error @ ..0) => Err(error),
+                Some(_) => Err(ECONNREFUSED),
+                None => Err(EAGAIN),
+            }
         }
     }
 
@@ -124,7 +140,7 @@ impl Connection {
     ///
     /// # Safety
     /// The names must be valid strings or null.
-    unsafe fn ask(&self, kind: u32, names: Names, value: i64) -> Option<u8> {
+    unsafe fn send_request(&self, kind: u32, names: Names, value: i64) -> Option<u8> {
         let bytes = names.map(|(_, name)| {
             // SAFETY: handed on to the caller.
             let bytes = (!name.is_null()).then(|| unsafe { sys::bytes(name) });
@@ -139,8 +155,14 @@ impl Connection {
             value,
             lengths: bytes.map(|bytes| bytes.map_or(NO_NAME, |bytes| bytes.len() as u32)),
         };
-        let part = |bytes: Option<&[u8]>| bytes.map_or((null(), 0), |it| (it.as_ptr(), it.len()));
-        let head = ((&raw const request).cast::<u8>(), size_of::<Request>());
+        let part = |bytes: Option<&[u8]>| Part {
+            start: bytes.map_or(null(), <[u8]>::as_ptr).cast(),
+            length: bytes.map_or(0, <[u8]>::len),
+        };
+        let head = Part {
+            start: (&raw const request).cast(),
+            length: size_of::<Request>(),
+        };
         let parts = [head, part(bytes[0]), part(bytes[1])];
         // struct msghdr: address, parts, ancillary data, flags.
         let message = [0, 0, parts.as_ptr() as usize, parts.len(), 0, 0, 0];
@@ -162,43 +184,49 @@ impl Connection {
 }
 
 /// Finds the rank among the ancestors of this process.
-fn search() -> isize {
+fn search(namespace: u64) -> isize {
     // SAFETY: getppid(2).
-    let mut ancestor = unsafe { sys!(nr::GETPPID) };
+    let mut process = unsafe { sys!(nr::GETPPID) };
     for _ in 0..MAX_ANCESTORS {
-        if ancestor <= 1 {
+        if process <= 1 {
             break;
         }
-        if Connection::to(ancestor).is_some() {
-            return ancestor;
+        if Connection::to(Parent { process, namespace }, MAX_ATTEMPTS).is_ok() {
+            return process;
         }
-        ancestor = parent_of(ancestor);
+        process = parent_of(process);
     }
     NO_RANK
 }
 
-/// Returns true if a rank is an ancestor of this process.
+/// Returns true in a rank that notes effects of its children, and in those children.
 pub fn has_rank() -> bool {
     rank().is_some()
 }
 
-/// Returns the rank that is an ancestor of this process, if any.
-fn rank() -> Option<isize> {
-    let known = RANK.load(Ordering::Relaxed);
-    if known == RANK_HAS_ENDED {
+/// Returns this process or the ancestor that notes effects of its children.
+fn rank() -> Option<Parent> {
+    // SAFETY: getpid(2).
+    if OUTLIVING.load(Ordering::Relaxed) == unsafe { sys!(nr::GETPID) } {
         return None;
     }
-    if let Some(rank) = noted::forking_rank() {
-        return Some(rank as isize);
+    if let Some(parent) = noted::parent() {
+        return Some(parent);
     }
-    let rank = if known == 0 { search() } else { known };
-    RANK.store(rank, Ordering::Relaxed);
-    (rank != NO_RANK).then_some(rank)
+    if RANK.load(Ordering::Relaxed) == NO_RANK {
+        return None;
+    }
+    let [_, namespace] = sys::file_id(NAMESPACE)?;
+    if RANK.load(Ordering::Relaxed) == 0 {
+        RANK.store(search(namespace), Ordering::Relaxed);
+    }
+    let process = RANK.load(Ordering::Relaxed);
+    (process != NO_RANK).then_some(Parent { process, namespace })
 }
 
 /// Returns true if the return of a call is to be reported.
 pub fn is_name_awaited() -> bool {
-    IS_NAME_AWAITED.load(Ordering::Relaxed)
+    NAMES_AWAITED.load(Ordering::Relaxed) > 0
 }
 
 /// Reports an effect to the rank, and returns when the call may be made.
@@ -207,18 +235,37 @@ pub fn is_name_awaited() -> bool {
 /// The names must be valid strings or null.
 pub unsafe fn report(kind: u32, names: Names, value: i64) {
     let (kind, value) = match kind {
-        effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY | effect::OBJECT => return,
+        effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY | effect::OBJECT | effect::QUEUE => return,
         // The value is an address; all of the file is kept.
         effect::OVERWRITE | effect::MAP => (effect::OVERWRITE, 0),
         _ => (kind, value),
     };
     let Some(rank) = rank() else { return };
-    let connection = Connection::to(rank);
-    // SAFETY: handed on to the caller.
-    let answer = connection.and_then(|rank| unsafe { rank.ask(kind, names, value) });
+    let answer = match Connection::to(rank, u32::MAX) {
+        // SAFETY: handed on to the caller.
+        Ok(connection) => unsafe { connection.send_request(kind, names, value) },
+        Err(ECONNREFUSED) => None,
+        Err(error) => return warn(error),
+    };
     match answer {
-        Some(answer) => IS_NAME_AWAITED.store(answer == REPORT_RETURN, Ordering::Relaxed),
+        Some(REPORT_RETURN) => drop(NAMES_AWAITED.fetch_add(1, Ordering::Relaxed)),
+        Some(RETURN_NOTED) => drop(NAMES_AWAITED.fetch_sub(1, Ordering::Relaxed)),
+        Some(_) => {}
         None => outlive_rank(),
+    }
+}
+
+/// Warns once that an effect could not be reported.
+fn warn(error: isize) {
+    static HAS_WARNED: AtomicBool = AtomicBool::new(false);
+    if !HAS_WARNED.swap(true, Ordering::Relaxed) {
+        // SAFETY: getpid(2).
+        let process = unsafe { sys!(nr::GETPID) };
+        say(format_args!(
+            "files that the child process {process} changes stay as they are if a failure sets \
+             the program back: no connection to its rank (errno {})",
+            -error
+        ));
     }
 }
 
@@ -227,8 +274,10 @@ pub unsafe fn report(kind: u32, names: Names, value: i64) {
 /// A child that lives on afterwards outlives a rank that has not failed.
 fn outlive_rank() {
     let time = [END_OF_RANK, 0i64];
-    // SAFETY: nanosleep(2) of a valid timespec.
-    unsafe { sys!(nr::NANOSLEEP, time.as_ptr(), 0) };
-    RANK.store(RANK_HAS_ENDED, Ordering::Relaxed);
-    IS_NAME_AWAITED.store(false, Ordering::Relaxed);
+    // SAFETY: nanosleep(2) of a valid timespec; getpid(2).
+    unsafe {
+        sys!(nr::NANOSLEEP, time.as_ptr(), 0);
+        OUTLIVING.store(sys!(nr::GETPID), Ordering::Relaxed);
+    }
+    NAMES_AWAITED.store(0, Ordering::Relaxed);
 }

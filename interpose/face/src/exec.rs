@@ -253,15 +253,25 @@ executes! {
             = (directory, path, argv, environment(envp, Executed::At(directory, path)), flags);
 }
 
+/// Reports a program that is about to be started; no thread is held for that.
+///
+/// # Safety
+/// As [`unseen::report_execution`].
+unsafe fn start(given: Strings, executed: Executed) -> bool {
+    // SAFETY: handed on to the caller.
+    unsafe { unseen::report_execution(ENVIRON, given, executed) };
+    false
+}
+
 told! {
     fn posix_spawn(
         process: *mut c_int, path: Name, actions: Data, attributes: Data, argv: Strings,
         envp: Strings
-    ) -> c_int { unseen::report_start(ENVIRON, envp, Executed::Path(path)) }
+    ) -> c_int { start(envp, Executed::Path(path)) }
     fn posix_spawnp(
         process: *mut c_int, file: Name, actions: Data, attributes: Data, argv: Strings,
         envp: Strings
-    ) -> c_int { unseen::report_start(ENVIRON, envp, Executed::Name(file)) }
+    ) -> c_int { start(envp, Executed::Name(file)) }
 }
 
 /// execle(3): the environment follows the arguments.

@@ -26,9 +26,26 @@ pub fn is_protected() -> bool {
     written().is_some_and(Written::is_noting)
 }
 
-/// Returns the rank that has forked this process, or an ancestor without another program since.
-pub fn forking_rank() -> Option<i32> {
-    let rank = written().and_then(Written::parent)?;
+/// A process that notes effects of its children.
+#[derive(Clone, Copy)]
+pub struct Parent {
+    /// Process number.
+    pub process: isize,
+    /// Inode of the process's pid namespace.
+    pub namespace: u64,
+}
+
+/// Returns this process, or the one that has forked it, if that notes effects of its children.
+pub fn parent() -> Option<Parent> {
+    let (process, namespace) = written().and_then(Written::parent)?;
+    Some(Parent {
+        process: process as isize,
+        namespace,
+    })
+}
+
+/// Returns true in a child that a rank has forked, which executes the rank's program.
+pub fn is_forked() -> bool {
     // SAFETY: getpid(2).
-    (unsafe { sys!(nr::GETPID) } != rank as isize).then_some(rank)
+    parent().is_some_and(|parent| parent.process != unsafe { sys!(nr::GETPID) })
 }

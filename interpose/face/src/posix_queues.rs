@@ -11,6 +11,10 @@ use understudy_abi::effect;
 const O_CREAT: c_int = 0o100;
 const O_EXCL: c_int = 0o200;
 
+unsafe extern "C" {
+    fn __errno_location() -> *mut c_int;
+}
+
 type Open = unsafe extern "C" fn(*const c_char, c_int, c_uint, *const c_void) -> c_int;
 
 /// mq_open(3).
@@ -34,9 +38,11 @@ pub unsafe extern "C" fn mq_open(
             return real(name, flags, mode, attributes);
         }
         let mut is_held = threads::hold();
+        let errno = *__errno_location();
         let mut queue = real(name, flags | O_EXCL, mode, attributes);
         let is_new = queue >= 0;
         if !is_new && flags & O_EXCL == 0 {
+            *__errno_location() = errno;
             queue = real(name, flags, mode, attributes);
         }
         if is_new {

@@ -30,7 +30,7 @@ pub unsafe fn tell_two(
     value: i64,
 ) -> bool {
     let hook = HOOK.load(Ordering::Acquire);
-    if hook.is_null() || noted::forking_rank().is_some() {
+    if hook.is_null() || noted::is_forked() {
         let names = [(directory, path), (other_directory, other)];
         // SAFETY: handed on to the caller.
         unsafe { child_effects::report(kind, names, value) };

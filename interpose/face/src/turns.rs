@@ -458,7 +458,7 @@ const EFFECT_ROUNDS: u32 = 50;
 pub type Effect = (u32, c_int, *const c_char, c_int, *const c_char, i64);
 
 /// Has an effect noted in a turn of the calling thread, or, if there is none for long, noted as one that will not be undone. The thread is
-/// not to be stopped until the effect has happened. What children do is not undone.
+/// not to be stopped until the effect has happened.
 ///
 /// # Safety
 /// As of the runtime's function.

@@ -377,6 +377,7 @@ impl State {
         if own {
             children::restore(rt, &self.children);
         }
+        undo::resume_children(rt);
         signals::restore(&self.signals, is_mains);
         files::restore(rt, &self.files, own)?;
         input::restore(rt, &self.input, own)?;

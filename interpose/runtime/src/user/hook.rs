@@ -31,7 +31,6 @@ pub unsafe extern "C" fn file_effect(
                     kind == effect::MAP,
                 );
             }
-            effect::UNSEEN_PROGRAM => undo::warn_of_unseen(&undo::full_name(CStr::from_ptr(path))),
             effect::QUEUE => undo::note_queue(rt, CStr::from_ptr(path), directory),
             effect::OBJECT => undo::note_object(rt, value, directory),
             _ => undo::file_effect(rt, kind, directory, path, other_directory, other, value),

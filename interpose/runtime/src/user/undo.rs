@@ -44,7 +44,6 @@ use crate::{told, world};
 use caller::Caller;
 pub use caller::full_name;
 use child_effects::ChildEffects;
-pub(super) use child_effects::warn_of_unseen;
 use ckptd::private::{in_memory, open_own};
 use ckptd::relay::in_file_names;
 use ckptd::settings::Threads;
@@ -52,7 +51,7 @@ pub use note::Call;
 use note::Recorder;
 pub use object::{note_object, note_queue};
 use overwrite::Source;
-use place::{Children, Place};
+use place::{ChildLogLabel, Place};
 pub use ranges::Range;
 use std::cell::{Cell, RefMut};
 use std::ffi::{CStr, c_char, c_int};
@@ -68,9 +67,9 @@ use understudy_numbers::{Epoch, ProcessNumber};
 pub(super) struct Undo {
     recorder: Field<Option<Recorder>>,
     /// Effects of child processes.
-    children: Field<Option<ChildEffects>>,
+    child_effects: Field<Option<ChildEffects>>,
     /// True if effects of child processes cannot be noted.
-    children_fail: Cell<bool>,
+    cannot_note_child_effects: Cell<bool>,
     /// Beside the epochs on disk, until the job has come to its end.
     on_disk: Field<Option<Place>>,
     /// Effects are noted before MPI_Init: the job is started again, and what the program has done then is on disk.
@@ -82,8 +81,8 @@ impl Undo {
     pub(super) const fn new() -> Undo {
         Undo {
             recorder: Field::new(None),
-            children: Field::new(None),
-            children_fail: Cell::new(false),
+            child_effects: Field::new(None),
+            cannot_note_child_effects: Cell::new(false),
             on_disk: Field::new(None),
             early: Cell::new(false),
         }
@@ -106,7 +105,7 @@ pub fn written() -> &'static Written {
 /// This process plays what a rank has done: nothing of it is to be undone.
 pub fn leave_files() {
     WRITTEN.begin(false);
-    WRITTEN.set_parent(0);
+    WRITTEN.set_parent(0, 0);
 }
 
 fn of_memory() -> Place {
@@ -131,6 +130,7 @@ fn recorder(rt: &Runtime) -> RefMut<'_, Recorder> {
 pub fn note_from_start(rt: &Runtime) {
     rt.undo.early.set(true);
     recorder(rt).begin(START);
+    note_children(rt);
     on_children(rt, |children| children.begin(START));
     WRITTEN.begin(true);
 }
@@ -138,6 +138,7 @@ pub fn note_from_start(rt: &Runtime) {
 /// Undoes what the program has done so far. All processes are in MPI_Init.
 pub fn undo_start(rt: &Runtime) -> Result<(), UserError> {
     if rt.undo.early.take() {
+        suspend_children(rt);
         undo_all(rt, of_memory().logs(), START)?;
         end(rt, false).unwrap_or_default();
     }
@@ -157,7 +158,10 @@ pub fn keep_on_disk(rt: &Runtime, directory: &Path, lineage: u64, start: u64) {
     let refuge = place.refuge_of(&rank);
     let on_disk =
         Recorder::new(place.log_of(rank), &directory, place.job(), &rank).lasting(refuge.clone());
-    let otherwise = |_| Recorder::new(refuge, &in_memory(), place.job(), &rank);
+    let otherwise = |_| {
+        let recorder = Recorder::new(refuge.clone(), &in_memory(), place.job(), &rank);
+        recorder.on_disk(refuge)
+    };
     rt.undo
         .recorder
         .set(Some(on_disk.unwrap_or_else(otherwise)));
@@ -200,6 +204,7 @@ fn tell(result: io::Result<()>) {
 pub fn begin(rt: &Runtime, epoch: Epoch) {
     effects::begin(epoch);
     recorder(rt).begin(epoch);
+    note_children(rt);
     on_children(rt, |children| children.begin(epoch));
     WRITTEN.begin(true);
 }
@@ -218,7 +223,8 @@ pub fn undo(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
     undo_all(rt, place(rt).logs(), epoch)?;
     effects::begin(epoch);
     tell(recorder(rt).resume(epoch));
-    on_children(rt, |children| children.resume(epoch));
+    note_children(rt);
+    on_children(rt, |children| children.begin_again(epoch));
     WRITTEN.begin(true);
     Ok(())
 }
@@ -274,47 +280,59 @@ pub fn release(rt: &Runtime) {
 
 /// Ends noting, and removes the logs unless a restart needs them.
 fn end(rt: &Runtime, is_kept: bool) -> io::Result<()> {
-    let children = rt.undo.children.take();
-    WRITTEN.set_parent(0);
-    let of_children = children.map_or(Ok(()), |children| children.end(is_kept));
+    WRITTEN.begin(false);
+    WRITTEN.set_parent(0, 0);
+    let of_children = on_children(rt, |children| children.end(is_kept)).unwrap_or(Ok(()));
     match rt.undo.recorder.take() {
         Some(mut recorder) if !is_kept => recorder.end().and(of_children),
         _ => of_children,
     }
 }
 
-/// Acts on what notes the effects of children, which is started if need be.
-fn on_children(rt: &Runtime, act: impl FnOnce(&ChildEffects)) {
-    let mut children = rt.undo.children.borrow_mut();
-    if children.is_none() && !rt.undo.children_fail.get() {
-        *children = start_children(rt);
-        rt.undo.children_fail.set(children.is_none());
-        let own = std::process::id() as i32;
-        WRITTEN.set_parent(if children.is_some() { own } else { 0 });
+/// Acts on the notes of effects of children, if any are made.
+fn on_children<T>(rt: &Runtime, act: impl FnOnce(&ChildEffects) -> T) -> Option<T> {
+    rt.undo.child_effects.borrow().as_ref().map(act)
+}
+
+/// Starts to note effects of children, unless that has been done.
+fn note_children(rt: &Runtime) {
+    let mut notes = rt.undo.child_effects.borrow_mut();
+    match &mut *notes {
+        None if rt.undo.cannot_note_child_effects.get() => {}
+        None => {
+            *notes = ChildEffects::start_or_warn(recorder_of_children(rt));
+            rt.undo.cannot_note_child_effects.set(notes.is_none());
+        }
+        Some(notes) if notes.has_ended() => notes.start_again(recorder_of_children(rt)),
+        Some(_) => {}
     }
-    if let Some(children) = &*children {
-        act(children);
+    if notes.is_some()
+        && let Ok(namespace) = child_effects::namespace()
+    {
+        WRITTEN.set_parent(std::process::id() as i32, namespace);
     }
 }
 
-fn start_children(rt: &Runtime) -> Option<ChildEffects> {
+fn recorder_of_children(rt: &Runtime) -> Recorder {
     let (place, process) = (place(rt), told::process());
     let log = place.log_of_children(process);
-    let label = Children(process);
-    let recorder = match &place {
+    let label = ChildLogLabel(process);
+    match &place {
         Place::Memory(..) => Recorder::new(log, &in_memory(), place.job(), &label),
         Place::Disk { directory, .. } => {
             Recorder::new(log, directory, place.job(), &label).on_disk(place.refuge_of(&label))
         }
-    };
-    ChildEffects::start_or_warn(recorder)
+    }
 }
 
 /// Suspends children that are about to change files.
 pub fn suspend_children(rt: &Runtime) {
-    if let Some(children) = &*rt.undo.children.borrow() {
-        children.suspend();
-    }
+    on_children(rt, ChildEffects::suspend);
+}
+
+/// Lets children go on that were suspended.
+pub fn resume_children(rt: &Runtime) {
+    on_children(rt, ChildEffects::resume);
 }
 
 /// Removes the log of a process that has died, with its backups.

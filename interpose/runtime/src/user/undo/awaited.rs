@@ -20,6 +20,11 @@ impl Recorder {
         self.thread.unwrap_or_else(|| unsafe { libc::gettid() })
     }
 
+    /// Forgets names that calls of a thread were to make, which has ended in such a call.
+    pub(super) fn forget_name_of(&mut self, thread: libc::pid_t) {
+        self.awaited.retain(|(other, _)| *other != thread);
+    }
+
     /// Returns true while a call of a thread makes a name.
     pub(super) fn awaits_name_of(&self, thread: libc::pid_t) -> bool {
         self.awaited.iter().any(|(other, _)| *other == thread)

@@ -24,15 +24,17 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use understudy_abi::child_effects::{
-    CALL_ALLOWED, LONGEST_NAME, NAMESPACE, NO_NAME, REPORT_RETURN, Request, SOCKET,
+    CALL_ALLOWED, LONGEST_NAME, NAMESPACE, NO_NAME, REPORT_RETURN, RETURN_NOTED, Request, SOCKET,
 };
 use understudy_abi::effect;
 use understudy_numbers::Epoch;
 
 /// Longest time in which a child sends a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
-/// Children that may wait for an answer (listen(2)).
-const MAX_WAITING: i32 = 4096;
+/// Pause after a request that has failed.
+const FAILURE_PAUSE: Duration = Duration::from_millis(1);
+/// Length of the backlog (listen(2)).
+const BACKLOG: i32 = 4096;
 /// Interval in which backups that are no longer needed are removed, in milliseconds.
 const CLEAN_INTERVAL_MS: i32 = 200;
 
@@ -47,6 +49,19 @@ struct State {
     undone: u64,
     /// True if the log has records.
     has_records: bool,
+    /// Recorder that the thread uses from now on, at another start of noting.
+    next_recorder: Option<Recorder>,
+}
+
+impl State {
+    const START: State = State {
+        answers: Answers::Noting,
+        section: Epoch::NONE,
+        first_needed: Epoch::NONE,
+        undone: 0,
+        has_records: false,
+        next_recorder: None,
+    };
 }
 
 /// Treatment of requests.
@@ -93,17 +108,11 @@ impl ChildEffects {
     /// Starts the thread; returns once children can connect.
     fn start(recorder: Recorder) -> io::Result<ChildEffects> {
         let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                answers: Answers::Noting,
-                section: Epoch::NONE,
-                first_needed: Epoch::NONE,
-                undone: 0,
-                has_records: false,
-            }),
+            state: Mutex::new(State::START),
             changed: Condvar::new(),
         });
         let (ready, is_ready) = channel();
-        let log = recorder.place().to_owned();
+        let log = recorder.log_path().to_owned();
         let mut noter = Noter {
             shared: Arc::clone(&shared),
             recorder,
@@ -129,20 +138,46 @@ impl ChildEffects {
 
     /// Holds requests back; returns when none is being processed.
     pub fn suspend(&self) {
-        self.shared.lock().answers = Answers::Suspended;
+        let mut state = self.shared.lock();
+        if state.answers == Answers::Noting {
+            state.answers = Answers::Suspended;
+        }
     }
 
-    /// Goes on in this section after the log has been undone.
-    pub fn resume(&self, section: Epoch) {
+    /// Begins a section after the log has been undone; requests stay suspended.
+    pub fn begin_again(&self, section: Epoch) {
         let mut state = self.shared.lock();
-        state.answers = Answers::Noting;
         state.section = section;
         state.undone += 1;
-        self.shared.changed.notify_all();
+    }
+
+    /// Answers requests that were suspended.
+    pub fn resume(&self) {
+        let mut state = self.shared.lock();
+        if state.answers == Answers::Suspended {
+            state.answers = Answers::Noting;
+            self.shared.changed.notify_all();
+        }
+    }
+
+    /// Returns true after [`end`](Self::end).
+    pub fn has_ended(&self) -> bool {
+        self.shared.lock().answers == Answers::Ended
+    }
+
+    /// Notes effects once more after [`end`](Self::end), in another log.
+    pub fn start_again(&mut self, recorder: Recorder) {
+        recorder.log_path().clone_into(&mut self.log);
+        let mut state = self.shared.lock();
+        *state = State {
+            undone: state.undone,
+            next_recorder: Some(recorder),
+            ..State::START
+        };
     }
 
     /// Ends noting, and removes the log unless it is to be kept.
-    pub fn end(self, is_kept: bool) -> io::Result<()> {
+    pub fn end(&self, is_kept: bool) -> io::Result<()> {
         let mut state = self.shared.lock();
         state.answers = Answers::Ended;
         self.shared.changed.notify_all();
@@ -172,11 +207,13 @@ impl Noter {
         };
         let _ = ready.send(Ok(()));
         loop {
-            if self.is_requested(&listener)
-                && let Ok((child, _)) = listener.accept()
-                && let Err(error) = self.serve(child)
-            {
+            if !self.is_requested(&listener) {
+                continue;
+            }
+            let served = listener.accept().and_then(|(child, _)| self.serve(child));
+            if let Err(error) = served {
                 log::debug!("a child's report of an effect on files has failed: {error}");
+                std::thread::sleep(FAILURE_PAUSE);
             }
         }
     }
@@ -202,6 +239,10 @@ impl Noter {
 
     /// Brings the recorder to the rank's section.
     fn follow(&mut self, state: &mut State) {
+        if let Some(recorder) = state.next_recorder.take() {
+            self.recorder = recorder;
+            (self.section, self.first_needed) = (Epoch::NONE, Epoch::NONE);
+        }
         let done = if self.undone != state.undone {
             self.recorder.resume(state.section)
         } else {
@@ -235,17 +276,25 @@ impl Noter {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        let mut was_awaited = self.recorder.awaits_name_of(request.thread);
         if state.answers == Answers::Noting && state.section != Epoch::NONE {
             self.follow(&mut state);
+            if request.kind != effect::MADE {
+                // Of a thread that has been killed.
+                self.recorder.forget_name_of(request.thread);
+                was_awaited = false;
+            }
             if has_ended(&child) {
                 return Ok(());
             }
             self.note(process, &request, &names);
             state.has_records = self.recorder.has_records();
         }
-        let answer = match self.recorder.awaits_name_of(request.thread) {
-            true => REPORT_RETURN,
-            false => CALL_ALLOWED,
+        let is_awaited = self.recorder.awaits_name_of(request.thread);
+        let answer = match (is_awaited, was_awaited) {
+            (true, false) => REPORT_RETURN,
+            (false, true) => RETURN_NOTED,
+            _ => CALL_ALLOWED,
         };
         child.write_all(&[answer])
     }
@@ -283,13 +332,17 @@ impl Noter {
     }
 }
 
+/// Returns the inode of this process's pid namespace.
+pub fn namespace() -> io::Result<u64> {
+    fs::metadata(OsStr::from_bytes(NAMESPACE.to_bytes())).map(|about| about.ino())
+}
+
 /// Listens at this process's address.
 fn listen() -> io::Result<UnixListener> {
-    let namespace = fs::metadata(OsStr::from_bytes(NAMESPACE.to_bytes()))?.ino();
-    let name = format!("{SOCKET}{namespace}-{}", std::process::id());
+    let name = format!("{SOCKET}{}-{}", namespace()?, std::process::id());
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
     // SAFETY: listen(2) on a listener of this function, for more connections than by default.
-    match unsafe { libc::listen(listener.as_raw_fd(), MAX_WAITING) } {
+    match unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) } {
         0 => Ok(listener),
         _ => Err(io::Error::last_os_error()),
     }
@@ -370,7 +423,7 @@ fn has_ended(child: &UnixStream) -> bool {
 }
 
 /// Warns of a program that a child executes without the preload library.
-pub fn warn_of_unseen(program: &Path) {
+fn warn_of_unseen(program: &Path) {
     static HAS_WARNED: AtomicBool = AtomicBool::new(false);
     if !HAS_WARNED.swap(true, Ordering::Relaxed) && told::is_first_to_warn("unseen-program") {
         log::warn!(

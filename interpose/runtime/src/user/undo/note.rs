@@ -170,7 +170,7 @@ impl Recorder {
     }
 
     /// Returns the path of the log.
-    pub fn place(&self) -> &Path {
+    pub fn log_path(&self) -> &Path {
         &self.place
     }
 
@@ -244,11 +244,11 @@ impl Recorder {
     }
 
     pub(super) fn put(&mut self, line: Line) -> io::Result<()> {
-        let log = match &mut self.log {
-            Some(log) => log,
-            none => none.insert(Log::create(&self.place)?),
+        let appended = match &mut self.log {
+            Some(log) => log.append(line.clone()),
+            none => Log::create(&self.place).and_then(|log| none.insert(log).append(line.clone())),
         };
-        match (log.append(line.clone()), self.refuge.take()) {
+        match (appended, self.refuge.take()) {
             (Err(_), Some(refuge)) => self.continue_at(refuge, line),
             (done, refuge) => {
                 self.refuge = refuge;

@@ -52,7 +52,12 @@ pub(super) fn remove_queue(name: &[u8], inode: u64, namespace: u64) -> io::Resul
     let name = CString::new(name)?;
     // SAFETY: mq_open(3) and mq_unlink(3) of a valid string; the descriptor is new.
     unsafe {
-        let fd = libc::mq_open(name.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let open = |access| libc::mq_open(name.as_ptr(), access | libc::O_CLOEXEC);
+        // Its mode may allow either.
+        let fd = match open(libc::O_RDONLY) {
+            ..0 => open(libc::O_WRONLY),
+            fd => fd,
+        };
         if fd < 0 {
             let error = io::Error::last_os_error();
             return match error.raw_os_error() {

@@ -22,9 +22,9 @@ pub const LOCK: &str = "undo-lock";
 
 /// Label of what is kept for the children of a process.
 #[derive(Clone, Copy, Debug)]
-pub struct Children(pub ProcessNumber);
+pub struct ChildLogLabel(pub ProcessNumber);
 
-impl Display for Children {
+impl Display for ChildLogLabel {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write!(out, "{}c", self.0)
     }
@@ -54,7 +54,7 @@ impl Place {
 
     /// Returns the path of the log of a process's children.
     pub fn log_of_children(&self, process: ProcessNumber) -> PathBuf {
-        self.named(&Children(process))
+        self.named(&ChildLogLabel(process))
     }
 
     fn named(&self, label: &dyn Display) -> PathBuf {
