@@ -80,7 +80,7 @@ fn a_mapped_file_that_is_replaced_is_not_taken_for_the_old_one() {
 
 /// The file that was replaced comes back.
 #[test]
-fn a_mapped_file_that_a_child_process_replaces_comes_back() {
+fn a_mapped_file_that_a_child_process_replaces_is_restored() {
     assert_survived("child", &[(1, 19), (2, 18), (1, 28)]);
 }
 

@@ -35,7 +35,7 @@ pub struct Parent {
     pub namespace: u64,
 }
 
-/// Returns this process, or the one that has forked it, if that notes effects of its children.
+/// Returns this process or its forking ancestor, which notes effects of children.
 pub fn parent() -> Option<Parent> {
     let (process, namespace) = written().and_then(Written::parent)?;
     Some(Parent {

@@ -13,7 +13,7 @@ use understudy_abi::effect::UNSEEN_PROGRAM;
 
 type Strings = *const *const c_char;
 
-/// Reports a program that this process is about to execute or to start, if it lacks this library.
+/// Reports a program without this library that is about to be executed.
 ///
 /// # Safety
 /// `own` must be the environment of this process, `given` null or a valid environment, and

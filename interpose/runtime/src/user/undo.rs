@@ -224,7 +224,7 @@ pub fn undo(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
     effects::begin(epoch);
     tell(recorder(rt).resume(epoch));
     note_children(rt);
-    on_children(rt, |children| children.begin_again(epoch));
+    on_children(rt, |children| children.follow_rollback(epoch));
     WRITTEN.begin(true);
     Ok(())
 }
@@ -303,7 +303,7 @@ fn note_children(rt: &Runtime) {
             *notes = ChildEffects::start_or_warn(recorder_of_children(rt));
             rt.undo.cannot_note_child_effects.set(notes.is_none());
         }
-        Some(notes) if notes.has_ended() => notes.start_again(recorder_of_children(rt)),
+        Some(notes) if notes.has_ended() => notes.restart(recorder_of_children(rt)),
         Some(_) => {}
     }
     if notes.is_some()

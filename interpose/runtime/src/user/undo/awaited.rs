@@ -20,7 +20,7 @@ impl Recorder {
         self.thread.unwrap_or_else(|| unsafe { libc::gettid() })
     }
 
-    /// Forgets names that calls of a thread were to make, which has ended in such a call.
+    /// Forgets names that calls of an ended thread were to make.
     pub(super) fn forget_name_of(&mut self, thread: libc::pid_t) {
         self.awaited.retain(|(other, _)| *other != thread);
     }

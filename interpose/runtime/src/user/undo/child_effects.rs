@@ -145,7 +145,7 @@ impl ChildEffects {
     }
 
     /// Begins a section after the log has been undone; requests stay suspended.
-    pub fn begin_again(&self, section: Epoch) {
+    pub fn follow_rollback(&self, section: Epoch) {
         let mut state = self.shared.lock();
         state.section = section;
         state.undone += 1;
@@ -166,7 +166,7 @@ impl ChildEffects {
     }
 
     /// Notes effects once more after [`end`](Self::end), in another log.
-    pub fn start_again(&mut self, recorder: Recorder) {
+    pub fn restart(&mut self, recorder: Recorder) {
         recorder.log_path().clone_into(&mut self.log);
         let mut state = self.shared.lock();
         *state = State {
