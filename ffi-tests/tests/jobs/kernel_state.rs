@@ -74,8 +74,8 @@ const OPTIONAL: [&str; 5] = ["perf", "bpf", "secret", "ruleset", "tunnel"];
 fn can_be_made(kind: &str) -> bool {
     let has_right = rustix::process::geteuid().is_root() || !PRIVILEGED.contains(&kind);
     let exists = || {
-        let output = native(job(kind, None)).stdout;
-        !String::from_utf8_lossy(&output).contains("FAILED")
+        let output = native(job(kind, None));
+        !String::from_utf8_lossy(&output.stdout).contains("FAILED")
     };
     has_right && (!OPTIONAL.contains(&kind) || exists())
 }
