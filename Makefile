@@ -134,7 +134,7 @@ SWEPT := aloof:: distributions:: kill_anywhere:: kill_inside:: kill_twice:: plug
 # Kills per worker and program; every one is a run of a second or two.
 SWEEP_TIMES ?= 40
 
-sweep: build examples ## kill every worker of every program at many moments (an hour)
+sweep: build examples python ## kill every worker of every program at many moments (an hour)
 	@$(MAKE) distributions || printf '==> other distributions cannot be had: the tests that run jobs there are skipped\n'
 	export FFI_TESTS_ALL=1 FFI_TESTS_TIMES=$(SWEEP_TIMES) FFI_TESTS_SWEEP=1; \
 	    $(TEST) $(JOBS) -- --include-ignored --nocapture --test-threads 1 $(SWEPT)

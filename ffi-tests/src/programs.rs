@@ -116,12 +116,12 @@ pub fn short_heat2d() -> Case {
     }
 }
 
-/// The same for three workers, for a minute.
+/// Heat2d for three workers: half a minute at least.
 pub fn long_heat2d() -> Case {
     Case {
         name: "heat2d, long",
         make: || {
-            heat2d_of("200", "300000", "5000")
+            heat2d_of("200", "1200000", "20000")
                 .workers(3)
                 .interval("50ms")
         },
