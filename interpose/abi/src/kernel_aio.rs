@@ -5,6 +5,38 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+/// `struct iocb` of `linux/aio_abi.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Request {
+    /// Value that is returned with the event.
+    pub data: u64,
+    /// Written by the kernel.
+    pub key: u32,
+    /// Flags of pwritev2(2).
+    pub flags: i32,
+    /// Operation (`IOCB_CMD_…`).
+    pub operation: u16,
+    /// Priority of the request (ioprio_set(2)).
+    pub priority: i16,
+    /// Descriptor of the file.
+    pub fd: i32,
+    /// Address of the buffer, or of an array of `struct iovec`.
+    pub buffer: u64,
+    /// Length of the buffer in bytes, or of the array.
+    pub length: u64,
+    /// Place in the file in bytes.
+    pub offset: i64,
+    /// Unused.
+    pub reserved: u64,
+    /// Flags of the notification (`IOCB_FLAG_…`).
+    pub notice: u32,
+    /// Descriptor that is notified.
+    pub eventfd: u32,
+}
+
+const _: () = assert!(size_of::<Request>() == 64);
+
 /// Greatest number of contexts at a time.
 pub const MAX_CONTEXTS: usize = 64;
 

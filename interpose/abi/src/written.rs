@@ -3,6 +3,9 @@
 use crate::RUNTIME_FD_BASE;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
+/// Start of the names of backups of files that the program changes.
+pub const BACKUP_PREFIX: &str = ".understudy-";
+
 /// Nothing is known.
 const UNKNOWN: u64 = 0;
 /// Writes need not be told: no regular file, or they go to its end.

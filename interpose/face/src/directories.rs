@@ -11,9 +11,8 @@ use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
+use understudy_abi::written::BACKUP_PREFIX;
 
-/// Start of the names of backups.
-const BACKUP: &[u8] = b".understudy-";
 /// Place of the name in `struct dirent` and `struct dirent64` of x86-64.
 const NAME: usize = 19;
 
@@ -31,7 +30,7 @@ unsafe extern "C" {
 /// `entry` must be one of libc's.
 unsafe fn is_backup(entry: Entry) -> bool {
     // SAFETY: handed on to the caller.
-    unsafe { sys::bytes(entry.add(NAME)) }.starts_with(BACKUP)
+    unsafe { sys::bytes(entry.add(NAME)) }.starts_with(BACKUP_PREFIX.as_bytes())
         && (noted::is_protected() || child_effects::has_rank())
 }
 

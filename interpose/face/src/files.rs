@@ -1,7 +1,7 @@
 //! What the program does to files and their names, told to the runtime before it happens.
 //!
-//! These are libc's entry points under their own names. In a process that is not protected each of
-//! them only calls the next definition, unless that process is a child of a rank
+//! Each function has the name of an entry point of libc. In a process that is not protected, a
+//! function only calls the next definition, unless that process is a child of a rank
 //! ([`crate::child_effects`]). In one that is, the runtime first notes what the call is going to
 //! destroy, so that a rollback can undo it. Calls inside of libc do not come here, which is why
 //! fopen(3) is among them besides open(2).

@@ -10,30 +10,11 @@ use crate::overwrites::{Buffer, before_parts};
 use crate::{stop, threads};
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::sync::atomic::AtomicPtr;
-use understudy_abi::kernel_aio::Context;
+use understudy_abi::kernel_aio::{Context, Request};
 
 pub const IO_SETUP: usize = 206;
 pub const IO_DESTROY: usize = 207;
 pub const IO_SUBMIT: usize = 209;
-
-/// `struct iocb` of `linux/aio_abi.h`.
-#[repr(C)]
-pub struct Request {
-    data: u64,
-    key: u32,
-    flags: c_int,
-    operation: u16,
-    priority: i16,
-    fd: c_int,
-    buffer: *const c_void,
-    length: u64,
-    offset: i64,
-    reserved: u64,
-    notice: u32,
-    eventfd: u32,
-}
-
-const _: () = assert!(size_of::<Request>() == 64);
 
 /// Returns libc's syscall(2) for calls with up to three arguments.
 fn real_call() -> unsafe extern "C" fn(usize, usize, usize, usize) -> c_long {
@@ -127,12 +108,12 @@ unsafe fn before(request: *const Request) -> bool {
         return false;
     };
     let whole = Buffer {
-        start: request.buffer,
+        start: request.buffer as *const c_void,
         length: request.length as usize,
     };
     let (parts, count) = match request.operation {
         WRITE => (&raw const whole, 1),
-        WRITE_PARTS => (request.buffer.cast(), request.length as c_int),
+        WRITE_PARTS => (request.buffer as *const Buffer, request.length as c_int),
         _ => return false,
     };
     // SAFETY: parts of the request.

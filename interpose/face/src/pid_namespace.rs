@@ -10,6 +10,7 @@ use crate::msg::Line;
 use crate::sys;
 use core::ffi::c_char;
 use core::fmt::Write;
+use understudy_abi::child_effects::NAMESPACE;
 
 const CAUSE: &str = "a wrapper has given this process a pid namespace of its own, or no /proc, and \
                      understudy finds processes by their numbers";
@@ -63,7 +64,7 @@ unsafe fn is_own(list: *const *const c_char) -> bool {
         return false;
     };
     let mut own = Line::new();
-    if let Some([_, inode]) = sys::file_id(c"/proc/self/ns/pid") {
+    if let Some([_, inode]) = sys::file_id(NAMESPACE) {
         let _ = write!(own, "{inode}");
     }
     own.as_bytes() != guardians

@@ -1,6 +1,6 @@
 //! Processor time and resource usage of a replacement, as the program sees them.
 //!
-//! These functions stand in the way to libc's once the process has become a replacement
+//! Once the process has become a replacement, these functions are called before libc's
 //! ([`crate::sources`]).
 #![allow(unsafe_code)]
 

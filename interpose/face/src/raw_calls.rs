@@ -15,6 +15,17 @@ const CLOSE_RANGE: usize = 436;
 /// libc's syscall(2), once it is known.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(find as *mut c_void);
 
+/// Instructions between those that keep the registers of a variadic call's arguments.
+macro_rules! with_arguments_kept {
+    ($($line:literal),*) => {
+        concat!(
+            "push rdi\n push rsi\n push rdx\n push rcx\n push r8\n push r9\n push rax\n",
+            $($line, "\n",)*
+            "pop rax\n pop r9\n pop r8\n pop rcx\n pop rdx\n pop rsi\n pop rdi",
+        )
+    };
+}
+
 /// syscall(2).
 ///
 /// # Safety
@@ -61,21 +72,8 @@ pub unsafe extern "C" fn syscall() {
         "mov edx, ecx",
         "mov rcx, qword ptr [rsp]",
         "jmp {answer}",
-        "6: push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "push rax",
-        "call {count_policy}",
-        "pop rax",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
+        "6:",
+        with_arguments_kept!("call {count_policy}"),
         "jmp 2b",
         "7: mov edi, esi",
         "mov rsi, rdx",
@@ -110,22 +108,7 @@ pub unsafe extern "C" fn syscall() {
 #[unsafe(naked)]
 unsafe extern "C" fn find() {
     naked_asm!(
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "push rax",
-        "call {find_real}",
-        "mov r11, rax",
-        "pop rax",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
+        with_arguments_kept!("call {find_real}", "mov r11, rax"),
         "jmp r11",
         find_real = sym find_real,
     )

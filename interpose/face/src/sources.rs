@@ -190,7 +190,7 @@ pub fn connect(entry: *const c_void, slots: usize) {
 
 /// Writes the addresses of the procedures, in the order of the table.
 ///
-/// These are libc's, but for clocks and usage.
+/// Clocks and usage have addresses of this library's functions; the others have libc's.
 ///
 /// # Safety
 /// `addresses` must have room for all.

@@ -20,7 +20,7 @@ use ckptd::proc_file::ProcFile;
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::null_mut;
-use understudy_abi::kernel_aio::{Context as Known, Contexts};
+use understudy_abi::kernel_aio::{Context as Known, Contexts, Request};
 
 /// Beginning of the kernel's name for a ring.
 const NAME: &[u8] = b"/[aio]";
@@ -46,24 +46,6 @@ const HEADER: u64 = size_of::<Header>() as u64;
 type Event = [u64; 4];
 
 const EVENT: u64 = size_of::<Event>() as u64;
-
-/// `struct iocb` of `linux/aio_abi.h`.
-#[repr(C)]
-#[derive(Default)]
-struct Request {
-    data: u64,
-    key: u32,
-    flags: i32,
-    operation: u16,
-    priority: i16,
-    fd: i32,
-    buffer: u64,
-    length: u64,
-    offset: i64,
-    reserved: u64,
-    notice: u32,
-    eventfd: u32,
-}
 
 /// Requests that are submitted by one call.
 const BATCH: usize = 64;
@@ -221,7 +203,7 @@ pub(super) fn destroy_all() -> std::result::Result<(), UserError> {
 
 /// Makes the contexts of the checkpoint.
 ///
-/// There are none, and the program's mappings are those of the checkpoint.
+/// The process has no context, and the program's mappings are those of the checkpoint.
 pub(super) fn restore(saved: &Saved) -> std::result::Result<(), UserError> {
     let made = reserve(&saved.0).and_then(|()| saved.0.iter().try_for_each(Context::make));
     made.map_err(|error| UserError::File {

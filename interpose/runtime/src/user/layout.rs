@@ -170,7 +170,7 @@ fn first_difference(ours: &[(String, u64)], theirs: &[(String, u64)]) -> String 
 
 /// Returns the live part of the main thread's stack, given its stack pointer.
 ///
-/// That is what lies above the pointer, with the red zone below. While the thread is on another
+/// The live part lies above the pointer, with the red zone below. While the thread is on another
 /// stack, such as that of a coroutine, all of the stack is live: where the thread has left it is
 /// not known.
 pub fn live_stack(rsp: u64, layout: &Layout) -> AddrRange {

@@ -37,7 +37,7 @@ pub(super) fn of_thread() -> Policy {
 
 /// Returns the policy of the memory at an address.
 ///
-/// It is MPOL_DEFAULT, not the thread's, where memory has none.
+/// MPOL_DEFAULT, not the thread's policy, stands for memory without a policy.
 fn of_address(address: u64) -> Policy {
     const MPOL_F_ADDR: usize = 2;
     read(address, MPOL_F_ADDR)

@@ -304,7 +304,7 @@ fn note_children(rt: &Runtime) {
             rt.undo.cannot_note_child_effects.set(notes.is_none());
         }
         Some(notes) if notes.has_ended() => notes.restart(recorder_of_children(rt)),
-        Some(_) => {}
+        Some(_) => return,
     }
     if notes.is_some()
         && let Ok(namespace) = child_effects::namespace()

@@ -16,6 +16,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use understudy_abi::written::BACKUP_PREFIX;
 
 /// More than this many bytes, of all of a process together, would make every checkpoint long.
 const MOST: usize = 64 << 20;
@@ -23,7 +24,7 @@ const MOST: usize = 64 << 20;
 /// Whether a path is that of a backup, which is the layer's.
 pub fn is_backup(path: &Path) -> bool {
     path.file_name()
-        .is_some_and(|name| name.as_bytes().starts_with(b".understudy-"))
+        .is_some_and(|name| name.as_bytes().starts_with(BACKUP_PREFIX.as_bytes()))
 }
 
 /// Which file it is, and what is in it.

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
+use understudy_abi::written::BACKUP_PREFIX;
 
 /// Copies up to this size are kept in memory.
 pub const SMALL: u64 = 64 << 10;
@@ -30,7 +31,7 @@ impl Keeper {
     pub fn new(memory: &Path, job: &str, label: &dyn Display) -> Keeper {
         Keeper {
             memory: memory.to_owned(),
-            prefix: format!(".understudy-{job}-"),
+            prefix: format!("{BACKUP_PREFIX}{job}-"),
             label: label.to_string(),
             count: 0,
         }
