@@ -332,8 +332,7 @@ pub enum Kind {
         mtbf_ns: u64,
         interval_ns: u64,
     },
-    /// What the program of a worker has sent since the end of `MPI_Init`. The counts are part of what a rollback puts back, so
-    /// that the last record of a worker, whoever wrote it, holds for it: what was sent twice because of a failure counts once.
+    /// Traffic counts that earlier builds wrote; decoded, and not reported.
     Traffic(Traffic),
     /// The calls that the journal of an initialisation phase is made of; it has ended, or was given up.
     JournalCalls(JournalCalls),

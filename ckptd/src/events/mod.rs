@@ -27,9 +27,7 @@ pub use follower::Follower;
 pub use kind::{EndHow, ErrorClass, Kind, RecoveryStage, Role, SpareChoice};
 pub use reader::EventReader;
 pub use stream::{Framed, ReadError};
-pub use tables::{
-    Amount, CommTraffic, JournalCalls, JournalRow, MarkSaving, MarkWay, PeerTraffic, Traffic,
-};
+pub use tables::{Amount, JournalCalls, JournalRow, MarkSaving, MarkWay, Traffic};
 pub use understudy_numbers::{Epoch, ProcessNumber, Spare, Worker};
 pub use writer::EventWriter;
 

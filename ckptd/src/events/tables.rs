@@ -1,4 +1,4 @@
-//! Records that are tables: what a program has sent, and what its journal is made of. As [`super::kind`], part of the format.
+//! Records that are tables: the calls of a journal, savings of marks. As [`super::kind`], part of the format.
 
 use super::Worker;
 use bincode::{Decode, Encode};
@@ -21,51 +21,19 @@ impl AddAssign for Amount {
     }
 }
 
-/// Messages to a worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
-#[cfg_attr(feature = "cli", derive(serde::Serialize))]
-pub struct PeerTraffic {
-    pub to: Worker,
-    pub messages: Amount,
-}
-
-/// What went through a communicator.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-#[cfg_attr(feature = "cli", derive(serde::Serialize))]
-pub struct CommTraffic {
-    /// The same in all members: 0 is `MPI_COMM_WORLD`, [`CommTraffic::SELF`] every worker's `MPI_COMM_SELF`, any other
-    /// `worker that chose it << 40 | number`.
-    pub id: u64,
-    /// As the program has named it; empty if it has not.
-    pub name: String,
-    /// Members of the own group.
-    pub size: u32,
-    /// Members of the other group of an intercommunicator.
-    pub remote: Option<u32>,
-    /// Point to point.
-    pub messages: Amount,
-    /// Collective calls, and what was handed to them to be sent.
-    pub collectives: Amount,
-}
-
-impl CommTraffic {
-    /// `id` of `MPI_COMM_SELF`.
-    pub const SELF: u64 = u64::MAX;
-}
-
-/// What a worker has sent.
+/// Traffic counts of a worker, as event files of earlier builds have them.
+///
+/// No process writes the record any more. Files that hold it stay readable.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cfg_attr(feature = "cli", derive(serde::Serialize))]
 pub struct Traffic {
     pub worker: Worker,
-    /// Workers that it has sent to, in their order.
-    pub peers: Vec<PeerTraffic>,
-    /// What it has sent to workers that are not listed, since those that got more are too many.
+    /// Messages by receiver.
+    pub peers: Vec<(Worker, Amount)>,
     pub other_peers: Amount,
-    pub comms: Vec<CommTraffic>,
-    /// Messages and collectives of communicators that are not listed.
+    /// Communicators: number, name, members, remote members, messages, collectives.
+    pub comms: Vec<(u64, String, u32, Option<u32>, Amount, Amount)>,
     pub other_comms: [Amount; 2],
-    /// What this process, not the worker, has sent besides, and a rollback has undone.
     pub undone: Amount,
 }
 

@@ -2,9 +2,8 @@
 
 use super::units::{bytes, count, time};
 use super::{Parts, Timeline};
-use crate::events::{Kind, ProcessNumber, SpareChoice, Traffic};
+use crate::events::{Kind, ProcessNumber, SpareChoice};
 use crate::pages::PAGE_SIZE;
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// Writes a line for each event, and an empty one.
@@ -252,7 +251,9 @@ fn what(kind: &Kind) -> String {
             time(*mtbf_ns),
             time(*interval_ns)
         ),
-        Kind::Traffic(it) => traffic(it),
+        Kind::Traffic(it) => {
+            format!("traffic of worker {}, not reported any more", it.worker)
+        }
         Kind::JournalCalls(it) => format!(
             "the set-up log of worker {} holds {} of {}, {}, {}",
             it.worker,
@@ -280,29 +281,6 @@ fn what(kind: &Kind) -> String {
         Kind::Lost { reason, status } => format!("status {status}: {reason}"),
         Kind::End { how } => format!("end: {how}"),
     }
-}
-
-fn traffic(it: &Traffic) -> String {
-    let mut messages = it.other_peers;
-    it.peers.iter().for_each(|peer| messages += peer.messages);
-    let mut collectives = it.other_comms[1];
-    it.comms
-        .iter()
-        .for_each(|comm| collectives += comm.collectives);
-    let mut text = format!(
-        "so far worker {} has sent {} ({}), and called {} ({})",
-        it.worker,
-        count(messages.count, "message", "messages"),
-        bytes(messages.bytes),
-        count(collectives.count, "collective", "collectives"),
-        bytes(collectives.bytes)
-    );
-    if it.undone.count > 0 {
-        let undone = count(it.undone.count, "message", "messages");
-        let size = bytes(it.undone.bytes);
-        let _ = write!(text, "; rollbacks have undone {undone} ({size})");
-    }
-    text
 }
 
 fn spares_chosen(recovery: u32, choices: &[SpareChoice], reason: Option<&str>) -> String {

@@ -13,7 +13,6 @@ mod outcome;
 mod recovery;
 mod run_record;
 mod text;
-mod traffic;
 mod units;
 
 pub use checkpoints::{CheckpointPoint, Checkpoints, Summary};
@@ -26,7 +25,6 @@ pub use marks::{MarkRow, MarkSavings};
 pub use outcome::{Ended, Outcome};
 pub use recovery::{FailedRank, Recovery, StageTime, TakeoverBy};
 pub use run_record::RunRecord;
-pub use traffic::{Communicator, Pair, Traffic};
 pub use units::{bytes, count, time};
 
 use crate::events::{ProcessNumber, Role, Worker};
@@ -54,9 +52,6 @@ pub struct Report {
     /// The cost of checkpoints; `None` without a checkpoint after the first.
     #[serde(skip)]
     pub costs: Option<Costs>,
-    /// The program's communication, if it was recorded.
-    #[serde(skip)]
-    pub traffic: Option<Traffic>,
     /// The journals of the initialisation phase, if there are any.
     #[serde(skip)]
     pub journals: Option<JournalTable>,
@@ -93,7 +88,6 @@ impl Report {
             outcome: collectors.outcome.finish(&recoveries, run.as_ref()),
             run,
             costs: collectors.costs.finish(&recoveries),
-            traffic: collectors.traffic.finish(),
             journals: collectors.journals.finish(),
             marks: collectors.marks.finish(),
             recoveries,
@@ -132,7 +126,6 @@ struct Collectors {
     marks: marks::MarkCollector,
     outcome: outcome::OutcomeCollector,
     recoveries: recovery::RecoveryCollector,
-    traffic: traffic::TrafficCollector,
 }
 
 impl Collectors {
@@ -143,7 +136,6 @@ impl Collectors {
         self.marks.add(event);
         self.outcome.add(event);
         self.recoveries.add(event);
-        self.traffic.add(event);
     }
 }
 

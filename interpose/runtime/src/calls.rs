@@ -66,7 +66,7 @@ pub use op::*;
 pub use partitioned::*;
 pub use performance::*;
 pub use persistent::*;
-pub use persistent_collective::init_collective;
+pub use persistent_collective::{init_collective, is_root, local_size, peer_count};
 pub use point_to_point::*;
 pub use probe::*;
 pub use session::*;

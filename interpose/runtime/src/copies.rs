@@ -31,7 +31,7 @@ use crate::image::store::{PageStore, StoreConfig};
 use crate::image::track::{TrackError, Tracker};
 use crate::objects::window;
 use crate::rounds::Numbers;
-use crate::{disk, events, fault, journal, marks, sys, told, traffic, user, world};
+use crate::{disk, events, fault, journal, marks, sys, told, user, world};
 use ckptd::events::Kind;
 pub use claim::claim;
 pub use copy::{Copy, State};
@@ -307,7 +307,6 @@ pub fn commit(rt: &Runtime) {
         epoch,
         ns: events::nanoseconds(began),
     });
-    traffic::tell_now_and_then(rt);
     fault::point("commit.end", epoch);
 }
 

@@ -2,7 +2,7 @@
 
 use crate::journal::Runtime;
 use crate::user::UserError;
-use crate::{events, renewal, sys, traffic, user};
+use crate::{events, renewal, sys, user};
 use ckptd::events::{EndHow, Kind};
 use ckptd::relay::RankStage;
 use std::ffi::c_int;
@@ -11,7 +11,6 @@ use understudy_mpi as mpi;
 /// Ends the job with a status: the launcher's status will be this process's.
 pub fn abort(rt: &Runtime, code: c_int) -> ! {
     user::set_stage(RankStage::Running);
-    traffic::tell(rt);
     events::emit(Kind::End {
         how: EndHow::Aborted(code),
     });

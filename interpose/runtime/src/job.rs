@@ -12,7 +12,7 @@ use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World, get, is_first_worker, is_protected, worker, workers_of};
 use crate::{
     arch, checkpoint, copies, cut, disk, ending, events, fault, journal, objects, protection,
-    recovery, rehearsal, rendezvous, renewal, requests, spare, sys, told, traffic, user,
+    recovery, rehearsal, rendezvous, renewal, requests, spare, sys, told, user,
 };
 use ckptd::events::{EndHow, Kind};
 use ckptd::settings::{Config, Scheme};
@@ -98,7 +98,6 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
         .unwrap_or_else(|error| ending::failed_in_init(rt, error));
     rendezvous::show_again(rt, worker).unwrap_or_else(|error| ending::failed_in_init(rt, error));
     requests::init(rt, worker_count);
-    traffic::init(rt, worker_count);
     match is_restart {
         true => Err(recovery::restart_from_disk(rt)),
         false => Ok(()),
@@ -229,7 +228,6 @@ unsafe extern "C" fn leaving(status: c_int) {
         ));
     }
     fault::report();
-    traffic::tell(rt);
     events::emit(Kind::End {
         how: EndHow::Exited(status),
     });
@@ -302,7 +300,6 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
     disk::end(rt);
     fault::point("finalize.end", copies::epoch(rt));
     fault::report();
-    traffic::tell(rt);
     events::emit(Kind::End {
         how: EndHow::Finalized,
     });

@@ -13,7 +13,6 @@
 //! - [`job`], `spare`, [`world`], [`domains`], [`placement`]: workers and spares, where they are, who holds whose copy;
 //! - [`fatal`]: what this process dies of;
 //! - [`schedule`], [`cut`], [`drain`], [`checkpoint`], [`disk`]: epochs; [`recovery`]: after a failure;
-//! - [`traffic`]: counts what the program sends;
 //! - [`overdue`]: tells of phases without checkpoints;
 //! - [`own_messages`], [`rounds`], [`gather`]: how runtimes talk to each other without waiting.
 //!
@@ -73,7 +72,6 @@ mod spare;
 pub mod step_back;
 pub mod sys;
 pub mod told;
-pub mod traffic;
 pub mod unwinder;
 pub mod user;
 pub mod world;

@@ -100,11 +100,7 @@ pub fn start_again(rt: &Runtime, index: u32) -> c_int {
         set_state(rt, index, State::Active);
         match kind {
             Kind::PersistentSend(_, envelope) => {
-                let (to, data) = (
-                    (envelope.peer, envelope.tag),
-                    (envelope.count, envelope.datatype()),
-                );
-                count_sent(rt, envelope.comm(), to, data);
+                count_sent(rt, envelope.comm(), (envelope.peer, envelope.tag));
                 requests::synchronous::started(rt, index, &envelope);
             }
             Kind::Recorded(number) => recorded::is_started(rt, index, number),

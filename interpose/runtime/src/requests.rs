@@ -22,8 +22,7 @@ use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtDatatype, VirtRequest, created};
 use crate::objects::comm::create::Begun;
 use crate::objects::lookup::Predefined;
-use crate::objects::{comm, datatype};
-use crate::traffic;
+use crate::objects::{self, comm, datatype};
 pub use buffer::{
     Attached, Owner, attached, buffers, buffers_mut, detach, flushed_by, taken, with_room,
 };
@@ -40,7 +39,7 @@ use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealRequest, Status};
 use understudy_numbers::Worker;
 
 runtime! {
-    pub struct Runtime: traffic::Runtime {
+    pub struct Runtime: objects::Runtime {
         /// All requests of the program.
         table: Field<Table> = Field::new(Table {
             requests: Requests::NONE,
@@ -146,17 +145,16 @@ pub fn add(
     rt.table.borrow_mut().add(comm, kind, state, real)
 }
 
-/// Adds a send of so many elements that is under way, and counts its message.
+/// Adds a send that is under way, and counts its message.
 #[inline(always)]
 pub fn add_send(
     rt: &Runtime,
     kind: Kind,
     comm: VirtComm,
     (peer, tag): (c_int, c_int),
-    (count, datatype): (c_int, VirtDatatype),
     real: RealRequest,
 ) -> VirtRequest {
-    let worker = receiver(rt, comm, (peer, tag), (count, datatype));
+    let worker = receiver(rt, comm, (peer, tag));
     let handle = {
         let table = &mut *rt.table.borrow_mut();
         table.requests.count_sent(worker);
@@ -464,27 +462,18 @@ pub fn indices(rt: &Runtime) -> std::ops::Range<u32> {
     0..table(rt).places()
 }
 
-/// Counts a message that is on its way to this peer with this tag, of so many elements.
+/// Counts a message that is on its way to this peer with this tag.
 #[inline(always)]
-pub fn count_sent(rt: &Runtime, comm: VirtComm, to: (c_int, c_int), data: (c_int, VirtDatatype)) {
-    let worker = receiver(rt, comm, to, data);
+pub fn count_sent(rt: &Runtime, comm: VirtComm, to: (c_int, c_int)) {
+    let worker = receiver(rt, comm, to);
     table_mut(rt).count_sent(worker);
 }
 
-/// The worker that a message of so many elements is for, which is told of.
+/// The worker that a message is for.
 #[inline(always)]
-fn receiver(
-    rt: &Runtime,
-    comm: VirtComm,
-    (peer, tag): (c_int, c_int),
-    (count, datatype): (c_int, VirtDatatype),
-) -> Option<Worker> {
-    let worker = comm::worker_of(rt, comm, peer);
+fn receiver(rt: &Runtime, comm: VirtComm, (peer, tag): (c_int, c_int)) -> Option<Worker> {
     synchronous::follow(rt, comm, peer, tag);
-    if traffic::is_on() {
-        traffic::sent(rt, comm, worker, count, datatype);
-    }
-    worker
+    comm::worker_of(rt, comm, peer)
 }
 
 /// Counts a message that has arrived.

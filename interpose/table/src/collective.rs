@@ -2,7 +2,6 @@
 //!
 //! A cut may be taken before a blocking one, and a process may fail in it.
 
-use crate::amount::handed_over;
 use crate::kind::ParamKind;
 use crate::model::{Class, Flag, Handle, Parameter, Procedure, Table};
 use crate::types::{self, Side};
@@ -47,16 +46,6 @@ fn tail(out: &mut String, procedure: &Procedure, rc: &str, after: &str) {
     );
 }
 
-/// Counts the call, if anything is counted.
-fn count(out: &mut String, procedure: &Procedure) {
-    let (comm, amount) = (comm(procedure), handed_over(procedure));
-    let _ = write!(
-        out,
-        "        if crate::traffic::is_on() {{\n            // SAFETY: the program's arrays.\n\
-         \x20           let amount = {amount};\n            crate::traffic::collective(rt, {comm}, amount);\n        }}\n"
-    );
-}
-
 /// Notes one of those that MPICH counts.
 fn note_first(procedure: &Procedure, comm: &str) -> String {
     let name = procedure.short_name();
@@ -90,7 +79,6 @@ pub(crate) fn blocking(out: &mut String, procedure: &Procedure) {
         out,
         "        if crate::cut::collective(rt, {comm}).is_err() {{\n            return 0;\n        }}"
     );
-    count(out, procedure);
     out.push_str(SAFETY);
     let after = format!(
         "        if rc != 0 {{\n            crate::cut::withdraw(rt, {comm}, rc);\n        }}\n{}",
@@ -113,7 +101,6 @@ pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
         .map(types::identifier)
         .expect("a request");
     head(out, procedure);
-    count(out, procedure);
     let _ = write!(
         out,
         "        let mut real_request = RealRequest(core::ptr::null_mut());\n{SAFETY}"
@@ -144,9 +131,9 @@ pub(crate) fn nonblocking(out: &mut String, procedure: &Procedure) {
 fn looked_at(procedure: &Procedure, parameter: &Parameter) -> (&'static str, &'static str) {
     let length = match parameter.length.as_deref() {
         Some("indegree") => "crate::objects::comm::degrees(rt, comm).0 as usize",
-        Some("outdegree") => "neighbours(rt, comm)",
-        _ if procedure.name.contains("educe_scatter") => "members(rt, comm)",
-        _ => "peers(rt, comm)",
+        Some("outdegree") => "crate::objects::comm::degrees(rt, comm).1 as usize",
+        _ if procedure.name.contains("educe_scatter") => "local_size(rt, comm)",
+        _ => "peer_count(rt, comm)",
     };
     let has = |name: &str| procedure.parameters.iter().any(|other| other.name == name);
     let is_list = parameter.length.as_deref() == Some("comm_size");
@@ -188,7 +175,7 @@ fn inputs(procedure: &Procedure) -> &[Parameter] {
 
 /// The handler of a persistent collective: its arguments are put on record.
 pub(crate) fn persistent(out: &mut String, procedure: &Procedure) {
-    let (name, comm, amount) = (&procedure.name, comm(procedure), handed_over(procedure));
+    let (name, comm) = (&procedure.name, comm(procedure));
     head(out, procedure);
     let recorded: Vec<String> = inputs(procedure)
         .iter()
@@ -196,10 +183,9 @@ pub(crate) fn persistent(out: &mut String, procedure: &Procedure) {
         .collect();
     let _ = write!(
         out,
-        "        let mut amount = 0;\n        if crate::traffic::is_on() {{\n            // SAFETY: the program's arrays.\n\
-         \x20           amount = {amount};\n        }}\n{SAFETY}        unsafe {{\n\
+        "{SAFETY}        unsafe {{\n\
          \x20           let arguments = vec![{}];\n\
-         \x20           crate::calls::init_collective(rt, Proc::{name}, {comm}, arguments, amount, request)\n        }}\n    }}\n\n",
+         \x20           crate::calls::init_collective(rt, Proc::{name}, {comm}, arguments, request)\n        }}\n    }}\n\n",
         recorded.join(", ")
     );
 }

@@ -6,7 +6,6 @@
 //! The procedures' meaning is that of the MPI 4.1 standard, the set of symbols that of Open MPI 5.0.11.
 
 mod abi;
-mod amount;
 mod collective;
 mod edge;
 mod face;

@@ -278,7 +278,7 @@ fn generic_handlers(out: &mut String, sources: &[(&Procedure, Source)]) {
         "\n/// Handlers that translate handles and call the real procedure.\n{ALLOW}mod generic {{"
     );
     imports(out);
-    out.push_str("    use super::{Proc, real};\n    use crate::handles::IN_PLACE;\n    use crate::requests::Argument;\n    use crate::traffic::{\n        block_of, each, is_root, list, members, my_rank, neighbours, one, peers, sends_to, typed_list,\n    };\n\n");
+    out.push_str("    use super::{Proc, real};\n    use crate::handles::IN_PLACE;\n    use crate::requests::Argument;\n    use crate::calls::{is_root, local_size, peer_count};\n\n");
     for (procedure, source) in sources {
         match source {
             Source::Generated => generic_handler(out, procedure),

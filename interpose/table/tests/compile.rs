@@ -79,7 +79,10 @@ use crate::handles::*;
 use core::ffi::c_int;
 pub struct Runtime;
 pub fn runtime() -> &'static Runtime { &Runtime }
-pub unsafe fn init_collective(_: &Runtime, _: crate::dispatch::Proc, _: VirtComm, _: Vec<crate::requests::Argument>, _: u64, _: *mut VirtRequest) -> c_int { 0 }
+pub unsafe fn init_collective(_: &Runtime, _: crate::dispatch::Proc, _: VirtComm, _: Vec<crate::requests::Argument>, _: *mut VirtRequest) -> c_int { 0 }
+pub fn is_root(_: &Runtime, _: VirtComm, _: c_int) -> bool { true }
+pub fn local_size(_: &Runtime, _: VirtComm) -> usize { 0 }
+pub fn peer_count(_: &Runtime, _: VirtComm) -> usize { 0 }
 pub extern \"C\" fn MPI_Comm_rank(_: VirtComm, _: *mut c_int) -> c_int { 0 }
 pub extern \"C\" fn MPI_Op_create(_: UserFunction<VirtDatatype>, _: c_int, _: *mut VirtOp) -> c_int { 0 }
 pub extern \"C\" fn ompi_op_set_cxx_callback(_: VirtOp, _: UserFunction<VirtDatatype>) {}
@@ -114,24 +117,6 @@ pub mod requests {
         pub unsafe fn datatypes(_: *const VirtDatatype, _: usize) -> Argument { Argument::Word(0) }
     }
     pub fn add_collective(_: &crate::calls::Runtime, _: VirtComm, _: Option<VirtDatatype>, request: RealRequest) -> VirtRequest { VirtRequest(request.0) }
-}
-pub mod traffic {
-    use crate::calls::Runtime;
-    use crate::handles::*;
-    use core::ffi::c_int;
-    pub fn is_on() -> bool { true }
-    pub fn collective(_: &Runtime, _: VirtComm, _: u64) {}
-    pub fn one(_: &Runtime, _: impl Into<i64>, _: VirtDatatype) -> u64 { 0 }
-    pub fn each(_: &Runtime, _: usize, _: impl Into<i64>, _: VirtDatatype) -> u64 { 0 }
-    pub unsafe fn list<T: Into<i64>>(_: &Runtime, _: usize, _: *const T, _: VirtDatatype) -> u64 { 0 }
-    pub unsafe fn typed_list<T: Into<i64>>(_: &Runtime, _: usize, _: *const T, _: *const VirtDatatype) -> u64 { 0 }
-    pub unsafe fn block_of<T: Into<i64>>(_: &Runtime, _: usize, _: *const T, _: VirtDatatype) -> u64 { 0 }
-    pub fn peers(_: &Runtime, _: VirtComm) -> usize { 0 }
-    pub fn members(_: &Runtime, _: VirtComm) -> usize { 0 }
-    pub fn neighbours(_: &Runtime, _: VirtComm) -> usize { 0 }
-    pub fn my_rank(_: &Runtime, _: VirtComm) -> usize { 0 }
-    pub fn is_root(_: &Runtime, _: VirtComm, _: c_int) -> bool { true }
-    pub fn sends_to(_: c_int) -> bool { true }
 }
 ";
 

@@ -6,7 +6,6 @@ mod charts;
 mod clock;
 mod facts;
 mod journals;
-mod matrix;
 mod page;
 mod segments;
 mod story;

@@ -14,7 +14,7 @@ use crate::handles::{IN_PLACE, VirtComm, VirtDatatype, VirtRequest, real_comm, r
 use crate::objects::comm::degrees;
 use crate::raise::finish;
 use crate::recovery::Runtime;
-use crate::{cut, requests, traffic};
+use crate::{cut, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealDatatype, RealRequest};
 
@@ -50,43 +50,20 @@ fn peers(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
     (size, size)
 }
 
-/// Counts the call, if anything is counted: so many blocks are sent.
-///
-/// # Safety
-/// The program's arrays.
-unsafe fn add_up<T: Copy + Into<i64>>(
-    rt: &Runtime,
-    comm: VirtComm,
-    blocks: c_int,
-    counts: *const T,
-    types: *const VirtDatatype,
-) {
-    if traffic::is_on() {
-        // SAFETY: handed on to the caller.
-        let bytes = unsafe { traffic::typed_list(rt, blocks.max(0) as usize, counts, types) };
-        traffic::collective(rt, comm, bytes);
-    }
-}
-
-/// Real datatypes of what is sent and received; counts the call. With MPI_IN_PLACE the send arrays are not looked at.
+/// Real datatypes of what is sent and received. With MPI_IN_PLACE the send array is not read.
 ///
 /// # Safety
 /// The program's arrays, with as many elements as there are blocks to receive and to send.
-unsafe fn both_types<T: Copy + Into<i64>>(
+unsafe fn both_types(
     rt: &Runtime,
-    comm: VirtComm,
     (receives, sends): (c_int, c_int),
-    send: Option<(*const T, *const VirtDatatype)>,
-    (counts, types): (*const T, *const VirtDatatype),
+    send: Option<*const VirtDatatype>,
+    receive: *const VirtDatatype,
 ) -> [Vec<RealDatatype>; 2] {
     // SAFETY: handed on to the caller.
     unsafe {
-        match send {
-            Some((counts, types)) => add_up(rt, comm, sends, counts, types),
-            None => add_up(rt, comm, receives, counts, types),
-        }
-        let sent = send.map_or(Vec::new(), |(_, types)| real_types(rt, types, sends));
-        [sent, real_types(rt, types, receives)]
+        let sent = send.map_or(Vec::new(), |types| real_types(rt, types, sends));
+        [sent, real_types(rt, receive, receives)]
     }
 }
 
@@ -108,10 +85,10 @@ macro_rules! blocking {
             if cut::collective(rt, comm).is_err() {
                 return 0;
             }
-            let given = (sendbuf != IN_PLACE).then_some((sendcounts, sendtypes));
+            let given = (sendbuf != IN_PLACE).then_some(sendtypes);
             // SAFETY: the program's arguments are handed on.
             unsafe {
-                let types = both_types(rt, comm, $blocks(rt, comm), given, (recvcounts, recvtypes));
+                let types = both_types(rt, $blocks(rt, comm), given, recvtypes);
                 let [send, receive] = types.each_ref().map(|types| first(types));
                 let real_comm = real_comm(rt, comm);
                 let rc = attempt!(
@@ -150,10 +127,10 @@ macro_rules! nonblocking {
             request: *mut VirtRequest,
         ) -> c_int {
             let rt = runtime();
-            let given = (sendbuf != IN_PLACE).then_some((sendcounts, sendtypes));
+            let given = (sendbuf != IN_PLACE).then_some(sendtypes);
             // SAFETY: the program's arguments are handed on.
             unsafe {
-                let types = both_types(rt, comm, $blocks(rt, comm), given, (recvcounts, recvtypes));
+                let types = both_types(rt, $blocks(rt, comm), given, recvtypes);
                 let real_comm = real_comm(rt, comm);
                 begin(rt, Proc::$name, types, comm, request, |[send, receive], new| {
                     real::$real(

@@ -33,7 +33,6 @@ unsafe fn start(
     procedure: Proc,
     (sendbuf, sendcount, real_type): (*const c_void, c_int, RealDatatype),
     (dest, sendtag): (c_int, c_int),
-    data: (c_int, VirtDatatype),
     received: Envelope,
     kept: Option<Box<dyn Any + Send>>,
     request: *mut VirtRequest,
@@ -55,7 +54,7 @@ unsafe fn start(
     if rc != SUCCESS {
         return finish(rt, procedure, rc, Some(comm));
     }
-    let send = requests::add_send(rt, Kind::Send, comm, (dest, sendtag), data, send);
+    let send = requests::add_send(rt, Kind::Send, comm, (dest, sendtag), send);
     if let Some(kept) = kept {
         requests::keep(rt, send, kept);
     }
@@ -90,10 +89,7 @@ pub unsafe extern "C" fn MPI_Isendrecv(
 ) -> c_int {
     let rt = runtime();
     let received = envelope(recvbuf, recvcount, recvtype, source, recvtag, comm);
-    let (sent, data) = (
-        (sendbuf, sendcount, real_datatype(rt, sendtype)),
-        (sendcount, sendtype),
-    );
+    let sent = (sendbuf, sendcount, real_datatype(rt, sendtype));
     // SAFETY: the program's arguments are handed on.
     unsafe {
         start(
@@ -101,7 +97,6 @@ pub unsafe extern "C" fn MPI_Isendrecv(
             Proc::MPI_Isendrecv,
             sent,
             (dest, sendtag),
-            data,
             received,
             None,
             request,
@@ -154,13 +149,11 @@ unsafe fn isendrecv_replace(
             Err(rc) => return finish(rt, procedure, rc, Some(received.comm())),
         };
         let sent = (packed.as_ptr().cast(), bytes.count(), bytes.datatype());
-        let data = (received.count, received.datatype());
         start(
             rt,
             procedure,
             sent,
             to,
-            data,
             received,
             Some(Box::new(packed)),
             request,

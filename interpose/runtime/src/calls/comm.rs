@@ -14,7 +14,7 @@ use crate::objects::comm::create::{self, Begun, Made};
 use crate::objects::comm::{self, freed};
 use crate::raise::{finish, raise};
 use crate::recovery::Runtime;
-use crate::{cut, early, errors, requests, traffic};
+use crate::{cut, early, errors, requests};
 use std::ffi::c_int;
 use understudy_mpi::call;
 use understudy_mpi::comm::byte;
@@ -121,16 +121,10 @@ pub(super) unsafe fn constructed(
 }
 
 fn enter(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
-    traffic::forget_recent(rt);
     let new = create::register(rt, made, parent);
     // Of one that had this handle before.
     early::drop_on(rt, new);
     new
-}
-
-fn free(rt: &Runtime, index: u32, has_requests: bool) -> c_int {
-    traffic::forget_recent(rt);
-    freed::free(rt, index, has_requests)
 }
 
 /// What duplicates do besides: the attributes' copy functions run (7.7.2).
@@ -149,7 +143,7 @@ unsafe fn duplicated(
     let rc = attribute::copy_comm(rt, old, new);
     if rc != errors::SUCCESS {
         if let Some(index) = comm::index(rt, new) {
-            free(rt, index, false);
+            freed::free(rt, index, false);
         }
         // SAFETY: as above.
         unsafe { *newcomm = comm::null_handle(rt) };
@@ -458,7 +452,7 @@ pub unsafe extern "C" fn MPI_Comm_free(comm: *mut VirtComm) -> c_int {
     // The library's end may wait for processes that communicators lead to which are still there.
     let has_requests = requests::are_on(rt, handle) && !comm::has_spawned(rt, handle);
     if rc == errors::SUCCESS {
-        rc = free(rt, index, has_requests);
+        rc = freed::free(rt, index, has_requests);
     }
     if rc != errors::SUCCESS {
         return raise(rt, procedure, rc, Some(handle));
@@ -508,7 +502,6 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
     freed::part(rt, index);
     early::drop_on(rt, handle);
     requests::detach(rt, handle.into());
-    traffic::forget_recent(rt);
     // SAFETY: the program's handle.
     unsafe { *comm = comm::null_handle(rt) };
     errors::SUCCESS

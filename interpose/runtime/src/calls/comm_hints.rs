@@ -3,12 +3,12 @@
 
 use super::runtime;
 use crate::attempt;
+use crate::errors;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtInfo, real_comm, real_info};
 use crate::objects::comm::{self, hints};
 use crate::objects::info;
 use crate::raise::{finish, raise};
-use crate::{errors, traffic};
 use std::ffi::{c_char, c_int};
 
 pub unsafe extern "C" fn MPI_Comm_set_name(comm: VirtComm, comm_name: *const c_char) -> c_int {
@@ -20,7 +20,6 @@ pub unsafe extern "C" fn MPI_Comm_set_name(comm: VirtComm, comm_name: *const c_c
         && let Some(mut entry) = comm::get_mut(rt, comm)
     {
         entry.name = Some(hints::name(real));
-        traffic::forget_recent(rt);
     }
     finish(rt, Proc::MPI_Comm_set_name, rc, Some(comm))
 }

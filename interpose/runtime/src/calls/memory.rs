@@ -67,11 +67,7 @@ pub(super) fn buffered_send(rt: &Runtime, message: &Envelope) -> Result<c_int, R
     };
     let rc = recovery::check(rt, rc)?;
     if rc == SUCCESS {
-        let (to, data) = (
-            (message.peer, message.tag),
-            (message.count, message.datatype()),
-        );
-        requests::count_sent(rt, comm, to, data);
+        requests::count_sent(rt, comm, (message.peer, message.tag));
         requests::add_buffered(rt, comm, request, (owner, needed), Box::new(packed));
     }
     Ok(rc)

@@ -48,7 +48,6 @@ unsafe fn init(
         members: if worker.is_some() { 2 } else { 1 },
         share: 0,
         arguments,
-        amount: 0,
     };
     let (real, kept, rc) = posting::make(rt, &recipe);
     let rc = attempt!(rt, rc);

@@ -10,7 +10,31 @@ use crate::posting;
 use crate::raise::finish;
 use crate::recovery::Runtime;
 use crate::requests::{self, Argument, Recipe};
+use crate::world;
 use std::ffi::c_int;
+
+/// `MPI_ROOT`
+const ROOT: c_int = -4;
+
+/// Number of blocks that a collective sends: one for each member, or for each of the other group.
+pub fn peer_count(rt: &Runtime, comm: VirtComm) -> usize {
+    comm::get(rt, comm).map_or(0, |comm| {
+        comm.remote.as_ref().unwrap_or(&comm.members).len()
+    })
+}
+
+/// Number of members of the local group.
+pub fn local_size(rt: &Runtime, comm: VirtComm) -> usize {
+    comm::get(rt, comm).map_or(0, |comm| comm.members.len())
+}
+
+/// True if the root's arguments are those of this process.
+pub fn is_root(rt: &Runtime, comm: VirtComm, root: c_int) -> bool {
+    comm::get(rt, comm).is_some_and(|comm| match comm.remote {
+        Some(_) => root == ROOT,
+        None => comm.members.get(root as usize) == Some(&world::worker(rt)),
+    })
+}
 
 /// Makes a request that is not started, and puts on record how.
 ///
@@ -21,7 +45,6 @@ pub unsafe fn init_collective(
     procedure: Proc,
     comm: VirtComm,
     arguments: Vec<Argument>,
-    amount: u64,
     request: *mut VirtRequest,
 ) -> c_int {
     // Numbers of non-blocking ones are 0.
@@ -35,7 +58,6 @@ pub unsafe fn init_collective(
         members: comm::size_of_both(rt, comm) as u32,
         share: requests::share(rt, comm, identity.1),
         arguments,
-        amount,
     };
     let (real, kept, rc) = posting::make(rt, &recipe);
     let rc = attempt!(rt, rc);

@@ -63,7 +63,7 @@ unsafe fn send(
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { blocking(buf, count, real_type, dest, tag, real_comm(rt, comm)) };
         if rc == SUCCESS {
-            requests::count_sent(rt, comm, (dest, tag), (count, datatype));
+            requests::count_sent(rt, comm, (dest, tag));
             return SUCCESS;
         }
         return failed(rt, procedure, rc, comm);
@@ -102,14 +102,7 @@ unsafe fn send_on_record(
             if rc != SUCCESS {
                 return finish(rt, procedure, rc, Some(comm));
             }
-            requests::add_send(
-                rt,
-                kind(procedure),
-                comm,
-                (dest, tag),
-                (count, datatype),
-                request,
-            )
+            requests::add_send(rt, kind(procedure), comm, (dest, tag), request)
         }
     };
     requests::begin(rt, [Some(handle), None]);
@@ -144,14 +137,7 @@ unsafe fn isend(
         if rc != SUCCESS {
             return failed(rt, procedure, rc, comm);
         }
-        let sent = requests::add_send(
-            rt,
-            kind(procedure),
-            comm,
-            (dest, tag),
-            (count, datatype),
-            request,
-        );
+        let sent = requests::add_send(rt, kind(procedure), comm, (dest, tag), request);
         handle.write(sent);
     }
     SUCCESS
@@ -418,7 +404,7 @@ pub unsafe extern "C" fn MPI_Sendrecv(
         };
         // A message that was too long has been received all the same, and the other one has been sent.
         if rc == SUCCESS || got.source != understudy_mpi::real_types::ANY_SOURCE {
-            requests::count_sent(rt, comm, (dest, sendtag), (sendcount, sendtype));
+            requests::count_sent(rt, comm, (dest, sendtag));
         }
         if rc != SUCCESS {
             // SAFETY: as above.
@@ -473,14 +459,7 @@ unsafe fn exchange_on_record(
                 outcome!(completion::abandon(rt, &mut receive));
                 return finish(rt, PROCEDURE, rc, Some(comm));
             }
-            let send = requests::add_send(
-                rt,
-                Kind::Send,
-                comm,
-                (dest, tag),
-                (count, datatype),
-                request,
-            );
+            let send = requests::add_send(rt, Kind::Send, comm, (dest, tag), request);
             [receive, send]
         }
     };

@@ -18,7 +18,7 @@ use crate::objects::session::{self, ERR_SESSION, SETS};
 use crate::objects::{comm, group, info, objects};
 use crate::raise::{raise, raise_on};
 use crate::recovery::Runtime;
-use crate::{cut, early, requests, traffic, world};
+use crate::{cut, early, requests, world};
 use std::ffi::{CStr, c_char, c_int};
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;
@@ -361,7 +361,6 @@ macro_rules! construct {
         let Some(made) = made else {
             return raise_on($rt, $procedure, ERR_ARG, Object::New($errhandler));
         };
-        traffic::forget_recent($rt);
         let new = create::register($rt, made, comm::world_handle($rt));
         early::drop_on($rt, new);
         comm::set_errhandler($rt, new, $errhandler.0 as u64);

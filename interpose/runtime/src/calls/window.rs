@@ -24,7 +24,7 @@ use crate::objects::{attribute, comm, group, info, objects};
 use crate::raise::{finish_win, raise};
 use crate::recovery::Runtime;
 use crate::user::heap;
-use crate::{copies, cut, early, gather, recovery, traffic};
+use crate::{copies, cut, early, gather, recovery};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_mpi::abi::limit;
 use understudy_mpi::real_types::{RealComm, RealInfo, RealWin};
@@ -55,7 +55,6 @@ fn blank(rt: &Runtime, comm: VirtComm, flavor: Flavor) -> Window {
 
 /// What a window has had besides the real one.
 fn give_back(rt: &Runtime, window: &Window) {
-    traffic::forget_recent(rt);
     if comm::has_spawned(rt, comm::handle(rt, window.comm)) {
         // If nothing else leads to them, cuts may be taken again.
         comm::freed::part(rt, window.comm);
@@ -91,7 +90,6 @@ fn make(
     let Some(own) = made.filter(|_| rc == SUCCESS) else {
         return Ok(Err(rc));
     };
-    traffic::forget_recent(rt);
     let own = create::register(rt, own, comm);
     let mut window = blank(rt, own, flavor);
     window.no_locks = hints.no_locks.take();

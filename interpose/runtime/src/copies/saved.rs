@@ -6,11 +6,11 @@ use crate::early::{self, Early};
 use crate::objects::{Objects, objects};
 use crate::requests::{self, Requests};
 use crate::schedule::{Schedule, schedule};
-use crate::{clock, disk, marks, traffic, user};
+use crate::{clock, disk, marks, user};
 use bincode::config::standard;
 
 /// Magic number and version of the encoding; the version is bumped with any change of a type in [`Saved`].
-const MAGIC: u32 = u32::from_le_bytes(*b"uss\x22");
+const MAGIC: u32 = u32::from_le_bytes(*b"uss\x23");
 
 /// Everything of a rank but its pages.
 #[derive(bincode::Decode)]
@@ -30,8 +30,6 @@ pub struct Saved {
     pub marks: marks::Lasting,
     /// The buffers for buffered sends.
     pub attached: Vec<requests::Attached>,
-    /// What the program has sent.
-    pub traffic: traffic::Table,
     /// The name under which the epoch is to be written to disk, if it is.
     pub disk: Option<disk::Key>,
     /// Where `MPI_Wtime` was.
@@ -51,7 +49,6 @@ struct Borrowed<'a> {
     schedule: Schedule,
     marks: marks::Lasting,
     attached: &'a Vec<requests::Attached>,
-    traffic: &'a traffic::Table,
     disk: Option<disk::Key>,
     clock: clock::Reading,
     user: &'a user::State,
@@ -68,7 +65,6 @@ pub fn encode(rt: &Runtime, frame: &Frame, user: &user::State) -> Vec<u8> {
         schedule: schedule(rt),
         marks: marks::lasting(rt),
         attached: &requests::buffers(rt),
-        traffic: &traffic::table(rt),
         disk: disk::due(rt),
         clock: clock::read(),
         user,

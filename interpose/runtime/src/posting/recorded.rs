@@ -7,9 +7,7 @@ use crate::generated::{Proc, make_request};
 use crate::handles::{
     VirtComm, VirtDatatype, VirtInfo, VirtOp, real_comm, real_datatype, real_info, real_op,
 };
-use crate::objects::comm;
 use crate::requests::{self, Argument, Recipe};
-use crate::traffic;
 use std::any::Any;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealDatatype, RealRequest};
@@ -73,36 +71,10 @@ pub fn is_started(rt: &Runtime, index: u32, number: u64) {
         return;
     };
     requests::count_started(rt, recipe.share);
-    match (
-        Proc::from_slot(u32::from(recipe.slot)),
-        &recipe.arguments[..],
-    ) {
-        (
-            Some(Proc::MPI_Psend_init),
-            [
-                _,
-                Argument::Word(parts),
-                Argument::Word(count),
-                Argument::Datatype(datatype),
-                Argument::Word(peer),
-                ..,
-            ],
-        ) => {
-            requests::open_partitions(rt, index, *parts);
-            let count = c_int::try_from(parts.saturating_mul(*count)).unwrap_or(c_int::MAX);
-            let worker = comm::worker_of(rt, recipe.comm(), *peer as c_int);
-            if traffic::is_on() {
-                traffic::sent(
-                    rt,
-                    recipe.comm(),
-                    worker,
-                    count,
-                    VirtDatatype(*datatype as *mut c_void),
-                );
-            }
-        }
-        (Some(Proc::MPI_Precv_init), _) => {}
-        _ if traffic::is_on() => traffic::collective(rt, recipe.comm(), recipe.amount),
-        _ => {}
+    let procedure = Proc::from_slot(u32::from(recipe.slot));
+    if let (Some(Proc::MPI_Psend_init), [_, Argument::Word(parts), ..]) =
+        (procedure, &recipe.arguments[..])
+    {
+        requests::open_partitions(rt, index, *parts);
     }
 }

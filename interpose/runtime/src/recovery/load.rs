@@ -15,7 +15,7 @@ use crate::recovery::Runtime;
 use crate::step_back::{self, Undone};
 use crate::{
     clock, copies, disk, early, events, fault, handles, marks, objects, recompute, rehearsal,
-    requests, schedule, sys, traffic, user,
+    requests, schedule, sys, user,
 };
 use ckptd::events::Kind;
 use std::time::Instant;
@@ -230,7 +230,6 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loa
     }
     objects::rebuild_local(rt);
     copies::expose_windows(rt);
-    traffic::replace(rt, saved.traffic, saved.requests.sent.len() as u32);
     requests::replace(rt, saved.requests);
     early::forget_matched(rt);
     early::replace(rt, saved.early);

@@ -99,8 +99,6 @@ pub struct Recipe {
     pub share: u64,
     /// All arguments but the request.
     pub arguments: Vec<Argument>,
-    /// Bytes that this process hands over at each start of a collective.
-    pub amount: u64,
 }
 
 /// Marks numbers of partitioned messages.

@@ -25,11 +25,7 @@ pub fn startable(rt: &Runtime, handle: VirtRequest) -> Option<(u32, RealRequest)
 pub fn is_started(rt: &Runtime, index: u32) {
     let sent = rt.table.borrow_mut().requests.start(index);
     if let Some(message) = sent {
-        let (to, data) = (
-            (message.peer, message.tag),
-            (message.count, message.datatype()),
-        );
-        let worker = receiver(rt, message.comm(), to, data);
+        let worker = receiver(rt, message.comm(), (message.peer, message.tag));
         rt.table.borrow_mut().requests.count_sent(worker);
         synchronous::started(rt, index, &message);
     }

@@ -1,8 +1,8 @@
-//! Event files: how much each kind of record takes, who has sent how much to whom, and what journals are made of.
+//! Event files: how much each kind of record takes, copies, journals.
 
 use super::tables;
 use ckptd::events::{Kind, ProcessNumber, Worker};
-use ckptd::report::{Job, JournalTable, Report, Traffic, bytes, count};
+use ckptd::report::{Job, JournalTable, Report, bytes, count};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -44,8 +44,6 @@ pub struct EventFiles {
     pub copies: Vec<Pair>,
     /// Bytes of the journals of the initialisation phase, by worker, as far as they were rehearsed or kept.
     pub journals: BTreeMap<Worker, u64>,
-    /// What the program has sent.
-    pub traffic: Option<Traffic>,
     /// What the journals are made of.
     pub journal_calls: Option<JournalTable>,
     pub notes: Vec<String>,
@@ -72,7 +70,6 @@ impl EventFiles {
             kinds: BTreeMap::new(),
             copies: Vec::new(),
             journals: BTreeMap::new(),
-            traffic: None,
             journal_calls: None,
             notes: Vec::new(),
             problems: Vec::new(),
@@ -115,7 +112,7 @@ impl EventFiles {
         self.ranks = report.ranks.len();
         self.records = report.ranks.iter().map(|file| file.records).sum();
         (self.notes, self.problems) = (report.notes, report.problems);
-        (self.traffic, self.journal_calls) = (report.traffic, report.journals);
+        self.journal_calls = report.journals;
         self.kinds = kinds
             .into_iter()
             .map(|(kind, amount)| (kind.to_owned(), amount))
@@ -159,9 +156,6 @@ impl EventFiles {
         }
         for (worker, journal) in &self.journals {
             let _ = writeln!(out, "  journal of worker {worker}: {}", bytes(*journal));
-        }
-        if let Some(traffic) = &self.traffic {
-            tables::traffic(out, traffic);
         }
         if let Some(journal) = &self.journal_calls {
             tables::journal(out, journal);

@@ -4,7 +4,7 @@ use super::facts::{self, Facts};
 use super::segments::{Canvas, draw};
 use super::survival::survival;
 use super::timeline::timeline;
-use super::{advice, charts, clock, journals, matrix, story};
+use super::{advice, charts, clock, journals, story};
 use ckptd::report::{Recovery, Report, count, time};
 use ckptd::settings::SETTINGS;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -39,7 +39,7 @@ pub fn page(report: &Report, facts: &Facts, mtbf: Duration) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
-                style { (PreEscaped(include_str!("style.css"))) (PreEscaped(include_str!("matrix.css"))) }
+                style { (PreEscaped(include_str!("style.css"))) }
             }
             body {
                 header {
@@ -56,7 +56,6 @@ pub fn page(report: &Report, facts: &Facts, mtbf: Duration) -> String {
                     (section("Recoveries", story::recoveries(report, zoomed)))
                     (section("Checkpoints", charts::checkpoints(&report.checkpoints.points, end)))
                     (section("Copies", charts::traffic(facts)))
-                    (section("Communication", matrix::matrix(report)))
                     (section("Journal", journals::journals(report, facts)))
                     (section("Interval", advice::plot(report, mtbf)))
                     (section("Settings", settings(facts)))

@@ -16,7 +16,7 @@ use crate::objects::file::{self, File, mode};
 use crate::objects::{comm, info};
 use crate::recovery::Runtime;
 use crate::user::{self, FileCall};
-use crate::{cut, early, told, traffic, world};
+use crate::{cut, early, told, world};
 use ckptd::relay::in_file_names;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::fs::{self, OpenOptions};
@@ -111,13 +111,11 @@ fn duplicate(rt: &Runtime, parent: VirtComm) -> Result<VirtComm> {
         |it| early::is_used(rt, it),
         &mut made,
     ))?;
-    traffic::forget_recent(rt);
     let made = made.ok_or(class(ERR_INTERN))?;
     Ok(create::register(rt, made, parent))
 }
 
 fn free_comm(rt: &Runtime, file_comm: VirtComm) -> Result<()> {
-    traffic::forget_recent(rt);
     library(comm::index(rt, file_comm).map_or(SUCCESS, |it| comm::freed::free(rt, it, false)))
 }
 

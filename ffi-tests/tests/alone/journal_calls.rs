@@ -1,0 +1,119 @@
+//! Event files report the calls that the journals consist of.
+
+use ckptd::events::{JournalCalls, Kind};
+use ffi_tests::programs::{self, Case};
+use ffi_tests::{Job, Outcome, Verdicts};
+use std::collections::BTreeMap;
+
+const WORKERS: u32 = 4;
+
+fn journals(outcome: &Outcome) -> Vec<JournalCalls> {
+    let records = outcome
+        .event_ranks()
+        .into_iter()
+        .flat_map(|rank| outcome.events(rank));
+    let tables = records.filter_map(|record| match record.kind {
+        Kind::JournalCalls(calls) => Some(calls),
+        _ => None,
+    });
+    tables.collect()
+}
+
+/// With a journal that ends after the set-up of the library for gather and scatter, which has the first two Allreduces.
+fn recorded(case: &Case) -> Job {
+    case.job()
+        .env("UNDERSTUDY_STATIC", "replay")
+        .env("UNDERSTUDY_INIT_END", "MPI_Allreduce#7")
+}
+
+#[test]
+#[ignore = "a variant: make test-all"]
+fn journals_add_up() {
+    let mut verdicts = Verdicts::default();
+    for case in [programs::cg_shared(), programs::sem()] {
+        let outcome = recorded(&case).run();
+        verdicts.judge(case.name, || {
+            outcome.assert_success();
+            let tables = journals(&outcome);
+            outcome.check(
+                tables.len() == WORKERS as usize,
+                "not every worker has told",
+            );
+            let rehearsed: BTreeMap<_, _> = outcome
+                .event_ranks()
+                .into_iter()
+                .flat_map(|rank| outcome.events(rank))
+                .filter_map(|record| match record.kind {
+                    Kind::Rehearsal {
+                        worker, journal, ..
+                    } => Some((worker, journal)),
+                    _ => None,
+                })
+                .collect();
+            for table in &tables {
+                let mut sum = table.others;
+                table.rows.iter().for_each(|row| sum += row.calls);
+                outcome.check(
+                    sum == table.journal,
+                    &format!("{sum:?} instead of {:?}", table.journal),
+                );
+                outcome.check(
+                    sum.count > 10 && sum.bytes > 500,
+                    "hardly anything was recorded",
+                );
+                outcome.check(
+                    table
+                        .rows
+                        .is_sorted_by_key(|row| std::cmp::Reverse(row.calls.bytes)),
+                    "they are not sorted",
+                );
+                // Not all may have been rehearsed before the end.
+                outcome.check(table.kept.is_some(), "it was given up");
+                let kept = rehearsed.get(&table.worker).copied().or(table.kept);
+                outcome.check(
+                    kept == table.kept,
+                    &format!("{kept:?} instead of {:?}", table.kept),
+                );
+            }
+            let has = |procedure: &str, place: &str| {
+                let mut rows = tables.iter().flat_map(|table| &table.rows);
+                rows.any(|row| row.procedure == procedure && row.place.contains(place))
+            };
+            let in_library = if case.name.contains("shared") {
+                "(libgs.so)"
+            } else {
+                "(sem)"
+            };
+            outcome.check(
+                has("MPI_Alltoallv", in_library),
+                &format!("the library's calls are not told: {:#?}", tables[0]),
+            );
+        });
+    }
+    verdicts.assert_all_good();
+}
+
+/// A journal that is too long is the one whose table is wanted most.
+#[test]
+#[ignore = "a variant: make test-all"]
+fn a_journal_that_is_given_up_tells_of_its_calls() {
+    let case = programs::sem();
+    let limited = recorded(&case).env("UNDERSTUDY_LOG_LIMIT", "1000");
+    let outcome = limited.run();
+    outcome.assert_success();
+    let tables = journals(&outcome);
+    println!(
+        "{:?}",
+        tables
+            .iter()
+            .map(|table| (table.kept, table.journal))
+            .collect::<Vec<_>>()
+    );
+    outcome.check(
+        !tables.is_empty()
+            && tables
+                .iter()
+                .all(|table| table.kept.is_none() && table.journal.bytes > 1000),
+        &format!("{tables:#?}"),
+    );
+}
