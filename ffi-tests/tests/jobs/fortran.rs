@@ -100,19 +100,9 @@ fn a_library_that_wraps_procedures_of_fortran_sees_the_calls() {
     outcome.assert_taken_over(&[1]);
 }
 
-/// Open MPI 4.1 has no such conversions in Fortran, so what is to be in the file is known only from the program.
 #[test]
-fn conversions_of_a_data_representation_are_subroutines() {
-    let Some(job) = job(("represented", &["60"])).and_then(older) else {
-        return;
-    };
-    let outcome = job.kill(Kill::at(1, Trigger::Lines(30))).run();
-    outcome.assert_success();
-    outcome.assert_taken_over(&[1]);
-    let written = (0..3).flat_map(|rank| (1..=4).map(move |i| 60_000 + 10 * rank + i + 5));
-    let expected: Vec<u8> = written.flat_map(i32::to_le_bytes).collect();
-    assert_eq!(outcome.file("represented.data"), Some(expected));
-    outcome.assert_nothing_left();
+fn a_data_representation_is_registered_or_not() {
+    survives(("represented", &["60"]), &[(1, 30)], older);
 }
 
 /// What is in the files shows in the output.

@@ -3,7 +3,6 @@
 mod accelerators;
 mod closing;
 mod conformance;
-mod datareps;
 mod debian_mpich;
 mod disk;
 mod endings;

@@ -98,6 +98,7 @@ table! {
     child_files: Recovered;
     children: Recovered;
     cpu_clocks: Recovered;
+    datareps: Recovered;
     dlopen_loop: Recovered;
     executes: Recovered;
     growing: Recovered;

@@ -85,7 +85,7 @@ pub struct Objects {
     pub errhandlers: Slots<errhandler::Errhandler>,
     /// Files.
     pub files: Slots<file::File>,
-    /// Representations of data in files, by number.
+    /// Data representations that the library has accepted.
     pub representations: Vec<file::representation::Registered>,
     /// Error handler of MPI_FILE_NULL; 0: the default.
     pub file_errhandler: u64,
@@ -156,4 +156,5 @@ pub fn rebuild_local(rt: &Runtime) {
     errhandler::rebuild();
     datatype::rebuild(rt);
     op::rebuild(rt);
+    file::representation::rebuild(rt);
 }

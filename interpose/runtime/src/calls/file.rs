@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   view            which bytes of the file a process sees
-//!   representation  how data are represented in files, if the program says so itself
+//!   representation  registrations of data representations, which the library gets
 //!   extent          how long data are, in memory and in files
 //!   places          where the data of a view lie
 //!   memory          the program's buffers, as bytes in the order of their type map

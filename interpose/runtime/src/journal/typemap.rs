@@ -109,11 +109,11 @@ impl TypeMaps {
 }
 
 /// Pieces that are collected, and how many there may be.
-pub struct Pieces(pub Vec<(isize, usize)>, usize);
+struct Pieces(Vec<(isize, usize)>, usize);
 
 impl Pieces {
     /// None yet.
-    pub fn new(most: usize) -> Pieces {
+    fn new(most: usize) -> Pieces {
         Pieces(Vec::new(), most)
     }
 
@@ -126,7 +126,7 @@ impl Pieces {
     }
 
     /// Adds `count` elements from `at` on; `None` if there are too many pieces.
-    pub fn add(&mut self, of: &TypeMap, at: isize, count: usize) -> Option<()> {
+    fn add(&mut self, of: &TypeMap, at: isize, count: usize) -> Option<()> {
         if of.size == 0 {
             return Some(());
         }

@@ -53,8 +53,6 @@ pub enum Representation {
     Native,
     /// Big-endian, with sizes of its own.
     External32,
-    /// The program's, with this number.
-    Registered(u32),
 }
 
 /// Which part of a file a process sees (14.3).

@@ -121,16 +121,8 @@ pub(super) unsafe fn access(
         datatype,
     } = buffer;
     let representation = file.view.representation;
-    let memory = check(rt, fh, &file, way, at).and_then(|()| {
-        Memory::new(
-            rt,
-            address,
-            count,
-            datatype,
-            representation,
-            way == Way::Read,
-        )
-    });
+    let memory = check(rt, fh, &file, way, at)
+        .and_then(|()| Memory::new(rt, address, count, datatype, representation));
     let memory = match memory {
         // The others wait for this one.
         Err(failure @ Failure::Class(_)) if at == At::Ordered => {
@@ -151,7 +143,7 @@ pub(super) unsafe fn access(
     if let (At::Individual, Some(mut file)) = (at, file::get_mut(rt, fh)) {
         file.position = start + bytes.div_ceil(file.view.unit);
     }
-    Ok(memory.in_memory(bytes))
+    Ok(bytes)
 }
 
 /// From the first to the last byte.
@@ -227,7 +219,7 @@ unsafe fn read(
     }
     let mut data = vec![0; memory.bytes() as usize];
     let count = read(&mut data)?;
-    memory.scatter(rt, &mut data[..count])?;
+    memory.scatter(rt, &data[..count])?;
     Ok(count as u64)
 }
 

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use super::extent::{external_size, size_of};
-use super::representation::Conversion;
 use super::{Result, class, local};
 use crate::errors::*;
 use crate::generated::real;
@@ -35,8 +34,6 @@ pub(super) struct Memory {
     representation: Representation,
     /// Where the data of an element lie that is too long to be packed by the library.
     pieces: Option<Arc<TypeMap>>,
-    /// How the program itself converts the data, if it does.
-    conversion: Option<Conversion>,
 }
 
 /// Whether the data of an element lie without gaps and in their order from its address on.
@@ -64,7 +61,6 @@ impl Memory {
         count: c_int,
         datatype: VirtDatatype,
         representation: Representation,
-        is_read: bool,
     ) -> Result<Memory> {
         if count < 0 {
             return Err(class(ERR_COUNT));
@@ -75,14 +71,10 @@ impl Memory {
         local(unsafe {
             real::PMPI_Type_get_extent(real_datatype(rt, datatype), &mut bound, &mut extent)
         })?;
-        let conversion = match representation {
-            Representation::External32 if external_size(rt, datatype)? != size => {
-                return Err(class(ERR_CONVERSION));
-            }
-            Representation::Registered(number) => Conversion::new(rt, number, datatype, is_read)?,
-            Representation::Native | Representation::External32 => None,
-        };
-        let is_native = representation != Representation::External32 && conversion.is_none();
+        let is_native = representation != Representation::External32;
+        if !is_native && external_size(rt, datatype)? != size {
+            return Err(class(ERR_CONVERSION));
+        }
         let is_plain = is_native && extent as u64 == size && is_dense(rt, datatype, size);
         let is_long = is_native && !is_plain && c_int::try_from(size).is_err();
         let pieces = is_long.then(|| pieces_of(rt, datatype)).transpose()?;
@@ -95,21 +87,12 @@ impl Memory {
             is_plain,
             representation,
             pieces,
-            conversion,
         })
     }
 
-    /// Bytes of data in the file.
+    /// Bytes of data, in memory and in the file.
     pub(super) fn bytes(&self) -> u64 {
-        let of_one = self.conversion.as_ref().map_or(self.size, Conversion::size);
-        of_one * self.count as u64
-    }
-
-    /// Bytes of data in memory that so many in the file are.
-    pub(super) fn in_memory(&self, bytes: u64) -> u64 {
-        self.conversion
-            .as_ref()
-            .map_or(bytes, |it| it.in_memory(bytes))
+        self.size * self.count as u64
     }
 
     /// The memory itself, if the data lie there as they are in the file.
@@ -157,7 +140,7 @@ impl Memory {
         // SAFETY: elements of the program's, and room for their data.
         local(unsafe {
             match self.representation {
-                Representation::Native | Representation::Registered(_) => {
+                Representation::Native => {
                     let mut position = 0;
                     real::PMPI_Pack(
                         from,
@@ -192,7 +175,7 @@ impl Memory {
         // SAFETY: the data of as many elements, and the program's place for them.
         local(unsafe {
             match self.representation {
-                Representation::Native | Representation::Registered(_) => {
+                Representation::Native => {
                     let mut position = 0;
                     real::PMPI_Unpack(
                         from,
@@ -239,10 +222,6 @@ impl Memory {
             });
             return Ok(Cow::Owned(data));
         }
-        if let Some(conversion) = &self.conversion {
-            conversion.run(self.address, data.as_mut_ptr(), self.bytes())?;
-            return Ok(Cow::Owned(data));
-        }
         for (first, count) in self.parts(if self.size == 0 { 0 } else { self.count as u64 }) {
             let (begin, end) = (first * self.size, (first + count) * self.size);
             self.pack(rt, first, count, &mut data[begin as usize..end as usize])?;
@@ -251,10 +230,7 @@ impl Memory {
     }
 
     /// Puts data into the elements, as many as there are: the last one may get a part.
-    pub(super) fn scatter(&self, rt: &Runtime, data: &mut [u8]) -> Result<()> {
-        if let Some(conversion) = &self.conversion {
-            return conversion.run(self.address, data.as_mut_ptr(), data.len() as u64);
-        }
+    pub(super) fn scatter(&self, rt: &Runtime, data: &[u8]) -> Result<()> {
         if self.size == 0 {
             return Ok(());
         }

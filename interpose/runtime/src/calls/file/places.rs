@@ -1,12 +1,12 @@
 //! Where the data of a view lie in its file.
 
 use super::extent::handle;
-use super::{Failure, Result, class, representation};
+use super::{Failure, Result, class};
 use crate::errors::*;
 use crate::handles::VirtFile;
 use crate::journal::typemap::TypeMaps;
 use crate::objects::file::layout::Layout;
-use crate::objects::file::{self, File, Representation, View};
+use crate::objects::file::{self, File, View};
 use crate::recovery::Runtime;
 use std::sync::Arc;
 
@@ -32,14 +32,7 @@ pub(super) fn for_reading_only() -> Failure {
 }
 
 pub(super) fn make_layout(rt: &Runtime, view: &View) -> Result<Layout> {
-    let map = match view.representation {
-        Representation::Registered(number) => {
-            Arc::new(representation::map_of(rt, number, handle(view.filetype))?)
-        }
-        Representation::Native | Representation::External32 => {
-            TypeMaps::exact(MOST_PIECES).of(rt, handle(view.filetype))
-        }
-    };
+    let map = TypeMaps::exact(MOST_PIECES).of(rt, handle(view.filetype));
     let total: usize = map.pieces.iter().map(|(_, length)| length).sum();
     // Bytes may come twice where they are only read; nothing may go back.
     let is_rising = map.pieces.windows(2).all(|two| two[0].0 <= two[1].0);

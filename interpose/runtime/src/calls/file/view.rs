@@ -4,7 +4,6 @@
 use super::extent::{external_size, handle, size_of};
 use super::hints::add_hints;
 use super::places::{for_reading_only, layout_of, make_layout};
-use super::representation::map_of;
 use super::{
     Failure, Result, agree, class, comm_of, finish, first_does, known, local, put, shared, together,
 };
@@ -15,7 +14,6 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtFile, VirtInfo, predefined_handle, real_datatype};
 use crate::objects::datatype;
 use crate::objects::file::layout::Layout;
-use crate::objects::file::representation;
 use crate::objects::file::{self, File, Representation, View, mode};
 use crate::recovery::Runtime;
 use std::ffi::{CStr, c_char, c_int};
@@ -44,7 +42,7 @@ pub(super) fn release(rt: &Runtime, view: &View) {
 
 /// # Safety
 /// A C string, or null.
-unsafe fn representation_of(rt: &Runtime, name: *const c_char) -> Result<Representation> {
+unsafe fn representation_of(name: *const c_char) -> Result<Representation> {
     if name.is_null() {
         return Err(class(ERR_ARG));
     }
@@ -53,10 +51,7 @@ unsafe fn representation_of(rt: &Runtime, name: *const c_char) -> Result<Represe
     match &name.to_ascii_lowercase()[..] {
         b"native" | b"internal" => Ok(Representation::Native),
         b"external32" => Ok(Representation::External32),
-        _ => {
-            let number = representation::find(rt, name).ok_or(class(ERR_UNSUPPORTED_DATAREP))?;
-            Ok(Representation::Registered(number))
-        }
+        _ => Err(class(ERR_UNSUPPORTED_DATAREP)),
     }
 }
 
@@ -72,11 +67,7 @@ fn new_view(
         DISPLACEMENT_CURRENT if file.mode & mode::SEQUENTIAL != 0 => None,
         disp => Some(u64::try_from(disp).map_err(|_| class(ERR_ARG))?),
     };
-    let (mut unit, mut tile) = (size_of(rt, etype)?, size_of(rt, filetype)?);
-    if let Representation::Registered(number) = of {
-        unit = map_of(rt, number, etype)?.size as u64;
-        tile = map_of(rt, number, filetype)?.size as u64;
-    }
+    let (unit, tile) = (size_of(rt, etype)?, size_of(rt, filetype)?);
     if unit == 0 || tile % unit != 0 {
         return Err(class(ERR_TYPE));
     }
@@ -145,7 +136,7 @@ pub unsafe extern "C" fn MPI_File_set_view(
 ) -> c_int {
     let rt = runtime();
     // SAFETY: a C string of the program.
-    let view = unsafe { representation_of(rt, datarep) }.and_then(|of| {
+    let view = unsafe { representation_of(datarep) }.and_then(|of| {
         known(rt, fh).and_then(|file| new_view(rt, &file, disp, etype, filetype, of))
     });
     let set = set(rt, fh, view).map(|()| add_hints(rt, fh, info));
@@ -164,13 +155,8 @@ pub unsafe extern "C" fn MPI_File_get_view(
         let view = known(rt, fh)?.view;
         let equal = |word| datatype::equivalent(rt, handle(word)).map_err(Failure::Library);
         let name = match view.representation {
-            Representation::Native => b"native".to_vec(),
-            Representation::External32 => b"external32".to_vec(),
-            Representation::Registered(number) => {
-                representation::get(rt, number)
-                    .ok_or(class(ERR_INTERN))?
-                    .name
-            }
+            Representation::Native => &b"native"[..],
+            Representation::External32 => b"external32",
         };
         // SAFETY: the program's places; the text is shorter than MPI_MAX_DATAREP_STRING.
         unsafe {
@@ -180,7 +166,7 @@ pub unsafe extern "C" fn MPI_File_get_view(
             if datarep.is_null() {
                 return Err(class(ERR_ARG));
             }
-            put_text(datarep, &name);
+            put_text(datarep, name);
         }
         Ok(())
     };
@@ -212,9 +198,6 @@ pub unsafe extern "C" fn MPI_File_get_type_extent(
     let measure = || {
         let file = known(rt, fh)?;
         size_of(rt, datatype)?;
-        if let Representation::Registered(number) = file.view.representation {
-            return Ok(map_of(rt, number, datatype)?.extent);
-        }
         if file.view.representation == Representation::External32
             && datatype::is_predefined(rt, datatype)
         {

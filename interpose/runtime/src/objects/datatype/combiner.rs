@@ -122,36 +122,6 @@ pub fn blocks(recipe: &Recipe, most: usize) -> Option<Blocks> {
     })
 }
 
-/// Bounds that the constructor's arguments say, whatever the data.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Bounds {
-    /// Lower bound and extent in bytes.
-    Bytes(isize, isize),
-    /// From 0, so many elements.
-    Elements(isize),
-}
-
-/// The bounds of a datatype, if they do not follow from its blocks.
-pub fn bounds(recipe: &Recipe) -> Option<Bounds> {
-    let arguments = arguments(recipe)?;
-    let array = |first: usize, dimensions: usize| {
-        let sizes = arguments.integers.get(first..)?.get(..dimensions)?;
-        Some(Bounds::Elements(
-            sizes.iter().map(|&size| size as isize).product(),
-        ))
-    };
-    let dimensions = |at: usize| usize::try_from(*arguments.integers.get(at)?).ok();
-    match recipe.combiner {
-        RESIZED => Some(Bounds::Bytes(
-            *arguments.addresses.first()? as isize,
-            *arguments.addresses.get(1)? as isize,
-        )),
-        SUBARRAY => array(1, dimensions(0)?),
-        DARRAY => array(3, dimensions(2)?),
-        _ => None,
-    }
-}
-
 /// An axis of an array: its length, and which of its elements are taken, as begins and lengths.
 type Axis = (isize, Vec<(isize, usize)>);
 
@@ -309,7 +279,6 @@ mod tests {
         for (few, many) in pairs {
             assert!(blocks(&few).is_some(), "{few:?}");
             assert_eq!(blocks(&few), blocks(&many), "{many:?}");
-            assert_eq!(bounds(&few), bounds(&many), "{many:?}");
         }
     }
 
@@ -344,23 +313,6 @@ mod tests {
         assert_eq!(in_c, Some(Blocks::Elements(vec![(6, 3), (11, 3)])));
         let in_fortran = blocks(&recipe(SUBARRAY, &[2, 5, 4, 3, 2, 1, 1, 1], &[]));
         assert_eq!(in_fortran, in_c);
-    }
-
-    #[test]
-    fn arrays_are_as_long_as_the_whole() {
-        let part = recipe(SUBARRAY, &[2, 4, 5, 2, 3, 1, 1, ORDER_C], &[]);
-        assert_eq!(bounds(&part), Some(Bounds::Elements(20)));
-        let dealt = recipe(
-            DARRAY,
-            &[4, 0, 2, 5, 7, BLOCK, CYCLIC, -1, 2, 2, 2, ORDER_C],
-            &[],
-        );
-        assert_eq!(bounds(&dealt), Some(Bounds::Elements(35)));
-        assert_eq!(
-            bounds(&recipe(RESIZED, &[], &[-8, 24])),
-            Some(Bounds::Bytes(-8, 24))
-        );
-        assert_eq!(bounds(&recipe(VECTOR, &[3, 2, 5], &[])), None);
     }
 
     #[test]

@@ -1,48 +1,80 @@
-//! Representations of data in files that the program has registered (MPI 4.1, 14.5.3).
+//! Data representations that the library has registered (MPI 4.1, 14.5.3).
 //!
-//! They stay as long as the program runs, and are known by their number.
+//! A library that is initialised again has none, so each one is registered again.
+#![allow(unsafe_code)]
 
-use crate::objects::{Runtime, objects, objects_mut};
+use crate::errors::ERR_INTERN;
+use crate::generated::callbacks::{DatarepConversionFn, DatarepExtentFn};
+use crate::generated::real;
+use crate::objects::{Runtime, not_made_again, objects, objects_mut};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use understudy_mpi::real_types::RealDatatype;
 
-/// A representation of the program's: its functions are addresses of the user side.
+/// A data representation that the library has accepted.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Registered {
-    /// Its name.
-    pub name: Vec<u8>,
-    /// The function that converts what is read; 0: `MPI_CONVERSION_FN_NULL`.
-    pub read: u64,
-    /// The function that converts what is written; 0: `MPI_CONVERSION_FN_NULL`.
-    pub write: u64,
-    /// The function that tells the extents of predefined datatypes in the file.
-    pub extent: u64,
-    /// What all of them get.
-    pub extra_state: u64,
-    /// What the last one has told: handle of the datatype, bytes. It is asked once for each, in a run with failures as in one without.
-    pub sizes: Vec<(u64, u64)>,
+    name: CString,
+    /// True for each function that is not null: reading, writing, extent.
+    given: [bool; 3],
 }
 
-/// The number of the representation of this name.
-pub fn find(rt: &Runtime, name: &[u8]) -> Option<u32> {
-    let at = objects(rt)
+/// Stands in for the program's conversion function, which no library calls.
+unsafe extern "C" fn convert(
+    _userbuf: *mut c_void,
+    _datatype: RealDatatype,
+    _count: c_int,
+    _filebuf: *mut c_void,
+    _position: i64,
+    _extra_state: *mut c_void,
+) -> c_int {
+    ERR_INTERN
+}
+
+/// Stands in for the program's extent function, which no library calls.
+unsafe extern "C" fn extent(
+    _datatype: RealDatatype,
+    _extent: *mut isize,
+    _extra_state: *mut c_void,
+) -> c_int {
+    ERR_INTERN
+}
+
+/// Registers a representation with the library, and returns the library's code.
+///
+/// # Safety
+/// `name` must be a C string or null.
+pub unsafe fn register_real(name: *const c_char, [read, write, measure]: [bool; 3]) -> c_int {
+    let conversion =
+        |given: bool| -> DatarepConversionFn<RealDatatype> { given.then_some(convert as _) };
+    let measure: DatarepExtentFn<RealDatatype> = measure.then_some(extent as _);
+    let extra_state = std::ptr::null_mut();
+    // SAFETY: handed on to the caller.
+    unsafe {
+        real::PMPI_Register_datarep(
+            name,
+            conversion(read),
+            conversion(write),
+            measure,
+            extra_state,
+        )
+    }
+}
+
+/// Records a representation that the library has accepted.
+pub fn record(rt: &Runtime, name: &CStr, given: [bool; 3]) {
+    let name = name.to_owned();
+    objects_mut(rt)
         .representations
-        .iter()
-        .position(|one| one.name == name)?;
-    u32::try_from(at).ok()
+        .push(Registered { name, given });
 }
 
-/// Enters a new one.
-pub fn register(rt: &Runtime, new: Registered) {
-    objects_mut(rt).representations.push(new);
-}
-
-/// A copy of the entry: no borrow is held while a function of it runs.
-pub fn get(rt: &Runtime, number: u32) -> Option<Registered> {
-    objects(rt).representations.get(number as usize).cloned()
-}
-
-/// Notes what the extent function has told.
-pub fn note_size(rt: &Runtime, number: u32, datatype: u64, bytes: u64) {
-    if let Some(one) = objects_mut(rt).representations.get_mut(number as usize) {
-        one.sizes.push((datatype, bytes));
+/// Registers all recorded representations with a library that was initialised again.
+pub fn rebuild(rt: &Runtime) {
+    for one in &objects(rt).representations {
+        // SAFETY: a C string.
+        let rc = unsafe { register_real(one.name.as_ptr(), one.given) };
+        if rc != 0 {
+            not_made_again(&format!("data representation {:?}", one.name), rc);
+        }
     }
 }
