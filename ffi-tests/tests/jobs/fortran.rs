@@ -102,7 +102,7 @@ fn a_library_that_wraps_procedures_of_fortran_sees_the_calls() {
 
 #[test]
 fn a_data_representation_is_registered_or_not() {
-    survives(("represented", &["60"]), &[(1, 30)], older);
+    survives(("represented", &["900"]), &[(1, 30)], older);
 }
 
 /// What is in the files shows in the output.

@@ -5,7 +5,6 @@
 
 use super::{finish, local};
 use crate::calls::runtime;
-use crate::errors::SUCCESS;
 use crate::generated::Proc;
 use crate::generated::callbacks::{DatarepConversionFn, DatarepExtentFn};
 use crate::handles::VirtDatatype;
@@ -28,10 +27,10 @@ pub unsafe extern "C" fn MPI_Register_datarep(
     ];
     // SAFETY: a C string of the program, or null.
     let rc = unsafe { representation::register_real(datarep, given) };
-    if rc == SUCCESS && !datarep.is_null() {
+    if !datarep.is_null() {
         // SAFETY: a C string of the program.
         let name = unsafe { CStr::from_ptr(datarep) };
-        representation::record(rt, name, given);
+        representation::record(rt, name, given, rc);
     }
     finish(
         rt,

@@ -1,6 +1,7 @@
-//! Data representations that the library has registered (MPI 4.1, 14.5.3).
+//! Data representations that the program has registered (MPI 4.1, 14.5.3).
 //!
 //! A library that is initialised again has none, so each one is registered again.
+//! Open MPI keeps a name even if it reports an error, so refused registrations count too.
 #![allow(unsafe_code)]
 
 use crate::errors::ERR_INTERN;
@@ -10,12 +11,14 @@ use crate::objects::{Runtime, not_made_again, objects, objects_mut};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use understudy_mpi::real_types::RealDatatype;
 
-/// A data representation that the library has accepted.
+/// The first registration of a name with these functions.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Registered {
     name: CString,
     /// True for each function that is not null: reading, writing, extent.
     given: [bool; 3],
+    /// The library's answer.
+    code: c_int,
 }
 
 /// Stands in for the program's conversion function, which no library calls.
@@ -60,21 +63,22 @@ pub unsafe fn register_real(name: *const c_char, [read, write, measure]: [bool; 
     }
 }
 
-/// Records a representation that the library has accepted.
-pub fn record(rt: &Runtime, name: &CStr, given: [bool; 3]) {
-    let name = name.to_owned();
-    objects_mut(rt)
-        .representations
-        .push(Registered { name, given });
+/// Records a registration and the library's answer, unless an equal one is recorded.
+pub fn record(rt: &Runtime, name: &CStr, given: [bool; 3], code: c_int) {
+    let all = &mut objects_mut(rt).representations;
+    if all.iter().all(|it| (&*it.name, it.given) != (name, given)) {
+        let name = name.to_owned();
+        all.push(Registered { name, given, code });
+    }
 }
 
 /// Registers all recorded representations with a library that was initialised again.
 pub fn rebuild(rt: &Runtime) {
     for one in &objects(rt).representations {
         // SAFETY: a C string.
-        let rc = unsafe { register_real(one.name.as_ptr(), one.given) };
-        if rc != 0 {
-            not_made_again(&format!("data representation {:?}", one.name), rc);
+        let code = unsafe { register_real(one.name.as_ptr(), one.given) };
+        if code != one.code {
+            not_made_again(&format!("data representation {:?}", one.name), code);
         }
     }
 }
