@@ -26,10 +26,4 @@ static void content(void)
     say("%lld bytes", (long long)about.st_size);
 }
 
-int main(int argc, char **argv)
-{
-    MPI_Init(&argc, &argv);
-    run_rounds(argc, argv, content);
-    MPI_Finalize();
-    return 0;
-}
+MAIN(content)

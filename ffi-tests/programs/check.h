@@ -122,6 +122,16 @@ UNUSED static void run_rounds(int argc, char **argv, void (*content)(void))
     all_rounds(content);
 }
 
+/* The `main` of a program that is nothing but its content. */
+#define MAIN(content) \
+    int main(int argc, char **argv) \
+    { \
+        MPI_Init(&argc, &argv); \
+        run_rounds(argc, argv, content); \
+        MPI_Finalize(); \
+        return 0; \
+    }
+
 UNUSED static void say_status(const char *what, const MPI_Status *status, MPI_Datatype type)
 {
     int count, cancelled;

@@ -44,10 +44,4 @@ static void content(void)
         MUST(MPI_File_close(&file) == MPI_SUCCESS);
 }
 
-int main(int argc, char **argv)
-{
-    MPI_Init(&argc, &argv);
-    run_rounds(argc, argv, content);
-    MPI_Finalize();
-    return 0;
-}
+MAIN(content)

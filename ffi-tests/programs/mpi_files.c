@@ -351,10 +351,4 @@ static void content(void)
     }
 }
 
-int main(int argc, char **argv)
-{
-    MPI_Init(&argc, &argv);
-    run_rounds(argc, argv, content);
-    MPI_Finalize();
-    return 0;
-}
+MAIN(content)

@@ -172,10 +172,4 @@ static void content(void)
     long_name();
 }
 
-int main(int argc, char **argv)
-{
-    MPI_Init(&argc, &argv);
-    run_rounds(argc, argv, content);
-    MPI_Finalize();
-    return 0;
-}
+MAIN(content)

@@ -30,10 +30,4 @@ static void content(void)
         MPI_File_close(&files[i]);
 }
 
-int main(int argc, char **argv)
-{
-    MPI_Init(&argc, &argv);
-    run_rounds(argc, argv, content);
-    MPI_Finalize();
-    return 0;
-}
+MAIN(content)

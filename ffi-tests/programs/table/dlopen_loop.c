@@ -28,10 +28,4 @@ static void content(void)
     say("total %.17g", total);
 }
 
-int main(int argc, char **argv)
-{
-    MPI_Init(&argc, &argv);
-    run_rounds(argc, argv, content);
-    MPI_Finalize();
-    return 0;
-}
+MAIN(content)
