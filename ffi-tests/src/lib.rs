@@ -7,7 +7,7 @@
 //!   Outcome::assert_like(&native)  the same bytes as an undisturbed run without understudy
 //! ```
 //!
-//! - [`job`]: a job and its run; [`outcome`]: what came of it, and comparisons;
+//! - [`job`]: a job and its run; [`outcome`]: what came of it; `comparisons`: with another run;
 //! - [`hosts`]: several hosts on one machine; [`slurm`]: a batch system; [`users`]: several users;
 //! - [`kill`]: moments of death; [`processes`]: /proc; [`living`]: who lives under guardians;
 //! - [`command`]: the `understudy` command; [`daemon`]: `ckptd serve`; [`plain`]: commands outside of mpirun; [`verdicts`]: many runs, one verdict;
@@ -23,6 +23,7 @@
 
 mod autogroup;
 pub mod command;
+mod comparisons;
 pub mod daemon;
 pub mod hang;
 pub mod hosts;
@@ -44,6 +45,7 @@ pub mod thin;
 pub mod users;
 pub mod verdicts;
 
+pub use comparisons::Canonical;
 pub use job::{Job, Scope};
 pub use kill::{Kill, Trigger, fault_at_commit};
 pub use outcome::Outcome;

@@ -1,7 +1,8 @@
 //! The programs that are run, with arguments for runs of one or two seconds.
 
+use crate::comparisons::Canonical;
 use crate::job::Job;
-use crate::outcome::{Canonical, Outcome};
+use crate::outcome::Outcome;
 use crate::place;
 use crate::shared::native;
 use regex::bytes::Regex;

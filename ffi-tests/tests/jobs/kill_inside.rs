@@ -200,65 +200,6 @@ fn another_worker_may_die_during_the_recovery() {
     verdicts.assert_all_good();
 }
 
-/// Survivors go back to a moment when the mapping had another size.
-#[test]
-fn mappings_may_be_resized() {
-    let make = || Job::new(place::test_program("resizing"), &["2000"]).interval("53calls");
-    let case = Case {
-        name: "resizing",
-        files: &[],
-        make,
-        ..programs::heat2d()
-    };
-    let mut verdicts = Verdicts::default();
-    for step in few(0..8, 2) {
-        let (worker, call) = (step % WORKERS, 411 + 149 * u64::from(step));
-        let fault = format!("kill rank={worker} at=call:{call}");
-        judge(
-            &mut verdicts,
-            &case,
-            case.job().fault(&fault),
-            worker,
-            &fault,
-        );
-    }
-    verdicts.assert_all_good();
-}
-
-/// All are in error handlers and delete functions of theirs, or some are, when one dies there.
-#[test]
-fn a_worker_may_die_in_a_callback_while_others_are_in_theirs() {
-    let make = || Job::new(place::test_program("within"), &["600"]).interval("53calls");
-    let case = Case {
-        name: "within",
-        files: &[],
-        make,
-        ..programs::heat2d()
-    };
-    let mut verdicts = Verdicts::default();
-    for (worker, call) in few(
-        [
-            (1, 2210),
-            (0, 2311),
-            (3, 3012),
-            (2, 2613),
-            (1, 1814),
-            (0, 3415),
-        ],
-        2,
-    ) {
-        let fault = format!("kill rank={worker} at=call:{call}");
-        judge(
-            &mut verdicts,
-            &case,
-            case.job().fault(&fault),
-            worker,
-            &fault,
-        );
-    }
-    verdicts.assert_all_good();
-}
-
 /// Receives that match the same messages are posted again in the order in which the program has posted them.
 #[test]
 fn receives_are_posted_again_in_their_order() {

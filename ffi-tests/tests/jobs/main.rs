@@ -59,7 +59,6 @@ mod sessions;
 mod shared_pages;
 mod signals;
 mod spawning;
-mod stacks;
 mod static_modes;
 mod sweep;
 mod symbols;

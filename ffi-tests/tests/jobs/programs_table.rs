@@ -1,8 +1,9 @@
 //! Programs that use one unusual thing each, undisturbed and with failures: a line per program.
 //!
 //! The programs are in `programs/table`. Each is run three times: undisturbed, with failures of
-//! workers 1 and 0 while there is one spare, and with the same failures and no spare. An undisturbed
-//! run equals the run without understudy, whatever the line expects.
+//! workers 1 and 0 while there is one spare, and with the same failures and no spare; output and
+//! files are compared. An undisturbed run equals the run without understudy, whatever the line
+//! expects. A line may name other settings.
 
 use Expected::{Recovered, Unprotected};
 use ffi_tests::shared::native;
@@ -22,12 +23,70 @@ enum Expected {
 /// Number of rounds that each program plays.
 const ROUNDS: &str = "16";
 
-/// Workers that fail, each at its communication call of this number.
-const FAILURES: [(u32, u32); 2] = [(1, 23), (0, 31)];
+/// A program of the table, and the settings of its runs.
+struct Line {
+    program: &'static str,
+    expected: Expected,
+    /// Workers that fail, each at its communication call of this number.
+    failures: &'static [(u32, u32)],
+    workers: u32,
+    interval: &'static str,
+    /// True if checkpoints are also written to disk.
+    is_on_disk: bool,
+}
 
-fn job(program: &str) -> Job {
-    let path = place::test_program(&format!("table/{program}"));
-    Job::new(path, &[ROUNDS]).workers(3).interval("5calls")
+impl Line {
+    const fn new(program: &'static str, expected: Expected) -> Line {
+        Line {
+            program,
+            expected,
+            failures: &[(1, 23), (0, 31)],
+            workers: 3,
+            interval: "5calls",
+            is_on_disk: false,
+        }
+    }
+
+    fn job(&self) -> Job {
+        let path = place::test_program(&format!("table/{}", self.program));
+        let job = Job::new(path, &[ROUNDS]);
+        let job = job.workers(self.workers).interval(self.interval);
+        if self.is_on_disk { job.disk() } else { job }
+    }
+
+    fn undisturbed(&self) {
+        let outcome = self.job().run();
+        outcome.assert_success();
+        outcome.assert_same_lines(&native(self.job()));
+        outcome.assert_same_files(&native(self.job()));
+        outcome.assert_nothing_left();
+        let has_failed = String::from_utf8_lossy(&outcome.stdout).contains("FAILED");
+        outcome.check(!has_failed, "a check of the program has failed");
+        if let Unprotected(words) = self.expected {
+            assert_unprotected(&outcome, words);
+        }
+    }
+
+    fn with_failures(&self, spares: u32) {
+        for (worker, call) in self.failures {
+            let job = self.job().spares(spares);
+            match self.expected {
+                Recovered => {
+                    let fault = format!("kill rank={worker} at=call:{call}");
+                    let outcome = job.fault(&fault).run();
+                    outcome.assert_all_recovered(&native(self.job()), &[*worker]);
+                    let is_written = !outcome.stderr.contains("epochs cannot be written");
+                    outcome.check(is_written, "the disk level failed");
+                }
+                Unprotected(words) => {
+                    let outcome = job.env("UNDERSTUDY_REQUIRE", "1").run();
+                    outcome.assert_told(words);
+                    outcome.assert_status(REFUSED);
+                    outcome.assert_nothing_left();
+                }
+            }
+        }
+    }
 }
 
 fn assert_unprotected(outcome: &Outcome, words: &[&str]) {
@@ -35,59 +94,30 @@ fn assert_unprotected(outcome: &Outcome, words: &[&str]) {
     outcome.assert_told(&["unprotected"]);
 }
 
-fn undisturbed(program: &str, expected: &Expected) {
-    let outcome = job(program).run();
-    outcome.assert_success();
-    outcome.assert_same_lines(&native(job(program)));
-    outcome.assert_nothing_left();
-    if let Unprotected(words) = expected {
-        assert_unprotected(&outcome, words);
-    }
-}
-
-fn with_failures(program: &str, expected: &Expected, spares: u32) {
-    for (worker, call) in FAILURES {
-        let job = job(program).spares(spares);
-        match expected {
-            Recovered => {
-                let fault = format!("kill rank={worker} at=call:{call}");
-                let outcome = job.fault(&fault).run();
-                outcome.assert_success();
-                outcome.assert_same_lines(&native(self::job(program)));
-                outcome.assert_taken_over(&[worker]);
-                outcome.assert_nothing_left();
-            }
-            Unprotected(words) => {
-                let outcome = job.env("UNDERSTUDY_REQUIRE", "1").run();
-                outcome.assert_told(words);
-                outcome.assert_status(REFUSED);
-                outcome.assert_nothing_left();
-            }
-        }
-    }
-}
-
 /// Makes three tests of each line.
 macro_rules! table {
-    ($($program:ident: $expected:expr;)*) => {$(
+    ($($program:ident: $expected:expr $(, $setting:ident = $value:expr)*;)*) => {$(
         mod $program {
             use super::*;
 
-            const NAME: &str = stringify!($program);
+            const LINE: Line = Line {
+                $($setting: $value,)*
+                ..Line::new(stringify!($program), $expected)
+            };
 
             #[test]
             fn undisturbed() {
-                super::undisturbed(NAME, &$expected);
+                LINE.undisturbed();
             }
 
             #[test]
             fn with_a_spare() {
-                with_failures(NAME, &$expected, 1);
+                LINE.with_failures(1);
             }
 
             #[test]
             fn without_a_spare() {
-                with_failures(NAME, &$expected, 0);
+                LINE.with_failures(0);
             }
         }
     )*};
@@ -97,11 +127,17 @@ table! {
     cancellations: Recovered;
     child_files: Recovered;
     children: Recovered;
+    clearing: Recovered;
+    coroutines: Recovered;
     cpu_clocks: Recovered;
     datareps: Recovered;
     dlopen_loop: Recovered;
+    duplicates: Recovered, failures = &[(1, 23), (0, 31), (1, 42)];
+    events: Recovered;
     executes: Recovered;
+    filelocks: Recovered, failures = &[(1, 31), (0, 42), (1, 35), (0, 38)], is_on_disk = true;
     growing: Recovered;
+    in_place: Recovered, workers = 4;
     kernel_aio: Recovered;
     lock_waiters: Recovered;
     orphans: Recovered;
@@ -117,8 +153,11 @@ table! {
     process_attributes: Recovered;
     posix_queues: Recovered;
     proc_files: Recovered;
+    resizing: Recovered;
+    scratch: Recovered;
     sealed_memory: Recovered;
     socket_pairs: Recovered;
     system_v: Recovered;
     waits_in_kernel: Recovered;
+    within: Recovered, failures = &[(1, 221), (0, 231), (2, 261)], interval = "53calls";
 }

@@ -171,11 +171,7 @@ pub const ATTRIBUTES: &[Row] = &[
         Differs("shmdt fails in a replacement"),
         "",
     ),
-    row(
-        "locks of files",
-        Restored,
-        "files::locks_of_files_are_those_of_the_checkpoint",
-    ),
+    row("locks of files", Restored, "programs_table::filelocks"),
     row("leases of files", Differs("they are released"), ""),
     row(
         "inode: size and content",

@@ -37,7 +37,7 @@ pub const DESCRIPTORS: &[Row] = &[
     restored("file", "files::files_are_as_if_nobody_had_been_killed"),
     restored("directory", "conformance::directories_and_devices"),
     restored("path", "programs_table::path_descriptors"),
-    restored("removed file", "files::files_without_a_name_come_back"),
+    restored("removed file", "programs_table::scratch"),
     restored("memfd", "programs_table::sealed_memory"),
     restored("proc:self", "programs_table::proc_files"),
     refused(
@@ -65,7 +65,7 @@ pub const DESCRIPTORS: &[Row] = &[
         "namespace",
         "it stands for a namespace of this process; let the program close it",
     ),
-    restored("pipe", "files::descriptors_of_one_pipe_or_counter_stay_so"),
+    restored("pipe", "programs_table::duplicates"),
     refused("pipe:other", OTHER_PROCESS),
     refused("fifo", OTHER_PROCESS),
     restored("socket:unix:pair", "programs_table::socket_pairs"),
@@ -89,22 +89,10 @@ pub const DESCRIPTORS: &[Row] = &[
         "socket:*",
         "its connection is in the kernel; let the program close it",
     ),
-    restored(
-        "anon_inode:[eventfd]",
-        "files::descriptors_of_one_pipe_or_counter_stay_so",
-    ),
-    restored(
-        "anon_inode:[timerfd]",
-        "files::descriptors_of_one_pipe_or_counter_stay_so",
-    ),
-    restored(
-        "anon_inode:[signalfd]",
-        "files::descriptors_of_one_pipe_or_counter_stay_so",
-    ),
-    restored(
-        "anon_inode:[eventpoll]",
-        "files::descriptors_of_one_pipe_or_counter_stay_so",
-    ),
+    restored("anon_inode:[eventfd]", "programs_table::duplicates"),
+    restored("anon_inode:[timerfd]", "programs_table::duplicates"),
+    restored("anon_inode:[signalfd]", "programs_table::duplicates"),
+    restored("anon_inode:[eventpoll]", "programs_table::duplicates"),
     refused("anon_inode:[io_uring]", RING),
     refused(
         "anon_inode:inotify",

@@ -1,0 +1,118 @@
+//! Comparisons of an outcome with that of the run without understudy.
+
+use crate::outcome::Outcome;
+
+/// Conversion of output before two runs are compared.
+pub type Canonical = fn(&[u8]) -> Vec<u8>;
+
+impl Outcome {
+    /// Fails unless `workers` were replaced and nothing differs from `native`, or is left behind.
+    #[track_caller]
+    pub fn assert_recovered(&self, native: &Outcome, files: &[&str], workers: &[u32]) {
+        self.assert_success();
+        self.assert_like(native, files);
+        self.assert_taken_over(workers);
+        self.assert_nothing_left();
+    }
+
+    /// Does [`Outcome::assert_recovered`] for lines in any order and all files.
+    #[track_caller]
+    pub fn assert_all_recovered(&self, native: &Outcome, workers: &[u32]) {
+        self.assert_success();
+        self.assert_same_lines(native);
+        self.assert_same_files(native);
+        self.assert_taken_over(workers);
+        self.assert_nothing_left();
+    }
+
+    /// Fails unless the files of the working directory are those of `native`.
+    #[track_caller]
+    pub fn assert_same_files(&self, native: &Outcome) {
+        let names = native.files();
+        let found = self.files();
+        self.check(
+            found == names,
+            &format!("there are the files {found:?}, not {names:?}"),
+        );
+        for name in names {
+            let [own, other] = [self, native].map(|it| it.file(&name).unwrap_or_default());
+            self.same(&name, &own, &other);
+        }
+    }
+
+    /// The same standard output and the same files as `native`.
+    #[track_caller]
+    pub fn assert_like(&self, native: &Outcome, files: &[&str]) {
+        self.assert_like_after(native, files, <[u8]>::to_vec);
+    }
+
+    /// The same after both were made canonical.
+    #[track_caller]
+    pub fn assert_like_after(&self, native: &Outcome, files: &[&str], canonical: Canonical) {
+        self.same(
+            "standard output",
+            &canonical(&self.stdout),
+            &canonical(&native.stdout),
+        );
+        for name in files {
+            let (own, other) = (self.file(name), native.file(name));
+            self.check(
+                other.is_some(),
+                &format!("the native run has written no {name}"),
+            );
+            self.check(own.is_some(), &format!("{name} is missing"));
+            self.same(
+                name,
+                &canonical(&own.unwrap_or_default()),
+                &canonical(&other.unwrap_or_default()),
+            );
+        }
+    }
+
+    /// The same lines as in `native`, in any order.
+    #[track_caller]
+    pub fn assert_same_lines(&self, native: &Outcome) {
+        self.assert_lines_times(1, native);
+    }
+
+    /// Asserts that each native line is printed so many times, in any order.
+    #[track_caller]
+    pub fn assert_lines_times(&self, times: usize, native: &Outcome) {
+        let sorted = |bytes: &[u8]| {
+            let mut lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
+            lines.sort_unstable();
+            lines.concat()
+        };
+        self.same(
+            "standard output, sorted,",
+            &sorted(&self.stdout),
+            &sorted(&native.stdout.repeat(times)),
+        );
+    }
+
+    #[track_caller]
+    fn same(&self, what: &str, own: &[u8], native: &[u8]) {
+        if own == native {
+            return;
+        }
+        let at = own.iter().zip(native).take_while(|(a, b)| a == b).count();
+        let around = |bytes: &[u8]| {
+            let from = bytes[..at]
+                .iter()
+                .rposition(|&byte| byte == b'\n')
+                .map_or(0, |newline| newline + 1);
+            String::from_utf8_lossy(&bytes[from..bytes.len().min(at + 160)]).into_owned()
+        };
+        let line = own[..at].iter().filter(|&&byte| byte == b'\n').count() + 1;
+        self.check(
+            false,
+            &format!(
+                "{what} differs from the native run: {} bytes instead of {}, first at byte {at} (line {line})\n  got:    {:?}\n  native: {:?}",
+                own.len(),
+                native.len(),
+                around(own),
+                around(native)
+            ),
+        );
+    }
+}
