@@ -9,13 +9,25 @@ impl Outcome {
     /// Fails unless `workers` were replaced and nothing differs from `native`, or is left behind.
     #[track_caller]
     pub fn assert_recovered(&self, native: &Outcome, files: &[&str], workers: &[u32]) {
+        self.assert_recovered_after(native, files, <[u8]>::to_vec, workers);
+    }
+
+    /// Performs [`Outcome::assert_recovered`] with canonical output and files.
+    #[track_caller]
+    pub fn assert_recovered_after(
+        &self,
+        native: &Outcome,
+        files: &[&str],
+        canonical: Canonical,
+        workers: &[u32],
+    ) {
         self.assert_success();
-        self.assert_like(native, files);
+        self.assert_like_after(native, files, canonical);
         self.assert_taken_over(workers);
         self.assert_nothing_left();
     }
 
-    /// Does [`Outcome::assert_recovered`] for lines in any order and all files.
+    /// Performs [`Outcome::assert_recovered`] for lines in any order and all files.
     #[track_caller]
     pub fn assert_all_recovered(&self, native: &Outcome, workers: &[u32]) {
         self.assert_success();
@@ -23,6 +35,21 @@ impl Outcome {
         self.assert_same_files(native);
         self.assert_taken_over(workers);
         self.assert_nothing_left();
+    }
+
+    /// Fails if the transcript of a program of `check.h` has a failed check.
+    #[track_caller]
+    pub fn assert_checks(&self) {
+        let has_failed = String::from_utf8_lossy(&self.stdout).contains("FAILED");
+        self.check(!has_failed, "a check of the program has failed");
+    }
+
+    /// Number of lines in the first round of a program of `check.h`.
+    pub fn first_round_lines(&self) -> usize {
+        let text = String::from_utf8_lossy(&self.stdout);
+        text.lines()
+            .take_while(|line| !line.starts_with("round 1:"))
+            .count()
     }
 
     /// Fails unless the files of the working directory are those of `native`.

@@ -297,6 +297,14 @@ impl Outcome {
         self.check(found == Some(code), &format!("the status is not {code}"));
     }
 
+    /// Fails unless the job has ended by itself, with another status than 0.
+    #[track_caller]
+    pub fn assert_failed(&self) {
+        self.check(self.status.is_some(), "the job hangs");
+        let has_succeeded = self.status.is_some_and(|status| status.success());
+        self.check(!has_succeeded, "the job did not fail");
+    }
+
     /// Fails unless the job was refused in one line with all of `words`.
     ///
     /// The program has not run. Launchers may have printed other lines.

@@ -157,10 +157,7 @@ fn what_cannot_be_saved_is_refused_in_one_line() {
     }
     let stopped = job("old", "late").env("UNDERSTUDY_REQUIRE", "1").run();
     stopped.assert_told(&["CUDA 12.4", "UNDERSTUDY_REQUIRE=1"]);
-    stopped.check(
-        !stopped.status.is_some_and(|status| status.success()),
-        "the job did not fail",
-    );
+    stopped.assert_failed();
     verdicts.assert_all_good();
 }
 
@@ -170,15 +167,8 @@ fn memory_that_does_not_come_back_ends_the_job() {
     let outcome = job("new", "early")
         .env("ACCELERATOR_FAILS", "cuCheckpointProcessRestore:2:3")
         .run();
-    outcome.check(
-        outcome.status.and_then(|status| status.code()) == Some(74),
-        "the status is another one",
-    );
-    let said = outcome
-        .own_lines()
-        .iter()
-        .any(|line| line.contains("cuCheckpointProcessRestore") && line.contains("error 2"));
-    outcome.check(said, "no line of ours names the error");
+    outcome.assert_status(74);
+    outcome.assert_line(&["cuCheckpointProcessRestore", "error 2"]);
     outcome.check(
         native(job("new", "early"))
             .stdout

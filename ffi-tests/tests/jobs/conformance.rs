@@ -20,12 +20,7 @@ fn job(name: &str) -> Job {
 /// Runs the program with a worker killed between two rounds or in the middle of one; and undisturbed under the layer, if there is time.
 fn conforms(name: &str) {
     let undisturbed = native(job(name));
-    undisturbed.assert_success();
-    let text = String::from_utf8_lossy(&undisturbed.stdout);
-    assert!(
-        !text.contains("FAILED"),
-        "{name} does not like MPI itself:\n{text}"
-    );
+    undisturbed.assert_checks();
     let mut verdicts = Verdicts::default();
     if is_thorough() {
         let layered = job(name).run();
@@ -38,13 +33,9 @@ fn conforms(name: &str) {
     let times = std::env::var("FFI_TESTS_TIMES")
         .ok()
         .and_then(|times| times.parse().ok());
-    let first_lines = text
-        .lines()
-        .take_while(|line| !line.starts_with("round 1:"))
-        .count();
     for time in 0..times.unwrap_or(TIMES) {
         let worker = random.below(u64::from(WORKERS)) as u32;
-        let after = first_lines + random.below(ROUNDS as u64 / 2) as usize;
+        let after = undisturbed.first_round_lines() + random.below(ROUNDS as u64 / 2) as usize;
         let delay = Duration::from_micros(random.below(30_000));
         let outcome = job(name)
             .kill(Kill::at(worker, Trigger::Lines(after)).after(delay))
@@ -52,9 +43,7 @@ fn conforms(name: &str) {
         verdicts.judge(
             &format!("{name}, kill {time}: worker {worker}, {delay:?} after line {after}"),
             || {
-                outcome.assert_success();
-                outcome.assert_like(&undisturbed, &[]);
-                outcome.assert_taken_over(&[worker]);
+                outcome.assert_recovered(&undisturbed, &[], &[worker]);
             },
         );
     }
@@ -171,28 +160,15 @@ fn tile_registers() {
 #[ignore = "a variant: make test-all"]
 fn an_abort_has_its_status() {
     let outcome = job("aborting").run();
-    outcome.check(
-        outcome
-            .status
-            .is_some_and(|status| status.code() == Some(37)),
-        "the status is 37",
-    );
+    outcome.assert_status(37);
 }
 
 /// The program has made the errors of files fatal.
 #[test]
 fn a_file_that_cannot_be_opened_ends_the_job_only_if_the_program_says_so() {
     let outcome = Job::new(place::test_program("aborting"), &["2", "1", "file"]).run();
-    outcome.check(outcome.status.is_some(), "the job hangs");
-    outcome.check(
-        !outcome.status.is_some_and(|status| status.success()),
-        "the error was not fatal",
-    );
-    let says_so = outcome
-        .own_lines()
-        .iter()
-        .any(|line| line.contains("MPI_File_open failed"));
-    outcome.check(says_so, "nothing says why the job ends");
+    outcome.assert_failed();
+    outcome.assert_line(&["MPI_File_open failed"]);
 }
 
 /// Nobody has called the process manager yet.
@@ -201,11 +177,7 @@ fn an_error_before_mpi_init_ends_the_job_with_a_word() {
     let outcome = Job::new(place::test_program("aborting"), &["2", "1", "early"]).run();
     let has_failed = outcome.status.is_some_and(|status| !status.success());
     outcome.check(has_failed, "the error was not fatal");
-    let says_so = |line: &&str| line.contains("MPI_Info_free failed");
-    outcome.check(
-        outcome.own_lines().iter().any(says_so),
-        "nothing says why the job ends",
-    );
+    outcome.assert_line(&["MPI_Info_free failed"]);
     outcome.assert_nothing_left();
 }
 

@@ -256,13 +256,7 @@ fn a_damaged_file_is_refused_and_the_older_epoch_is_used() {
                 .file_name()
                 .map(|name| name.to_string_lossy().into_owned())
                 .unwrap_or_default();
-            let told = |line: &&str| {
-                line.contains(&name) && line.contains(message) && line.contains("is tried")
-            };
-            second.check(
-                second.own_lines().iter().any(told),
-                &format!("no line says `{message}`"),
-            );
+            second.assert_line(&[&name, message, "is tried"]);
             assert_as_undisturbed(&case, &first.stdout, second);
         });
     }
@@ -314,13 +308,7 @@ fn epochs_of_another_job_are_refused() {
 #[ignore = "a variant: make test-all"]
 fn a_restart_without_protection_does_not_start_anew() {
     let unprotected = heat2d().job().env("UNDERSTUDY_RESTART", "1").run();
-    unprotected.check(
-        unprotected
-            .own_lines()
-            .iter()
-            .any(|line| line.contains("UNDERSTUDY_DISK")),
-        "no line names the setting that is missing",
-    );
+    unprotected.assert_line(&["UNDERSTUDY_DISK"]);
     unprotected.check(unprotected.stdout.is_empty(), "the program has run");
 }
 
@@ -377,11 +365,7 @@ fn a_worker_that_dies_with_its_copy_comes_back_from_disk() {
         "epoch",
         "on disk",
     ];
-    let said = |line: &&str| words.iter().all(|word| line.contains(word));
-    outcome.check(
-        outcome.own_lines().iter().any(said),
-        &format!("no line says {words:?}"),
-    );
+    outcome.assert_line(&words);
     outcome.assert_nothing_left();
 }
 
@@ -511,9 +495,7 @@ fn a_disk_that_is_full_or_cannot_be_written_is_told_once_and_the_job_goes_on() {
     let check = |job: Job, why: &str| {
         let outcome = job.kill(Kill::at(1, Trigger::Lines(20))).run();
         println!("{why}: {:?}", outcome.own_lines());
-        outcome.assert_success();
-        outcome.assert_like(&native(case.job()), case.files);
-        outcome.assert_taken_over(&[1]);
+        outcome.assert_recovered(&native(case.job()), case.files, &[1]);
         outcome.check(
             said(&outcome, "epochs cannot be written") == 1,
             "it was not told once",

@@ -137,9 +137,7 @@ fn a_line_that_a_child_process_has_appended_is_there_once() {
     for worker in [0, 1] {
         let fault = format!("kill rank={worker} at=call:16");
         let outcome = job().interval("1000s").fault(&fault).run();
-        outcome.assert_success();
-        outcome.assert_taken_over(&[worker]);
-        outcome.assert_same_lines(&native(job()));
+        outcome.assert_all_recovered(&native(job()), &[worker]);
         let is_about_children = |line: &&str| line.contains("child process");
         let count = outcome
             .own_lines()

@@ -216,8 +216,7 @@ fn a_host_may_be_lost() {
     let job = spread(case.job()).launched_by(Launcher::Ckptd);
     let outcome = job.lose_host(Trigger::Lines(15), 1).run();
     assert_good(&outcome, &undisturbed, &case, &[2, 3]);
-    let told = |line: &&str| line.contains("is lost, with all of its processes");
-    outcome.check(outcome.own_lines().iter().any(told), "the user is not told");
+    outcome.assert_line(&["is lost, with all of its processes"]);
 }
 
 /// Recovery time counts from the last sign of the host.
@@ -251,11 +250,7 @@ fn a_spare_of_another_domain_takes_the_part_of_a_worker_whose_host_is_lost() {
         let job = job().launched_by(Launcher::Ckptd).racks(racks);
         let outcome = job.lose_host(Trigger::Lines(15), 1).run();
         assert_good(&outcome, &undisturbed, &case, &[2]);
-        let told = |line: &&str| line.contains(&format!("rank {spare}"));
-        outcome.check(
-            outcome.own_lines().iter().any(told),
-            "another spare has taken the part",
-        );
+        outcome.assert_line(&[&format!("rank {spare}")]);
     }
 }
 
@@ -274,10 +269,7 @@ fn a_launcher_that_is_killed_leaves_nothing_on_any_host() {
                 .is_some_and(processes::kill)
         })
         .run();
-    outcome.check(
-        outcome.status.is_some_and(|status| !status.success()),
-        "the job hangs, or is good",
-    );
+    outcome.assert_failed();
     outcome.assert_nothing_left();
 }
 
@@ -336,9 +328,7 @@ fn large_messages_are_right_after_a_failure_in_the_middle_of_them() {
                 outcome.slowest_recovery()
             );
             verdicts.judge(&format!("{mebibytes} MiB, {kill:?}"), || {
-                outcome.assert_success();
-                outcome.assert_like(&undisturbed, &[]);
-                outcome.assert_taken_over(&[worker]);
+                outcome.assert_recovered(&undisturbed, &[], &[worker]);
             });
         }
     }
@@ -414,10 +404,7 @@ fn workers_that_share_memory_are_replaced_on_their_host() {
             .interval("7calls")
             .fault("kill rank=1 at=call:200; kill rank=0 at=call:400")
             .run();
-        outcome.assert_success();
-        outcome.assert_like(&undisturbed, &[]);
-        outcome.assert_taken_over(&[1, 0]);
-        outcome.assert_nothing_left();
+        outcome.assert_recovered(&undisturbed, &[], &[1, 0]);
     }
 }
 

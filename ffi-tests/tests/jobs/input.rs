@@ -6,7 +6,7 @@ use ffi_tests::job::STANDARD_INPUT;
 use ffi_tests::kill::lines;
 use ffi_tests::living::beside_work;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Launcher, Outcome, Trigger, place, processes};
+use ffi_tests::{Job, Kill, Launcher, Trigger, place, processes};
 use std::collections::BTreeMap;
 
 /// Rounds of the program, and the pause after each in milliseconds.
@@ -44,18 +44,14 @@ fn kill(worker: u32) -> Kill {
     Kill::at(worker, Trigger::Lines(ROUNDS / 2))
 }
 
-#[track_caller]
-fn assert_as_undisturbed(outcome: &Outcome, undisturbed: &Outcome, worker: u32) {
-    outcome.assert_success();
-    outcome.assert_like(undisturbed, &[]);
-    outcome.assert_taken_over(&[worker]);
-}
-
 #[test]
 fn a_file_is_read_on_by_survivors_and_understudies() {
     let undisturbed = native(from_file());
     for worker in [0, 2] {
-        assert_as_undisturbed(&from_file().kill(kill(worker)).run(), &undisturbed, worker);
+        from_file()
+            .kill(kill(worker))
+            .run()
+            .assert_recovered(&undisturbed, &[], &[worker]);
     }
 }
 
@@ -64,7 +60,7 @@ fn a_pipe_is_reread_by_survivors_and_replacements() {
     let undisturbed = native(from_pipe(ROUNDS));
     for worker in [0, 2] {
         let outcome = from_pipe(ROUNDS).kill(kill(worker)).run();
-        assert_as_undisturbed(&outcome, &undisturbed, worker);
+        outcome.assert_recovered(&undisturbed, &[], &[worker]);
     }
 }
 
@@ -73,7 +69,7 @@ fn a_pipe_is_reread_by_survivors_and_replacements() {
 fn a_pipe_is_reread_by_a_new_process() {
     let undisturbed = native(from_pipe(ROUNDS));
     let outcome = from_pipe(ROUNDS).spares(0).kill(kill(0)).run();
-    assert_as_undisturbed(&outcome, &undisturbed, 0);
+    outcome.assert_recovered(&undisturbed, &[], &[0]);
 }
 
 /// A failure of the first rank before the first checkpoint.
@@ -92,7 +88,7 @@ fn input_that_was_read_before_the_checkpoint_is_not_missed() {
     let undisturbed = native(from_pipe(2));
     for worker in [2, 0] {
         let outcome = from_pipe(2).kill(kill(worker)).run();
-        assert_as_undisturbed(&outcome, &undisturbed, worker);
+        outcome.assert_recovered(&undisturbed, &[], &[worker]);
     }
 }
 
@@ -114,11 +110,7 @@ fn a_pipe_of_a_wrapper_that_cannot_be_reread_ends_the_job() {
         let job = from_pipe_of_wrapper().interval(interval);
         let outcome = job.kill(kill(worker)).run();
         outcome.assert_status(74);
-        let said = outcome
-            .own_lines()
-            .iter()
-            .any(|line| line.contains("standard input") && line.contains("< FILE"));
-        outcome.check(said, "cause and remedy are not told");
+        outcome.assert_line(&["standard input", "< FILE"]);
     }
 }
 
@@ -149,8 +141,7 @@ fn a_relay_that_fails_ends_no_input() {
     let outcome = job.fault("kill rank=0 at=call:23").watch(kill_relay).run();
     outcome.assert_status(74);
     let told = "the process that relays it has gone";
-    let is_told = outcome.own_lines().iter().any(|line| line.contains(told));
-    outcome.check(is_told, "the cause is not told");
+    outcome.assert_line(&[told]);
     let right = String::from_utf8_lossy(&undisturbed.stdout);
     let printed = String::from_utf8_lossy(&outcome.stdout);
     let is_right = |line: &str| right.lines().any(|it| it == line);

@@ -150,10 +150,7 @@ fn system_v_objects_are_restored_on_another_host() {
         for call in [23, 31] {
             let fault = format!("kill rank=1 at=call:{call}");
             let outcome = job().interval("5calls").spares(1).fault(&fault).run();
-            outcome.assert_success();
-            outcome.assert_same_lines(&native(job()));
-            outcome.assert_taken_over(&[1]);
-            outcome.assert_nothing_left();
+            outcome.assert_all_recovered(&native(job()), &[1]);
         }
     }
 }
@@ -165,10 +162,7 @@ fn a_closed_object_prevents_no_checkpoint() {
         for call in [15, 80] {
             let fault = format!("kill rank=1 at=call:{call}");
             let outcome = protected().spares(1).fault(&fault).run();
-            outcome.assert_success();
-            outcome.assert_taken_over(&[1]);
-            outcome.assert_same_lines(&native(protected()));
-            outcome.assert_nothing_left();
+            outcome.assert_all_recovered(&native(protected()), &[1]);
         }
     }
 }

@@ -17,10 +17,7 @@ fn judge(verdicts: &mut Verdicts, case: &Case, job: Job, worker: u32, what: &str
         outcome.last_epoch((worker + 1) % WORKERS)
     );
     verdicts.judge(what, || {
-        outcome.assert_success();
-        outcome.assert_like_after(&undisturbed, case.files, case.canonical);
-        outcome.assert_taken_over(&[worker]);
-        outcome.assert_nothing_left();
+        outcome.assert_recovered_after(&undisturbed, case.files, case.canonical, &[worker]);
     });
     outcome
 }
@@ -148,9 +145,7 @@ fn two_workers_may_die_one_after_the_other_if_there_are_two_spares() {
             .fold(case.job().spares(2), |job, &kill| job.kill(kill))
             .run();
         verdicts.judge(&format!("workers {first}, then {second}"), || {
-            outcome.assert_success();
-            outcome.assert_like(&undisturbed, case.files);
-            outcome.assert_taken_over(&[first, second]);
+            outcome.assert_recovered(&undisturbed, case.files, &[first, second]);
         });
     }
     verdicts.assert_all_good();
@@ -222,9 +217,7 @@ fn receives_are_posted_again_in_their_order() {
         let undisturbed = native(case.job());
         let outcome = case.job().fault(&fault).run();
         verdicts.judge(&fault, || {
-            outcome.assert_success();
-            outcome.assert_like(&undisturbed, case.files);
-            outcome.assert_taken_over(&[worker]);
+            outcome.assert_recovered(&undisturbed, case.files, &[worker]);
         });
     }
     verdicts.assert_all_good();
@@ -280,7 +273,5 @@ fn no_message_overtakes_a_cut() {
     };
     let fault = "wait rank=1 at=cut.agreed epoch=4 delay=300ms; kill rank=2 at=commit.end epoch=4";
     let outcome = make().fault(fault).run();
-    outcome.assert_success();
-    outcome.assert_like(&native(make()), &[]);
-    outcome.assert_taken_over(&[2]);
+    outcome.assert_recovered(&native(make()), &[], &[2]);
 }

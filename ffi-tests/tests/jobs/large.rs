@@ -22,9 +22,7 @@ fn in_pieces(job: Job) -> Job {
 fn freed_memory_is_no_part_of_copies() {
     let job = || Job::new(place::test_program("freed"), &["12", "2"]).interval("7calls");
     let outcome = job().fault(&fault_at_commit(1, 3)).run();
-    outcome.assert_success();
-    outcome.assert_like(&native(job()), &[]);
-    outcome.assert_taken_over(&[1]);
+    outcome.assert_recovered(&native(job()), &[], &[1]);
     let captured: Vec<u64> = outcome
         .events(0)
         .iter()
@@ -46,16 +44,8 @@ fn second_capture(kind: &Kind) -> Option<u64> {
 fn kill_everyone(how: &str, job: impl Fn() -> Job, times: usize) {
     let mut random = Random::announced(how);
     let undisturbed = native(large());
-    undisturbed.assert_success();
-    let text = String::from_utf8_lossy(&undisturbed.stdout);
-    assert!(
-        !text.contains("FAILED"),
-        "`large` does not like MPI itself:\n{text}"
-    );
-    let first_lines = text
-        .lines()
-        .take_while(|line| !line.starts_with("round 1:"))
-        .count();
+    undisturbed.assert_checks();
+    let first_lines = undisturbed.first_round_lines();
     let mut verdicts = Verdicts::default();
     verdicts.judge("nobody killed", || {
         let outcome = job().run();
@@ -72,10 +62,7 @@ fn kill_everyone(how: &str, job: impl Fn() -> Job, times: usize) {
             verdicts.judge(
                 &format!("{how}: worker {worker} killed {delay:?} after line {round}"),
                 || {
-                    outcome.assert_success();
-                    outcome.assert_like(&undisturbed, &[]);
-                    outcome.assert_taken_over(&[worker]);
-                    outcome.assert_nothing_left();
+                    outcome.assert_recovered(&undisturbed, &[], &[worker]);
                 },
             );
         }

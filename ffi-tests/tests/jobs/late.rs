@@ -29,10 +29,7 @@ fn an_interpreter_that_opens_libmpi_is_protected() {
     layered.assert_nothing_left();
     for (worker, job) in [(0, python(&library)), (2, by_script("python3", &library))] {
         let outcome = job.kill(Kill::at(worker, Trigger::Lines(25))).run();
-        outcome.assert_success();
-        outcome.assert_same_lines(&undisturbed);
-        outcome.assert_taken_over(&[worker]);
-        outcome.assert_nothing_left();
+        outcome.assert_all_recovered(&undisturbed, &[worker]);
     }
 }
 
@@ -50,9 +47,7 @@ fn an_interpreter_has_the_same_order_of_sets_in_all_ranks() {
     for worker in [0, 2] {
         let fault = fault_at_commit(worker, 4);
         let outcome = job().fault(&fault).run();
-        outcome.assert_success();
-        outcome.assert_same_lines(&undisturbed);
-        outcome.assert_taken_over(&[worker]);
+        outcome.assert_all_recovered(&undisturbed, &[worker]);
     }
 }
 
@@ -108,16 +103,10 @@ fn what_a_script_has_started_says_that_it_is_unprotected_if_it_is_not_known_to_b
 
     // Whether that is the interpreter or the script: the launcher ends the job.
     let killed = job().kill(Kill::at(1, Trigger::Lines(10))).run();
-    killed.check(
-        killed.status.is_some_and(|status| !status.success()),
-        "it goes on without a rank",
-    );
+    killed.assert_failed();
 
     let stopped = job().env("UNDERSTUDY_REQUIRE", "1").run();
-    stopped.check(
-        !stopped.status.is_some_and(|status| status.success()),
-        "it has not failed",
-    );
+    stopped.assert_failed();
     stopped.check(stopped.stdout.is_empty(), "the program has run");
 
     let prepared = job().env("UNDERSTUDY_LATE", "1").run();

@@ -11,11 +11,7 @@ use std::time::Duration;
 /// An end that could not be averted: soon, not with status 0, with one line that says why.
 #[track_caller]
 fn assert_ended(outcome: &Outcome, words: &[&str]) {
-    outcome.check(outcome.status.is_some(), "the job hangs");
-    outcome.check(
-        !outcome.status.is_some_and(|status| status.success()),
-        "the status does not tell that the job is lost",
-    );
+    outcome.assert_failed();
     let said = |word: &&str| outcome.own_lines().iter().any(|line| line.contains(*word));
     let missing: Vec<&&str> = words.iter().filter(|word| !said(word)).collect();
     outcome.check(
@@ -29,10 +25,7 @@ fn assert_ended(outcome: &Outcome, words: &[&str]) {
 #[track_caller]
 fn assert_survived(outcome: &Outcome, workers: &[u32]) {
     let case = heat2d();
-    outcome.assert_success();
-    outcome.assert_like(&native(case.job()), case.files);
-    outcome.assert_taken_over(workers);
-    outcome.assert_nothing_left();
+    outcome.assert_recovered(&native(case.job()), case.files, workers);
 }
 
 fn job() -> Job {
@@ -73,10 +66,7 @@ fn a_second_spare_replaces_a_worker_after_the_first_has_died_idle() {
         .kill(Kill::at(4, Trigger::Lines(8)))
         .kill(Kill::at(2, Trigger::Lines(20)))
         .run();
-    outcome.assert_success();
-    outcome.assert_like(&native(case.job()), case.files);
-    outcome.assert_taken_over(&[2]);
-    outcome.assert_nothing_left();
+    outcome.assert_recovered(&native(case.job()), case.files, &[2]);
 }
 
 #[test]
@@ -96,10 +86,7 @@ fn an_understudy_that_dies_is_replaced_in_its_turn() {
             .after(Duration::from_millis(50)),
         )
         .run();
-    outcome.assert_success();
-    outcome.assert_like(&native(case.job()), case.files);
-    outcome.assert_taken_over(&[3, 3]);
-    outcome.assert_nothing_left();
+    outcome.assert_recovered(&native(case.job()), case.files, &[3, 3]);
 }
 
 #[test]
@@ -223,9 +210,7 @@ fn checkpoints_may_be_counted_in_calls() {
         .interval("80calls")
         .kill(Kill::at(1, Trigger::Lines(20)))
         .run();
-    outcome.assert_success();
-    outcome.assert_like(&native(case.job()), case.files);
-    outcome.assert_taken_over(&[1]);
+    outcome.assert_recovered(&native(case.job()), case.files, &[1]);
     outcome.check(
         outcome.last_epoch(0) >= 20,
         "2400 collectives are 30 checkpoints",
@@ -270,10 +255,7 @@ fn six_failures_in_one_run_are_survived() {
         .interval("120calls")
         .fault(&deaths.join(";"))
         .run();
-    outcome.assert_success();
-    outcome.assert_like(&native(case.job()), case.files);
-    outcome.assert_taken_over(&[0, 1, 2, 3, 0, 1]);
-    outcome.assert_nothing_left();
+    outcome.assert_recovered(&native(case.job()), case.files, &[0, 1, 2, 3, 0, 1]);
 }
 
 /// Memory of a process that counts for RLIMIT_DATA, in KiB.

@@ -29,23 +29,14 @@ fn assert_same(outcome: &Outcome, undisturbed: &Outcome, workers: u32) {
 
 fn alone(job: Job) -> Arc<Outcome> {
     let undisturbed = native(job);
-    undisturbed.assert_success();
-    let text = String::from_utf8_lossy(&undisturbed.stdout);
-    assert!(
-        !text.contains("FAILED"),
-        "the program does not like MPI itself:\n{text}"
-    );
+    undisturbed.assert_checks();
     undisturbed
 }
 
 /// Kills in the middle of rounds, while files are open.
 fn killed(make: impl Fn() -> Job, workers: u32, times: usize, name: &str) {
     let undisturbed = alone(make());
-    let text = String::from_utf8_lossy(&undisturbed.stdout);
-    let first_lines = text
-        .lines()
-        .take_while(|line| !line.starts_with("round 1:"))
-        .count();
+    let first_lines = undisturbed.first_round_lines();
     let mut verdicts = Verdicts::default();
     let mut random = Random::announced(name);
     for _ in 0..times {
@@ -117,11 +108,7 @@ fn a_worker_of_the_standard_abi_dies() {
 fn checked(job: Job) -> Outcome {
     let outcome = job.run();
     outcome.assert_success();
-    let text = String::from_utf8_lossy(&outcome.stdout);
-    outcome.check(
-        !text.contains("FAILED"),
-        "the program finds another content of its files",
-    );
+    outcome.assert_checks();
     outcome.assert_nothing_left();
     outcome
 }
@@ -133,21 +120,12 @@ fn assert_survived(
     deaths: impl IntoIterator<Item = (u32, u32)>,
 ) {
     let mut verdicts = Verdicts::default();
-    let names = undisturbed.files();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for (rank, epoch) in deaths {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = make().fault(&fault).run();
         verdicts.judge(&fault, || {
-            outcome.assert_success();
-            outcome.assert_same_lines(undisturbed);
-            outcome.assert_like(undisturbed, &names);
-            outcome.check(
-                outcome.files() == names,
-                &format!("there are the files {:?}", outcome.files()),
-            );
-            outcome.assert_taken_over(&[rank]);
-            outcome.assert_nothing_left();
+            outcome.assert_recovered(undisturbed, &[], &[rank]);
+            outcome.assert_same_files(undisturbed);
         });
     }
     verdicts.assert_all_good();

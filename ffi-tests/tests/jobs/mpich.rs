@@ -23,13 +23,6 @@ fn killed(program: &Path, lines: usize) -> Outcome {
     job(program).kill(Kill::at(1, Trigger::Lines(lines))).run()
 }
 
-fn lines_of_the_first_round(outcome: &Outcome) -> usize {
-    let text = String::from_utf8_lossy(&outcome.stdout);
-    text.lines()
-        .take_while(|line| !line.starts_with("round 1:"))
-        .count()
-}
-
 /// What the programs print is what they print with MPICH alone, with a worker killed and, if there is time, undisturbed.
 #[track_caller]
 fn conform(compile: fn(&str) -> Option<PathBuf>, names: &[&str]) {
@@ -44,12 +37,9 @@ fn conform(compile: fn(&str) -> Option<PathBuf>, names: &[&str]) {
                 layered.assert_like(&alone, &[]);
             });
         }
-        let outcome = killed(&program, lines_of_the_first_round(&alone) + 3);
+        let outcome = killed(&program, alone.first_round_lines() + 3);
         verdicts.judge(&format!("{name} with a kill"), || {
-            outcome.assert_success();
-            outcome.assert_like(&alone, &[]);
-            outcome.assert_taken_over(&[1]);
-            outcome.assert_nothing_left();
+            outcome.assert_recovered(&alone, &[], &[1]);
         });
     }
     verdicts.assert_all_good();
@@ -74,10 +64,7 @@ fn sums_are_added_up_in_the_same_order() {
             .fault(&format!("kill rank={worker} at=call:{call}"))
             .run();
         verdicts.judge(&format!("worker {worker} at call {call}"), || {
-            outcome.assert_success();
-            outcome.assert_like(&alone, &[]);
-            outcome.assert_taken_over(&[worker]);
-            outcome.assert_nothing_left();
+            outcome.assert_recovered(&alone, &[], &[worker]);
         });
     }
     verdicts.assert_all_good();
@@ -134,10 +121,7 @@ fn messages_of_more_elements_than_an_int_counts() {
         let outcome = job()
             .fault(&format!("kill rank={} at=call:{call}", call % 2))
             .run();
-        outcome.assert_success();
-        outcome.assert_like(&alone, &[]);
-        outcome.assert_taken_over(&[call % 2]);
-        outcome.assert_nothing_left();
+        outcome.assert_recovered(&alone, &[], &[call % 2]);
     }
 }
 
@@ -201,10 +185,7 @@ fn states_of_requests_buffers_and_removed_errors() {
         let outcome = job(&program)
             .fault(&format!("kill rank=1 at=call:{call}"))
             .run();
-        outcome.assert_success();
-        outcome.assert_like(&alone, &[]);
-        outcome.assert_taken_over(&[1]);
-        outcome.assert_nothing_left();
+        outcome.assert_recovered(&alone, &[], &[1]);
     }
 }
 
@@ -216,12 +197,9 @@ fn a_worker_dies_that_leads_no_side_of_an_intercommunicator() {
     };
     let job = || job(&program).workers(4);
     let alone = native(job());
-    let lines = lines_of_the_first_round(&alone);
+    let lines = alone.first_round_lines();
     let outcome = job().kill(Kill::at(1, Trigger::Lines(lines + 3))).run();
-    outcome.assert_success();
-    outcome.assert_like(&alone, &[]);
-    outcome.assert_taken_over(&[1]);
-    outcome.assert_nothing_left();
+    outcome.assert_recovered(&alone, &[], &[1]);
 }
 
 #[test]
@@ -253,17 +231,11 @@ fn what_mpich_answers_otherwise() {
             return;
         };
         let layered = job(&program).run();
-        let outcome = killed(&program, lines_of_the_first_round(&layered) + 3);
+        let outcome = killed(&program, layered.first_round_lines() + 3);
         verdicts.judge(name, || {
             layered.assert_success();
-            let text = String::from_utf8_lossy(&layered.stdout);
-            layered.check(
-                !text.contains("FAILED"),
-                "the program does not like an answer",
-            );
-            outcome.assert_success();
-            outcome.assert_like(&layered, &[]);
-            outcome.assert_taken_over(&[1]);
+            layered.assert_checks();
+            outcome.assert_recovered(&layered, &[], &[1]);
         });
     }
     verdicts.assert_all_good();
@@ -284,10 +256,7 @@ fn a_worker_of_heat2d_dies_in_the_middle() {
         let outcome = heat2d(&program)
             .kill(Kill::at(worker, Trigger::Lines(line)))
             .run();
-        outcome.assert_success();
-        outcome.assert_like(&alone, &["heat.field", "heat.log"]);
-        outcome.assert_taken_over(&[worker]);
-        outcome.assert_nothing_left();
+        outcome.assert_recovered(&alone, &["heat.field", "heat.log"], &[worker]);
     }
 }
 
@@ -350,10 +319,7 @@ fn workers_die_on_several_hosts_under_mpichs_own_launcher() {
     };
     let fault = "kill rank=1 at=commit.end epoch=3; kill rank=0 at=commit.end epoch=5";
     let outcome = spread().interval("50ms").fault(fault).run();
-    outcome.assert_success();
-    outcome.assert_like(&native(spread()), &["heat.field", "heat.log"]);
-    outcome.assert_taken_over(&[1, 0]);
-    outcome.assert_nothing_left();
+    outcome.assert_recovered(&native(spread()), &["heat.field", "heat.log"], &[1, 0]);
 }
 
 /// Two workers go on on another host.
@@ -386,10 +352,7 @@ fn what_is_not_supported_says_so() {
         return;
     };
     let outcome = job(&program).run();
-    outcome.check(
-        outcome.status.is_some_and(|status| !status.success()),
-        "the job is a success",
-    );
+    outcome.assert_failed();
     let lines = outcome.own_lines();
     for part in [
         "MPI_Win_create_c: such a number, of more than 31 bits, is not supported under protection",

@@ -162,9 +162,7 @@ fn survivors_of_open_mpi_4_go_back_and_close_a_library_again() {
     let undisturbed = native(older(opens_plugins()).expect("it is there"));
     // In round 18, with all behind their first close, in round 17, and the last checkpoint before round 15.
     let outcome = job.fault("kill rank=1 at=call:20").run();
-    outcome.assert_success();
-    outcome.assert_same_lines(&undisturbed);
-    outcome.assert_taken_over(&[1]);
+    outcome.assert_all_recovered(&undisturbed, &[1]);
 }
 
 #[test]
@@ -175,9 +173,7 @@ fn survivors_go_back_before_a_library_was_closed() {
     let outcome = opens_plugins()
         .fault("kill rank=1 at=commit.end epoch=10 delay=14ms")
         .run();
-    outcome.assert_success();
-    outcome.assert_same_lines(&undisturbed);
-    outcome.assert_taken_over(&[1]);
+    outcome.assert_all_recovered(&undisturbed, &[1]);
 }
 
 #[test]
@@ -297,10 +293,7 @@ fn numpy_computes_with_the_threads_of_its_blas() {
         verdicts.judge(
             &format!("a script: {is_script}; worker {worker}, line {line}"),
             || {
-                outcome.assert_success();
-                outcome.assert_same_lines(&native(plain));
-                outcome.assert_taken_over(&[worker]);
-                outcome.assert_nothing_left();
+                outcome.assert_all_recovered(&native(plain), &[worker]);
             },
         );
     }

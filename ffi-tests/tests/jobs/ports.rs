@@ -25,13 +25,6 @@ fn undisturbed(job: Job) -> Outcome {
     outcome
 }
 
-fn assert_same(outcome: &Outcome, undisturbed: &Outcome, rank: u32) {
-    outcome.assert_success();
-    outcome.assert_like(undisturbed, &[]);
-    outcome.assert_taken_over(&[rank]);
-    outcome.assert_nothing_left();
-}
-
 /// Both sides of a connection, between and in the calls that make it.
 #[test]
 fn a_worker_dies_whose_program_connects() {
@@ -51,7 +44,7 @@ fn a_worker_dies_whose_program_connects() {
     for (rank, epoch) in few(epochs, 3) {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = make().fault(&fault).run();
-        verdicts.judge(&fault, || assert_same(&outcome, &expected, rank));
+        verdicts.judge(&fault, || outcome.assert_recovered(&expected, &[], &[rank]));
     }
     verdicts.assert_all_good();
 }
@@ -66,7 +59,7 @@ fn a_cut_falls_while_workers_wait_to_connect() {
     for (rank, epoch) in few([(0, 6), (1, 9), (2, 7), (1, 5), (0, 11), (3, 8)], 3) {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = make().fault(&fault).run();
-        verdicts.judge(&fault, || assert_same(&outcome, &expected, rank));
+        verdicts.judge(&fault, || outcome.assert_recovered(&expected, &[], &[rank]));
     }
     verdicts.assert_all_good();
 }
@@ -91,7 +84,7 @@ fn workers_on_several_hosts_die_whose_program_connects() {
     for (rank, epoch) in few([(1, 3), (0, 4), (3, 2), (2, 6), (1, 7), (3, 5)], 3) {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = spread(make()).fault(&fault).run();
-        verdicts.judge(&fault, || assert_same(&outcome, &expected, rank));
+        verdicts.judge(&fault, || outcome.assert_recovered(&expected, &[], &[rank]));
     }
     verdicts.assert_all_good();
 }
@@ -108,7 +101,7 @@ fn a_cut_falls_while_workers_of_several_hosts_wait_to_connect() {
     for (rank, epoch) in few([(1, 6), (0, 9), (3, 5), (2, 7)], 2) {
         let fault = format!("kill rank={rank} at=cut.end epoch={epoch}");
         let outcome = spread(make()).fault(&fault).run();
-        verdicts.judge(&fault, || assert_same(&outcome, &expected, rank));
+        verdicts.judge(&fault, || outcome.assert_recovered(&expected, &[], &[rank]));
     }
     verdicts.assert_all_good();
 }
@@ -121,7 +114,7 @@ fn a_worker_of_mpich_dies() {
     let make = || job(&program).workers(2).of_mpich();
     let expected = undisturbed(make());
     let outcome = make().fault("kill rank=1 at=cut.end epoch=4").run();
-    assert_same(&outcome, &expected, 1);
+    outcome.assert_recovered(&expected, &[], &[1]);
 }
 
 #[test]
@@ -136,6 +129,6 @@ fn a_worker_of_mpich_on_one_of_several_hosts_dies() {
         let outcome = spread()
             .fault(&format!("kill rank={rank} at=cut.end epoch=4"))
             .run();
-        assert_same(&outcome, &expected, rank);
+        outcome.assert_recovered(&expected, &[], &[rank]);
     }
 }

@@ -60,8 +60,7 @@ impl Line {
         outcome.assert_same_lines(&native(self.job()));
         outcome.assert_same_files(&native(self.job()));
         outcome.assert_nothing_left();
-        let has_failed = String::from_utf8_lossy(&outcome.stdout).contains("FAILED");
-        outcome.check(!has_failed, "a check of the program has failed");
+        outcome.assert_checks();
         if let Unprotected(words) = self.expected {
             assert_unprotected(&outcome, words);
         }

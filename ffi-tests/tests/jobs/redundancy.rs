@@ -16,24 +16,13 @@ fn job(case: &Case, copies: &str, fault: &str) -> Job {
 }
 
 fn assert_survived(outcome: &Outcome, case: &Case, workers: &[u32]) {
-    outcome.assert_success();
-    outcome.assert_like_after(&native(case.job()), case.files, case.canonical);
-    outcome.assert_taken_over(workers);
-    outcome.assert_nothing_left();
+    outcome.assert_recovered_after(&native(case.job()), case.files, case.canonical, workers);
 }
 
 /// One line says all of this, and the job's status is that of a loss.
 fn assert_lost(outcome: &Outcome, words: &[&str]) {
-    outcome.check(outcome.status.is_some(), "the job hangs");
-    outcome.check(
-        outcome.status.and_then(|status| status.code()) == Some(75),
-        "the status is not that of a loss",
-    );
-    let says_all = |line: &&str| words.iter().all(|word| line.contains(word));
-    outcome.check(
-        outcome.own_lines().iter().any(says_all),
-        &format!("no line says {words:?}"),
-    );
+    outcome.assert_status(75);
+    outcome.assert_line(words);
     outcome.assert_nothing_left();
 }
 
@@ -98,11 +87,7 @@ fn the_disk_is_used_when_a_copy_is_damaged() {
     let outcome = job(&case, "1", fault).interval("160calls").disk().run();
     assert_survived(&outcome, &case, &[1]);
     assert_refusals(&outcome, 1);
-    let says = |line: &&str| line.contains("wrong checksum") && line.contains("on disk");
-    outcome.check(
-        outcome.own_lines().iter().any(says),
-        "no line tells of the disk",
-    );
+    outcome.assert_line(&["wrong checksum", "on disk"]);
 }
 
 #[test]
@@ -260,10 +245,7 @@ fn memory_that_comes_and_goes_survives_under_every_scheme() {
         let (job, undisturbed) = mappings(scheme, &fault);
         let outcome = job.run();
         verdicts.judge(&format!("{scheme}: {fault}"), || {
-            outcome.assert_success();
-            outcome.assert_like(&native(undisturbed), &[]);
-            outcome.assert_taken_over(&[first, second]);
-            outcome.assert_nothing_left();
+            outcome.assert_recovered(&native(undisturbed), &[], &[first, second]);
         });
     }
     verdicts.assert_all_good();
@@ -317,9 +299,7 @@ fn with_parity_one_of_each_group_may_die_at_once_and_another_later() {
     let five = |job: Job| job.workers(5).interval("160calls");
     let outcome = five(job(&case, "xor:3", &fault)).run();
     verdicts.judge(&format!("five workers: {fault}"), || {
-        outcome.assert_success();
-        outcome.assert_like(&native(five(case.job())), case.files);
-        outcome.assert_taken_over(&[1, 4, 2]);
+        outcome.assert_recovered(&native(five(case.job())), case.files, &[1, 4, 2]);
     });
     verdicts.assert_all_good();
 }

@@ -37,11 +37,7 @@ fn assert_refused(change: impl Fn(Job) -> Job + Sync, ranks: (u32, u32), words: 
 
 #[track_caller]
 fn assert_stopped(outcome: &Outcome) {
-    outcome.check(outcome.status.is_some(), "the job hangs");
-    outcome.check(
-        !outcome.status.is_some_and(|status| status.success()),
-        "the job did not fail",
-    );
+    outcome.assert_failed();
     outcome.check(outcome.stdout.is_empty(), "the program has run");
     outcome.assert_nothing_left();
 }
@@ -275,17 +271,12 @@ fn ranks_that_share_memory_are_not_protected() {
     common.assert_same_lines(&native(sharing("common")));
 
     let stopped = sharing("common").env("UNDERSTUDY_REQUIRE", "1").run();
-    stopped.check(
-        !stopped.status.is_some_and(|status| status.success()),
-        "the job did not fail",
-    );
+    stopped.assert_failed();
     stopped.assert_told(&["share memory", "UNDERSTUDY_REQUIRE=1"]);
 
     let files = ["memory.0", "memory.1", "memory.2", "memory.3"];
     let own = sharing("own").kill(Kill::at(1, Trigger::Lines(30))).run();
-    own.assert_success();
-    own.assert_like(&native(sharing("own")), &files);
-    own.assert_taken_over(&[1]);
+    own.assert_recovered(&native(sharing("own")), &files, &[1]);
 }
 
 /// Nobody could be signalled in another process.
@@ -371,10 +362,7 @@ fn another_build_of_the_layer_takes_no_part_in_a_job() {
             true
         });
     let outcome = job.run();
-    outcome.check(
-        outcome.status.is_some_and(|status| !status.success()),
-        "the job has not failed",
-    );
+    outcome.assert_failed();
     outcome.assert_told(&[
         "cannot take a part",
         "another build of understudy was installed",

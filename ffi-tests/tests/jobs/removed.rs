@@ -22,10 +22,7 @@ fn assert_survived(mode: &str, deaths: &[(u32, u32)]) {
     let undisturbed = native(removed(mode));
     for (worker, step) in few(deaths.iter().copied(), 2) {
         let outcome = killed(removed(mode), worker, step).run();
-        outcome.assert_success();
-        outcome.assert_same_lines(&undisturbed);
-        outcome.assert_taken_over(&[worker]);
-        outcome.assert_nothing_left();
+        outcome.assert_all_recovered(&undisturbed, &[worker]);
     }
 }
 
@@ -52,10 +49,7 @@ fn a_program_that_is_replaced_while_it_runs_goes_on() {
     let undisturbed = own_program(directory.path()).native().run();
     for (worker, step) in [(1, 20), (2, 28)] {
         let outcome = killed(own_program(directory.path()), worker, step).run();
-        outcome.assert_success();
-        outcome.assert_same_lines(&undisturbed);
-        outcome.assert_taken_over(&[worker]);
-        outcome.assert_nothing_left();
+        outcome.assert_all_recovered(&undisturbed, &[worker]);
     }
 }
 
@@ -70,10 +64,7 @@ fn a_mapped_file_that_is_replaced_is_not_taken_for_the_old_one() {
     let outcome = killed(removed("late"), 1, 19).run();
     // Another line names the program that has replaced it.
     outcome.assert_line(&["removed.1\" has been replaced while the job ran"]);
-    outcome.check(
-        outcome.status.and_then(|status| status.code()) == Some(74),
-        "the status is not 74",
-    );
+    outcome.assert_status(74);
     outcome.assert_nothing_left();
     assert_survived("late", &[(1, 28), (2, 33)]);
 }
@@ -117,9 +108,7 @@ fn protection_keys_are_refused() {
     assert_refused("keys", &["protection keys", "pkey_alloc"]);
     // Who lives goes back while it may not touch some of its memory.
     let outcome = killed(removed("keys16"), 1, 19).run();
-    outcome.assert_success();
-    outcome.assert_same_lines(&native(removed("keys16")));
-    outcome.assert_taken_over(&[1]);
+    outcome.assert_all_recovered(&native(removed("keys16")), &[1]);
 }
 
 /// Every operation of the layer would be, too.

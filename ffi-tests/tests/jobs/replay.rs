@@ -95,10 +95,7 @@ fn another_process_may_die_while_static_data_are_rebuilt() {
         println!("{fault}: {:?}, lost {lost}", outcome.wall);
         verdicts.judge(&fault, || {
             if rank == holder && lost {
-                outcome.check(
-                    outcome.status.and_then(|status| status.code()) == Some(LOST),
-                    "another status than that of a loss",
-                );
+                outcome.assert_status(LOST);
             } else {
                 like_undisturbed(&outcome, &case);
             }
@@ -154,9 +151,7 @@ fn files_that_were_looked_at_may_come_change_and_go() {
         fs::write(work.join("status"), "7.5 is the status now\n")?;
         fs::remove_file(work.join("gone"))
     });
-    outcome.assert_success();
-    outcome.assert_like(&native(case.job()), &[]);
-    outcome.assert_taken_over(&[1]);
+    outcome.assert_recovered(&native(case.job()), &[], &[1]);
     outcome.check(
         rebuilt(&outcome, WORKERS) > 100,
         "too few pages were rebuilt",
@@ -227,9 +222,7 @@ fn long_input_that_changes_brings_the_data_back_into_the_copies() {
                 && ffi_tests::processes::kill(ranks[&1].pid)
         });
     let outcome = job.run();
-    outcome.assert_success();
-    outcome.assert_like(&native(case.job()), &[]);
-    outcome.assert_taken_over(&[1]);
+    outcome.assert_recovered(&native(case.job()), &[], &[1]);
     outcome.check(
         rebuilt(&outcome, WORKERS) == 0,
         "pages were rebuilt that the copy has",
@@ -248,15 +241,8 @@ fn long_input_that_has_just_changed_is_noticed() {
     };
     // What the dead worker has left would do without its input.
     let lost = change(job(&case).fault("pretend no-memfd"));
-    let named = lost
-        .own_lines()
-        .iter()
-        .any(|line| line.contains("static data cannot be rebuilt") && line.contains("has changed"));
-    lost.check(named, "no line says what is wrong");
-    lost.check(
-        lost.status.and_then(|status| status.code()) == Some(LOST),
-        "another status than that of a loss",
-    );
+    lost.assert_line(&["static data cannot be rebuilt", "has changed"]);
+    lost.assert_status(LOST);
     let from_disk = changed_when_thin(job(&case).disk(), THIN, |work| {
         fs::write(work.join("large"), "1 2 3")
     });

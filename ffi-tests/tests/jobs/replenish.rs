@@ -70,11 +70,7 @@ fn a_newcomer_that_dies_on_its_way_is_done_without() {
     let outcome = job(&case).fault(fault).run();
     assert_undisturbed(&outcome, &case);
     outcome.assert_taken_over(&[1]);
-    let told = outcome
-        .own_lines()
-        .iter()
-        .any(|line| line.contains("no new spare can join the job"));
-    outcome.check(told, "nobody says that no spare has joined");
+    outcome.assert_line(&["no new spare can join the job"]);
     outcome.assert_nothing_left();
 }
 
@@ -158,11 +154,7 @@ fn newcomers_know_of_the_disk_level() {
         .fault(fault)
         .run();
     assert_undisturbed(&outcome, &case);
-    let from_disk = outcome
-        .own_lines()
-        .iter()
-        .any(|line| line.contains("so all have gone back to epoch"));
-    outcome.check(from_disk, "nobody has gone back to the disk");
+    outcome.assert_line(&["so all have gone back to epoch"]);
     outcome.check(joined(&outcome).len() >= 3, "too few have joined");
     outcome.assert_nothing_left();
 }

@@ -21,19 +21,8 @@ fn undisturbed(make: impl Fn() -> Job, how: &str, is_mpich: bool) -> Arc<Outcome
         false => native(make()),
     };
     outcome.assert_success();
-    let text = String::from_utf8_lossy(&outcome.stdout);
-    assert!(
-        !text.contains("FAILED"),
-        "the program does not like an answer:\n{text}"
-    );
+    outcome.assert_checks();
     outcome
-}
-
-fn judge(outcome: &Outcome, undisturbed: &Outcome, workers: &[u32]) {
-    outcome.assert_success();
-    outcome.assert_same_lines(undisturbed);
-    outcome.assert_taken_over(workers);
-    outcome.assert_nothing_left();
 }
 
 fn die_between_rounds(program: &Path, is_mpich: bool, hows: &[&str]) {
@@ -55,7 +44,7 @@ fn die_between_rounds(program: &Path, is_mpich: bool, hows: &[&str]) {
             verdicts.judge(
                 &format!("{how}: worker {worker}, {delay:?} after line {line}"),
                 || {
-                    judge(&outcome, &undisturbed, &[worker]);
+                    outcome.assert_all_recovered(&undisturbed, &[worker]);
                 },
             );
         }
@@ -93,7 +82,7 @@ fn a_worker_dies_in_a_session_after_mpi_finalize() {
             verdicts.judge(
                 &format!("{lines} lines, {delay} ms, with MPICH: {is_mpich}"),
                 || {
-                    judge(&outcome, &undisturbed, &[1]);
+                    outcome.assert_all_recovered(&undisturbed, &[1]);
                 },
             );
         }
@@ -107,9 +96,7 @@ fn a_session_that_nothing_has_announced_is_refused_after_mpi_finalize() {
     let outcome = Job::new(place::test_program("unnamed"), &[]).run();
     outcome.assert_success();
     outcome.check(outcome.stdout == b"refused: 1\n", "it is not refused");
-    let told =
-        |line: &&str| line.contains("a session cannot be opened: MPI_Finalize was the end of MPI");
-    outcome.check(outcome.own_lines().iter().any(told), "no line says why");
+    outcome.assert_line(&["a session cannot be opened: MPI_Finalize was the end of MPI"]);
 }
 
 #[test]
@@ -152,7 +139,8 @@ fn a_worker_dies_when_others_have_ended() {
     let undisturbed = undisturbed(make, "once", false);
     // Worker 0 ends half a second after the last round's pause, worker 3 two seconds after it.
     let kill = Kill::at(3, Trigger::Lines(4)).after(Duration::from_millis(1800));
-    judge(&make().kill(kill).run(), &undisturbed, &[3]);
+    let outcome = make().kill(kill).run();
+    outcome.assert_all_recovered(&undisturbed, &[3]);
 }
 
 /// Open MPI 5.0.11 itself crashes or hangs in the first of these calls.
@@ -167,5 +155,5 @@ fn all_members_of_a_group_get_the_error_of_a_wrong_leader() {
         .interval("7calls")
         .fault("kill rank=1 at=call:60")
         .run();
-    judge(&outcome, &undisturbed, &[1]);
+    outcome.assert_all_recovered(&undisturbed, &[1]);
 }

@@ -314,10 +314,7 @@ fn a_spawned_process_dies() {
 
 fn assert_ends_the_job(job: Job) {
     let outcome = job.run();
-    outcome.check(
-        outcome.status.and_then(|status| status.code()) == Some(7),
-        "another status than that of MPI_Abort",
-    );
+    outcome.assert_status(7);
     outcome.assert_nothing_left();
 }
 
@@ -408,10 +405,7 @@ fn assert_a_death_at_the_end_ends(job: Job, root: u32, victim: Victim) {
             })
         })
         .run();
-    outcome.check(
-        outcome.status.and_then(|status| status.code()) == Some(137),
-        "another status than that of the one that was killed",
-    );
+    outcome.assert_status(137);
     let told = "a process that the program has spawned has ended with status 137";
     outcome.check(outcome.stderr.contains(told), "nobody says so");
     outcome.assert_nothing_left();

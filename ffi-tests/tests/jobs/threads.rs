@@ -32,15 +32,6 @@ fn pool(what: &str) -> Job {
     job("pool", &["150", "4", "20000", what])
 }
 
-/// Like an undisturbed run, and nobody has said that it is not protected.
-#[track_caller]
-fn assert_survived(outcome: &Outcome, undisturbed: &Outcome, workers: &[u32]) {
-    outcome.assert_success();
-    outcome.assert_same_lines(undisturbed);
-    outcome.assert_taken_over(workers);
-    outcome.assert_nothing_left();
-}
-
 /// Survivors roll back in place; another process makes the threads again.
 #[test]
 fn pools_teams_short_lived_and_sleeping_threads_are_brought_back() {
@@ -49,7 +40,7 @@ fn pools_teams_short_lived_and_sleeping_threads_are_brought_back() {
         verdicts.judge(program, || {
             let kill = Kill::at(1, Trigger::Lines(6)).after(Duration::from_millis(20));
             let outcome = job(program, arguments).kill(kill).run();
-            assert_survived(&outcome, &native(job(program, arguments)), &[1]);
+            outcome.assert_all_recovered(&native(job(program, arguments)), &[1]);
         });
     }
     verdicts.assert_all_good();
@@ -62,7 +53,7 @@ fn threads_that_call_mpi_one_after_the_other_are_brought_back() {
         verdicts.judge(&format!("{program} {arguments:?}"), || {
             let kill = Kill::at(1, Trigger::Lines(6)).after(Duration::from_millis(20));
             let outcome = job(program, arguments).kill(kill).run();
-            assert_survived(&outcome, &native(job(program, arguments)), &[1]);
+            outcome.assert_all_recovered(&native(job(program, arguments)), &[1]);
         });
     }
     verdicts.assert_all_good();
@@ -84,10 +75,7 @@ fn lammps_with_threads_writes_the_same_whoever_is_killed() {
         verdicts.judge(&format!("worker {worker} after line {line}"), || {
             let kill = Kill::at(worker, Trigger::Lines(line)).after(Duration::from_millis(5));
             let outcome = case.job().kill(kill).run();
-            outcome.assert_success();
-            outcome.assert_like_after(&undisturbed, case.files, case.canonical);
-            outcome.assert_taken_over(&[worker]);
-            outcome.assert_nothing_left();
+            outcome.assert_recovered_after(&undisturbed, case.files, case.canonical, &[worker]);
         });
     }
     verdicts.assert_all_good();
@@ -162,10 +150,7 @@ fn threads_that_call_mpi_are_brought_back_from_any_epoch_and_copy() {
 fn a_thread_ends_the_job_while_another_one_is_in_mpi() {
     for (how, status) in [("exit", "status 3"), ("abort", "4")] {
         let outcome = job("serialized", &["10", "2", how]).run();
-        outcome.check(
-            outcome.status.is_some_and(|status| !status.success()),
-            "the job did not fail",
-        );
+        outcome.assert_failed();
         let told = |line: &&str| {
             line.contains(status) && (line.contains("ended with") || line.contains("MPI_Abort"))
         };
@@ -258,10 +243,8 @@ fn a_job_with_threads_that_was_killed_goes_on_from_the_disk() {
 fn copies_of_a_program_with_threads_hold_everything() {
     let replayed = || job("teams", &["300", "4"]).env("UNDERSTUDY_STATIC", "replay");
     let outcome = replayed().fault("kill rank=1 at=commit.end epoch=4").run();
-    assert_survived(&outcome, &native(replayed()), &[1]);
-    let says_so =
-        |line: &&str| line.contains("has threads of its own: copies hold static data, too");
-    outcome.check(outcome.own_lines().iter().any(says_so), "no line says so");
+    outcome.assert_all_recovered(&native(replayed()), &[1]);
+    outcome.assert_line(&["has threads of its own: copies hold static data, too"]);
 }
 
 /// A call by a thread in a program that has not asked for a level is refused by name, or, where the user says so, taken in turns.
@@ -270,17 +253,14 @@ fn threads_that_call_mpi_unasked_are_refused_or_taken_in_turns() {
     let unasked = || job("unasked", &["200"]);
     let refused = unasked().run();
     refused.assert_status(REFUSED);
-    let told = |line: &&str| {
-        line.contains("MPI_Allreduce was called by a thread") && line.contains("THREADS=serialized")
-    };
-    refused.check(refused.own_lines().iter().any(told), "no line says so");
+    refused.assert_line(&["MPI_Allreduce was called by a thread", "THREADS=serialized"]);
     refused.assert_nothing_left();
     let kill = Kill::at(1, Trigger::Lines(60));
     let survived = unasked()
         .env("UNDERSTUDY_THREADS", "serialized")
         .kill(kill)
         .run();
-    assert_survived(&survived, &native(unasked()), &[1]);
+    survived.assert_all_recovered(&native(unasked()), &[1]);
 }
 
 /// As before there was any of this.
@@ -305,22 +285,16 @@ fn what_threads_do_to_files_is_undone_or_the_job_ends() {
     let survived = pool("files")
         .fault("kill rank=1 at=cut.begin epoch=9")
         .run();
-    survived.assert_success();
-    survived.assert_like(
+    survived.assert_recovered(
         &undisturbed,
         &["of-threads.0", "of-threads.1", "of-threads.2"],
+        &[1],
     );
-    survived.assert_taken_over(&[1]);
-    survived.assert_nothing_left();
     let ended = pool("files")
         .fault("kill rank=1 at=cut.begin epoch=2")
         .run();
-    ended.check(
-        !ended.status.is_some_and(|status| status.success()),
-        "the job did not fail",
-    );
-    let told = |line: &&str| line.contains("a thread of the program has made");
-    ended.check(ended.own_lines().iter().any(told), "no line says why");
+    ended.assert_failed();
+    ended.assert_line(&["a thread of the program has made"]);
     ended.assert_nothing_left();
 }
 

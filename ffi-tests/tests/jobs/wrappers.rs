@@ -3,7 +3,7 @@
 use ffi_tests::place::{self, Launcher};
 use ffi_tests::processes::MARK;
 use ffi_tests::shared::native;
-use ffi_tests::{Job, Kill, Outcome, REFUSED, Trigger};
+use ffi_tests::{Job, Kill, REFUSED, Trigger};
 
 /// Variables without which Open MPI's library does not start.
 const NEEDED: [&str; 4] = ["HOME", "OPAL_PREFIX", "LD_LIBRARY_PATH", "PATH"];
@@ -27,19 +27,12 @@ fn bare() -> Job {
     Job::new(place::test_program("chatter"), &["40", "10000"])
 }
 
-#[track_caller]
-fn assert_like_bare(outcome: &Outcome, worker: u32) {
-    outcome.assert_success();
-    outcome.assert_same_lines(&native(bare()));
-    outcome.assert_taken_over(&[worker]);
-}
-
 #[test]
 fn a_program_in_a_cleared_environment_is_the_rank() {
     for launcher in [Launcher::Ckptd, Launcher::Mpirun] {
         let job = cleared().launched_by(launcher);
         let outcome = job.kill(Kill::at(1, Trigger::Lines(10))).run();
-        assert_like_bare(&outcome, 1);
+        outcome.assert_all_recovered(&native(bare()), &[1]);
     }
 }
 
