@@ -7,8 +7,10 @@ use std::time::Duration;
 
 const WORKERS: u32 = 4;
 /// Rounds of every program, and the pause after each in milliseconds.
-const ROUNDS: usize = 24;
-const ARGUMENTS: [&str; 2] = ["24", "8"];
+///
+/// A kill comes in the first sixth: the program runs for about another second.
+const ROUNDS: u64 = 40;
+const ARGUMENTS: [&str; 2] = ["40", "20"];
 /// Kills of each program; `make sweep` asks for more.
 const TIMES: usize = 1;
 
@@ -35,8 +37,8 @@ fn conforms(name: &str) {
         .and_then(|times| times.parse().ok());
     for time in 0..times.unwrap_or(TIMES) {
         let worker = random.below(u64::from(WORKERS)) as u32;
-        let after = undisturbed.first_round_lines() + random.below(ROUNDS as u64 / 2) as usize;
-        let delay = Duration::from_micros(random.below(30_000));
+        let after = undisturbed.first_round_lines() + random.below(ROUNDS / 6) as usize;
+        let delay = Duration::from_micros(random.below(60_000));
         let outcome = job(name)
             .kill(Kill::at(worker, Trigger::Lines(after)).after(delay))
             .run();

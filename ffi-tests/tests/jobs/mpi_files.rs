@@ -7,8 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const WORKERS: u32 = 4;
-const ROUNDS: usize = 12;
-const ARGUMENTS: [&str; 2] = ["12", "8"];
+/// Rounds of every program, and the pause after each in milliseconds.
+///
+/// A kill comes in the first third: the program runs for about another second. With more rounds,
+/// MPICH fills gaps of a file with bytes of its buffers.
+const ROUNDS: u64 = 12;
+const ARGUMENTS: [&str; 2] = ["12", "120"];
 const SHARED: [&str; 4] = ["grid.dat", "record.dat", "memo.dat", "dealt.dat"];
 
 /// Cuts fall on all the meetings of a round in turn.
@@ -41,8 +45,9 @@ fn killed(make: impl Fn() -> Job, workers: u32, times: usize, name: &str) {
     let mut random = Random::announced(name);
     for _ in 0..times {
         let worker = random.below(u64::from(workers)) as u32;
-        let after = first_lines + random.below(ROUNDS as u64 - 3) as usize;
-        let delay = Duration::from_micros(random.below(30_000));
+        let after = first_lines + random.below(ROUNDS / 3) as usize;
+        // Behind the pause.
+        let delay = Duration::from_micros(120_000 + random.below(30_000));
         let kill = Kill::at(worker, Trigger::Lines(after)).after(delay);
         let outcome = make().kill(kill).run();
         verdicts.judge(

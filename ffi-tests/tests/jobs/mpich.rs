@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Rounds of every program, and the pause after each in milliseconds.
-const ARGUMENTS: [&str; 2] = ["16", "20"];
+const ARGUMENTS: [&str; 2] = ["40", "20"];
 
 fn job(program: &Path) -> Job {
     let job = Job::new(program, &ARGUMENTS).workers(2).interval("7calls");
