@@ -6,6 +6,7 @@
 //! * [`epochs`]: names and format of the files of the disk level; [`pages`]: lists of pages;
 //! * [`pool`]: the spares of a node's jobs, as a state machine; [`wire`]: what ckptd and its clients say to each other; [`client`]: a
 //!   client that never waits for long; `daemon` (feature `cli`): `ckptd serve`;
+//! * [`io`]: descriptors that do not block, and the wait for them;
 //! * `path` (feature `cli`): programs by their names;
 //! * [`private`]: directories of one user alone, in memory and elsewhere;
 //! * `remains` (feature `cli`): what killed jobs leave on a node;
@@ -24,6 +25,7 @@ pub mod cuda;
 pub mod daemon;
 pub mod epochs;
 pub mod events;
+pub mod io;
 #[cfg(feature = "cli")]
 pub mod launch;
 pub mod line;

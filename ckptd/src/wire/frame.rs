@@ -133,6 +133,12 @@ impl<const LONGEST: usize, const DECODED: usize> Frames<LONGEST, DECODED> {
     }
 }
 
+impl<const LONGEST: usize, const DECODED: usize> crate::io::Decoder for Frames<LONGEST, DECODED> {
+    fn feed(&mut self, bytes: &[u8]) {
+        Frames::feed(self, bytes);
+    }
+}
+
 /// Whether a frame can begin so, as far as the bytes go.
 fn is_beginning(head: &[u8]) -> Result<(), WireError> {
     if !MAGIC.starts_with(&head[..head.len().min(4)]) {
