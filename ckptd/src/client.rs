@@ -1,8 +1,8 @@
 //! A connection to ckptd that never waits longer than it is told to.
 
+use crate::io::{Interest, is_ready};
 use crate::wire::{Answer, Ask, Decoder, WireError, auth, encode};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -138,7 +138,7 @@ impl Client {
             match self.stream.write(rest) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Ok(put) => rest = &rest[put..],
-                Err(error) => wait(error, self.stream.as_fd(), PollFlags::OUT, until, limit)?,
+                Err(error) => wait(error, self.stream.as_fd(), Interest::WRITE, until, limit)?,
             }
         }
         Ok(())
@@ -155,7 +155,7 @@ impl Client {
             match self.stream.read(&mut buffer) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 Ok(got) => self.decoder.feed(&buffer[..got]),
-                Err(error) => wait(error, self.stream.as_fd(), PollFlags::IN, until, limit)?,
+                Err(error) => wait(error, self.stream.as_fd(), Interest::READ, until, limit)?,
             }
         }
     }
@@ -173,7 +173,7 @@ fn connect_local(path: &std::path::Path, lowest_fd: i32) -> io::Result<UnixStrea
 fn wait(
     error: io::Error,
     fd: BorrowedFd<'_>,
-    events: PollFlags,
+    interest: Interest,
     until: Instant,
     limit: Duration,
 ) -> Result<(), ClientError> {
@@ -186,13 +186,7 @@ fn wait(
     if left.is_zero() {
         return Err(ClientError::TimedOut(limit));
     }
-    let left = Timespec {
-        tv_sec: left.as_secs() as i64,
-        tv_nsec: i64::from(left.subsec_nanos()),
-    };
-    match poll(&mut [PollFd::from_borrowed_fd(fd, events)], Some(&left)) {
-        Ok(0) => Err(ClientError::TimedOut(limit)),
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(io::Error::from(error).into()),
-    }
+    // If the wait has ended early, the caller tries again, and waits for the rest of the time.
+    is_ready(&fd, interest, left)?;
+    Ok(())
 }

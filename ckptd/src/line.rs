@@ -42,9 +42,9 @@ pub use message::{
 };
 pub use process_place::ProcessPlace;
 
+use crate::io::{Interest, is_ready};
 use crate::private::Directory;
 use bincode::config::standard;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -183,7 +183,7 @@ impl Listener {
 
     /// The next call, if there is one already.
     pub fn waiting(&self) -> Option<Line> {
-        is_readable(&self.0, Some(Duration::ZERO))
+        is_ready(&self.0, Interest::READ, Duration::ZERO)
             .ok()
             .filter(|&is_there| is_there)?;
         Some(Line(accept_with(&self.0, SocketFlags::CLOEXEC).ok()?))
@@ -199,20 +199,6 @@ impl From<OwnedFd> for Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
-    }
-}
-
-/// Whether there is something to read within `limit`, if there is one; a signal may end the wait early.
-fn is_readable(descriptor: &OwnedFd, limit: Option<Duration>) -> io::Result<bool> {
-    let mut polls = [PollFd::new(descriptor, PollFlags::IN)];
-    let limit = limit.map(|limit| Timespec {
-        tv_sec: limit.as_secs() as i64,
-        tv_nsec: i64::from(limit.subsec_nanos()),
-    });
-    match poll(&mut polls, limit.as_ref()) {
-        Ok(count) => Ok(count > 0),
-        Err(Errno::INTR) => Ok(false),
-        Err(error) => Err(error.into()),
     }
 }
 
@@ -356,7 +342,7 @@ impl Line {
         &self,
         limit: impl Into<Option<Duration>>,
     ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
-        if !is_readable(&self.0, limit.into())? {
+        if !is_ready(&self.0, Interest::READ, limit)? {
             return Ok(None);
         }
         let mut bytes = vec![0; LONGEST];

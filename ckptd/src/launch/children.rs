@@ -8,9 +8,9 @@ use super::local::adopt;
 use super::output::Output;
 use super::parent::{die_with_parent, or_end, pidfd_of};
 use super::pmi1::client::DESCRIPTOR;
+use crate::io::{Interest, is_ready};
 use crate::line::{ChildNews, ChildStart};
 use crate::relay::Position;
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::ioctl_fionread;
 use rustix::pipe::fcntl_getpipe_size;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -210,7 +210,7 @@ impl Children {
         let thread = std::thread::Builder::new().spawn(move || {
             let (mut at, mut bytes) = (Position::START, [0; BUFFER]);
             loop {
-                if poll(&mut [PollFd::new(&from, PollFlags::IN)], None).is_err() {
+                if !matches!(is_ready(&from, Interest::READ, None), Ok(true)) {
                     continue;
                 }
                 // Before the bytes leave the pipe.

@@ -10,6 +10,7 @@
 mod spool;
 
 use super::{Error, thread};
+use crate::io::{Interest, is_ready};
 use crate::line::{InputPage, InputReply, InputRequest, Line, Listener, PAGE, Socket};
 use crate::private::Directory;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -315,8 +316,7 @@ impl Relay {
         let Some(source) = self.source.as_ref().filter(|_| !self.is_in_background()) else {
             return false;
         };
-        let mut polls = [PollFd::new(source, PollFlags::IN)];
-        poll(&mut polls, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+        is_ready(source, Interest::READ, Duration::ZERO).unwrap_or(false)
     }
 
     fn fill_from_source(&mut self) {

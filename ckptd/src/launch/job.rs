@@ -8,6 +8,7 @@ use super::leader::{Leader, OWN};
 use super::node::Node;
 use super::pipe::{Messages, put};
 use super::talk::Order;
+use crate::io::{Interest, is_ready};
 use crate::line::Listener;
 use crate::settings::Config;
 use rustix::event::{PollFd, PollFlags};
@@ -202,10 +203,5 @@ fn give_in(node: &mut Node) {
 }
 
 fn is_readable(file: &impl AsFd) -> bool {
-    let now = rustix::event::Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    let mut polls = [PollFd::new(file, PollFlags::IN)];
-    matches!(rustix::event::poll(&mut polls, Some(&now)), Ok(1..))
+    is_ready(file, Interest::READ, Duration::ZERO).unwrap_or(false)
 }

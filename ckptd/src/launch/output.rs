@@ -1,7 +1,7 @@
 //! What processes print, written to where this process prints.
 
 use super::thread;
-use rustix::event::{PollFd, PollFlags, poll};
+use crate::io::{Interest, is_ready};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -99,7 +99,7 @@ fn write(to: &mut (impl Write + AsFd), mut bytes: &[u8]) -> io::Result<()> {
             Ok(count) => bytes = &bytes[count..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let _ = poll(&mut [PollFd::new(to, PollFlags::OUT)], None);
+                let _ = is_ready(to, Interest::WRITE, None);
             }
             Err(error) => return Err(error),
         }

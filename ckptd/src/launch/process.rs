@@ -1,8 +1,8 @@
 //! A process of the program, as its manager sees it: a line and a page.
 #![allow(unsafe_code)]
 
+use crate::io::{Interest, is_ready};
 use crate::line::{Call, INTERRUPT, Line, MAIN_THREAD, PAGE, Page, ToManager, ToProcess};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -267,15 +267,8 @@ impl Process {
             0 | MAIN_THREAD => pid,
             thread => thread as i32,
         };
-        let mut polls = [PollFd::new(&self.pidfd, PollFlags::IN)];
         // The number of one that has ended may be another's.
-        if let Ok(0) = poll(
-            &mut polls,
-            Some(&Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            }),
-        ) {
+        if let Ok(false) = is_ready(&self.pidfd, Interest::READ, Duration::ZERO) {
             // SAFETY: tgkill(2) has no memory effects.
             unsafe { libc::syscall(libc::SYS_tgkill, pid, thread, INTERRUPT) };
         }

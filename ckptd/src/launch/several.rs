@@ -11,8 +11,8 @@ use super::plan::Plan;
 use super::remote::{Assignment, ToNode, build};
 use super::share::{Environment, Share};
 use super::{Error, thread};
+use crate::io::{Interest, is_ready};
 use crate::wire::auth;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read};
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::fd::BorrowedFd;
@@ -203,19 +203,8 @@ fn attend(
     agents: &mut [Agent],
     input: &mut ChildStdin,
 ) {
-    let look = Timespec {
-        tv_sec: 0,
-        tv_nsec: LOOK.subsec_nanos().into(),
-    };
     loop {
-        let is_said = matches!(
-            poll(
-                &mut [PollFd::new(messages.from(), PollFlags::IN)],
-                Some(&look)
-            ),
-            Ok(1..)
-        );
-        if is_said {
+        if is_ready(messages.from(), Interest::READ, LOOK).unwrap_or(false) {
             let Ok(said) = messages.hear::<FromLeader>() else {
                 return;
             };
@@ -244,18 +233,11 @@ fn attend(
 ///
 /// The limit is for the time in which what is printed is read and this process runs.
 fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) -> Vec<String> {
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
     // A terminal that has been hung up is no reader.
     let is_blocked = |output| {
         matches!(
-            poll(
-                &mut [PollFd::from_borrowed_fd(output, PollFlags::OUT)],
-                Some(&now)
-            ),
-            Ok(0)
+            is_ready(&output, Interest::WRITE, Duration::ZERO),
+            Ok(false)
         )
     };
     let mut waited = Duration::ZERO;

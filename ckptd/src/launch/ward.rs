@@ -1,8 +1,8 @@
 //! A process of the program, as its guardian sees it, with all that is to outlive it and the manager.
 
 use super::passed::{self, Passed};
+use crate::io::{Interest, is_ready};
 use crate::line::{Call, Ended, Has, Killer, Line, PAGE, REMEMBERED, ToManager, ToProcess};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
@@ -211,8 +211,7 @@ impl Ward {
             return false;
         };
         let [_, page, process] = of_manager;
-        let mut state = [PollFd::new(process, PollFlags::IN)];
-        let lives = matches!(poll(&mut state, Some(&Timespec::default())), Ok(0));
+        let lives = matches!(is_ready(process, Interest::READ, Duration::ZERO), Ok(false));
         if !lives || passed::has_ended(page) {
             return false;
         }

@@ -6,11 +6,11 @@
 mod start;
 
 use super::Node;
+use crate::io::{Interest, is_ready};
 use crate::launch::process::Process;
 use crate::launch::talk::Report;
 use crate::launch::{Answer, Manager, Name, Rank};
 use crate::line::{ChildNews, ChildProgram, ToGuardian, ToManager};
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -35,7 +35,7 @@ impl Child {
     fn end(&self) {
         if let Some(pidfd) = &self.pidfd {
             let _ = pidfd_send_signal(pidfd, Signal::KILL);
-            let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], None);
+            let _ = is_ready(pidfd, Interest::READ, None);
         }
     }
 }
@@ -409,7 +409,7 @@ impl Node {
         for group in &mut ended {
             group.kill();
             for pidfd in group.running() {
-                let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], None);
+                let _ = is_ready(pidfd, Interest::READ, None);
             }
             self.forget_group(group);
         }
