@@ -8,7 +8,7 @@ use crate::private::{Directory, Refused};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,12 @@ pub(super) struct Socket {
     pub(super) listener: UnixListener,
     path: PathBuf,
     _lock: OwnedFd,
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
 }
 
 impl Drop for Socket {

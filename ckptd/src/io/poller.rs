@@ -121,14 +121,21 @@ impl<T: AsFd> Source<T> {
             // A registered descriptor reports its end whatever the interest is.
             epoll.delete(&self.inner)?;
         } else if self.interest == Interest::NONE {
-            // SAFETY: `drop` deletes the registration before `inner` is dropped, and `inner` is not
-            // lent for writing.
+            // SAFETY: `drop` deletes the registration before `inner` is dropped. Should `inner` have
+            // been replaced, epoll(7) holds no number that could be another descriptor's.
             unsafe { epoll.add_with_mode(&self.inner.as_fd(), event, PollMode::Level)? };
         } else {
             epoll.modify_with_mode(&self.inner, event, PollMode::Level)?;
         }
         self.interest = interest;
         Ok(())
+    }
+}
+
+impl<T: AsFd> Source<T> {
+    /// Returns the owner of the descriptor, which must keep the descriptor.
+    pub fn get_mut(&mut self) -> &mut T {
+        &mut self.inner
     }
 }
 
