@@ -1,7 +1,7 @@
 //! A process of the program, as its manager sees it: a line and a page.
 #![allow(unsafe_code)]
 
-use crate::io::{Interest, is_ready};
+use crate::io::{Interest, Registry, Source, is_ready};
 use crate::line::{Call, INTERRUPT, Line, MAIN_THREAD, PAGE, Page, ToManager, ToProcess};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
@@ -71,7 +71,7 @@ impl Drop for Shared {
 /// A process that uses MPI.
 pub struct Process {
     /// `None`: it has closed it.
-    line: Option<Line>,
+    line: Option<Source<Line>>,
     /// When it has closed it.
     closed: Option<Instant>,
     /// The last generation that it was ready for; none of a spare, which is for all.
@@ -130,8 +130,8 @@ impl Process {
     /// A process that has called.
     ///
     /// # Errors
-    /// Those of mmap(2).
-    pub fn new(caller: Caller) -> io::Result<Process> {
+    /// Those of mmap(2) and epoll_ctl(2).
+    pub fn new(caller: Caller, registry: &Registry) -> io::Result<Process> {
         let [line, file, pidfd] = caller.files;
         let shared = Shared::new(&file)?;
         // If it has not said anything as a rank, another manager has made it one.
@@ -143,7 +143,7 @@ impl Process {
         let ready = shared.has_played().then_some(Generation(ready));
         let pid = Pid::from_raw(caller.call.pid as i32);
         Ok(Process {
-            line: Some(line.into()),
+            line: Some(Source::new(registry, line.into(), Interest::NONE)?),
             closed: None,
             ready,
             pid: pid.ok_or(io::ErrorKind::InvalidData)?,
@@ -186,9 +186,15 @@ impl Process {
         self.shared.page().has_ended.store(1, Ordering::Release);
     }
 
-    /// Its line, as long as that is open.
-    pub fn line(&self) -> Option<&Line> {
-        self.line.as_ref()
+    /// Has the poller wait for what the process says, or not.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn watch(&mut self, is_heard: bool) -> io::Result<()> {
+        let interest = Interest::new(is_heard, false);
+        self.line
+            .as_mut()
+            .map_or(Ok(()), |line| line.set_interest(interest))
     }
 
     pub fn pid(&self) -> u32 {

@@ -99,7 +99,7 @@ impl Node {
             if page.has_played() || page.has_ended() {
                 page.tell(&mut known);
                 self.is_protected |= known.has_part || known.is_protected;
-                if let Ok(process) = Process::new(caller) {
+                if let Ok(process) = Process::new(caller, self.poller.registry()) {
                     self.processes.insert(number, process);
                 }
             } else {

@@ -26,7 +26,7 @@ impl Node {
         let Some(generation) = self.begun.as_ref().map(|begun| begun.name.clone()) else {
             return;
         };
-        let slot = self.mailbox.slot();
+        let slot = self.post.slot();
         // Nothing comes if its generation ends: it hears of that.
         let show = move |bytes: Option<Vec<u8>>| {
             if let Some(bytes) = bytes {

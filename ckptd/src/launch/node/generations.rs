@@ -44,9 +44,9 @@ impl Node {
             directory: place(SESSIONS)?,
             memory: place(SEGMENTS)?,
             host: self.host.clone(),
-            peers: Arc::new(self.mailbox.slot()),
+            peers: Arc::new(self.post.slot()),
         })?;
-        let slot = self.mailbox.slot();
+        let slot = self.post.slot();
         thread(move || slot.pass_on(events)).map_err(Error::system("a thread"))?;
         Ok(servers)
     }
@@ -106,7 +106,7 @@ impl Node {
 
     /// What a rank of this node has put, another node wants.
     pub(super) fn look_up(&self, id: u64, of: &Name, rank: Rank) {
-        let slot = self.mailbox.slot();
+        let slot = self.post.slot();
         match &self.servers {
             Some(servers) => servers.modex(of, rank, move |bytes| slot.put(Mail::Reply(id, bytes))),
             None => slot.put(Mail::Reply(id, None)),

@@ -87,7 +87,7 @@ impl Node {
             broke: None,
         });
         if is_told {
-            let (slot, joined) = (self.mailbox.slot(), name.clone());
+            let (slot, joined) = (self.post.slot(), name.clone());
             let (answer, _) = Answer::new(Box::new(move |reply| {
                 slot.put(Mail::Joined(joined, reply.is_some()))
             }));
