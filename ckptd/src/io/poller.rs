@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::ops::Deref;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -151,6 +151,12 @@ impl<T: AsFd> Deref for Source<T> {
 
     fn deref(&self) -> &T {
         &self.inner
+    }
+}
+
+impl<T: AsFd> AsFd for Source<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
     }
 }
 

@@ -8,7 +8,7 @@ use super::local::adopt;
 use super::output::Output;
 use super::parent::{die_with_parent, or_end, pidfd_of};
 use super::pmi1::client::DESCRIPTOR;
-use crate::io::{Interest, is_ready};
+use crate::io::{Interest, Registry, Source, is_ready};
 use crate::line::{ChildNews, ChildStart};
 use crate::relay::Position;
 use rustix::io::ioctl_fionread;
@@ -42,7 +42,7 @@ const MAX_PIPE: usize = 1 << 20;
 struct Running {
     id: u64,
     child: Child,
-    pidfd: OwnedFd,
+    pidfd: Source<OwnedFd>,
 }
 
 /// Output of a process, which a thread passes on.
@@ -88,14 +88,17 @@ pub struct Children {
 
 impl Children {
     /// Starts one, with its line to the MPI library's server, if that has one, and this in its `LD_PRELOAD`.
+    ///
+    /// The poller of the registry is woken when it ends.
     pub fn start(
         &mut self,
         start: ChildStart,
         line: Option<OwnedFd>,
         preload: String,
+        registry: &Registry,
     ) -> ChildNews {
         let id = start.id;
-        match self.try_start(start, line, preload) {
+        match self.try_start(start, line, preload, registry) {
             Ok(running) => {
                 self.running.push(running);
                 ChildNews::Started
@@ -113,6 +116,7 @@ impl Children {
         mut start: ChildStart,
         line: Option<OwnedFd>,
         preload: String,
+        registry: &Registry,
     ) -> Result<Running, (String, io::Error)> {
         let program = start.program;
         let mut command = Command::new(&program.file);
@@ -162,7 +166,8 @@ impl Children {
         self.streams.retain(|stream| !stream.thread.is_finished());
         let watched = self
             .watch(&mut child, &start.name)
-            .and_then(|()| pidfd_of(&child));
+            .and_then(|()| pidfd_of(&child))
+            .and_then(|pidfd| Source::new(registry, pidfd, Interest::READ));
         let pidfd = or_end(&mut child, watched).map_err(failed)?;
         Ok(Running {
             id: start.id,
@@ -235,11 +240,6 @@ impl Children {
             from: copy,
             progress,
         })
-    }
-
-    /// What tells that one has ended.
-    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.running.iter().map(|running| running.pidfd.as_fd())
     }
 
     /// One that has not been found ended.
