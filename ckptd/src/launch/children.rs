@@ -11,6 +11,7 @@ use super::pmi1::client::DESCRIPTOR;
 use crate::io::{Interest, Registry, Source, is_ready};
 use crate::line::{ChildNews, ChildStart};
 use crate::relay::Position;
+use parking_lot::Mutex;
 use rustix::io::ioctl_fionread;
 use rustix::pipe::fcntl_getpipe_size;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -20,8 +21,8 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -224,7 +225,7 @@ impl Children {
                     return;
                 };
                 let bytes = &bytes[..length];
-                let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut shown = shown.lock();
                 let mark = shown
                     .entry((name.clone(), descriptor))
                     .or_insert(Position::START);

@@ -21,6 +21,7 @@ use crate::line::{
 };
 use crate::private::runtime_variable;
 use crate::settings::{Config, refusal};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::iterator::Signals;
 use std::cell::Cell;
@@ -30,7 +31,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use understudy_numbers::ProcessNumber;
 use understudy_protocol::LOST;
@@ -238,7 +239,7 @@ fn go_without(program: &Program, seat: &Seat, spares: u32, why: &Error) -> Resul
 
 impl Guardian {
     fn wards(&self) -> MutexGuard<'_, Vec<Ward>> {
-        self.wards.lock().unwrap_or_else(PoisonError::into_inner)
+        self.wards.lock()
     }
 
     fn forward_signals(&self) -> Result<(), Error> {
@@ -251,7 +252,7 @@ impl Guardian {
                     continue;
                 };
                 // A process that calls meanwhile is told of the signal, or gets it.
-                let wards = wards.lock().unwrap_or_else(PoisonError::into_inner);
+                let wards = wards.lock();
                 passed.note(number);
                 wards.iter().for_each(|ward| ward.pass(signal));
                 if wards.is_empty() && ENDING.contains(&number) {

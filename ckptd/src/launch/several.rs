@@ -13,13 +13,14 @@ use super::share::{Environment, Share};
 use super::{Error, thread};
 use crate::io::{Interest, is_ready};
 use crate::wire::auth;
+use parking_lot::Mutex;
 use std::io::{self, Read};
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use understudy_numbers::Guardian;
 
@@ -133,10 +134,7 @@ pub fn run(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
 
 fn tell(input: &Input, message: &ToNode) {
     // One that has ended is found by its end.
-    let _ = put(
-        &mut *input.lock().unwrap_or_else(PoisonError::into_inner),
-        message,
-    );
+    let _ = put(&mut *input.lock(), message);
 }
 
 /// Whether a name is this host's.

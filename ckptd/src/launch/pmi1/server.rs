@@ -8,13 +8,14 @@ use crate::launch::{
 };
 use crate::line::ChildProgram;
 use crate::private::MEMORY;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use understudy_numbers::Rank;
 
@@ -206,11 +207,11 @@ fn segments(key_space: &str, node: usize) -> [String; 2] {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn tell(&self, generation: &Name, rank: Rank, what: What) {
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = self.events.lock();
         // Nobody listens any more when the server's owner has gone.
         let _ = events.send(Event {
             generation: generation.clone(),
