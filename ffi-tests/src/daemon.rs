@@ -5,13 +5,13 @@ use ckptd::client::{Address, Client};
 use ckptd::events::{EventReader, Kind, ProcessNumber, SpareChoice};
 use ckptd::pool::{Limits, Spare};
 use ckptd::wire::{Answer, Ask, JobStatus};
+use crossbeam_channel::{Sender, bounded, select, tick};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -187,11 +187,15 @@ pub struct StrangeSpare {
 
 impl StrangeSpare {
     fn beating(mut client: Client) -> StrangeSpare {
-        let (end, ended) = channel();
+        let (end, ended) = bounded(0);
         std::thread::spawn(move || {
-            while ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
-                // The daemon may have been ended before.
-                let _ = client.tell(&Ask::Beat);
+            let beats = tick(BEAT);
+            loop {
+                select! {
+                    recv(ended) -> _ => return,
+                    // The daemon may have been ended before.
+                    recv(beats) -> _ => drop(client.tell(&Ask::Beat)),
+                }
             }
         });
         StrangeSpare { _end: end }
