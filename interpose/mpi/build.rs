@@ -12,4 +12,6 @@ fn main() {
     write("real_types.rs", understudy_table::real_types());
     write("abis.rs", understudy_table::abis());
     write("edges.rs", understudy_table::edges());
+    // For tests/header.rs.
+    write("header.rs", understudy_table::header_comparison());
 }

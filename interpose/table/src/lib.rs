@@ -10,6 +10,7 @@ mod collective;
 mod edge;
 mod face;
 mod fortran;
+mod header;
 mod kind;
 mod large;
 mod length;
@@ -65,6 +66,16 @@ pub fn face_thunks() -> String {
 /// Rust source for the Fortran procedures that Open MPI's own bindings cannot do on the program's handles, under all their names.
 pub fn fortran_procedures() -> String {
     fortran::source(table())
+}
+
+/// Rust source for a test that compares the tables with mpi.h.
+///
+/// The crate `mpi-sys` has the header as Rust.
+///
+/// # Panics
+/// If a file that this crate was built with is malformed.
+pub fn header_comparison() -> String {
+    header::source(table(), ABIS)
 }
 
 /// Rust source for MPICH's face: a function for each procedure that the call table does not have, and their names.
