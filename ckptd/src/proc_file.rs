@@ -1,10 +1,10 @@
 //! Files of the kernel that are read again and again (proc(5)).
 
+use once_cell::sync::OnceCell;
 use rustix::process::{Pid, getpid};
 use rustix::thread::gettid;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::sync::OnceLock;
 
 /// Room for most of these files: fewer calls than with a buffer that grows.
 const SIZE: usize = 4096;
@@ -19,13 +19,13 @@ const MAX_SIZE: usize = 1 << 20;
 pub struct ProcFile {
     path: &'static str,
     /// File, and the thread that has opened it.
-    opened: OnceLock<(Pid, File)>,
+    opened: OnceCell<(Pid, File)>,
 }
 
 impl ProcFile {
     /// Makes a file of this path, which is opened by the first read.
     pub const fn new(path: &'static str) -> Self {
-        let opened = OnceLock::new();
+        let opened = OnceCell::new();
         Self { path, opened }
     }
 
@@ -39,10 +39,11 @@ impl ProcFile {
 
     fn of_main_thread(&self) -> Option<&File> {
         let thread = gettid();
-        if self.opened.get().is_none() && thread == getpid() {
-            let _ = self.opened.set((thread, File::open(self.path).ok()?));
-        }
-        let (owner, file) = self.opened.get()?;
+        let open = || File::open(self.path).map(|file| (thread, file));
+        let (owner, file) = match thread == getpid() {
+            true => self.opened.get_or_try_init(open).ok()?,
+            false => self.opened.get()?,
+        };
         (*owner == thread).then_some(file)
     }
 }
