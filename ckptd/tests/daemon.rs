@@ -1,11 +1,5 @@
 //! `ckptd serve` as a process: good, slow, half-open and hostile clients.
 
-use ckptd::client::{Address, Client, ClientError};
-use ckptd::epochs::flush;
-use ckptd::events::{ProcessNumber, Worker};
-use ckptd::pool::{Limits, Need, Place, Refusal, Spare};
-use ckptd::private;
-use ckptd::wire::{Answer, Ask, JobStatus, encode};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::ffi::OsStrExt;
@@ -16,6 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
+use understudy_formats::epochs::flush;
+use understudy_formats::events::{ProcessNumber, Worker};
+use understudy_formats::private;
+use understudy_wire::client::{Address, Client, ClientError};
+use understudy_wire::spares::{Limits, Need, Place, Refusal, Spare};
+use understudy_wire::{Answer, Ask, JobStatus, encode};
 
 /// No test waits so long unless something is wrong.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -1,10 +1,6 @@
 //! `ckptd serve` beside a job, and what only pretends to be it.
 
 use crate::place;
-use ckptd::client::{Address, Client};
-use ckptd::events::{EventReader, Kind, ProcessNumber, SpareChoice};
-use ckptd::pool::{Limits, Spare};
-use ckptd::wire::{Answer, Ask, JobStatus};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -14,6 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tempfile::TempDir;
+use understudy_formats::events::{EventReader, Kind, ProcessNumber, SpareChoice};
+use understudy_wire::client::{Address, Client};
+use understudy_wire::spares::{Limits, Spare};
+use understudy_wire::{Answer, Ask, JobStatus};
 
 /// No daemon takes so long unless something is wrong.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -1,13 +1,13 @@
 //! One client: its socket, what it has sent so far, what is still to be sent to it, and until when it must do something.
 
 use super::service::{Reply, Service, Who};
-use crate::wire::{Answer, Ask, Decoder, encode};
 use rustix::event::PollFlags;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use understudy_wire::{Answer, Ask, Decoder, encode};
 
 /// Within this time a client must have sent the rest of a message that it has begun.
 const REST_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,12 +1,12 @@
 //! Copies epochs that are held in memory to disk, one after the other, in a thread of its own.
 
-use crate::epochs::flush;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use understudy_formats::epochs::flush;
 
 /// As many may wait, or have an outcome that nobody has asked for yet.
 const MOST: usize = 4096;

@@ -5,7 +5,6 @@ use super::service::{Service, Who};
 use super::sweeper::Sweeper;
 use super::{StartError, place};
 use crate::pool::Rules;
-use crate::wire::auth;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{ErrorKind, Write};
@@ -14,6 +13,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use understudy_wire::auth;
 
 /// Clients at a time; those that have proved who they are never make room for others.
 const MOST: usize = 1000;
@@ -179,7 +179,7 @@ impl Server {
             let now = self.start.elapsed();
             self.serve_clients(now, &ready[OWN..]);
             self.turn_late_away(now);
-            if self.service.tick(now, crate::relay::lives) {
+            if self.service.tick(now, understudy_relay::lives) {
                 self.sweeper.wake();
             }
             self.service.counters.removed = self.sweeper.removed();

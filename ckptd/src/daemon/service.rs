@@ -3,13 +3,14 @@
 use super::flusher::Flusher;
 use super::metrics::{self, Counters};
 use super::ring::{self, Rings};
-use crate::pool::{Happening, JobKey, Pools, Refusal, Rules, Ticket};
-use crate::wire::{Answer, Ask, Event, JobStatus, SpareStatus, auth, encode};
+use crate::pool::{Happening, JobKey, Pools, Rules};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
+use understudy_wire::spares::{Refusal, Ticket};
+use understudy_wire::{Answer, Ask, Event, JobStatus, SpareStatus, auth, encode};
 
 /// The longest name of a job, host or domain.
 const NAME: usize = 512;

@@ -8,8 +8,6 @@ use super::local::adopt;
 use super::output::Output;
 use super::parent::{die_with_parent, or_end, pidfd_of};
 use super::pmi1::client::DESCRIPTOR;
-use crate::line::{ChildNews, ChildStart};
-use crate::relay::Position;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::ioctl_fionread;
 use rustix::pipe::fcntl_getpipe_size;
@@ -24,6 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use understudy_relay::Position;
+use understudy_wire::line::{ChildNews, ChildStart};
 
 /// How far the streams of this name and descriptor have been shown.
 type Shown = Arc<Mutex<BTreeMap<(String, i32), Position>>>;

@@ -9,13 +9,13 @@ use super::doubt::Doubt;
 use super::link::{GREETING, Greeting, Link};
 use super::local_peer;
 use super::talk::{Order, Report};
-use crate::wire::auth::{self, Purpose};
 use bincode::{Decode, Encode};
 use rustix::event::PollFd;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+use understudy_wire::auth::{self, Purpose};
 
 /// How often a node tells that it lives.
 pub const BEAT: Duration = Duration::from_millis(500);
@@ -314,8 +314,8 @@ mod tests {
 
     #[test]
     fn little_is_read_of_a_peer_that_has_not_authenticated() {
-        use crate::wire::{HEAD, UNAUTHENTICATED, VERSION};
         use std::io::Write;
+        use understudy_wire::{HEAD, UNAUTHENTICATED, VERSION};
         let mut hub = Hub::new(TOKEN.to_vec()).expect("a socket");
         // Frames that claim to be as long as an authenticated peer's, and as long as may be.
         for length in [

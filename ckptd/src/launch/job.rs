@@ -8,8 +8,6 @@ use super::leader::{Leader, OWN};
 use super::node::Node;
 use super::pipe::{Messages, put};
 use super::talk::Order;
-use crate::line::Listener;
-use crate::settings::Config;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
@@ -18,6 +16,8 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use understudy_protocol::{GATHERING, LOST};
+use understudy_settings::Config;
+use understudy_wire::line::Listener;
 
 /// How long the last words to other nodes may take.
 const FAREWELL: Duration = Duration::from_secs(1);

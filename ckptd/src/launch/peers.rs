@@ -4,10 +4,10 @@
 //! drives the daemon sends it there, and answers when all have come.
 
 use super::{Name, Preput};
-use crate::line::ChildProgram;
 use bincode::{Decode, Encode};
 use std::sync::{Arc, Mutex, PoisonError};
 use understudy_numbers::Rank;
+use understudy_wire::line::ChildProgram;
 
 /// Bytes or nothing; `None`: it can no longer come.
 type Reply = Option<Vec<u8>>;

@@ -11,7 +11,6 @@ use super::plan::Plan;
 use super::remote::{Assignment, ToNode, build};
 use super::share::{Environment, Share};
 use super::{Error, thread};
-use crate::wire::auth;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read};
 use std::net::{ToSocketAddrs, UdpSocket};
@@ -22,6 +21,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use understudy_numbers::Guardian;
+use understudy_wire::auth;
 
 /// How often agents are looked at.
 const LOOK: Duration = Duration::from_millis(50);

@@ -1,7 +1,6 @@
 //! A process of the program, as its guardian sees it, with all that is to outlive it and the manager.
 
 use super::passed::{self, Passed};
-use crate::line::{Call, Ended, Has, Killer, Line, PAGE, REMEMBERED, ToManager, ToProcess};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::process::{
@@ -14,6 +13,9 @@ use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 use understudy_numbers::{ProcessNumber, Worker};
+use understudy_wire::line::{
+    Call, Ended, Has, Killer, Line, PAGE, REMEMBERED, ToManager, ToProcess,
+};
 
 /// Of so many calls the manager is told when it follows another one.
 const CALLS: usize = 2;

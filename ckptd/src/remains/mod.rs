@@ -3,9 +3,6 @@
 
 mod segments;
 
-use crate::epochs::flush;
-use crate::private::{Directory, in_memory, open_own};
-use crate::relay::{has_launcher, job_of_name, lives, survey};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -17,6 +14,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use understudy_formats::epochs::flush;
+use understudy_formats::private::{Directory, in_memory, open_own};
+use understudy_relay::{has_launcher, job_of_name, lives, survey};
 
 /// See [`is_settled`].
 const SETTLED: Duration = Duration::from_secs(60);

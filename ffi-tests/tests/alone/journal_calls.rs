@@ -1,9 +1,9 @@
 //! Event files report the calls that the journals consist of.
 
-use ckptd::events::{JournalCalls, Kind};
 use ffi_tests::programs::{self, Case};
 use ffi_tests::{Job, Outcome, Verdicts};
 use std::collections::BTreeMap;
+use understudy_formats::events::{JournalCalls, Kind};
 
 const WORKERS: u32 = 4;
 
@@ -13,7 +13,7 @@ fn journals(outcome: &Outcome) -> Vec<JournalCalls> {
         .into_iter()
         .flat_map(|rank| outcome.events(rank));
     let tables = records.filter_map(|record| match record.kind {
-        Kind::JournalCalls(calls) => Some(calls),
+        Kind::JournalCalls { calls } => Some(calls),
         _ => None,
     });
     tables.collect()

@@ -1,11 +1,11 @@
 //! `understudy trace` says where a program's initialisation phase ends, and the setting that it recommends does that.
 
-use ckptd::events::Kind;
 use ffi_tests::command::Understudy;
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
 use ffi_tests::{Job, place};
 use std::collections::BTreeSet;
+use understudy_formats::events::Kind;
 
 const WORKERS: u32 = 4;
 

@@ -1,6 +1,5 @@
 //! Epochs that are held in memory that outlives the job, and copied to disk from there (UNDERSTUDY_DISK_HOLD).
 
-use ckptd::epochs::flush;
 use ffi_tests::command::understudy;
 use ffi_tests::daemon::Daemon;
 use ffi_tests::programs::{Case, heat2d};
@@ -11,6 +10,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use understudy_formats::epochs::flush;
 
 const WORKERS: u32 = 4;
 

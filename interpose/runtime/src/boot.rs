@@ -12,11 +12,11 @@ use crate::{
     abi, arch, cell, entry, events, fatal, fault, handles, journal, recovery, renewal, shim, sys,
     told, user,
 };
-use ckptd::settings::{Config, Static, Threads, refusal, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
 use understudy_mpi::{cancellation, library};
 use understudy_numbers::{Epoch, ProcessNumber};
+use understudy_settings::{Config, Static, Threads, refusal, unknown};
 
 /// The oldest Open MPI that the runtime has been tested with.
 const OLDEST_MPI: (u32, u32, u32) = (5, 0, 10);
@@ -282,7 +282,7 @@ impl std::io::Write for Messages {
 
 /// Makes the user's directory in memory. Where the file system does not give it, the job goes on without ledgers and logs, and says so.
 fn check_memory() -> Result<(), Refusal> {
-    match ckptd::private::make_in_memory() {
+    match understudy_formats::private::make_in_memory() {
         Err(refused) if refused.is_planted() => Err(Refusal {
             reason: format!("{}; {}", refused.consequence(), refused.remedy()),
             is_local: true,

@@ -19,8 +19,8 @@ use crate::{
     events, fault, marks, recompute, recovery, rehearsal, renewal, schedule, step_back, sys, user,
     world,
 };
-use ckptd::events::Kind;
 use std::time::Instant;
+use understudy_formats::events::Kind;
 use understudy_numbers::Epoch;
 
 /// What is said when a transfer ends with an error that is not a failure.

@@ -32,7 +32,6 @@ use crate::image::track::{TrackError, Tracker};
 use crate::objects::window;
 use crate::rounds::Numbers;
 use crate::{disk, events, fault, journal, marks, sys, told, user, world};
-use ckptd::events::Kind;
 pub use claim::claim;
 pub use copy::{Copy, State};
 use habit::Habit;
@@ -47,6 +46,7 @@ pub use sharing::share;
 use std::cell::RefMut;
 use std::time::{Duration, Instant};
 pub use transfer::{Payload, Transfer};
+use understudy_formats::events::Kind;
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
 

@@ -26,11 +26,11 @@ use crate::{
 };
 pub use anywhere::{here, hold, leave_by_call, meanwhile, part};
 pub use assemble::assemble;
-use ckptd::settings::Interval;
 use std::ffi::c_int;
 use std::time::Instant;
 pub use together::together;
 use understudy_mpi as mpi;
+use understudy_settings::Interval;
 
 /// More candidates than this are never passed without a vote: after a burst of quick ones (a program's start) slow ones
 /// may follow, and the next cut should not have to wait for many of those.

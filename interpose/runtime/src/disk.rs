@@ -7,7 +7,7 @@
 //!             the newest epoch of which all workers have whole files                     → choose, load
 //! ```
 //!
-//! - `ckptd::epochs` has the names of the files, what follows from a list of them, and the content of a file;
+//! - `understudy_formats::epochs` has the names of the files and their content;
 //! - `identity`: what a file must have in common with the process that loads it;
 //! - `writer`: the thread that writes; `load`: from a file to an image; `choose`: the epoch that everybody has;
 //! - `places`: where files are: on disk, and with UNDERSTUDY_DISK_HOLD also in memory that outlives the job.
@@ -31,9 +31,6 @@ use crate::image::epoch::{Image, SlotRun};
 use crate::image::store::PageStore;
 use crate::{sys, told, user};
 use catalogue::Name;
-pub use ckptd::epochs::catalogue::Key;
-use ckptd::epochs::{catalogue, format};
-use ckptd::events::realtime_ns;
 use format::{Head, Identity};
 pub use load::Loaded;
 use places::Places;
@@ -43,6 +40,9 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+pub use understudy_formats::epochs::catalogue::Key;
+use understudy_formats::epochs::{catalogue, format};
+use understudy_formats::events::realtime_ns;
 use understudy_mpi as mpi;
 use understudy_mpi::comm::Plain;
 use understudy_mpi::real_types::RealComm;

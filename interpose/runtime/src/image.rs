@@ -48,5 +48,5 @@ mod settled;
 #[cfg(test)]
 mod tests;
 
-pub use ckptd::pages as runs;
-pub use ckptd::pages::{PAGE_SHIFT, PAGE_SIZE};
+pub use understudy_formats::pages as runs;
+pub use understudy_formats::pages::{PAGE_SHIFT, PAGE_SIZE};

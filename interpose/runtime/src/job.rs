@@ -14,13 +14,13 @@ use crate::{
     arch, checkpoint, copies, cut, disk, ending, events, fault, journal, objects, protection,
     recovery, rehearsal, rendezvous, renewal, requests, spare, sys, told, user,
 };
-use ckptd::events::{EndHow, Kind};
-use ckptd::settings::{Config, Scheme};
 use std::ffi::c_int;
 use understudy_abi::exit;
+use understudy_formats::events::{EndHow, Kind};
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Rank, Worker};
+use understudy_settings::{Config, Scheme};
 
 /// Sets the world up after the real MPI_Init. Where the job has begun before, this process takes the part of a dead one, and the
 /// program's frame has been replaced.

@@ -26,7 +26,6 @@ pub mod typemap;
 use crate::arch::{self, Frame};
 use crate::cell::{Door, Field, runtime};
 use crate::{events, schedule, told, world};
-use ckptd::settings::Rule;
 use end::Watch;
 pub use format::Journal;
 pub use inputs::Inputs;
@@ -34,6 +33,7 @@ use outputs::Call;
 pub use recorder::Recorder;
 use std::time::Duration;
 use understudy_numbers::Epoch;
+use understudy_settings::Rule;
 
 runtime! {
     pub struct Runtime: schedule::Runtime {

@@ -10,7 +10,6 @@ use crate::generated::Proc;
 use crate::journal::Runtime;
 use crate::journal::trace::places;
 use crate::{arch, attention, peers, schedule, sys, told};
-use ckptd::settings::Interval;
 use std::fs::File;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileExt;
@@ -19,6 +18,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 use understudy_mpi::call;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
+use understudy_settings::Interval;
 
 /// Intervals without a cut before the user is told.
 const INTERVALS: u32 = 10;

@@ -14,8 +14,8 @@ use crate::journal::trace::places;
 use crate::journal::{self, Runtime};
 use crate::marks::{self, POISON, Region};
 use crate::{ending, events, sys, told};
-use ckptd::events::Kind;
 use std::time::Instant;
+use understudy_formats::events::Kind;
 
 /// Why functions that make memory again cannot be called.
 #[derive(Debug, thiserror::Error)]

@@ -36,7 +36,7 @@ use crate::{
     arch, copies, ending, events, headroom, overdue, peers, rehearsal, renewal, sys, told, user,
     world,
 };
-use ckptd::events::{ErrorClass, Kind};
+use understudy_formats::events::{ErrorClass, Kind};
 use understudy_mpi as mpi;
 
 pub use meeting::end_together;

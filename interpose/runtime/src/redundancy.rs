@@ -7,9 +7,9 @@
 pub mod groups;
 
 use crate::placement::Holders;
-use ckptd::settings::Scheme;
 use groups::Groups;
 use understudy_numbers::Worker;
+use understudy_settings::Scheme;
 
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 enum Layers {

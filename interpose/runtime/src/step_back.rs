@@ -24,10 +24,10 @@ use crate::image::sums::of_page;
 use crate::marks::{self, Lasting, Region};
 use crate::recompute::is_mapped;
 use crate::{copies, ending, events, fault, sys, told, user, world};
-use ckptd::events::Kind;
 use std::ffi::c_void;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
+use understudy_formats::events::Kind;
 use understudy_numbers::Epoch;
 
 /// A function may take so long, and so many times as long as the program has run since the epoch.

@@ -39,7 +39,6 @@ use crate::image::vmas::Zones;
 use crate::world;
 pub use accelerator::{devices_go_on, may_use_devices, save_devices};
 pub use children::stop as stop_children;
-use ckptd::proc_file::ProcFile;
 pub use effects::effect_of_others;
 pub use files::{
     also_written as also_written_file, name_of as name_of_open, note as note_files,
@@ -65,6 +64,7 @@ pub use threads::{
     let_go as let_threads_go,
 };
 use understudy_abi::RUNTIME_FD_BASE;
+use understudy_formats::proc_file::ProcFile;
 use understudy_numbers::{Epoch, ProcessNumber};
 pub use undo::{
     Call as FileCall, Range as FileRange, full_name, made as note_made, note as note_effect,

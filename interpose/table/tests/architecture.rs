@@ -78,14 +78,50 @@ const RULES: &[Rule] = &[
         &[],
         true,
     ),
+    rule(
+        "ckptd/formats",
+        "understudy-formats",
+        &["understudy-numbers"],
+        &[],
+        true,
+    ),
+    rule(
+        "ckptd/relay",
+        "understudy-relay",
+        &["understudy-formats", "understudy-numbers"],
+        &[],
+        true,
+    ),
+    rule(
+        "ckptd/wire",
+        "understudy-wire",
+        &["understudy-formats", "understudy-numbers"],
+        &[],
+        true,
+    ),
+    rule(
+        "ckptd/settings",
+        "understudy-settings",
+        &[
+            "understudy-formats",
+            "understudy-numbers",
+            "understudy-wire",
+        ],
+        &[],
+        true,
+    ),
     rule("ckptd/simulator", "understudy-simulator", &[], &[], true),
     rule(
         "ckptd",
         "ckptd",
         &[
+            "understudy-formats",
             "understudy-numbers",
             "understudy-protocol",
+            "understudy-relay",
+            "understudy-settings",
             "understudy-simulator",
+            "understudy-wire",
         ],
         &[],
         true,
@@ -95,9 +131,12 @@ const RULES: &[Rule] = &[
         "understudy-runtime",
         &[
             "understudy-abi",
+            "understudy-formats",
             "understudy-mpi",
             "understudy-numbers",
-            "ckptd",
+            "understudy-relay",
+            "understudy-settings",
+            "understudy-wire",
         ],
         &["understudy-table"],
         true,
@@ -105,7 +144,15 @@ const RULES: &[Rule] = &[
     rule(
         "ffi-tests",
         "ffi-tests",
-        &["ckptd", "understudy-abi", "understudy-table"],
+        &[
+            "ckptd",
+            "understudy-abi",
+            "understudy-formats",
+            "understudy-relay",
+            "understudy-settings",
+            "understudy-table",
+            "understudy-wire",
+        ],
         &[],
         true,
     ),
@@ -137,6 +184,25 @@ fn dependencies(manifest: &str) -> BTreeMap<String, BTreeSet<String>> {
         }
     }
     sections
+}
+
+/// Crates of command lines, screens, pages and JSON.
+const OF_TOOLS: [&str; 4] = ["clap", "maud", "ratatui", "serde"];
+
+#[test]
+fn the_ranks_library_depends_on_no_crate_of_the_tools() {
+    let mut waiting = vec!["understudy-runtime"];
+    while let Some(name) = waiting.pop() {
+        let rule = RULES.iter().find(|rule| rule.name == name);
+        let rule = rule.unwrap_or_else(|| panic!("{name} has no rule"));
+        let manifest = read(&root().join(rule.directory).join("Cargo.toml"));
+        let sections = dependencies(&manifest);
+        let names = sections.get("dependencies").cloned().unwrap_or_default();
+        for of_tools in OF_TOOLS {
+            assert!(!names.contains(of_tools), "{name} depends on {of_tools}");
+        }
+        waiting.extend(rule.uses);
+    }
 }
 
 #[test]

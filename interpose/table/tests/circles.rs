@@ -11,10 +11,15 @@ type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 20] = [
     "ckptd",
+    "ckptd/formats",
     "ckptd/numbers",
     "ckptd/protocol",
+    "ckptd/relay",
+    "ckptd/settings",
+    "ckptd/simulator",
+    "ckptd/wire",
     "ffi-tests",
     "fuzz",
     "interpose/abi",

@@ -1,15 +1,15 @@
 //! `understudy clean`: removes what killed jobs have left on this node. Nothing of a living job, nothing of another user.
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
-use ckptd::epochs::catalogue::{PART, PREFIX};
-use ckptd::epochs::flush;
-use ckptd::private::Directory;
 use ckptd::remains::{Remains, is_in_use, is_own, of_node};
 use ckptd::report::{bytes, count};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use understudy_formats::epochs::catalogue::{PART, PREFIX};
+use understudy_formats::epochs::flush;
+use understudy_formats::private::Directory;
 
 /// An epoch file that nobody has written to for this long is not being written.
 const QUIET: Duration = Duration::from_secs(600);

@@ -9,13 +9,13 @@ use super::Node;
 use crate::launch::process::Process;
 use crate::launch::talk::Report;
 use crate::launch::{Answer, Manager, Name, Rank};
-use crate::line::{ChildNews, ChildProgram, ToGuardian, ToManager};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use understudy_numbers::{Guardian, ProcessNumber, Worker};
+use understudy_wire::line::{ChildNews, ChildProgram, ToGuardian, ToManager};
 
 /// One of the processes.
 struct Child {

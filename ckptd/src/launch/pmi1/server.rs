@@ -5,8 +5,6 @@ use super::space::{Act, Space};
 use crate::launch::{
     Answer, Error, Event, Fence, Identity, Name, Namespace, Peers, Preput, Purpose, Spawn, What,
 };
-use crate::line::ChildProgram;
-use crate::private::MEMORY;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -16,7 +14,9 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use understudy_formats::private::MEMORY;
 use understudy_numbers::Rank;
+use understudy_wire::line::ChildProgram;
 
 /// What is read from a client before the others have their turn, in bytes.
 const TURN: usize = 64 << 10;

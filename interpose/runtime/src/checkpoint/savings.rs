@@ -6,7 +6,7 @@ use crate::image::runs::{self, PageRun};
 use crate::journal::trace::places;
 use crate::marks::{self, Mark, Way};
 use crate::recovery::Runtime;
-use ckptd::events::{Kind, MarkSaving};
+use understudy_formats::events::{Kind, MarkSaving};
 use understudy_numbers::Epoch;
 
 /// Marks that are listed for a capture; those with the most pages.

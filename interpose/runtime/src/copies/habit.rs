@@ -1,7 +1,7 @@
 //! What is known of a holder's own pages from its last answers, and when it is asked again.
 
-use ckptd::settings::SharedPages;
 use understudy_numbers::Epoch;
+use understudy_settings::SharedPages;
 
 /// So few pages (1 MiB) are sent sooner than asked for.
 pub const FEW: u64 = 256;

@@ -16,9 +16,9 @@ use crate::image::runs::{self, PageRun};
 use crate::image::sums;
 use crate::image::wire::SendOptions;
 use crate::{fault, sys, told, world};
-use ckptd::settings::SharedPages;
 use std::mem::replace;
 use understudy_mpi as mpi;
+use understudy_settings::SharedPages;
 
 /// Pages in a sample.
 const SAMPLE: u64 = 64;

@@ -1,14 +1,14 @@
 //! From where an epoch is held to the disk: by the daemon, which outlives this process, or else here.
 
-use ckptd::client::{Address, Client, ClientError};
-use ckptd::epochs::flush;
-use ckptd::wire::{Answer, Ask};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use understudy_abi::RUNTIME_FD_BASE;
+use understudy_formats::epochs::flush;
+use understudy_wire::client::{Address, Client, ClientError};
+use understudy_wire::{Answer, Ask};
 
 /// How long the daemon may take to connect, or to answer.
 const LIMIT: Duration = Duration::from_secs(2);

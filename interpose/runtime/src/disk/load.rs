@@ -6,9 +6,9 @@ use super::format::{Damage, Decoder, Head, Identity, SECTION_PAGES};
 use crate::image::epoch::Image;
 use crate::image::store::PageStore;
 use crate::image::wire::{Header, Incoming};
-use ckptd::private::open_own;
 use std::fs::File;
 use std::path::Path;
+use understudy_formats::private::open_own;
 
 /// An epoch of one worker.
 pub struct Loaded {

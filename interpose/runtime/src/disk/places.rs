@@ -6,14 +6,14 @@ use super::load::{Loaded, load};
 use super::static_file;
 use crate::image::store::PageStore;
 use crate::{sys, told};
-use ckptd::epochs::flush;
-use ckptd::epochs::owner::{self, ClaimError, OWNER, Owner, Ownership};
-use ckptd::private::is_own;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use understudy_formats::epochs::flush;
+use understudy_formats::epochs::owner::{self, ClaimError, OWNER, Owner, Ownership};
+use understudy_formats::private::is_own;
 use understudy_numbers::Worker;
 
 /// Where a worker's files are.

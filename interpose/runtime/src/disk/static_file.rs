@@ -15,8 +15,6 @@ use crate::image::store::PageStore;
 use crate::image::threads::without_signals;
 use crate::sys;
 use bincode::config::standard;
-use ckptd::epochs::catalogue::{PART, PREFIX, STATIC};
-use ckptd::private::{create_anew, open_own};
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::{self, Write};
@@ -24,6 +22,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use understudy_formats::epochs::catalogue::{PART, PREFIX, STATIC};
+use understudy_formats::private::{create_anew, open_own};
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -14,8 +14,6 @@ use crate::image::runs::PageIndex;
 use crate::image::threads::without_signals;
 use crate::image::{PAGE_SIZE, sums};
 use crate::sys;
-use ckptd::client::Address;
-use ckptd::private::create_anew;
 use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
@@ -23,6 +21,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use understudy_formats::private::create_anew;
+use understudy_wire::client::Address;
 
 /// What an epoch is made of.
 pub struct Pages {

@@ -6,7 +6,6 @@
 #![allow(unsafe_code)]
 
 use bincode::{Decode, Encode};
-use ckptd::private::open_own;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -14,6 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use understudy_formats::private::open_own;
 use understudy_numbers::Worker;
 
 /// What the names of the job's files begin with.

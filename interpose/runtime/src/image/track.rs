@@ -13,8 +13,8 @@ use super::runs::{self, AddrRange, PageRun};
 use super::settled;
 use super::store::PageStore;
 use super::sums::of_page;
-use ckptd::settings::Choice;
 use std::io;
+use understudy_settings::Choice;
 
 /// Tracking cannot be set up.
 #[derive(Debug, thiserror::Error)]

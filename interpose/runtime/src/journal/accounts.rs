@@ -4,8 +4,8 @@ use super::format::{END, Site};
 use super::sources;
 use super::trace::places;
 use crate::generated::Proc;
-use ckptd::events::{Amount, JournalCalls, JournalRow, Worker};
 use std::collections::HashMap;
+use understudy_formats::events::{Amount, JournalCalls, JournalRow, Worker};
 
 /// Places that are listed; the others are added up.
 const ROWS: usize = 40;

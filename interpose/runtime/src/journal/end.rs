@@ -4,9 +4,9 @@ use super::function::{Visit, VisitError};
 use crate::arch::Frame;
 use crate::generated::Proc;
 use crate::journal::Runtime;
-use ckptd::settings::Rule;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
+use understudy_settings::Rule;
 
 /// With fewer calls than this nothing can be said of a pattern.
 const FEW_CALLS: u64 = 100;

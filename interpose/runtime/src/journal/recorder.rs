@@ -12,9 +12,9 @@ use crate::handles::VirtRequest;
 use crate::journal::Runtime;
 use crate::requests::{self, State};
 use crate::{events, world};
-use ckptd::events::{Amount, Kind};
 use std::collections::HashMap;
 use std::ffi::c_void;
+use understudy_formats::events::{Amount, Kind};
 
 /// Calls that a replay makes itself: they give the program memory of its own side.
 pub const EXECUTED: [Proc; 2] = [Proc::MPI_Alloc_mem, Proc::MPI_Free_mem];
@@ -117,7 +117,7 @@ impl Recorder {
                 bytes: self.journal.size() as u64,
             };
             let table = accounts.table(world::worker(rt), journal, kept.map(|kept| kept as u64));
-            events::emit(Kind::JournalCalls(table));
+            events::emit(Kind::JournalCalls { calls: table });
         }
     }
 

@@ -14,7 +14,7 @@ use crate::world::{self, Part};
 use crate::{
     copies, daemon, disk, events, objects, own_messages, rehearsal, rendezvous, renewal, user,
 };
-use ckptd::events::RecoveryStage;
+use understudy_formats::events::RecoveryStage;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};

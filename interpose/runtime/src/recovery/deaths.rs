@@ -14,13 +14,13 @@
 use crate::gather::everybodys;
 use crate::recovery::Runtime;
 use crate::{peers, schedule, user, world};
-use ckptd::relay::{Frame, NOTE_WORDS, Note, Position};
 use std::ffi::c_int;
 use std::fmt::Write;
 use understudy_mpi as mpi;
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
+use understudy_relay::{Frame, NOTE_WORDS, Note, Position};
 
 /// How often the same may happen.
 const LIMIT: usize = 3;

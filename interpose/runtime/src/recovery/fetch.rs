@@ -13,8 +13,8 @@ use crate::image::runs::normalise;
 use crate::recovery::Runtime;
 use crate::rehearsal::{self, Offer, Rebuild};
 use crate::{disk, events, marks, world};
-use ckptd::events::Kind;
 use std::time::Instant;
+use understudy_formats::events::Kind;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 

@@ -17,8 +17,8 @@ use crate::{
     clock, copies, disk, early, events, fault, handles, marks, objects, recompute, rehearsal,
     requests, schedule, sys, user,
 };
-use ckptd::events::Kind;
 use std::time::Instant;
+use understudy_formats::events::Kind;
 use understudy_numbers::ProcessNumber;
 
 /// The user side is loaded.

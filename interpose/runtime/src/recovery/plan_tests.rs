@@ -2,8 +2,8 @@
 
 use super::{Fetch, Gone, Held, Identity, Lost, Plan, Refused, Remake, Takeover, Wish};
 use crate::redundancy::Redundancy;
-use ckptd::settings::Scheme;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
+use understudy_settings::Scheme;
 
 /// All workers in one domain.
 fn copies(workers: u32, offset: u32, copies: u32) -> Redundancy {

@@ -5,8 +5,8 @@ use super::meeting;
 use super::plan::{Lost, Plan};
 use crate::recovery::Runtime;
 use crate::{copies, events, fault, renewal, world};
-use ckptd::events::{ErrorClass, Kind, RecoveryStage, Spare};
 use std::time::{Duration, Instant};
+use understudy_formats::events::{ErrorClass, Kind, RecoveryStage, Spare};
 use understudy_numbers::{ProcessNumber, Worker};
 
 /// What happened, for the user and the event file.

@@ -15,12 +15,12 @@ use crate::own_messages::{Peer, tag};
 use crate::rehearsal::Runtime;
 use crate::{copies, disk, ending, events, marks, told, world};
 use bincode::config::standard;
-use ckptd::events::{Kind, Worker};
-use ckptd::settings::Static;
 use std::cell::{Ref, RefMut};
 use std::path::Path;
 use std::time::Duration;
+use understudy_formats::events::{Kind, Worker};
 use understudy_numbers::Epoch;
+use understudy_settings::Static;
 
 /// How far this worker's script is.
 #[derive(Default)]

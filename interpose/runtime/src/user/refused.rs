@@ -8,9 +8,9 @@ use crate::image::vmas::{Owner, Vma};
 use crate::kernel_state::attributes::{DIRECTORY, GUARDS, LIMITS, MAPPED, NAMESPACES, RAW_THREADS};
 use crate::kernel_state::{self, STATUS};
 use crate::user::Runtime;
-use ckptd::proc_file::ProcFile;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+use understudy_formats::proc_file::ProcFile;
 
 /// State at the start of the process that must not change.
 #[derive(Debug)]

@@ -16,11 +16,11 @@ use crate::cell::Field;
 use crate::image::layout::Layout;
 use crate::told;
 use crate::user::Runtime;
-use ckptd::proc_file::ProcFile;
 use std::cell::Cell;
 use std::io;
 use std::path::Path;
 use understudy_abi::STOP_SIGNAL;
+use understudy_formats::proc_file::ProcFile;
 
 /// What is known of the program's timers.
 pub(super) struct Timers {

@@ -44,9 +44,6 @@ use crate::{told, world};
 use caller::Caller;
 pub use caller::full_name;
 use child_effects::ChildEffects;
-use ckptd::private::{in_memory, open_own};
-use ckptd::relay::in_file_names;
-use ckptd::settings::Threads;
 pub use note::Call;
 use note::Recorder;
 pub use object::{note_object, note_queue};
@@ -61,7 +58,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use understudy_abi::effect;
 use understudy_abi::written::Written;
+use understudy_formats::private::{in_memory, open_own};
 use understudy_numbers::{Epoch, ProcessNumber};
+use understudy_relay::in_file_names;
+use understudy_settings::Threads;
 
 /// The logs.
 pub(super) struct Undo {

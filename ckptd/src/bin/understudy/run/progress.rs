@@ -1,11 +1,11 @@
 //! Telling how a job gets on.
 
 use super::Progress;
-use ckptd::events::realtime_ns;
 use ckptd::report::{Protection, Standing};
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use understudy_formats::events::realtime_ns;
 
 /// Time between two plain lines about nothing but checkpoints.
 const PLAIN_PERIOD: Duration = Duration::from_secs(60);

@@ -5,7 +5,7 @@
 use super::support::*;
 use crate::image::restore::{RestoreError, restore_pages};
 use crate::image::runs::{AddrRange, PageRun};
-use ckptd::settings::Choice;
+use understudy_settings::Choice;
 
 const SHARED: i32 = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
 

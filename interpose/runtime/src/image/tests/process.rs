@@ -11,7 +11,7 @@ use crate::image::runs::{AddrRange, PageIndex, PageRun, normalise};
 use crate::image::store::Slot;
 use crate::image::track::Tracker;
 use crate::image::vmas::{Owner, Zones};
-use ckptd::settings::Choice;
+use understudy_settings::Choice;
 
 /// Runs `body` in a forked child and fails if it does not come to its end.
 fn in_child(body: impl FnOnce() + std::panic::UnwindSafe) {

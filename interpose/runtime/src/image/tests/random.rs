@@ -4,7 +4,7 @@ use super::support::*;
 use super::wire::{assert_same_image, send_delta};
 use crate::image::epoch::Image;
 use crate::image::runs::PageRun;
-use ckptd::settings::Choice;
+use understudy_settings::Choice;
 
 const PAGES: u64 = 600;
 

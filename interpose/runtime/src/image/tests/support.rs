@@ -12,13 +12,13 @@ use crate::image::runs::{AddrRange, PageIndex, PageRun};
 use crate::image::store::{Extent, Files, PageStore, StoreConfig};
 use crate::image::track::Tracker;
 use crate::image::vmas::{Owner, Prot, Zones};
-use ckptd::settings::Choice;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use understudy_numbers::Epoch;
+use understudy_settings::Choice;
 
 pub const PAGE: u64 = PAGE_SIZE as u64;
 const WINDOW: u64 = 1 << 36;

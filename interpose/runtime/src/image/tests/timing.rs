@@ -8,9 +8,9 @@ use crate::image::capture::capture;
 use crate::image::restore::load_all;
 use crate::image::runs::AddrRange;
 use crate::image::store::Files;
-use ckptd::settings::Choice;
 use std::time::{Duration, Instant};
 use understudy_numbers::Epoch;
+use understudy_settings::Choice;
 
 fn timed(body: impl FnOnce()) -> Duration {
     let start = Instant::now();

@@ -7,7 +7,7 @@ use crate::image::PAGE_SIZE;
 use crate::image::epoch::{Delta, Image};
 use crate::image::store::PageStore;
 use crate::image::wire::{Header, Incoming, Outgoing, SendOptions};
-use ckptd::settings::Choice;
+use understudy_settings::Choice;
 
 pub fn options() -> SendOptions {
     SendOptions {

@@ -14,7 +14,6 @@ use crate::image::PAGE_SIZE;
 use crate::image::shared;
 use crate::objects::Runtime;
 use crate::world;
-use ckptd::private::MEMORY;
 use std::cell::{Cell, RefCell, RefMut};
 use std::ffi::c_int;
 use std::io;
@@ -24,6 +23,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use understudy_formats::private::MEMORY;
 use understudy_mpi::call;
 use understudy_numbers::ProcessNumber;
 

@@ -10,12 +10,12 @@ use crate::rehearsal::child::{Child, Task};
 use crate::rehearsal::finding::{Finding, Rehearsed};
 use crate::sys;
 use bincode::config::standard;
-use ckptd::line::Line;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use understudy_abi::RUNTIME_FD_BASE;
+use understudy_wire::line::Line;
 
 /// What the process is called in lists of processes.
 const NAME: &std::ffi::CStr = c"understudy-seed";

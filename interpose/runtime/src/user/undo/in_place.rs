@@ -7,7 +7,6 @@ use super::note::{Known, LARGEST_OVERWRITTEN, LARGEST_TRUNCATED, Recorder, metad
 use super::overwrite::Source;
 use super::ranges::Range;
 use crate::image::vmas::REMOVED;
-use ckptd::private::MEMORY;
 use std::ffi::c_int;
 use std::fs::{self, File};
 use std::io;
@@ -16,6 +15,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use understudy_formats::private::MEMORY;
 
 /// So many bytes are read at a time.
 const PIECE: usize = 16 << 20;

@@ -6,8 +6,6 @@ use super::log::{Effect, Id, Line, Log, Record};
 use super::outcome::Outcome;
 use super::place::MOVED;
 use super::ranges::Ranges;
-use ckptd::events::{monotonic_ns, realtime_ns};
-use ckptd::private::in_memory;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::fmt::Display;
@@ -17,6 +15,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use understudy_formats::events::{monotonic_ns, realtime_ns};
+use understudy_formats::private::in_memory;
 use understudy_numbers::Epoch;
 
 /// More of a file is not copied because the program may overwrite it in memory.

@@ -1,8 +1,7 @@
 //! Tokens: who knows one may talk to the daemon, or to the leader of a job, over TCP. A token does not travel: one side sends a number that it has never
 //! sent before, and the other answers with a code (HMAC-SHA256) that only who knows the token can make of it.
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use hmac_sha256::HMAC;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -46,8 +45,8 @@ pub fn nonce() -> io::Result<[u8; 32]> {
     Ok(bytes)
 }
 
-fn code(purpose: Purpose, token: &[u8], nonce: &[u8; 32]) -> Hmac<Sha256> {
-    let mut code = <Hmac<Sha256> as KeyInit>::new_from_slice(token).expect("a key of any length");
+fn code(purpose: Purpose, token: &[u8], nonce: &[u8; 32]) -> HMAC {
+    let mut code = HMAC::new(token);
     code.update(purpose.text());
     code.update(nonce);
     code
@@ -55,7 +54,7 @@ fn code(purpose: Purpose, token: &[u8], nonce: &[u8; 32]) -> Hmac<Sha256> {
 
 /// The answer to a challenge.
 pub fn proof(purpose: Purpose, token: &[u8], nonce: &[u8; 32]) -> [u8; 32] {
-    code(purpose, token, nonce).finalize().into_bytes().into()
+    code(purpose, token, nonce).finalize()
 }
 
 /// The number of the token that the other side knows, from 0. The time that this takes tells nothing of the tokens.
@@ -67,7 +66,7 @@ pub fn verify(
 ) -> Option<usize> {
     let verdicts = tokens
         .iter()
-        .map(|token| code(purpose, token, nonce).verify_slice(proof).is_ok());
+        .map(|token| code(purpose, token, nonce).finalize_verify(proof));
     let found = verdicts
         .enumerate()
         .map(|(at, is_it)| if is_it { at + 1 } else { 0 });

@@ -1,7 +1,7 @@
 //! How settings are read and checked.
 
 use super::*;
-use crate::settings::{Form, SETTINGS};
+use crate::{Form, SETTINGS};
 
 fn read(name: &str, value: &str) -> Result<Config, String> {
     Config::read(|asked| (asked == name).then(|| value.to_owned()))

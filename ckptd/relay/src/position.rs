@@ -50,7 +50,7 @@ impl Position {
 
     /// How many of `bytes`, which begin here, lie below `mark`: whole lines, and of the mark's own line as many bytes as
     /// it counts. The end of that line is never below it, wherever it comes.
-    pub(crate) fn below(self, mark: Self, bytes: &[u8]) -> usize {
+    pub fn below(self, mark: Self, bytes: &[u8]) -> usize {
         let (begin, column) = match self.line.cmp(&mark.line) {
             Order::Greater => return 0,
             Order::Equal => (0, self.column),

@@ -10,9 +10,9 @@ use super::values::{
     switch, threads, tracking,
 };
 use super::{SECRET, SETTINGS, Setting, domains};
-use crate::client::Address;
 use std::path::PathBuf;
 use std::time::Duration;
+use understudy_wire::client::Address;
 
 /// All settings of a run.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ const VALUES: &[(&str, Parse)] = &[
         Ok(())
     }),
     ("UNDERSTUDY_MTBF", |config, text| {
-        config.mtbf = crate::advice::duration(text)
+        config.mtbf = understudy_formats::advice::duration(text)
             .ok_or_else(|| format!("`{text}` is not a time (`6h`, `30d`)"))?;
         Ok(())
     }),
@@ -339,7 +339,7 @@ impl Config {
                 .map_err(|why| format!("UNDERSTUDY_DOMAIN: {}: {why}", file.display()))?;
         }
         match &self.daemon_token {
-            Some(file) => crate::wire::auth::read_tokens(file)
+            Some(file) => understudy_wire::auth::read_tokens(file)
                 .map(drop)
                 .map_err(|why| format!("UNDERSTUDY_CKPTD_TOKEN: {why}")),
             None => Ok(()),

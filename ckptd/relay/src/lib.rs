@@ -45,7 +45,6 @@ mod observer;
 mod position;
 mod process;
 mod pump;
-#[cfg(feature = "cli")]
 mod survey;
 mod sys;
 mod view;
@@ -61,12 +60,11 @@ pub use note::{FRAMES, Frame, NAME_LEN, NOTE_WORDS, Note, NoteCell};
 pub use observer::LedgerObserver;
 pub use position::Position;
 pub use process::{IN_ERR_FD, IN_OUT_FD, run};
-#[cfg(feature = "cli")]
 pub use survey::{Entry, Seat, has_launcher, survey};
 pub use view::LedgerView;
 
-use crate::proc_stat;
 use std::fmt;
+use understudy_formats::proc_stat;
 
 /// Whether a process is there and no zombie (proc(5), the state in `/proc/PID/stat`).
 pub fn lives(pid: u32) -> bool {

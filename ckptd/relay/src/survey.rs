@@ -2,10 +2,10 @@
 
 use super::ledger::{LedgerError, Mapping, RankStage};
 use super::{job_of_name, lives};
-use crate::private::{Directory, in_memory};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;
+use understudy_formats::private::{Directory, in_memory};
 use understudy_numbers::ProcessNumber;
 
 /// A rank of some job, as its ledger shows it.

@@ -11,8 +11,11 @@
 //! keeps more than one frame and what was fed last, and never allocates more than [`DECODE_LIMIT`] for a message.
 
 pub mod auth;
+pub mod client;
 mod frame;
+pub mod line;
 mod message;
+pub mod spares;
 
 pub use frame::{
     DECODE_LIMIT, Decoder, Frames, HEAD, MAX_PAYLOAD, UNAUTHENTICATED, VERSION, WireError, encode,

@@ -1,19 +1,19 @@
 //! The decoder of the wire under hostile bytes: it never panics, never allocates more than its limit, and never takes damaged bytes for a message.
 
-use ckptd::events::{ProcessNumber, Worker};
-use ckptd::pool::{Lease, Limits, Need, Place, Refusal, Spare, Token};
-use ckptd::wire::{
+use proptest::collection::vec;
+use proptest::prelude::*;
+use understudy_formats::events::{ProcessNumber, Worker};
+use understudy_wire::spares::{Lease, Limits, Need, Place, Refusal, Spare, Token};
+use understudy_wire::{
     Answer, Ask, DECODE_LIMIT, Decoder, Event, HEAD, JobStatus, MAX_PAYLOAD, SpareStatus, VERSION,
     WireError, encode,
 };
-use proptest::collection::vec;
-use proptest::prelude::*;
 use watch::largest;
 use xxhash_rust::xxh3::xxh3_64;
 
-#[path = "../../fuzz/src/wire.rs"]
+#[path = "../../../fuzz/src/wire.rs"]
 mod drive;
-#[path = "../../fuzz/src/watch.rs"]
+#[path = "../../../fuzz/src/watch.rs"]
 mod watch;
 
 fn place(name: &str) -> Place {

@@ -1,6 +1,6 @@
 //! The messages. Changing anything here is a new [`super::VERSION`].
 
-use crate::pool::{Lease, Limits, Need, Refusal, Spare, Token};
+use crate::spares::{Lease, Limits, Need, Refusal, Spare, Token};
 use bincode::{Decode, Encode};
 use understudy_numbers::{ProcessNumber, Worker};
 

@@ -4,7 +4,6 @@
 use super::note::NoteCell;
 use super::position::PositionCell;
 use super::{Stream, sys};
-use crate::private::open_own;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
@@ -12,6 +11,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
+use understudy_formats::private::open_own;
 
 /// First eight bytes of a ledger that is ready; zero before.
 pub const LEDGER_MAGIC: u64 = u64::from_le_bytes(*b"USTDYLGR");
@@ -172,7 +172,6 @@ impl Ledger {
         self.magic.store(LEDGER_MAGIC, SeqCst);
     }
 
-    #[cfg(feature = "cli")]
     pub(super) fn stage(&self) -> RankStage {
         match self.stage.load(SeqCst) {
             0 => RankStage::Starting,

@@ -100,7 +100,7 @@ pub enum ToManager {
     Settled { worker: Worker, number: u64 },
     /// It has gone back to where it had started processes as often as this.
     WentBack { worker: Worker, number: u64 },
-    /// What do these workers show ([`crate::relay::board`]), who are all on the node of this process?
+    /// What do these workers show ([`understudy_relay::board`]), who are all on the node of this process?
     Look {
         id: u64,
         process: ProcessNumber,

@@ -1,6 +1,6 @@
 //! A connection to ckptd that never waits longer than it is told to.
 
-use crate::wire::{Answer, Ask, Decoder, WireError, auth, encode};
+use crate::{Answer, Ask, Decoder, WireError, auth, encode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};

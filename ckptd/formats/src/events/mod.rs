@@ -12,7 +12,6 @@
 
 mod clock;
 mod codec;
-#[cfg(feature = "cli")]
 mod follower;
 mod kind;
 mod reader;
@@ -22,7 +21,6 @@ mod writer;
 
 pub use clock::{ClockPair, monotonic_ns, realtime_ns};
 pub use codec::{HEADER_LEN, Header, MAX_PAYLOAD, encode_record};
-#[cfg(feature = "cli")]
 pub use follower::Follower;
 pub use kind::{EndHow, ErrorClass, Kind, RecoveryStage, Role, SpareChoice};
 pub use reader::EventReader;
@@ -31,6 +29,7 @@ pub use tables::{Amount, JournalCalls, JournalRow, MarkSaving, MarkWay, Traffic}
 pub use understudy_numbers::{Epoch, ProcessNumber, Spare, Worker};
 pub use writer::EventWriter;
 
+use crate::describe::described;
 use bincode::{Decode, Encode};
 
 /// First bytes of every event file.
@@ -43,15 +42,16 @@ pub const MAGIC: [u8; 8] = *b"USTDYEVT";
 /// reader accepts exactly its own version and names the other one when it refuses.
 pub const VERSION: u32 = 13;
 
-/// One entry of an event file.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-#[cfg_attr(feature = "cli", derive(serde::Serialize))]
-pub struct Record {
-    /// Nanoseconds of `CLOCK_MONOTONIC` since the moment in the file's [`Header`].
-    pub t: u64,
-    /// The epoch the rank was in.
-    pub epoch: Epoch,
-    pub kind: Kind,
+described! {
+    /// One entry of an event file.
+    #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+    pub struct Record {
+        /// Nanoseconds of `CLOCK_MONOTONIC` since the moment in the file's [`Header`].
+        pub t: u64,
+        /// The epoch the rank was in.
+        pub epoch: Epoch,
+        pub kind: Kind,
+    }
 }
 
 /// Name of the event file of a rank.

@@ -32,17 +32,16 @@
 //! ```
 
 mod input_request;
-mod message;
+mod line_message;
 mod process_place;
 
 pub use input_request::{InputPage, InputReply, InputRequest};
-pub use message::{
+pub use line_message::{
     Boards, Call, ChildNews, ChildProgram, ChildStart, Ended, FromGuardian, Has, Hello, Killer,
     ToGuardian, ToManager, ToProcess,
 };
 pub use process_place::ProcessPlace;
 
-use crate::private::Directory;
 use bincode::config::standard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -57,6 +56,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
+use understudy_formats::private::Directory;
 use understudy_numbers::Guardian;
 
 /// In the environment of a process: its number, that of its guardian, and the job's directory, with commas in between.

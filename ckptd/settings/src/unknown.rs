@@ -1,8 +1,8 @@
 //! Variables that look like settings and are none: most are slips of the keyboard.
 
 use super::{PREFIX, SETTINGS};
-use crate::line::{LAUNCHERS, PID_NAMESPACE};
 use std::fmt;
+use understudy_wire::line::{LAUNCHERS, PID_NAMESPACE};
 
 /// What is ours and no setting: what the layer tells itself, and what the module file and the tests set.
 const OTHERS: [&str; 10] = [
