@@ -5,6 +5,18 @@
 
 use bincode::{Decode, Encode};
 
+/// Method of finding pages that have changed since the last capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tracking {
+    /// The kernel's help if it can be had.
+    #[default]
+    Auto,
+    /// Write protection by userfaultfd, dirty pages by `PAGEMAP_SCAN`.
+    PagemapScan,
+    /// Comparison of every page with its copy.
+    Compare,
+}
+
 /// The only page size: x86-64's base page, also inside huge pages.
 pub const PAGE_SIZE: usize = 4096;
 

@@ -5,13 +5,14 @@
 
 use super::fault::{self, Fault};
 use super::values::{
-    Choice, Interval, LogLimit, Rehearse, Require, Rule, Scheme, SharedPages, Static, Threads,
-    init_end, interval, log_limit, new_phase, number, rehearse, require, scheme, shared_pages,
-    switch, threads, tracking,
+    Interval, LogLimit, Rehearse, Require, Rule, Scheme, SharedPages, Static, Threads, init_end,
+    interval, log_limit, new_phase, number, rehearse, require, scheme, shared_pages, switch,
+    threads, tracking,
 };
 use super::{SECRET, SETTINGS, Setting, domains};
 use std::path::PathBuf;
 use std::time::Duration;
+use understudy_formats::pages::Tracking;
 use understudy_wire::client::Address;
 
 /// All settings of a run.
@@ -36,7 +37,7 @@ pub struct Config {
     /// What somebody outside says of failures to come; `None`: a file in the job's directory.
     pub warnings: Option<PathBuf>,
     /// How changed pages are found.
-    pub tracking: Choice,
+    pub tracking: Tracking,
     /// Whose initialisation phase is recorded and rehearsed, even if nothing follows from that.
     pub rehearse: Rehearse,
     /// How static data are brought back.
@@ -239,7 +240,7 @@ impl Config {
             anywhere: true,
             mtbf: Duration::from_secs(24 * 3600),
             warnings: None,
-            tracking: Choice::Auto,
+            tracking: Tracking::Auto,
             rehearse: Rehearse::Off,
             trace: false,
             static_data: Static::Image,

@@ -10,9 +10,10 @@ mod unknown;
 mod values;
 
 pub use config::Config;
+pub use understudy_formats::pages::Tracking;
 pub use unknown::{Unknown, unknown};
 pub use values::{
-    Choice, Interval, LogLimit, Rehearse, Require, Rule, Scheme, SharedPages, Static, Threads,
+    Interval, LogLimit, Rehearse, Require, Rule, Scheme, SharedPages, Static, Threads,
 };
 
 /// How `understudy run` takes a setting. Its option is the variable's name without the prefix, in lower case: `UNDERSTUDY_DISK_EVERY`

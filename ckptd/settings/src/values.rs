@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::time::Duration;
+use understudy_formats::pages::Tracking;
 
 /// A checkpoint that is due less often than this protects no job.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(30 * 86400);
@@ -37,18 +38,6 @@ impl Scheme {
             Scheme::Parity(size) => size,
         }
     }
-}
-
-/// Which way of finding changed pages is wanted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
-    /// The kernel's help if it can be had.
-    #[default]
-    Auto,
-    /// Write protection by userfaultfd, dirty pages by `PAGEMAP_SCAN`.
-    PagemapScan,
-    /// Comparing every page with its copy.
-    Compare,
 }
 
 /// Whether pages of a copy that its holder has itself are left out.
@@ -307,11 +296,11 @@ pub(super) fn interval(text: &str) -> Result<Interval, String> {
     }
 }
 
-pub(super) fn tracking(text: &str) -> Result<Choice, String> {
+pub(super) fn tracking(text: &str) -> Result<Tracking, String> {
     match text {
-        "auto" => Ok(Choice::Auto),
-        "pagemap" => Ok(Choice::PagemapScan),
-        "compare" => Ok(Choice::Compare),
+        "auto" => Ok(Tracking::Auto),
+        "pagemap" => Ok(Tracking::PagemapScan),
+        "compare" => Ok(Tracking::Compare),
         _ => Err(format!("`{text}` is none of `auto`, `pagemap`, `compare`")),
     }
 }

@@ -8,7 +8,6 @@
 mod demand;
 mod relief;
 
-use crate::image::PAGE_SIZE;
 use crate::world::{self, Runtime};
 pub use demand::{Claim, Shortage, shortage};
 pub use relief::{cause, has_given_up, watch};
@@ -16,6 +15,7 @@ use std::sync::OnceLock;
 use understudy_formats::budget::Budget;
 use understudy_formats::cgroup::Groups;
 use understudy_formats::proc_file::ProcFile;
+use understudy_image::PAGE_SIZE;
 use understudy_numbers::Worker;
 
 /// Reserve for each process that can allocate memory at a time, in bytes.

@@ -7,15 +7,15 @@
 
 use crate::arch::{self, Frame};
 use crate::generated::Proc;
-use crate::image::layout::Layout;
-use crate::image::opened::{Need, Opened};
-use crate::image::runs::{self, AddrRange, PageRun};
 use crate::journal::trace::places;
 use crate::journal::{self, Runtime};
 use crate::marks::{self, POISON, Region};
 use crate::{ending, events, sys, told};
 use std::time::Instant;
 use understudy_formats::events::Kind;
+use understudy_image::layout::Layout;
+use understudy_image::opened::{Need, Opened};
+use understudy_image::runs::{self, AddrRange, PageRun};
 
 /// Why functions that make memory again cannot be called.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-const CRATES: [&str; 20] = [
+const CRATES: [&str; 21] = [
     "ckptd",
     "ckptd/formats",
     "ckptd/numbers",
@@ -28,6 +28,7 @@ const CRATES: [&str; 20] = [
     "interpose/face-mpich",
     "interpose/face-standard",
     "interpose/fortran",
+    "interpose/image",
     "interpose/mpi",
     "interpose/runtime",
     "interpose/shim",

@@ -1,12 +1,12 @@
 //! What a capture is without, by the marks of the program.
 
 use crate::events;
-use crate::image::capture::LeftOut;
-use crate::image::runs::{self, PageRun};
 use crate::journal::trace::places;
 use crate::marks::{self, Mark, Way};
 use crate::recovery::Runtime;
 use understudy_formats::events::{Kind, MarkSaving};
+use understudy_image::capture::LeftOut;
+use understudy_image::runs::{self, PageRun};
 use understudy_numbers::Epoch;
 
 /// Marks that are listed for a capture; those with the most pages.
@@ -92,7 +92,7 @@ fn shares(marks: &[Mark], mut left_out: LeftOut, spared: &[PageRun]) -> Vec<Shar
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::runs::AddrRange;
+    use understudy_image::runs::AddrRange;
 
     #[test]
     fn a_page_that_is_marked_twice_is_saved_once() {

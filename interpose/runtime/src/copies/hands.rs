@@ -4,8 +4,8 @@ use super::copy::Copy;
 use super::habit::Habit;
 use super::legacy::Legacy;
 
-use crate::image::helper::Helper;
-use crate::image::store::PageStore;
+use understudy_image::helper::Helper;
+use understudy_image::store::PageStore;
 
 /// What a checkpoint works with.
 pub struct Hands<'a> {

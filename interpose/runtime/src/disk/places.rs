@@ -4,7 +4,6 @@ use super::catalogue::{self, Key, Name};
 use super::format::{Damage, Identity};
 use super::load::{Loaded, load};
 use super::static_file;
-use crate::image::store::PageStore;
 use crate::{sys, told};
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,6 +13,7 @@ use std::path::{Path, PathBuf};
 use understudy_formats::epochs::flush;
 use understudy_formats::epochs::owner::{self, ClaimError, OWNER, Owner, Ownership};
 use understudy_formats::private::is_own;
+use understudy_image::store::PageStore;
 use understudy_numbers::Worker;
 
 /// Where a worker's files are.

@@ -9,10 +9,6 @@ use super::catalogue::PART;
 use super::copy::{self, Outcome};
 use super::format::{Encoder, Head};
 use super::static_file::StaticFile;
-use crate::image::absent::Sums;
-use crate::image::runs::PageIndex;
-use crate::image::threads::without_signals;
-use crate::image::{PAGE_SIZE, sums};
 use crate::sys;
 use std::fs::File;
 use std::io;
@@ -22,6 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use understudy_formats::private::create_anew;
+use understudy_image::absent::Sums;
+use understudy_image::runs::PageIndex;
+use understudy_image::threads::without_signals;
+use understudy_image::{PAGE_SIZE, sums};
 use understudy_wire::client::Address;
 
 /// What an epoch is made of.

@@ -7,14 +7,14 @@ use super::moves::{Move, drive};
 use super::plan::{self, Plan, Remake};
 use crate::copies::{self, Payload, Transfer};
 use crate::ending::fail;
-use crate::image::absent;
-use crate::image::prefault::Prefault;
-use crate::image::runs::normalise;
 use crate::recovery::Runtime;
 use crate::rehearsal::{self, Offer, Rebuild};
 use crate::{disk, events, marks, world};
 use std::time::Instant;
 use understudy_formats::events::Kind;
+use understudy_image::absent;
+use understudy_image::prefault::Prefault;
+use understudy_image::runs::normalise;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 

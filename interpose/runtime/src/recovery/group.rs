@@ -7,11 +7,11 @@ use super::plan::{Plan, Remake};
 use crate::copies::parity::{self, Description, Folding};
 use crate::copies::{self, Copy, Payload};
 use crate::ending::fail;
-use crate::image::epoch::{Image, SlotRun};
-use crate::image::parity::{Combine, accumulate, blank};
-use crate::image::prefault::Prefault;
 use crate::recovery::Runtime;
 use crate::world;
+use understudy_image::epoch::{Image, SlotRun};
+use understudy_image::parity::{Combine, accumulate, blank};
+use understudy_image::prefault::Prefault;
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
 

@@ -12,7 +12,6 @@ mod work;
 use super::child;
 use super::finding::Rehearsed;
 use crate::copies::Script;
-use crate::image::runs::PageRun;
 use crate::rehearsal::Runtime;
 use bincode::config::standard;
 use std::cell::Cell;
@@ -21,6 +20,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
+use understudy_image::runs::PageRun;
 use understudy_wire::line::Line;
 
 /// How much longer an answer may take than the replay.

@@ -6,10 +6,10 @@
 #![allow(unsafe_code)]
 
 use super::UserError;
-use crate::image::runs::AddrRange;
 use crate::{sys, told};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_abi::RUNTIME_FIRST_KEY;
+use understudy_image::runs::AddrRange;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A piece of memory with its name.

@@ -1,12 +1,12 @@
 //! Names of addresses in the program: function and offset, and the file that they are in.
 
-use crate::image::vmas::{self, Vma};
 use crate::journal::names::readable;
 use object::{Object, ObjectSymbol, SymbolKind};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use understudy_image::vmas::{self, Vma};
 
 /// A place in a file: the offset, and which of the addresses it is.
 type Wanted = (u64, usize);

@@ -10,8 +10,6 @@ use super::locks::Lock;
 use super::told::Told;
 use super::{Window, get, index};
 use crate::handles::VirtWin;
-use crate::image::PAGE_SIZE;
-use crate::image::shared;
 use crate::objects::Runtime;
 use crate::world;
 use std::cell::{Cell, RefCell, RefMut};
@@ -24,6 +22,8 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use understudy_formats::private::MEMORY;
+use understudy_image::PAGE_SIZE;
+use understudy_image::shared;
 use understudy_mpi::call;
 use understudy_numbers::ProcessNumber;
 

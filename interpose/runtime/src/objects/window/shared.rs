@@ -9,8 +9,6 @@
 use super::{Flavor, Window};
 use crate::arch::raw;
 use crate::errors::ERR_NO_MEM;
-use crate::image::PAGE_SIZE;
-use crate::image::shared::{self, Part};
 use crate::objects::Runtime;
 use crate::objects::{comm, objects};
 use crate::{abi, gather, told, user, world};
@@ -19,6 +17,8 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use understudy_formats::private::MEMORY;
+use understudy_image::PAGE_SIZE;
+use understudy_image::shared::{self, Part};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Worker};

@@ -4,7 +4,6 @@
 use super::quiet::{Quiet, look};
 use super::{Answer, Request, read};
 use crate::copies::Script;
-use crate::image::runs::PageRun;
 use crate::rehearsal::Runtime;
 use crate::rehearsal::child::{Child, Task};
 use crate::rehearsal::finding::{Finding, Rehearsed};
@@ -15,6 +14,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use understudy_abi::RUNTIME_FD_BASE;
+use understudy_image::runs::PageRun;
 use understudy_wire::line::Line;
 
 /// What the process is called in lists of processes.

@@ -11,10 +11,10 @@
 use super::call_number::{LOAD, MAX_CODE, loaded_number};
 use crate::arch::raw::{self, word};
 use crate::arch::turn;
-use crate::image::PAGE_SIZE;
 use crate::told;
 use std::arch::naked_asm;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use understudy_image::PAGE_SIZE;
 
 /// As many threads can be stopped.
 pub const SLOTS: usize = 1024;

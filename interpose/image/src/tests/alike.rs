@@ -4,12 +4,12 @@
 
 use super::support::new_store;
 use super::wire::{assert_same_image, options, transfer};
-use crate::image::PAGE_SIZE;
-use crate::image::alike::{Wanted, found, sample};
-use crate::image::epoch::{Delta, Image, SlotRun, lay_out};
-use crate::image::runs::{self, PageRun};
-use crate::image::store::{PageStore, Slot};
-use crate::image::wire::{Header, Incoming};
+use crate::PAGE_SIZE;
+use crate::alike::{Wanted, found, sample};
+use crate::epoch::{Delta, Image, SlotRun, lay_out};
+use crate::runs::{self, PageRun};
+use crate::store::{PageStore, Slot};
+use crate::wire::{Header, Incoming};
 use understudy_numbers::Epoch;
 
 /// Runs of these pages, of which each is filled with one byte.

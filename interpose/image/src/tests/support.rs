@@ -2,23 +2,23 @@
 
 #![allow(unsafe_code)]
 
-use crate::image::PAGE_SIZE;
-use crate::image::capture::capture;
-use crate::image::epoch::{Delta, Image};
-use crate::image::layout::{Backing, Layout};
-use crate::image::remap::{Whose, restore_layout};
-use crate::image::restore::{RestoreStats, restore_pages};
-use crate::image::runs::{AddrRange, PageIndex, PageRun};
-use crate::image::store::{Extent, Files, PageStore, StoreConfig};
-use crate::image::track::Tracker;
-use crate::image::vmas::{Owner, Prot, Zones};
+use crate::PAGE_SIZE;
+use crate::capture::capture;
+use crate::epoch::{Delta, Image};
+use crate::layout::{Backing, Layout};
+use crate::remap::{Whose, restore_layout};
+use crate::restore::{RestoreStats, restore_pages};
+use crate::runs::{AddrRange, PageIndex, PageRun};
+use crate::store::{Extent, Files, PageStore, StoreConfig};
+use crate::track::Tracker;
+use crate::vmas::{Owner, Prot, Zones};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use understudy_formats::pages::Tracking;
 use understudy_numbers::Epoch;
-use understudy_settings::Choice;
 
 pub const PAGE: u64 = PAGE_SIZE as u64;
 const WINDOW: u64 = 1 << 36;
@@ -217,7 +217,7 @@ pub fn store_in(files: Files, pages: u64, used: &[Extent]) -> PageStore {
 }
 
 impl Rank {
-    pub fn new(choice: Choice) -> Self {
+    pub fn new(choice: Tracking) -> Self {
         Self {
             tracker: Tracker::select(choice).unwrap().tracker,
             store: new_store(1 << 20),
@@ -278,10 +278,10 @@ impl Rank {
     }
 }
 
-pub const BOTH: [Choice; 2] = [Choice::PagemapScan, Choice::Compare];
+pub const BOTH: [Tracking; 2] = [Tracking::PagemapScan, Tracking::Compare];
 
 /// Runs the body once per tracker; the kernel's one may be missing where the tests run.
-pub fn with_each(body: impl Fn(Choice)) {
+pub fn with_each(body: impl Fn(Tracking)) {
     for choice in BOTH {
         match Tracker::select(choice) {
             Ok(_) => body(choice),

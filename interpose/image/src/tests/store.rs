@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::support::*;
-use crate::image::store::{Extent, Files, PageStore, Slot, StoreError};
+use crate::store::{Extent, Files, PageStore, Slot, StoreError};
 use std::collections::BTreeSet;
 
 fn slots(extents: &[Extent]) -> impl Iterator<Item = u64> + '_ {
@@ -12,7 +12,7 @@ fn slots(extents: &[Extent]) -> impl Iterator<Item = u64> + '_ {
 
 fn stamp(store: &PageStore, extents: &[Extent], value: u64) {
     for slot in slots(extents) {
-        let at = store.ptr(crate::image::store::Slot(slot)).cast::<u64>();
+        let at = store.ptr(crate::store::Slot(slot)).cast::<u64>();
         // SAFETY: an allocated slot.
         unsafe { at.write(value ^ slot) };
     }
@@ -20,7 +20,7 @@ fn stamp(store: &PageStore, extents: &[Extent], value: u64) {
 
 fn check(store: &PageStore, extents: &[Extent], value: u64) {
     for slot in slots(extents) {
-        let at = store.ptr(crate::image::store::Slot(slot)).cast::<u64>();
+        let at = store.ptr(crate::store::Slot(slot)).cast::<u64>();
         // SAFETY: an allocated slot.
         assert_eq!(unsafe { at.read() }, value ^ slot);
     }
@@ -114,7 +114,7 @@ fn churn_does_not_let_the_arena_creep() {
     for _ in 0..200 {
         for extent in store.alloc(2000).unwrap() {
             for slot in slots(&[extent]) {
-                let first = crate::image::store::Slot(slot);
+                let first = crate::store::Slot(slot);
                 pages.push(Extent { first, len: 1 });
             }
         }

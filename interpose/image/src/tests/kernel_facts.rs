@@ -1,8 +1,8 @@
 //! What the kernel really answers in the cases the code depends on.
 
 use super::support::*;
-use crate::image::kernel::{Filter, Pagemap, Region, Uffd, category as cat};
-use crate::image::runs::AddrRange;
+use crate::kernel::{Filter, Pagemap, Region, Uffd, category as cat};
+use crate::runs::AddrRange;
 
 struct Probe {
     user: User,

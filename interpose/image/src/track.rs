@@ -14,7 +14,7 @@ use super::settled;
 use super::store::PageStore;
 use super::sums::of_page;
 use std::io;
-use understudy_settings::Choice;
+use understudy_formats::pages::Tracking;
 
 /// Tracking cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum TrackError {
 pub struct Selected {
     /// The tracker.
     pub tracker: Tracker,
-    /// Why [`Choice::Auto`] had to fall back on comparing.
+    /// Why [`Tracking::Auto`] had to fall back on comparing.
     pub fallback: Option<TrackError>,
 }
 
@@ -79,9 +79,9 @@ impl Tracker {
     /// Sets tracking up.
     ///
     /// # Errors
-    /// When the way that was asked for cannot be had; with [`Choice::Auto`] only without a page
+    /// When the way that was asked for cannot be had; with [`Tracking::Auto`] only without a page
     /// map.
-    pub fn select(choice: Choice) -> Result<Selected, TrackError> {
+    pub fn select(choice: Tracking) -> Result<Selected, TrackError> {
         Self::select_where(choice, None)
     }
 
@@ -89,18 +89,21 @@ impl Tracker {
     ///
     /// # Errors
     /// As [`Tracker::select`].
-    pub fn select_where(choice: Choice, lack: Option<TrackError>) -> Result<Selected, TrackError> {
+    pub fn select_where(
+        choice: Tracking,
+        lack: Option<TrackError>,
+    ) -> Result<Selected, TrackError> {
         let open = || ScanTracker::open().map(Self::PagemapScan);
         let scan = match choice {
-            Choice::Auto | Choice::PagemapScan => lack.map_or_else(open, Err),
-            Choice::Compare => CompareTracker::open().map(Self::Compare),
+            Tracking::Auto | Tracking::PagemapScan => lack.map_or_else(open, Err),
+            Tracking::Compare => CompareTracker::open().map(Self::Compare),
         };
         match scan {
             Ok(tracker) => Ok(Selected {
                 tracker,
                 fallback: None,
             }),
-            Err(why) if choice == Choice::Auto => Ok(Selected {
+            Err(why) if choice == Tracking::Auto => Ok(Selected {
                 tracker: Self::Compare(CompareTracker::open()?),
                 fallback: Some(why),
             }),

@@ -3,14 +3,14 @@
 #![allow(unsafe_code)]
 
 use super::support::*;
-use crate::image::PAGE_SIZE;
-use crate::image::capture::capture;
-use crate::image::restore::load_all;
-use crate::image::runs::AddrRange;
-use crate::image::store::Files;
+use crate::PAGE_SIZE;
+use crate::capture::capture;
+use crate::restore::load_all;
+use crate::runs::AddrRange;
+use crate::store::Files;
 use std::time::{Duration, Instant};
+use understudy_formats::pages::Tracking;
 use understudy_numbers::Epoch;
-use understudy_settings::Choice;
 
 fn timed(body: impl FnOnce()) -> Duration {
     let start = Instant::now();
@@ -34,7 +34,7 @@ fn plain_copy(user: &User, dirty: &[u64], into: &mut [u8]) -> Duration {
     })
 }
 
-fn measure(choice: Choice, megabytes: u64, percent: u64, outlives: bool) {
+fn measure(choice: Tracking, megabytes: u64, percent: u64, outlives: bool) {
     let pages = megabytes << 8;
     let user = User::new();
     user.map(0, pages, RW);

@@ -128,8 +128,8 @@ fn query(file: &File, addr: u64, name: &mut [u8]) -> io::Result<Option<Vma>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::layout::Layout;
-    use crate::image::vmas::Owner;
+    use crate::layout::Layout;
+    use crate::vmas::Owner;
 
     #[test]
     fn queries_and_the_text_agree() {
@@ -168,7 +168,7 @@ mod tests {
                 .into_os_string()
                 .into_encoded_bytes();
             let areas = Layout::of(list, &zones).areas().to_vec();
-            let of_program = |area: &&crate::image::layout::Area| {
+            let of_program = |area: &&crate::layout::Area| {
                 format!("{:?}", area.backing).contains(&format!("{name:?}"))
             };
             areas.iter().filter(of_program).cloned().collect::<Vec<_>>()

@@ -2,9 +2,9 @@
 
 use super::support::*;
 use super::wire::{assert_same_image, send_delta};
-use crate::image::epoch::Image;
-use crate::image::runs::PageRun;
-use understudy_settings::Choice;
+use crate::epoch::Image;
+use crate::runs::PageRun;
+use understudy_formats::pages::Tracking;
 
 const PAGES: u64 = 600;
 
@@ -81,7 +81,7 @@ impl World<'_> {
     }
 }
 
-fn run(choice: Choice, rounds: u64) {
+fn run(choice: Tracking, rounds: u64) {
     let file = TempFile::new("random", PAGES, 5);
     let mut world = World {
         user: User::new(),

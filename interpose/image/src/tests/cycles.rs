@@ -3,9 +3,9 @@
 #![allow(unsafe_code)]
 
 use super::support::*;
-use crate::image::restore::{RestoreError, restore_pages};
-use crate::image::runs::{AddrRange, PageRun};
-use understudy_settings::Choice;
+use crate::restore::{RestoreError, restore_pages};
+use crate::runs::{AddrRange, PageRun};
+use understudy_formats::pages::Tracking;
 
 const SHARED: i32 = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
 
@@ -143,7 +143,7 @@ fn exposed_pages() {
         rank.tracker.expose_only(Vec::new());
         write_unseen(&mut rank, 12);
         let found = rank.commit(&user).page_count();
-        assert_eq!(found, u64::from(choice == Choice::Compare), "{choice:?}");
+        assert_eq!(found, u64::from(choice == Tracking::Compare), "{choice:?}");
     });
 }
 
@@ -381,7 +381,7 @@ fn extra_ranges_are_always_copied_and_always_put_back() {
         user.fill(32, 4, 1);
         // The second mapping plays the stack: not tracked, but named as extra.
         let stack = AddrRange::new(user.addr(32), user.addr(36));
-        user.zones.exclude(stack, crate::image::vmas::Owner::Stack);
+        user.zones.exclude(stack, crate::vmas::Owner::Stack);
         let live = AddrRange::new(user.addr(33) + 100, stack.end);
         let mut rank = Rank::new(choice);
         for value in [10, 20] {
@@ -403,7 +403,7 @@ fn excluded_ranges_are_left_alone() {
         let mut user = User::new();
         user.map(0, 16, RW);
         let own = AddrRange::new(user.addr(4), user.addr(8));
-        user.zones.exclude(own, crate::image::vmas::Owner::Runtime);
+        user.zones.exclude(own, crate::vmas::Owner::Runtime);
         user.fill(0, 16, 1);
         let mut rank = Rank::new(choice);
         rank.commit(&user);
@@ -418,7 +418,7 @@ fn excluded_ranges_are_left_alone() {
 
 #[test]
 fn comparing_is_the_fallback_only_of_auto() {
-    let auto = crate::image::track::Tracker::select(Choice::Auto).unwrap();
+    let auto = crate::track::Tracker::select(Tracking::Auto).unwrap();
     println!("auto selects without {:?}", auto.fallback);
 }
 

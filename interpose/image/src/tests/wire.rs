@@ -3,11 +3,11 @@
 #![allow(unsafe_code)]
 
 use super::support::*;
-use crate::image::PAGE_SIZE;
-use crate::image::epoch::{Delta, Image};
-use crate::image::store::PageStore;
-use crate::image::wire::{Header, Incoming, Outgoing, SendOptions};
-use understudy_settings::Choice;
+use crate::PAGE_SIZE;
+use crate::epoch::{Delta, Image};
+use crate::store::PageStore;
+use crate::wire::{Header, Incoming, Outgoing, SendOptions};
+use understudy_formats::pages::Tracking;
 
 pub fn options() -> SendOptions {
     SendOptions {
@@ -61,12 +61,12 @@ fn a_receiver_with_fragments_gets_the_same_image() {
     let user = User::new();
     user.map(0, 64, RW);
     user.fill(0, 64, 1);
-    let mut rank = Rank::new(Choice::Compare);
+    let mut rank = Rank::new(Tracking::Compare);
     let mut buddy_store = new_store(16384);
     let full = buddy_store.alloc(16384).unwrap()[0];
     for first in (0..full.len).step_by(40) {
-        let first = crate::image::store::Slot(first);
-        buddy_store.release([crate::image::store::Extent { first, len: 10 }]);
+        let first = crate::store::Slot(first);
+        buddy_store.release([crate::store::Extent { first, len: 10 }]);
     }
     let mut buddy = Image::new();
     for epoch in 0..6 {
@@ -88,7 +88,7 @@ fn damage_and_nonsense_are_refused() {
     let user = User::new();
     user.map(0, 16, RW);
     user.fill(0, 16, 1);
-    let mut rank = Rank::new(Choice::Compare);
+    let mut rank = Rank::new(Tracking::Compare);
     let delta = rank.capture(&user);
     let outgoing = delta.outgoing(Vec::new(), &rank.store, options());
     let mut to = new_store(1 << 16);

@@ -3,15 +3,15 @@
 #![allow(unsafe_code)]
 
 use super::support::*;
-use crate::image::layout::Layout;
-use crate::image::procmap::with_own_maps;
-use crate::image::remap::{Whose, restore_layout};
-use crate::image::restore::{RestoreError, load_all};
-use crate::image::runs::{AddrRange, PageIndex, PageRun, normalise};
-use crate::image::store::Slot;
-use crate::image::track::Tracker;
-use crate::image::vmas::{Owner, Zones};
-use understudy_settings::Choice;
+use crate::layout::Layout;
+use crate::procmap::with_own_maps;
+use crate::remap::{Whose, restore_layout};
+use crate::restore::{RestoreError, load_all};
+use crate::runs::{AddrRange, PageIndex, PageRun, normalise};
+use crate::store::Slot;
+use crate::track::Tracker;
+use crate::vmas::{Owner, Zones};
+use understudy_formats::pages::Tracking;
 
 /// Runs `body` in a forked child and fails if it does not come to its end.
 fn in_child(body: impl FnOnce() + std::panic::UnwindSafe) {
@@ -158,7 +158,7 @@ fn the_brk_heap_comes_back_with_its_end() {
             zones,
         });
         fill(1);
-        let mut rank = Rank::new(Choice::Auto);
+        let mut rank = Rank::new(Tracking::Auto);
         rank.commit(&user);
         assert!(
             rank.saved

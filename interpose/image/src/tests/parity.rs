@@ -3,11 +3,11 @@
 #![allow(unsafe_code)]
 
 use super::support::*;
-use crate::image::PAGE_SIZE;
-use crate::image::epoch::{Delta, Image, SlotRun, lay_out};
-use crate::image::parity::{Combine, accumulate, blank, block, changes, fold, piece, thin};
-use crate::image::runs::{self, PageIndex, PageRun};
-use crate::image::store::{PageStore, Slot};
+use crate::PAGE_SIZE;
+use crate::epoch::{Delta, Image, SlotRun, lay_out};
+use crate::parity::{Combine, accumulate, blank, block, changes, fold, piece, thin};
+use crate::runs::{self, PageIndex, PageRun};
+use crate::store::{PageStore, Slot};
 use std::collections::BTreeMap;
 use understudy_numbers::Epoch;
 
