@@ -5,7 +5,6 @@
 
 mod claim;
 mod copy;
-mod habit;
 mod hands;
 mod legacy;
 pub mod parity;
@@ -27,7 +26,6 @@ use crate::rounds::Numbers;
 use crate::{disk, events, fault, journal, marks, sys, told, user, world};
 pub use claim::claim;
 pub use copy::{Copy, State};
-use habit::Habit;
 use hands::Hands;
 pub use legacy::{Inherited, look as look_for_legacy, welcome_of_predecessor};
 use legacy::{Kept, Legacy};
@@ -49,6 +47,7 @@ use understudy_image::store::{PageStore, StoreConfig};
 use understudy_image::track::{TrackError, Tracker};
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
+use understudy_policy::habit::Habit;
 
 runtime! {
     pub struct Runtime: journal::Runtime {

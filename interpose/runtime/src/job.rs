@@ -8,7 +8,6 @@ use crate::gather::everybodys;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::objects::session::{self, WorldModel};
 use crate::recovery::Runtime;
-use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World, get, is_first_worker, is_protected, worker, workers_of};
 use crate::{
     arch, checkpoint, copies, cut, disk, ending, events, fault, journal, objects, protection,
@@ -20,6 +19,7 @@ use understudy_formats::events::{EndHow, Kind};
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Rank, Worker};
+use understudy_policy::redundancy::Redundancy;
 use understudy_settings::{Config, Scheme};
 
 /// Sets the world up after the real MPI_Init. Where the job has begun before, this process takes the part of a dead one, and the

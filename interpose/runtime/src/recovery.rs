@@ -20,7 +20,6 @@ mod meeting;
 mod moves;
 mod newcomers;
 mod partitioned;
-mod plan;
 mod replenish;
 mod report;
 mod repost;

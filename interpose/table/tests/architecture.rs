@@ -134,6 +134,13 @@ const RULES: &[Rule] = &[
         true,
     ),
     rule(
+        "interpose/policy",
+        "understudy-policy",
+        &["understudy-numbers", "understudy-settings"],
+        &[],
+        true,
+    ),
+    rule(
         "interpose/runtime",
         "understudy-runtime",
         &[
@@ -142,6 +149,7 @@ const RULES: &[Rule] = &[
             "understudy-image",
             "understudy-mpi",
             "understudy-numbers",
+            "understudy-policy",
             "understudy-relay",
             "understudy-settings",
             "understudy-wire",

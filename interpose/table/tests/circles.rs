@@ -11,7 +11,7 @@ type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-const CRATES: [&str; 21] = [
+const CRATES: [&str; 22] = [
     "ckptd",
     "ckptd/formats",
     "ckptd/numbers",
@@ -30,6 +30,7 @@ const CRATES: [&str; 21] = [
     "interpose/fortran",
     "interpose/image",
     "interpose/mpi",
+    "interpose/policy",
     "interpose/runtime",
     "interpose/shim",
     "interpose/table",

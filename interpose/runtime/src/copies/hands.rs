@@ -1,8 +1,8 @@
 //! What a checkpoint under way may use of this process's copies.
 
 use super::copy::Copy;
-use super::habit::Habit;
 use super::legacy::Legacy;
+use understudy_policy::habit::Habit;
 
 use understudy_image::helper::Helper;
 use understudy_image::store::PageStore;

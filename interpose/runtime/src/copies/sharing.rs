@@ -4,7 +4,6 @@
 //! then, and everything only where that finds something.
 
 use super::copy::State;
-use super::habit::{FEW, Habit, Question};
 use super::hands::Hands;
 use super::transfer::Transfer;
 use super::{Keep, buddies};
@@ -18,6 +17,7 @@ use understudy_image::runs::{self, PageRun};
 use understudy_image::sums;
 use understudy_image::wire::SendOptions;
 use understudy_mpi as mpi;
+use understudy_policy::habit::{FEW, Habit, Question};
 use understudy_settings::SharedPages;
 
 /// Pages in a sample.

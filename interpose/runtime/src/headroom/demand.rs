@@ -1,13 +1,13 @@
 //! Memory that a checkpoint takes, compared with what every node has left.
 #![allow(unsafe_code)]
 
-use crate::redundancy::Redundancy;
 use std::collections::BTreeMap;
 use understudy_formats::budget::Budget;
 use understudy_formats::cgroup::Limit;
 use understudy_image::PAGE_SIZE;
 use understudy_mpi::comm::Plain;
 use understudy_numbers::Worker;
+use understudy_policy::redundancy::Redundancy;
 
 /// Memory that a worker needs for the next checkpoint, and has, in pages.
 #[repr(C)]

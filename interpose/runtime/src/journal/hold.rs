@@ -8,7 +8,6 @@
 //! replaced when the program's state is loaded.
 #![allow(unsafe_code)]
 
-pub mod dispositions;
 mod emulate;
 mod files;
 mod inquire;
@@ -16,12 +15,12 @@ mod inquire;
 use super::inputs::{Asked, Inputs};
 use super::replay;
 use crate::journal::{DOOR, Runtime};
-use dispositions::Disposition;
 use std::arch::naked_asm;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{c_int, c_long, c_void};
 use std::io;
 use understudy_abi::{STUB_PAGE, ZONE_END, ZONE_START};
+use understudy_policy::dispositions::{self, Disposition};
 
 const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
 const DISPATCH_OFF: libc::c_ulong = 0;

@@ -8,7 +8,6 @@ pub mod create;
 pub mod firsts;
 pub mod freed;
 pub mod hints;
-mod plan;
 mod rebuild;
 mod recent;
 pub mod spawned;

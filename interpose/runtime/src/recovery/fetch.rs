@@ -4,7 +4,6 @@ use super::found::{self, has_own, note_layers, refuse_own};
 use super::group;
 use super::load::{self, Damaged};
 use super::moves::{Move, drive};
-use super::plan::{self, Plan, Remake};
 use crate::copies::{self, Payload, Transfer};
 use crate::ending::fail;
 use crate::recovery::Runtime;
@@ -17,6 +16,7 @@ use understudy_image::prefault::Prefault;
 use understudy_image::runs::normalise;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
+use understudy_policy::recovery_plan::{self as plan, Plan, Remake};
 
 /// The holders send copies to those workers that have none of their own. Such a process makes memory ready for it meanwhile,
 /// if it has nothing there yet.

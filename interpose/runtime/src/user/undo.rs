@@ -32,7 +32,6 @@ mod object;
 mod outcome;
 mod overwrite;
 mod place;
-mod ranges;
 #[cfg(test)]
 mod tests;
 
@@ -49,7 +48,6 @@ use note::Recorder;
 pub use object::{note_object, note_queue};
 use overwrite::Source;
 use place::{ChildLogLabel, Place};
-pub use ranges::Range;
 use std::cell::{Cell, RefMut};
 use std::ffi::{CStr, c_char, c_int};
 use std::fs::{self, File};
@@ -60,6 +58,7 @@ use understudy_abi::effect;
 use understudy_abi::written::Written;
 use understudy_formats::private::{in_memory, open_own};
 use understudy_numbers::{Epoch, ProcessNumber};
+pub use understudy_policy::ranges::Range;
 use understudy_relay::in_file_names;
 use understudy_settings::Threads;
 

@@ -7,7 +7,6 @@
 //! The exchange about the new communicator takes place on it.
 #![allow(unsafe_code)]
 
-use super::plan::{derived_uid, next_uid};
 use super::spawned::{self, is_spawned, own_group, remote_group, with_group};
 use super::{Comm, Topology, freed, hints, null_real};
 use crate::errors;
@@ -20,6 +19,7 @@ use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
+use understudy_policy::communicator_plan::{derived_uid, next_uid};
 
 /// A new communicator that is not yet in the table.
 pub struct Made {

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use super::create::BRIDGE_TAG;
-use super::plan::{Part, Planned, batches, chooser, uids_of};
 use super::{
     SELF, Topology, WORLD, connect_world, firsts, handle, hints, make_bridge, name_predefined,
     null_real, renew_self,
@@ -17,6 +16,7 @@ use std::ffi::c_int;
 use understudy_mpi::real_types::{RealComm, UNDEFINED};
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::{Epoch, Worker};
+use understudy_policy::communicator_plan::{Part, Planned, batches, chooser, uids_of};
 
 /// Makes the real communicators and groups of all workers from their recipes. Collective over `new_world`, in which each
 /// worker has the rank that it has in the recipes.

@@ -5,7 +5,6 @@ use super::keep::{self, Keeper};
 use super::log::{Effect, Id, Line, Log, Record};
 use super::outcome::Outcome;
 use super::place::MOVED;
-use super::ranges::Ranges;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::fmt::Display;
@@ -18,6 +17,7 @@ use std::time::SystemTime;
 use understudy_formats::events::{monotonic_ns, realtime_ns};
 use understudy_formats::private::in_memory;
 use understudy_numbers::Epoch;
+use understudy_policy::ranges::Ranges;
 
 /// More of a file is not copied because the program may overwrite it in memory.
 pub(super) const LARGEST_OVERWRITTEN: u64 = 64 << 20;

@@ -15,7 +15,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::Gatherings;
+use crate::gathering::Gatherings;
 use understudy_numbers::Worker;
 
 /// The processes that call a constructor with one local group, and how they name it.

@@ -1,7 +1,7 @@
 //! Random programs and networks: no worker waits for ever, and at a cut all stand still outside of collectives.
 
 use super::{Agreement, May, Phase};
-use crate::schedule::dice::Dice;
+use crate::dice::Dice;
 use std::collections::{BTreeMap, VecDeque};
 
 const PROGRAMS: u64 = 20_000;

@@ -1,9 +1,18 @@
 //! Who takes which part, and which copies go where: a pure function of what the living processes say of themselves.
 
-use super::deaths::Verdict;
 use crate::redundancy::Redundancy;
 use bincode::{Decode, Encode};
+use std::ffi::c_int;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
+
+/// Why the program cannot go on, and with which status it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// For the user.
+    pub why: String,
+    /// Exit status.
+    pub status: c_int,
+}
 
 /// What a living process says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
@@ -532,5 +541,5 @@ fn assign(
 }
 
 #[cfg(test)]
-#[path = "plan_tests.rs"]
+#[path = "recovery_plan_tests.rs"]
 mod tests;

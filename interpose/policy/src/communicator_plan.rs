@@ -1,8 +1,19 @@
 //! Which communicators there are in all of the workers, and in which order they are made again.
 
-use super::firsts::Firsts;
 use std::collections::HashMap;
 use understudy_numbers::Worker;
+
+/// Blocking collectives that MPICH counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub enum Counted {
+    Barrier,
+    Bcast,
+    Reduce,
+    Allreduce,
+}
+
+/// The first ones on a communicator, as many of each as count.
+pub type Firsts = Vec<Counted>;
 
 /// A communicator as told to all workers by the one that chose its `uid`.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]

@@ -1,8 +1,8 @@
 //! Random programs of several threads: none waits for ever, and all processes enter what they have in common in one order.
 
 use super::{Assemblies, Other, Side, Word};
-use crate::schedule::Gatherings;
-use crate::schedule::dice::Dice;
+use crate::dice::Dice;
+use crate::gathering::Gatherings;
 use std::collections::{BTreeMap, VecDeque};
 use understudy_numbers::Worker;
 
