@@ -42,8 +42,6 @@ pub struct Config {
     pub rehearse: Rehearse,
     /// How static data are brought back.
     pub static_data: Static,
-    /// Whether the program runs without protection, and its calls are reported.
-    pub trace: bool,
     /// How long a journal may get.
     pub log_limit: LogLimit,
     /// The level of `MPI_Pcontrol` that begins another phase.
@@ -153,10 +151,6 @@ const VALUES: &[(&str, Parse)] = &[
         config.rehearse = rehearse(text)?;
         Ok(())
     }),
-    ("UNDERSTUDY_TRACE", |config, text| {
-        config.trace = switch(text)?;
-        Ok(())
-    }),
     ("UNDERSTUDY_DISK", |config, text| {
         let path = std::path::absolute(text).map_err(|error| format!("`{text}`: {error}"))?;
         config.disk = Some(path);
@@ -242,7 +236,6 @@ impl Config {
             warnings: None,
             tracking: Tracking::Auto,
             rehearse: Rehearse::Off,
-            trace: false,
             static_data: Static::Image,
             log_limit: LogLimit::Part(0.25),
             new_phase: Some(2),
@@ -264,9 +257,6 @@ impl Config {
             if let Some(text) = lookup(name).filter(|text| !text.is_empty()) {
                 parse(&mut config, &text).map_err(|why| format!("{name}: {why}"))?;
             }
-        }
-        if config.trace && lookup("UNDERSTUDY_SPARES").is_none_or(|text| text.is_empty()) {
-            config.spares = 0;
         }
         if config.disk_hold && config.disk.is_none() {
             return Err("UNDERSTUDY_DISK_HOLD: set UNDERSTUDY_DISK to the directory that epochs are copied to".into());

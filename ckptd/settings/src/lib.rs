@@ -144,12 +144,6 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Variable,
     },
     Setting {
-        variable: "UNDERSTUDY_TRACE",
-        default: "0",
-        meaning: "1: the program runs without protection, on all ranks unless UNDERSTUDY_SPARES is set, and a report at its end tells where it calls MPI and what UNDERSTUDY_INIT_END should be",
-        form: Form::Variable,
-    },
-    Setting {
         variable: "UNDERSTUDY_DISK",
         default: "none",
         meaning: "directory, the same for all ranks, to which epochs are written, so that the whole job can be restarted",

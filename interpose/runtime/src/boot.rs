@@ -223,7 +223,6 @@ fn start(rt: &Runtime) -> Result<(), String> {
 /// What is recorded of calls is recorded as Open MPI's programs make them.
 fn without_recording(config: &mut Config) -> Result<(), String> {
     let asked = match config.static_data {
-        _ if config.trace => Some("UNDERSTUDY_TRACE=1"),
         Static::Replay => Some("UNDERSTUDY_STATIC=replay"),
         Static::Disk => Some("UNDERSTUDY_STATIC=disk"),
         Static::Auto | Static::Image => None,

@@ -8,7 +8,7 @@
 
 use crate::generated::Proc;
 use crate::journal::Runtime;
-use crate::journal::trace::places;
+use crate::journal::address_names;
 use crate::{arch, attention, peers, schedule, sys, told};
 use std::fs::File;
 use std::os::linux::net::SocketAddrExt;
@@ -298,7 +298,7 @@ impl std::fmt::Display for Place {
             return out.write_str("where it is cannot be told");
         };
         write!(out, "its last MPI call is {}", procedure.name())?;
-        match places::names(&[self.address]).first() {
+        match address_names::names(&[self.address]).first() {
             // An address outside of all files has no name; on the stack (`[stack]`) is none that a call returns to, where it has returned.
             Some(name) if name.ends_with(')') && !name.ends_with("])") => write!(out, " at {name}"),
             _ => Ok(()),

@@ -7,7 +7,7 @@
 
 use crate::arch::{self, Frame};
 use crate::generated::Proc;
-use crate::journal::trace::places;
+use crate::journal::address_names;
 use crate::journal::{self, Runtime};
 use crate::marks::{self, POISON, Region};
 use crate::{ending, events, sys, told};
@@ -86,7 +86,7 @@ fn describe(region: &Region) -> String {
         "the region of {} bytes at {:#x} (understudy_recompute at {})",
         region.memory.len(),
         region.memory.start,
-        places::names(&[region.place]).concat()
+        address_names::names(&[region.place]).concat()
     )
 }
 

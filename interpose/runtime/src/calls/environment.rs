@@ -125,7 +125,6 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
     outcome!(job::first_checkpoint(rt));
     crate::user::set_stage(RankStage::Running);
     crate::rehearsal::start(rt);
-    crate::journal::trace::start(rt);
     SUCCESS
 }
 

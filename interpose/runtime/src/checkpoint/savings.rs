@@ -1,7 +1,7 @@
 //! What a capture is without, by the marks of the program.
 
 use crate::events;
-use crate::journal::trace::places;
+use crate::journal::address_names;
 use crate::marks::{self, Mark, Way};
 use crate::recovery::Runtime;
 use understudy_formats::events::{Kind, MarkSaving};
@@ -28,7 +28,7 @@ pub fn tell(rt: &Runtime, epoch: Epoch, at_point: bool, left_out: LeftOut, spare
     }));
     marks.sort_by_key(|it| std::cmp::Reverse((it.saved, it.held)));
     marks.truncate(ROWS);
-    let name = |place| marks::name(rt, place, || places::names(&[place]).concat());
+    let name = |place| marks::name(rt, place, || address_names::names(&[place]).concat());
     let marks = marks.into_iter().map(|share| share.saving(name));
     events::emit(Kind::LeftOut {
         epoch,

@@ -117,7 +117,7 @@ impl Settings {
                     count(config.spares, "spare", "spares")
                 ));
             }
-            if !may_be_unprotected && !config.trace {
+            if !may_be_unprotected {
                 config.check_workers(workers)?;
             }
             config.check_files()?;
