@@ -56,8 +56,6 @@ pub struct Config {
     pub disk: Option<PathBuf>,
     /// How many epochs there are from one that is written to the next.
     pub disk_every: u64,
-    /// Whether epochs are held in memory as well.
-    pub disk_hold: bool,
     /// Whether the job goes on from an epoch on disk.
     pub restart: bool,
     /// Whether new spares join the job in place of those that are used up.
@@ -163,10 +161,6 @@ const VALUES: &[(&str, Parse)] = &[
         })?;
         Ok(())
     }),
-    ("UNDERSTUDY_DISK_HOLD", |config, text| {
-        config.disk_hold = switch(text)?;
-        Ok(())
-    }),
     // `private` reads it, before there is a configuration.
     ("UNDERSTUDY_RUNTIME_DIR", |_, text| {
         match text.is_empty() || text.starts_with('/') {
@@ -244,7 +238,6 @@ impl Config {
             poison: false,
             disk: None,
             disk_every: 1,
-            disk_hold: false,
             restart: false,
             replenish: false,
             threads: Threads::AsAsked,
@@ -257,9 +250,6 @@ impl Config {
             if let Some(text) = lookup(name).filter(|text| !text.is_empty()) {
                 parse(&mut config, &text).map_err(|why| format!("{name}: {why}"))?;
             }
-        }
-        if config.disk_hold && config.disk.is_none() {
-            return Err("UNDERSTUDY_DISK_HOLD: set UNDERSTUDY_DISK to the directory that epochs are copied to".into());
         }
         if config.restart && config.disk.is_none() {
             return Err(

@@ -156,12 +156,6 @@ pub const SETTINGS: &[Setting] = &[
         form: Form::Value("N"),
     },
     Setting {
-        variable: "UNDERSTUDY_DISK_HOLD",
-        default: "0",
-        meaning: "1: the last epochs are also held in the nodes' memory (`/dev/shm`), where a restart on the same nodes finds them at once; the daemon, if there is one, copies them to UNDERSTUDY_DISK from there",
-        form: Form::Switch,
-    },
-    Setting {
         variable: "UNDERSTUDY_RUNTIME_DIR",
         default: "/dev/shm",
         meaning: "existing directory of each node for understudy's own, `understudy-UID`, in which files \

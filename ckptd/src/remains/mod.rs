@@ -14,7 +14,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use understudy_formats::epochs::flush;
 use understudy_formats::private::{Directory, in_memory, open_own};
 use understudy_relay::{has_launcher, job_of_name, lives, survey};
 
@@ -61,9 +60,7 @@ impl Remains {
 
 /// All of it.
 pub fn of_node() -> Vec<Remains> {
-    let held = flush::orphans()
-        .map(|(root, names)| (root, names, "epochs held for a directory that is gone"));
-    let kinds = [of_jobs(), segments::abandoned(), event_directories(), held];
+    let kinds = [of_jobs(), segments::abandoned(), event_directories()];
     let found = kinds.into_iter().flatten();
     found
         .flat_map(|(directory, names, what)| Remains::all(directory, names, what))

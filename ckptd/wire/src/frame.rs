@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 const MAGIC: [u8; 4] = *b"USCK";
 
 /// Bump rule: any change to the frame, to [`super::Ask`], [`super::Answer`] or a type inside of them, or to the proof of a token. Nobody reads another one.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Bytes in front of every payload.
 pub const HEAD: usize = 16;

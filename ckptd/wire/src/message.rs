@@ -55,23 +55,6 @@ pub enum Ask {
         /// Of the lease.
         token: Token,
     },
-    /// An epoch that is held in memory is to be copied to disk; only on the same node. Answer: `Copying`.
-    CopyHeld {
-        /// Path of the file, as bytes.
-        from: Vec<u8>,
-        /// Path of the copy.
-        to: Vec<u8>,
-    },
-    /// What has become of a copy. Answer: `Copied`.
-    WasCopied {
-        /// Of the request.
-        id: u64,
-    },
-    /// A copy is not wanted any more. No answer.
-    GiveUpCopy {
-        /// Of the request.
-        id: u64,
-    },
     /// What is known of all jobs. Answer: `Status`.
     Status,
 }
@@ -92,16 +75,6 @@ pub enum Answer {
     Start {
         /// How many.
         count: u32,
-    },
-    /// The request for a copy has this number. `None`: the daemon does not do it.
-    Copying {
-        /// Of the request.
-        id: Option<u64>,
-    },
-    /// The outcome of a copy, which is told once: 0, or a number of errno(3). `None`: not yet.
-    Copied {
-        /// That.
-        outcome: Option<i32>,
     },
     /// All jobs.
     Status(Vec<JobStatus>),

@@ -71,12 +71,6 @@ fn asks() -> Vec<Ask> {
             spares: 1,
             aim: 3,
         },
-        Ask::CopyHeld {
-            from: b"/held/a".to_vec(),
-            to: b"/disk/\xff".to_vec(),
-        },
-        Ask::WasCopied { id: 8 },
-        Ask::GiveUpCopy { id: 8 },
         Ask::Status,
     ]
 }
@@ -105,8 +99,6 @@ fn answers() -> Vec<Answer> {
         Answer::Welcome,
         Answer::Leased(vec![lease; 100]),
         Answer::Start { count: 2 },
-        Answer::Copying { id: Some(8) },
-        Answer::Copied { outcome: Some(28) },
         Answer::Status(vec![status; 10]),
         Answer::Refused(Refusal::LateRound),
         Answer::Closed("why".into()),

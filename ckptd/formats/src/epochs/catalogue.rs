@@ -29,8 +29,6 @@ pub struct Name {
 
 /// What is behind the name of a file that is being written.
 pub const PART: &str = ".part";
-/// What is behind the name of a file that is being copied; a process id and [`PART`] follow.
-pub const COPY: &str = ".copy-";
 /// What the names of all files begin with.
 pub const PREFIX: &str = "understudy-";
 const SUFFIX: &str = ".epoch";
@@ -84,9 +82,7 @@ pub fn of_worker<'a>(listing: impl IntoIterator<Item = &'a str>, worker: Worker)
 /// Files of `worker` whose writing was never completed.
 pub fn torn<'a>(listing: impl IntoIterator<Item = &'a str>, worker: Worker) -> Vec<&'a str> {
     let is_torn = |file: &&str| {
-        let name = file.strip_suffix(PART);
-        let name =
-            name.and_then(|name| Name::parse(name.split_once(COPY).map_or(name, |(name, _)| name)));
+        let name = file.strip_suffix(PART).and_then(Name::parse);
         name.is_some_and(|name| name.worker == worker)
     };
     listing.into_iter().filter(is_torn).collect()
@@ -199,11 +195,10 @@ mod tests {
             file(0, 4, 1) + PART,
             file(0, 4, 2) + PART,
             "x.part".into(),
-            file(0, 5, 1) + COPY + "77" + PART,
         ];
         assert_eq!(
             torn(files.iter().map(String::as_str), Worker(1)),
-            [&files[1], &files[4]]
+            [&files[1]]
         );
     }
 
@@ -212,13 +207,12 @@ mod tests {
         let files = [
             file(0, 3, 1),
             file(0, 4, 2) + PART,
-            file(0, 5, 1) + COPY + "77" + PART,
             "understudy-0000000000000007-w00002.static".into(),
             "understudy-0000000000000007-0000000000000007-0.undo".into(),
             "understudy-0000000000000008-w00002.static".into(),
             "results".into(),
         ];
-        assert_eq!(of_job(files.iter().map(String::as_str), 7), files[..4]);
+        assert_eq!(of_job(files.iter().map(String::as_str), 7), files[..3]);
     }
 
     #[test]
