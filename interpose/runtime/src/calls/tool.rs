@@ -390,7 +390,7 @@ unsafe fn value_of(
     Some(unsafe { std::slice::from_raw_parts(value.cast(), size * count.max(0) as usize) }.to_vec())
 }
 
-/// `MPI_T_cvar_write`: it is written again in each generation.
+/// `MPI_T_cvar_write`; see [`tool::written`].
 pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_void) -> c_int {
     let rt = runtime();
     let write = || {

@@ -70,7 +70,7 @@ pub fn register(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
 pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
     let recipe = super::get(rt, parent)?.clone();
     let uid = candidate(rt);
-    let duplicate = recipe.duplicate(uid, written::count(rt));
+    let duplicate = recipe.duplicate(uid, written::changes(rt));
     let index = objects_mut(rt).comms.insert(duplicate);
     Some(super::handle(rt, index))
 }
@@ -101,7 +101,7 @@ impl Begun {
         } else {
             0
         };
-        let duplicate = recipe.duplicate(uid, written::count(rt));
+        let duplicate = recipe.duplicate(uid, written::changes(rt));
         let index = objects_mut(rt).comms.insert(duplicate);
         let real = null_real(rt);
         Some(Box::new(Begun { index, real, uid }))
@@ -183,7 +183,7 @@ fn describe(
         collective_over_all,
         inits: 0,
         collectives: 0,
-        writes: written::count(rt),
+        variable_changes: written::changes(rt),
         firsts: Vec::new(),
         session: 0,
         is_freed: false,
