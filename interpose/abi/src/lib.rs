@@ -117,6 +117,7 @@ pub mod wait {
 
 pub mod call_sites;
 pub mod child_effects;
+pub mod control_block;
 pub mod kernel_aio;
 pub mod kernel_use;
 pub mod layers;

@@ -183,12 +183,7 @@ fn key_slots() -> Vec<(u64, usize)> {
 
 /// Address of this thread's control block.
 pub fn control_block() -> u64 {
-    let address: u64;
-    // SAFETY: glibc's thread control block points to itself at fs:0x10.
-    unsafe {
-        std::arch::asm!("mov {}, fs:[0x10]", out(reg) address, options(nostack, readonly, preserves_flags))
-    };
-    address
+    understudy_abi::control_block::address() as u64
 }
 
 /// Checksum of the stack protector's value and the pointer guard, which stacks and saved contexts hold.
