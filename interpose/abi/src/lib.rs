@@ -115,6 +115,7 @@ pub mod wait {
     pub const LOOKED: u8 = 2;
 }
 
+pub mod assembly;
 pub mod call_sites;
 pub mod child_effects;
 pub mod control_block;

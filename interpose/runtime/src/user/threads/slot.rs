@@ -366,7 +366,19 @@ unsafe extern "C" fn begin(slot: &Slot) -> ! {
         register_again(block);
         let frame = slot.frame.load(Ordering::Relaxed);
         slot.state.store(FREE, Ordering::SeqCst);
-        std::arch::asm!("mov rsp, {}", "mov eax, 15", "syscall", "ud2", in(reg) frame + 8, options(noreturn));
+        return_to(frame)
+    }
+}
+
+/// Goes on from a signal frame (rt_sigreturn(2)).
+///
+/// # Safety
+/// The frame must be one that the calling thread may go on from.
+#[inline(always)]
+unsafe fn return_to(frame: usize) -> ! {
+    // SAFETY: handed on to the caller.
+    unsafe {
+        std::arch::asm!("mov rsp, {}", "mov eax, 15", "syscall", "ud2", in(reg) frame + 8, options(noreturn))
     }
 }
 
@@ -388,7 +400,7 @@ unsafe extern "C" fn leave(slot: &Slot) -> ! {
         if frame == 0 {
             end(slot, block)
         }
-        std::arch::asm!("mov rsp, {}", "mov eax, 15", "syscall", "ud2", in(reg) frame + 8, options(noreturn));
+        return_to(frame)
     }
 }
 
