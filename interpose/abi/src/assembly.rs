@@ -2,8 +2,8 @@
 
 /// Instructions that may move the stack pointer, between those that set and remove a frame.
 ///
-/// The instructions must preserve rbp, which holds the stack pointer meanwhile. A debugger finds the
-/// caller through rbp: the function must begin with `.cfi_startproc`.
+/// The instructions must preserve rbp, which holds the stack pointer meanwhile.
+/// A debugger finds the caller through rbp: the function must begin with `.cfi_startproc`.
 #[macro_export]
 macro_rules! on_other_stack {
     ($($line:literal),* $(,)?) => {

@@ -7,6 +7,7 @@ use crate::link::{self, OUR_SONAME, Path};
 use crate::sys;
 use crate::thunks::{PROC_COUNT, SLOT_NAMES};
 use core::ffi::{CStr, c_char, c_int, c_void};
+use understudy_elf::LinkMap;
 
 /// `Dl_info` of dladdr(3).
 #[repr(C)]
@@ -53,7 +54,7 @@ impl core::ops::Deref for Fortran {
 pub fn find() -> Option<Path> {
     const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
     let is_library =
-        |object: &link::LinkMap| !object.name().is_empty() && object.l_addr != link::own_base();
+        |object: &LinkMap| !object.name().is_empty() && object.base() != link::own_base();
     if !link::objects().any(|object| is_library(object) && object.needs(OUR_SONAME)) {
         return None;
     }
@@ -63,7 +64,7 @@ pub fn find() -> Option<Path> {
     let wraps = |name: &CStr| file_of(next(name)).filter(|file| !is_binding(file));
     let names = || SLOT_NAMES[..PROC_COUNT].iter();
     let of_fortran = || names().find_map(|name| wraps(&Fortran::of(name)?));
-    let has_fortran = link::objects().any(link::LinkMap::needs_fortran_bindings);
+    let has_fortran = link::objects().any(link::needs_fortran_bindings);
     let file = names()
         .find_map(|name| wraps(name))
         .or_else(|| has_fortran.then(of_fortran)?)?;

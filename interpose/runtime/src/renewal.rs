@@ -396,6 +396,6 @@ pub fn finalise(rt: &Runtime) {
     }
     for link_map in library::link_maps() {
         // SAFETY: a record of ld.so's; nothing of the library is called again.
-        unsafe { (told::info().user_hide_destructors)(link_map) };
+        unsafe { (told::info().user_hide_destructors)(std::ptr::from_ref(link_map).cast()) };
     }
 }

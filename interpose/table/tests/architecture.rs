@@ -36,7 +36,7 @@ const fn face(directory: &'static str, name: &'static str) -> Rule {
     rule(
         directory,
         name,
-        &["understudy-abi"],
+        &["understudy-abi", "understudy-elf"],
         &["understudy-table"],
         false,
     )
@@ -44,6 +44,7 @@ const fn face(directory: &'static str, name: &'static str) -> Rule {
 
 const RULES: &[Rule] = &[
     rule("interpose/abi", "understudy-abi", &[], &[], false),
+    rule("interpose/elf", "understudy-elf", &[], &[], false),
     rule("interpose/table", "understudy-table", &[], &[], false),
     face("interpose/face", "understudy-face"),
     face("interpose/face-debian", "understudy-face-debian"),
@@ -66,7 +67,7 @@ const RULES: &[Rule] = &[
     rule(
         "interpose/mpi",
         "understudy-mpi",
-        &["understudy-abi", "understudy-numbers"],
+        &["understudy-abi", "understudy-elf", "understudy-numbers"],
         &["understudy-table"],
         true,
     ),
@@ -145,6 +146,7 @@ const RULES: &[Rule] = &[
         "understudy-runtime",
         &[
             "understudy-abi",
+            "understudy-elf",
             "understudy-formats",
             "understudy-image",
             "understudy-mpi",
