@@ -1,4 +1,5 @@
 //! Sequences of x86-64 instructions that hand-written code has in common.
+#![allow(unsafe_code)]
 
 /// Instructions that may move the stack pointer, between those that set and remove a frame.
 ///
@@ -14,4 +15,13 @@ macro_rules! on_other_stack {
             "mov rsp, rbp\n pop rbp\n .cfi_def_cfa rsp, 8\n .cfi_same_value rbp",
         )
     };
+}
+
+/// Returns from a signal handler (rt_sigreturn(2)), as the kernel's `sa_restorer`.
+///
+/// # Safety
+/// The stack pointer must be at the kernel's signal frame.
+#[unsafe(naked)]
+pub unsafe extern "C" fn return_from_signal() {
+    core::arch::naked_asm!("mov eax, 15", "syscall", "ud2")
 }

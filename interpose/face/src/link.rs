@@ -362,10 +362,15 @@ fn object_at(address: usize) -> DlInfo {
     info
 }
 
+/// Returns the file of the object that an address lies in; empty if there is none.
+pub fn file_of(address: usize) -> &'static [u8] {
+    // SAFETY: ld.so keeps the name as long as the object.
+    unsafe { sys::bytes(object_at(address).name) }
+}
+
 /// Path of this library itself.
 pub fn own_path() -> &'static [u8] {
-    // SAFETY: the name lives as long as this library.
-    unsafe { sys::bytes(object_at(own_path as *const () as usize).name) }
+    file_of(own_path as *const () as usize)
 }
 
 /// Where the object that an address lies in is mapped.

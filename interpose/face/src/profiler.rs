@@ -4,23 +4,12 @@
 #![allow(unsafe_code)]
 
 use crate::link::{self, OUR_SONAME, Path};
-use crate::sys;
 use crate::thunks::{PROC_COUNT, SLOT_NAMES};
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_void};
 use understudy_elf::LinkMap;
-
-/// `Dl_info` of dladdr(3).
-#[repr(C)]
-struct Place {
-    file: *const c_char,
-    base: *mut c_void,
-    name: *const c_char,
-    address: *mut c_void,
-}
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-    fn dladdr(address: *const c_void, place: *mut Place) -> c_int;
 }
 
 /// The longest name of a procedure, with what follows.
@@ -86,16 +75,10 @@ pub fn is_library_behind() -> bool {
     !core::hint::black_box(unsafe { dlsym(RTLD_NEXT, c"PMPI_Init".as_ptr()) }).is_null()
 }
 
-/// The file in which something is; ld.so keeps the name as long as the library.
+/// The file in which something is.
 fn file_of(found: *mut c_void) -> Option<&'static [u8]> {
-    let mut place = Place {
-        file: core::ptr::null(),
-        base: core::ptr::null_mut(),
-        name: core::ptr::null(),
-        address: core::ptr::null_mut(),
-    };
-    // SAFETY: dladdr(3) fills the structure.
-    unsafe { (!found.is_null() && dladdr(found, &mut place) != 0).then(|| sys::bytes(place.file)) }
+    let file = link::file_of(found as usize);
+    (!file.is_empty()).then_some(file)
 }
 
 /// Whether a file has the bindings of Open MPI or MPICH, which wrap nothing.
