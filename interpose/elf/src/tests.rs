@@ -41,10 +41,8 @@ fn every_record_leads_to_the_first() {
     let records = link_maps();
     for &record in &records {
         // SAFETY: a record of ld.so.
-        assert!(core::ptr::eq(
-            unsafe { LinkMap::first_of(record) },
-            records[0]
-        ));
+        let first = unsafe { LinkMap::first_of(record) };
+        assert!(core::ptr::eq(first, records[0]));
     }
     // SAFETY: null.
     assert!(unsafe { LinkMap::first_of(core::ptr::null()) }.is_null());

@@ -362,7 +362,9 @@ fn object_at(address: usize) -> DlInfo {
     info
 }
 
-/// Returns the file of the object that an address lies in; empty if there is none.
+/// Returns the file of the object at an address.
+///
+/// Empty if there is none.
 pub fn file_of(address: usize) -> &'static [u8] {
     // SAFETY: ld.so keeps the name as long as the object.
     unsafe { sys::bytes(object_at(address).name) }
