@@ -9,7 +9,7 @@ use crate::model::{Class, Direction, Handle, Parameter, Procedure, Table};
 use std::fmt::Write;
 
 /// Written by hand: the module, and the procedures without their `MPI_`.
-const BY_HAND: [(&str, &[&str]); 6] = [
+pub(crate) const BY_HAND: [(&str, &[&str]); 6] = [
     (
         "requests",
         &[
@@ -59,7 +59,7 @@ const BY_HAND: [(&str, &[&str]); 6] = [
 ];
 
 /// Whether a procedure is generated.
-fn is_generated(procedure: &Procedure) -> bool {
+pub(crate) fn is_generated(procedure: &Procedure) -> bool {
     let lists_types = procedure
         .parameters
         .iter()
@@ -78,7 +78,7 @@ fn makes_group(parameter: &Parameter) -> bool {
 }
 
 /// Name in Fortran without `mpi_`.
-fn short(procedure: &Procedure) -> String {
+pub(crate) fn short(procedure: &Procedure) -> String {
     procedure.name["MPI_".len()..].to_lowercase()
 }
 

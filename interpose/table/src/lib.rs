@@ -7,6 +7,8 @@
 
 mod abi;
 mod collective;
+#[cfg(test)]
+mod columns;
 mod edge;
 mod face;
 mod fortran;
@@ -25,7 +27,8 @@ mod types;
 pub use kind::ParamKind;
 pub use length::{LengthTerm, SPECIAL_LENGTHS, length_terms};
 pub use model::{
-    Class, Data, Direction, Flag, Function, Handle, Parameter, Policy, Procedure, Support, Table,
+    Class, Data, Direction, Flag, Function, Handle, Parameter, Policy, Procedure, Rule, Source,
+    Support, Table,
 };
 pub use parse::{TableError, parse, parse_procedures};
 

@@ -106,6 +106,50 @@ named! {
 }
 
 named! {
+    /// Origin of the handler that serves a procedure.
+    Source {
+        /// Generated: translates handles and calls the library.
+        Generic = "generic",
+        /// Generated: blocking collective, before which a checkpoint may be taken.
+        Collective = "collective",
+        /// Generated: non-blocking collective, whose request is recorded.
+        Nonblocking = "nonblocking",
+        /// Generated: persistent collective, whose request is made again from its arguments.
+        Persistent = "persistent",
+        /// Handwritten: `crate::calls::NAME` of the runtime.
+        Manual = "manual",
+        /// Generated: reports an error while protection is on.
+        Refused = "refused",
+    }
+}
+
+named! {
+    /// Property of a procedure for which generated code or the runtime has a rule.
+    Rule {
+        /// May wait for other programs without polling for a cut.
+        ///
+        /// Handlers that report such waits themselves do not have the rule.
+        Waits = "waits",
+        /// Waits for no process, and leaves alone what other processes know of.
+        Local = "local",
+        /// Counted by MPICH, whose first calls on a communicator are remembered.
+        Counted = "counted",
+        /// Fills its receive buffer at the root only.
+        ToRoot = "to_root",
+        /// Reads its arrays at the root only.
+        AtRoot = "at_root",
+        /// Writes integers that describe a datatype, whose meaning its combiner decides.
+        Contents = "contents",
+        /// Exported as `MPIX_…`, too, by libraries older than MPI 4.0.
+        Older = "older",
+        /// Called again by a replay of the journal, since it gives out memory.
+        Executed = "executed",
+        /// Receives a message before it returns.
+        Receives = "receives",
+    }
+}
+
+named! {
     /// Which way a parameter's value goes.
     Direction {
         /// Read only.
@@ -198,6 +242,12 @@ pub struct Procedure {
     pub class: Class,
     /// Where its handler comes from.
     pub support: Support,
+    /// Origin of its handler.
+    pub source: Source,
+    /// Properties for which there are rules.
+    pub rules: Vec<Rule>,
+    /// Module of its Fortran binding; `generated` for a generated one.
+    pub fortran: Option<String>,
     /// C type of the result.
     pub returns: String,
     /// Peculiarities.
@@ -210,6 +260,11 @@ impl Procedure {
     /// Whether the row has this flag.
     pub fn has(&self, flag: Flag) -> bool {
         self.flags.contains(&flag)
+    }
+
+    /// Returns true if a rule applies to the procedure.
+    pub fn is(&self, rule: Rule) -> bool {
+        self.rules.contains(&rule)
     }
 
     /// The name under which the real library always has it.

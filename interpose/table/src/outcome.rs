@@ -40,7 +40,7 @@ fn is_buffer(parameter: &Parameter) -> bool {
 }
 
 /// Who has an output: of a collective with a root, only some have its buffer.
-fn members(procedure: &Procedure, parameter: &Parameter) -> String {
+pub(crate) fn members(procedure: &Procedure, parameter: &Parameter) -> String {
     let root = procedure
         .parameters
         .iter()

@@ -104,7 +104,7 @@ impl Proc {
 "#;
 
 /// Whether it may wait for what other processes' programs do without looking for a cut meanwhile, and its handler does not say so itself.
-fn may_wait(procedure: &Procedure) -> bool {
+pub(crate) fn may_wait(procedure: &Procedure) -> bool {
     const OTHERS: [&str; 9] = [
         "MPI_Abort",
         "MPI_Comm_disconnect",
@@ -125,7 +125,7 @@ fn may_wait(procedure: &Procedure) -> bool {
 }
 
 /// Whether it waits for nobody, and leaves alone what other processes know of.
-fn is_local(procedure: &Procedure) -> bool {
+pub(crate) fn is_local(procedure: &Procedure) -> bool {
     const LOCAL: [Class; 9] = [
         Class::Attribute,
         Class::Comm,
