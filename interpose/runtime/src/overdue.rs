@@ -6,7 +6,7 @@
 //! calls of MPI cost nothing; it never calls MPI. Where the program is, the frame of its last call tells, which stays on the
 //! runtime's stack ([`arch`]). It is read through `/proc/self/mem`, since the program goes on meanwhile.
 
-use crate::generated::Proc;
+use crate::generated::{COLLECTIVE, Proc};
 use crate::journal::Runtime;
 use crate::journal::address_names;
 use crate::{arch, attention, peers, schedule, sys, told};
@@ -275,20 +275,8 @@ impl Place {
     }
 
     fn is_collective(self) -> bool {
-        const NAMES: [&str; 10] = [
-            "MPI_Allgather",
-            "MPI_Allreduce",
-            "MPI_Alltoall",
-            "MPI_Barrier",
-            "MPI_Bcast",
-            "MPI_Exscan",
-            "MPI_Gather",
-            "MPI_Reduce",
-            "MPI_Scan",
-            "MPI_Scatter",
-        ];
-        let name = self.procedure.map_or("", Proc::name);
-        NAMES.iter().any(|known| name.starts_with(known))
+        self.procedure
+            .is_some_and(|procedure| COLLECTIVE[procedure as usize])
     }
 }
 

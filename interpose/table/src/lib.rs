@@ -7,8 +7,6 @@
 
 mod abi;
 mod collective;
-#[cfg(test)]
-mod columns;
 mod edge;
 mod face;
 mod fortran;
@@ -28,7 +26,7 @@ pub use kind::ParamKind;
 pub use length::{LengthTerm, SPECIAL_LENGTHS, length_terms};
 pub use model::{
     Class, Data, Direction, Flag, Function, Handle, Parameter, Policy, Procedure, Rule, Source,
-    Support, Table,
+    Table,
 };
 pub use parse::{TableError, parse, parse_procedures};
 
@@ -83,81 +81,15 @@ pub fn mpich_procedures() -> String {
 /// Rust source for the runtime: names of the slots, declarations of the real procedures, the generated handlers and the
 /// table of all handlers.
 ///
-/// A row of the table is handled by `crate::calls::NAME` if `implemented` has its name, whatever its support says. A
-/// manual row that is not in `implemented` is refused like an unsupported one.
-///
-/// The real procedures are external symbols.
-///
-/// # Panics
-/// If a name in `implemented` is no procedure or occurs twice.
-pub fn runtime_dispatch(implemented: &[&str]) -> String {
-    runtime::source(table(), implemented)
+/// A manual row is handled by `crate::calls::NAME`. The real procedures are external symbols.
+pub fn runtime_dispatch() -> String {
+    runtime::source(table())
 }
 
 /// Rust source for the journal: what each procedure writes on the user side. Its types must be in scope where it is
 /// included.
 pub fn runtime_outputs() -> String {
     outcome::source(table())
-}
-
-/// The procedures that the sources in a directory have a handler for: every `extern "C" fn MPI_…` or `MPIX_…`, and every
-/// such name in a row of a macro that makes handlers, which is a line that begins with one and a comma.
-///
-/// # Errors
-/// If the directory or a file cannot be read.
-pub fn implemented(directory: &std::path::Path) -> std::io::Result<Vec<String>> {
-    let (mut files, mut directories) = (Vec::new(), vec![directory.to_owned()]);
-    while let Some(directory) = directories.pop() {
-        for entry in std::fs::read_dir(directory)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                &mut directories
-            } else {
-                &mut files
-            }
-            .push(path);
-        }
-    }
-    files.sort();
-    let mut names = Vec::new();
-    for file in files {
-        for line in std::fs::read_to_string(&file)?.lines() {
-            let words = line
-                .split([' ', ',', ';', '(', '<'])
-                .filter(|word| !word.is_empty());
-            let is_row = words
-                .clone()
-                .next()
-                .is_some_and(|first| line.trim_start().starts_with(&format!("{first},")));
-            let candidates: Vec<&str> = match line.split_once("extern \"C\" fn ") {
-                Some((_, head)) => head.split(['(', '<']).take(1).collect(),
-                None if is_row => words.collect(),
-                None => Vec::new(),
-            };
-            let is_procedure = |name: &&str| table().procedure(name).is_some();
-            names.extend(
-                candidates
-                    .into_iter()
-                    .filter(is_procedure)
-                    .map(str::to_owned),
-            );
-        }
-    }
-    // An argument on a line of its own reads like a row of a macro.
-    names.sort_unstable();
-    names.dedup();
-    Ok(names)
-}
-
-/// Every manual row: what `implemented` of [`runtime_dispatch`] comes to in the end.
-pub fn manual_names() -> Vec<&'static str> {
-    let manual = |procedure: &&Procedure| procedure.support == Support::Manual;
-    table()
-        .procedures
-        .iter()
-        .filter(manual)
-        .map(|procedure| procedure.name.as_str())
-        .collect()
 }
 
 /// Rust source of the handle types `VirtComm`, … (for `crate::handles`).
@@ -175,12 +107,9 @@ pub fn real_procedures() -> String {
     real::source(table())
 }
 
-/// A Markdown listing of the procedures with their class and support.
-///
-/// # Panics
-/// If a name in `implemented` is no procedure or occurs twice.
-pub fn support_table(implemented: &[&str]) -> String {
-    listing::markdown(table(), implemented)
+/// A Markdown listing of the procedures with their class and the origin of their handlers.
+pub fn support_table() -> String {
+    listing::markdown(table())
 }
 
 /// A Markdown listing of what MPICH has besides, and what becomes of it.
@@ -189,14 +118,6 @@ pub fn support_table(implemented: &[&str]) -> String {
 /// If a file that this crate was built with is malformed.
 pub fn mpich_table() -> String {
     listing::mpich(table(), MPICH)
-}
-
-/// The listing of the call table as comma-separated values.
-///
-/// # Panics
-/// If a name in `implemented` is no procedure or occurs twice.
-pub fn support_csv(implemented: &[&str]) -> String {
-    listing::csv(table(), implemented)
 }
 
 /// Rust source of the descriptions of other ABIs than Open MPI's (for `understudy_mpi::abi`).

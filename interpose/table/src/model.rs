@@ -94,18 +94,6 @@ named! {
 }
 
 named! {
-    /// Where the handler of a procedure comes from.
-    Support {
-        /// Generated: handles are translated, the real procedure is called.
-        Generic = "generic",
-        /// Written by hand in the runtime.
-        Manual = "manual",
-        /// Refused while protection is on.
-        Unsupported = "unsupported",
-    }
-}
-
-named! {
     /// Origin of the handler that serves a procedure.
     Source {
         /// Generated: translates handles and calls the library.
@@ -240,8 +228,6 @@ pub struct Procedure {
     pub name: String,
     /// What it is about.
     pub class: Class,
-    /// Where its handler comes from.
-    pub support: Support,
     /// Origin of its handler.
     pub source: Source,
     /// Properties for which there are rules.
@@ -287,17 +273,12 @@ impl Procedure {
 
     /// The names that Open MPI 4 has for it, from before MPI 4.0 had persistent collectives; its Fortran bindings call them.
     pub fn older_names(&self) -> Vec<String> {
-        match (self.class, self.name.strip_prefix("MPI_")) {
-            (Class::PersistentCollective, Some(rest)) if !self.has(Flag::Newer) => {
+        match self.name.strip_prefix("MPI_") {
+            Some(rest) if self.is(Rule::Older) => {
                 vec![format!("MPIX_{rest}"), format!("PMPIX_{rest}")]
             }
             _ => Vec::new(),
         }
-    }
-
-    /// Its name without what procedures for large counts have at the end.
-    pub(crate) fn short_name(&self) -> &str {
-        self.name.strip_suffix("_c").unwrap_or(&self.name)
     }
 
     /// The first communicator handed in, whose error handler an error belongs to.
@@ -313,6 +294,8 @@ named! {
     Policy {
         /// It always reaches the real library: it looks into no handle.
         Forward = "forward",
+        /// Predefined callback of Fortran (MPI 4.1, 7.7): as `forward`; MPICH's libmpi has none.
+        Callback = "callback",
         /// It reaches the real library only without protection.
         Refuse = "refuse",
         /// The runtime has a handler of its name.

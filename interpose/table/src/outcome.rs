@@ -2,7 +2,7 @@
 
 use crate::kind::ParamKind;
 use crate::length::{LengthTerm, length_terms};
-use crate::model::{Class, Direction, Flag, Handle, Parameter, Procedure, Table};
+use crate::model::{Class, Direction, Flag, Handle, Parameter, Procedure, Rule, Table};
 use std::fmt::Write;
 
 /// Values of the words in a length that stand for a number (`mpi.h` of Open MPI 5.0).
@@ -40,14 +40,14 @@ fn is_buffer(parameter: &Parameter) -> bool {
 }
 
 /// Who has an output: of a collective with a root, only some have its buffer.
-pub(crate) fn members(procedure: &Procedure, parameter: &Parameter) -> String {
+fn members(procedure: &Procedure, parameter: &Parameter) -> String {
     let root = procedure
         .parameters
         .iter()
         .position(|other| other.name == "root");
     match root.filter(|_| is_buffer(parameter)) {
         Some(root) if parameter.kind == ParamKind::BufInOut => format!("Members::AllBut({root})"),
-        Some(root) if !procedure.name.contains("catter") => format!("Members::Only({root})"),
+        Some(root) if procedure.is(Rule::ToRoot) => format!("Members::Only({root})"),
         _ => "Members::All".into(),
     }
 }
@@ -93,7 +93,6 @@ fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<S
             .iter()
             .position(|other| other.name == name)
     };
-    let is_neighbour = procedure.name.contains("eighbor");
     let mut unit = match parameter.kind {
         ParamKind::StringOut => "Unit::Text".to_owned(),
         ParamKind::AddressOut | ParamKind::AttrVal => "Unit::Bytes(8)".to_owned(),
@@ -116,8 +115,11 @@ fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<S
                 continue;
             }
             LengthTerm::Span(counts, displs) => {
+                let counts = index(counts)?;
+                let length = procedure.parameters[counts].length.as_deref();
+                let is_neighbour = length == Some("indegree");
                 let [counts, displs] = [
-                    numbers(procedure, index(counts)?)?,
+                    numbers(procedure, counts)?,
                     numbers(procedure, index(displs)?)?,
                 ];
                 amounts.push(format!("Amount::Span({counts}, {displs}, {is_neighbour})"));
@@ -208,13 +210,13 @@ pub(crate) fn source(table: &Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Support;
+    use crate::model::Source;
     use crate::table;
 
     /// Outputs of procedures that are not refused, as they are generated.
     fn outputs() -> Vec<(&'static str, &'static Parameter, String)> {
         let procedures = table().procedures.iter();
-        let procedures = procedures.filter(|procedure| procedure.support != Support::Unsupported);
+        let procedures = procedures.filter(|procedure| procedure.source != Source::Refused);
         let all = procedures.flat_map(|procedure| {
             let parameters = procedure.parameters.iter().enumerate();
             let outputs = parameters.filter(|(_, parameter)| is_output(parameter));

@@ -3,7 +3,7 @@
 use crate::kind::ParamKind;
 use crate::model::{
     Class, Data, Direction, Flag, Function, Handle, Parameter, Policy, Procedure, Rule, Source,
-    Support, Table,
+    Table,
 };
 use std::collections::HashSet;
 use std::fmt;
@@ -81,7 +81,6 @@ fn procedure(columns: &[&str]) -> RowResult<Procedure> {
     let &[
         name,
         class,
-        support,
         source,
         rules,
         fortran,
@@ -90,13 +89,12 @@ fn procedure(columns: &[&str]) -> RowResult<Procedure> {
         parameters,
     ] = columns
     else {
-        return Err(format!("{} columns instead of 9", columns.len()));
+        return Err(format!("{} columns instead of 8", columns.len()));
     };
     let words = |text: &'static str| move |word: &&str| *word != text;
     Ok(Procedure {
         name: name.to_owned(),
         class: lookup("class", class, Class::from_name)?,
-        support: lookup("support", support, Support::from_name)?,
         source: lookup("source", source, Source::from_name)?,
         rules: rules
             .split_whitespace()
@@ -277,10 +275,10 @@ impl fmt::Display for Procedure {
         let parameters = column(self.parameters.iter().map(Parameter::to_string), " ; ");
         let rules = column(self.rules.iter().map(|rule| rule.name().to_owned()), " ");
         let fortran = self.fortran.as_deref().unwrap_or("-");
-        let (class, support, source) = (self.class.name(), self.support.name(), self.source.name());
+        let (class, source) = (self.class.name(), self.source.name());
         write!(
             f,
-            "{} | {class} | {support} | {source} | {rules} | {fortran} | {} | {flags} | ",
+            "{} | {class} | {source} | {rules} | {fortran} | {} | {flags} | ",
             self.name, self.returns
         )?;
         f.write_str(&parameters)

@@ -554,7 +554,7 @@ fn imports_of_the_runtime_point_downwards() {
     let sources = root().join("interpose/runtime/src");
     let mut files = Vec::new();
     collect(&sources, &mut files);
-    let generated = understudy_table::runtime_dispatch(&[]);
+    let generated = understudy_table::runtime_dispatch();
     files.push((sources.join("calls/generated.rs"), generated));
     let mut modules = BTreeSet::new();
     for (path, text) in &files {
