@@ -75,6 +75,14 @@ pub use tool::*;
 pub use topology::*;
 pub use window::*;
 
+/// Handlers made from the call table, and the table of all handlers.
+#[allow(unsafe_code, missing_docs)]
+mod generated {
+    include!("generated/handlers.rs");
+}
+
+pub use generated::HANDLERS;
+
 static RUNTIME: Entered<Runtime> = Entered::new(Runtime::new());
 
 /// The runtime, for handlers and what else is entered from outside.

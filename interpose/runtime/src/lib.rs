@@ -76,5 +76,5 @@ pub mod world;
 /// Generated from the call table.
 #[allow(unsafe_code, missing_docs)]
 pub mod generated {
-    include!(concat!(env!("OUT_DIR"), "/dispatch.rs"));
+    include!("generated/procedures.rs");
 }

@@ -319,8 +319,7 @@ fn foreign_calls(out: &mut String, table: &Table) {
 /// The functions, and the table of those of an edge.
 pub(crate) fn source(table: &Table) -> String {
     let mut out = String::from(
-        "// Generated from the call table; not to be edited.\n\n\
-         /// A function for each procedure that is not the same in all ABIs.\n\
+        "/// A function for each procedure that is not the same in all ABIs.\n\
          #[allow(non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc, clippy::let_unit_value, clippy::let_and_return)]\n\
          mod procedures {\n    use super::*;\n\n",
     );

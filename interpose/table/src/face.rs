@@ -37,7 +37,7 @@ const ALLOW_NAMES: &str =
     "#[allow(non_snake_case, non_upper_case_globals, missing_docs, clippy::missing_safety_doc)]\n";
 
 pub(crate) fn source(table: &Table) -> String {
-    let mut out = String::from("// Generated from the call table; not to be edited.\n\n");
+    let mut out = String::new();
     counts(&mut out, table);
     thunks(&mut out, table);
     storage(&mut out, &table.data);

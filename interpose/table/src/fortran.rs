@@ -17,7 +17,7 @@ fn short(procedure: &Procedure) -> String {
 }
 
 pub(crate) fn source(table: &Table) -> String {
-    let mut out = String::from("// Generated from the call table; not to be edited.\n\n");
+    let mut out = String::new();
     let generated: Vec<&Procedure> = table
         .procedures
         .iter()
@@ -178,7 +178,7 @@ fn length(parameter: &Parameter) -> &'static str {
 mod tests {
     #[test]
     fn what_makes_requests_or_groups_has_a_fortran_binding() {
-        let source = crate::fortran_procedures();
+        let source = super::source(crate::table());
         for name in [
             "ibarrier",
             "ialltoallw",

@@ -1,7 +1,8 @@
 //! The call table: every procedure and every other symbol that libmpi exports, and the code made from it.
 //!
-//! Face and runtime include what this crate generates in their build scripts, so both number the slots alike. The data
-//! are two text files (`data/procedures.tbl`, `data/exports.tbl`); neither MPI nor its header is needed to build.
+//! The generated files are checked in, in folders `generated` of the crates that use them;
+//! `make generate` writes them, and a test asserts that they agree with the tables.
+//! Face and runtime come from the same rows, so that both number the slots alike.
 //!
 //! The procedures' meaning is that of the MPI 4.1 standard, the set of symbols that of Open MPI 5.0.11.
 
@@ -13,6 +14,7 @@ mod fortran;
 mod kind;
 mod large;
 mod length;
+mod line_breaking;
 mod listing;
 mod model;
 mod outcome;
@@ -24,6 +26,7 @@ mod types;
 
 pub use kind::ParamKind;
 pub use length::{LengthTerm, SPECIAL_LENGTHS, length_terms};
+pub use line_breaking::HEADER;
 pub use model::{
     Class, Data, Direction, Flag, Function, Handle, Parameter, Policy, Procedure, Rule, Source,
     Table,
@@ -54,57 +57,52 @@ pub fn table() -> &'static Table {
     })
 }
 
-/// Rust source for the face: a thunk for every exported function, storage for every exported object, and lists of both.
-///
-/// It is to be included in a module that allows `unsafe_code`; `crate::entry::ENTRY` must be an array of pointers, one for
-/// each of the generated `STACK_WORDS`,
-/// that hold the addresses the thunks jump to, with the slot in `eax` and all argument registers as they were.
-pub fn face_thunks() -> String {
-    face::source(table())
+/// A generated source file.
+pub struct GeneratedFile {
+    /// Path from the directory `interpose`.
+    pub path: &'static str,
+    /// Rust source.
+    pub text: String,
 }
 
-/// Rust source for the Fortran procedures that Open MPI's own bindings cannot do on the program's handles, under all their names.
-pub fn fortran_procedures() -> String {
-    fortran::source(table())
-}
-
-/// Rust source for MPICH's face: a function for each procedure that the call table does not have, and their names.
-///
-/// It is to be included in a module beside `large`, `by_hand` and `refuse`.
+/// Returns all generated source files, as they are checked in.
 ///
 /// # Panics
-/// If a file that this crate was built with is malformed.
-pub fn mpich_procedures() -> String {
-    large::source(table(), MPICH, ABIS)
-}
-
-/// Rust source for the runtime: names of the slots, declarations of the real procedures, the generated handlers and the
-/// table of all handlers.
-///
-/// A manual row is handled by `crate::calls::NAME`. The real procedures are external symbols.
-pub fn runtime_dispatch() -> String {
-    runtime::source(table())
-}
-
-/// Rust source for the journal: what each procedure writes on the user side. Its types must be in scope where it is
-/// included.
-pub fn runtime_outputs() -> String {
-    outcome::source(table())
-}
-
-/// Rust source of the handle types `VirtComm`, … (for `crate::handles`).
-pub fn virt_types() -> String {
-    prelude::virt_types()
-}
-
-/// Rust source of the handle types `RealComm`, … and of `Status` (for `understudy_mpi`).
-pub fn real_types() -> String {
-    prelude::real_types()
-}
-
-/// Rust source of the callback types, and of the real procedures behind a table of addresses (for `understudy_mpi`).
-pub fn real_procedures() -> String {
-    real::source(table())
+/// If the files that this crate was built with are malformed.
+pub fn generated_files() -> Vec<GeneratedFile> {
+    let table = table();
+    let files = [
+        ("face/src/generated/thunks.rs", face::source(table)),
+        (
+            "face/src/generated/mpich.rs",
+            large::source(table, MPICH, ABIS),
+        ),
+        (
+            "fortran/src/generated/procedures.rs",
+            fortran::source(table),
+        ),
+        ("mpi/src/generated/abis.rs", abi::source(ABIS)),
+        ("mpi/src/generated/edges.rs", edge::source(table)),
+        ("mpi/src/generated/real.rs", real::source(table)),
+        ("mpi/src/generated/real_types.rs", prelude::real_types()),
+        (
+            "runtime/src/generated/handlers.rs",
+            runtime::handler_source(table),
+        ),
+        ("runtime/src/generated/outputs.rs", outcome::source(table)),
+        (
+            "runtime/src/generated/procedures.rs",
+            runtime::procedure_source(table),
+        ),
+        ("runtime/src/generated/virt_types.rs", prelude::virt_types()),
+    ];
+    files
+        .into_iter()
+        .map(|(path, source)| GeneratedFile {
+            path,
+            text: line_breaking::file(&source),
+        })
+        .collect()
 }
 
 /// A Markdown listing of the procedures with their class and the origin of their handlers.
@@ -118,17 +116,4 @@ pub fn support_table() -> String {
 /// If a file that this crate was built with is malformed.
 pub fn mpich_table() -> String {
     listing::mpich(table(), MPICH)
-}
-
-/// Rust source of the descriptions of other ABIs than Open MPI's (for `understudy_mpi::abi`).
-///
-/// # Panics
-/// If the file that this crate was built with is malformed.
-pub fn abis() -> String {
-    abi::source(ABIS)
-}
-
-/// Rust source of the functions that translate between ABIs (for `understudy_mpi::abi`).
-pub fn edges() -> String {
-    edge::source(table())
 }

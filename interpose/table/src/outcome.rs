@@ -196,8 +196,7 @@ fn row(procedure: &Procedure) -> String {
 /// The table of what each procedure writes, by slot.
 pub(crate) fn source(table: &Table) -> String {
     let mut out = String::from(
-        "// Generated from the call table; not to be edited.\n\n\
-         /// What each procedure writes on the user side, by slot.\n\
+        "/// What each procedure writes on the user side, by slot.\n\
          pub static OUTPUTS: &[Row] = &[\n",
     );
     for procedure in &table.procedures {

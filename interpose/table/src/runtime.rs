@@ -6,15 +6,22 @@ use crate::model::{Class, Handle, Policy, Procedure, Rule, Source, Table};
 use crate::types::{self, ALLOW, Side};
 use std::fmt::Write;
 
-pub(crate) fn source(table: &Table) -> String {
-    let mut out = String::from("// Generated from the call table; not to be edited.\n\n");
+/// Returns the declarations that all modules may use.
+pub(crate) fn procedure_source(table: &Table) -> String {
+    let mut out = String::new();
     face::counts(&mut out, table);
     procedures(&mut out, table);
     face::names(&mut out, table);
     predefined(&mut out, table);
     out.push_str("\npub use understudy_mpi::{callbacks, real};\n");
-    generic_handlers(&mut out, table);
     collective::initialisers(&mut out, table);
+    out
+}
+
+/// Returns the generated handlers and the table of all handlers.
+pub(crate) fn handler_source(table: &Table) -> String {
+    let mut out = String::from("use crate::generated::{Proc, SLOT_COUNT, callbacks, real};\n");
+    generic_handlers(&mut out, table);
     checks(&mut out, table);
     out.push_str(STUBS);
     handlers(&mut out, table);

@@ -51,7 +51,9 @@ fn modules(directory: &Path, inside: &[String], found: &mut Vec<(Module, PathBuf
             .to_string_lossy()
             .into_owned();
         let module = [inside, std::slice::from_ref(&name)].concat();
-        if path.is_dir() {
+        if name == "generated" {
+            // Its files belong to the modules that include them.
+        } else if path.is_dir() {
             modules(&path, &module, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests" {
             let is_of_directory = ["lib", "main", "mod"].contains(&name.as_str());

@@ -5,9 +5,10 @@ use crate::arch::{
     AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX,
     OFFSET_OF_RSP, RECORD, RECOVER, TOP, WAIT, divert_to,
 };
+use crate::calls::HANDLERS;
 use crate::cell::OWNER;
 use crate::entry::program;
-use crate::generated::{HANDLERS, SLOT_COUNT, STACK_WORDS};
+use crate::generated::{SLOT_COUNT, STACK_WORDS};
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
