@@ -136,9 +136,11 @@ fn looked_at(procedure: &Procedure, parameter: &Parameter) -> (&'static str, &'s
         _ => "peer_count(rt, comm)",
     };
     let has = |name: &str| procedure.parameters.iter().any(|other| other.name == name);
+    let mut parameters = procedure.parameters.iter();
+    let has_root = parameters.any(|other| other.kind == ParamKind::Root);
     let is_list = parameter.length.as_deref() == Some("comm_size");
     let condition = match parameter.name.starts_with('s') {
-        _ if has("root") => "is_root(rt, comm, root)",
+        _ if has_root => "is_root(rt, comm, root)",
         true if is_list && has("sendbuf") => "sendbuf != IN_PLACE",
         _ => "true",
     };

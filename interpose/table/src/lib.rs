@@ -22,6 +22,7 @@ mod parse;
 mod prelude;
 mod real;
 mod runtime;
+mod template;
 mod types;
 
 pub use kind::ParamKind;

@@ -83,14 +83,16 @@ fn longest_list(code: &str) -> Option<(usize, usize)> {
     longest
 }
 
-/// Splits a list at its outermost commas.
+/// Splits a list at its outermost commas, except those of a closure's parameters.
 fn items(list: &str) -> Vec<&str> {
-    let (mut items, mut from) = (Vec::new(), 0);
-    walk(list, |at, character, depth| {
-        if character == ',' && depth == 0 {
+    let (mut items, mut from, mut is_closure_list) = (Vec::new(), 0, false);
+    walk(list, |at, character, depth| match (character, depth) {
+        ('|', 0) => is_closure_list = !is_closure_list,
+        (',', 0) if !is_closure_list => {
             items.push(&list[from..at]);
             from = at + 1;
         }
+        _ => {}
     });
     items.push(&list[from..]);
     items

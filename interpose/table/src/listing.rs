@@ -6,11 +6,9 @@ use std::fmt::Write;
 
 fn word(source: Source) -> &'static str {
     match source {
-        Source::Generic | Source::Collective | Source::Nonblocking | Source::Persistent => {
-            "generated"
-        }
         Source::Manual => "by hand",
         Source::Refused => "refused",
+        _ => "generated",
     }
 }
 

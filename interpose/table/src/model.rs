@@ -104,6 +104,20 @@ named! {
         Nonblocking = "nonblocking",
         /// Generated: persistent collective, whose request is made again from its arguments.
         Persistent = "persistent",
+        /// Generated: one call of a function of the runtime's `calls`.
+        ///
+        /// The function gets the further words of the column and all arguments.
+        Call = "call",
+        /// Generated: a function of `calls` stores the handle that the library makes.
+        Construct = "construct",
+        /// Generated: a function of `calls` stores the datatype that is made of another one.
+        Derive = "derive",
+        /// Generated: a function of `calls` queries the tool interface.
+        Tool = "tool",
+        /// Generated: conversion of a handle to Fortran's number.
+        ToFortran = "to_fortran",
+        /// Generated: conversion of Fortran's number to a handle.
+        FromFortran = "from_fortran",
         /// Handwritten: `crate::calls::NAME` of the runtime.
         Manual = "manual",
         /// Generated: reports an error while protection is on.
@@ -230,6 +244,8 @@ pub struct Procedure {
     pub class: Class,
     /// Origin of its handler.
     pub source: Source,
+    /// Words after the source: the function of `calls`, and what the function gets besides.
+    pub arguments: Vec<String>,
     /// Properties for which there are rules.
     pub rules: Vec<Rule>,
     /// Module of its Fortran binding; `generated` for a generated one.

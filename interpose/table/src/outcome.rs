@@ -44,7 +44,7 @@ fn members(procedure: &Procedure, parameter: &Parameter) -> String {
     let root = procedure
         .parameters
         .iter()
-        .position(|other| other.name == "root");
+        .position(|other| other.kind == ParamKind::Root);
     match root.filter(|_| is_buffer(parameter)) {
         Some(root) if parameter.kind == ParamKind::BufInOut => format!("Members::AllBut({root})"),
         Some(root) if procedure.is(Rule::ToRoot) => format!("Members::Only({root})"),

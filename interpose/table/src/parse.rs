@@ -95,7 +95,16 @@ fn procedure(columns: &[&str]) -> RowResult<Procedure> {
     Ok(Procedure {
         name: name.to_owned(),
         class: lookup("class", class, Class::from_name)?,
-        source: lookup("source", source, Source::from_name)?,
+        source: lookup(
+            "source",
+            source.split_whitespace().next().unwrap_or_default(),
+            Source::from_name,
+        )?,
+        arguments: source
+            .split_whitespace()
+            .skip(1)
+            .map(str::to_owned)
+            .collect(),
         rules: rules
             .split_whitespace()
             .filter(words("-"))
@@ -275,7 +284,12 @@ impl fmt::Display for Procedure {
         let parameters = column(self.parameters.iter().map(Parameter::to_string), " ; ");
         let rules = column(self.rules.iter().map(|rule| rule.name().to_owned()), " ");
         let fortran = self.fortran.as_deref().unwrap_or("-");
-        let (class, source) = (self.class.name(), self.source.name());
+        let class = self.class.name();
+        let source = [self.source.name()].into_iter();
+        let source: Vec<&str> = source
+            .chain(self.arguments.iter().map(String::as_str))
+            .collect();
+        let source = source.join(" ");
         write!(
             f,
             "{} | {class} | {source} | {rules} | {fortran} | {} | {flags} | ",

@@ -3,6 +3,7 @@
 use crate::collective;
 use crate::face;
 use crate::model::{Class, Handle, Policy, Procedure, Rule, Source, Table};
+use crate::template;
 use crate::types::{self, ALLOW, Side};
 use std::fmt::Write;
 
@@ -213,16 +214,24 @@ fn generic_handler(out: &mut String, procedure: &Procedure) {
 fn generic_handlers(out: &mut String, table: &Table) {
     let _ = writeln!(
         out,
-        "\n/// Handlers that translate handles and call the real procedure.\n{ALLOW}mod generic {{"
+        "\n/// Handlers that translate handles and call the real procedure.\n{ALLOW}#[allow(unused_unsafe)]\nmod generic {{"
     );
     imports(out);
-    out.push_str("    use super::{Proc, real};\n    use crate::handles::IN_PLACE;\n    use crate::requests::Argument;\n    use crate::calls::{is_root, local_size, peer_count};\n\n");
+    out.push_str("    use super::{Proc, real};\n    use crate::handles::IN_PLACE;\n    use crate::requests::Argument;\n    use crate::calls::{is_root, local_size, peer_count};\n");
+    template::imports(out, table);
+    out.push('\n');
     for procedure in &table.procedures {
         match procedure.source {
             Source::Generic => generic_handler(out, procedure),
             Source::Collective => collective::blocking(out, procedure),
             Source::Nonblocking => collective::nonblocking(out, procedure),
             Source::Persistent => collective::persistent(out, procedure),
+            Source::Call
+            | Source::Construct
+            | Source::Derive
+            | Source::Tool
+            | Source::ToFortran
+            | Source::FromFortran => template::handler(out, procedure),
             Source::Manual | Source::Refused => {}
         }
     }
@@ -293,9 +302,6 @@ mod stubs {
 fn handler(slot: usize, procedure: &Procedure) -> String {
     let name = &procedure.name;
     match procedure.source {
-        Source::Generic | Source::Collective | Source::Nonblocking | Source::Persistent => {
-            format!("generic::h_{name}")
-        }
         Source::Manual => format!("crate::calls::{name}"),
         Source::Refused => {
             let result = types::return_type(procedure, Side::Virt);
@@ -305,6 +311,7 @@ fn handler(slot: usize, procedure: &Procedure) -> String {
             );
             format!("stubs::unsupported::<{slot}>")
         }
+        _ => format!("generic::h_{name}"),
     }
 }
 

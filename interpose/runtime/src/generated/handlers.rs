@@ -12,6 +12,7 @@ use crate::generated::{Proc, SLOT_COUNT, callbacks, real};
         clippy::missing_safety_doc
     )
 ]
+#[allow(unused_unsafe)]
 mod generic {
     use core::ffi::{c_char, c_double, c_int, c_void};
     use crate::handles::{
@@ -46,6 +47,21 @@ mod generic {
     use crate::handles::IN_PLACE;
     use crate::requests::Argument;
     use crate::calls::{is_root, local_size, peer_count};
+    use crate::calls::{
+        attribute,
+        buffers,
+        comm,
+        conversion,
+        datatype,
+        errhandler,
+        group,
+        info,
+        op,
+        tool
+    };
+    use crate::generated::HandleKind;
+    use crate::objects::datatype::Counts;
+    use crate::objects::lookup::{from_fortran, to_fortran};
 
     pub unsafe extern "C" fn h_MPI_Get_processor_name(
         name: *mut c_char,
@@ -67,6 +83,45 @@ mod generic {
         crate::raise::finish(rt, Proc::MPI_Get_version, rc, None)
     }
 
+    pub unsafe extern "C" fn h_MPI_Remove_error_class(errorclass: c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            errhandler::remove(
+                rt,
+                Proc::MPI_Remove_error_class,
+                crate::objects::errhandler::ErrorCodes::remove_class,
+                errorclass
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Remove_error_code(errorcode: c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            errhandler::remove(
+                rt,
+                Proc::MPI_Remove_error_code,
+                crate::objects::errhandler::ErrorCodes::remove_code,
+                errorcode
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Remove_error_string(errorcode: c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            errhandler::remove(
+                rt,
+                Proc::MPI_Remove_error_string,
+                crate::objects::errhandler::ErrorCodes::remove_text,
+                errorcode
+            )
+        }
+    }
+
     pub unsafe extern "C" fn h_MPI_Wtick() -> c_double {
         // SAFETY: the program's arguments are handed on.
         unsafe { real::PMPI_Wtick() }
@@ -84,6 +139,191 @@ mod generic {
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::MPIX_Query_rocm_support() };
         crate::raise::finish(rt, Proc::MPIX_Query_rocm_support, rc, None)
+    }
+
+    pub unsafe extern "C" fn h_MPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            buffers::attach(
+                rt,
+                Proc::MPI_Buffer_attach,
+                crate::requests::Owner::Process,
+                buffer,
+                size
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Buffer_detach(buffer: *mut c_void, size: *mut c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            buffers::detach(
+                rt,
+                Proc::MPI_Buffer_detach,
+                crate::requests::Owner::Process,
+                buffer,
+                size
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Buffer_attach_c(buffer: *mut c_void, size: i64) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            buffers::attach(
+                rt,
+                Proc::MPI_Buffer_attach_c,
+                crate::requests::Owner::Process,
+                buffer,
+                size
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Buffer_detach_c(buffer: *mut c_void, size: *mut i64) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            buffers::detach(
+                rt,
+                Proc::MPI_Buffer_detach_c,
+                crate::requests::Owner::Process,
+                buffer,
+                size
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Buffer_flush() -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { buffers::flush(rt, Proc::MPI_Buffer_flush, crate::requests::Owner::Process) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Buffer_iflush(request: *mut VirtRequest) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            buffers::begin_flush(
+                rt,
+                Proc::MPI_Buffer_iflush,
+                crate::requests::Owner::Process,
+                request
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_attach_buffer(
+        comm: VirtComm,
+        buffer: *mut c_void,
+        size: c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { buffers::attach(rt, Proc::MPI_Comm_attach_buffer, comm, buffer, size) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_detach_buffer(
+        comm: VirtComm,
+        buffer: *mut c_void,
+        size: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { buffers::detach(rt, Proc::MPI_Comm_detach_buffer, comm, buffer, size) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_attach_buffer_c(
+        comm: VirtComm,
+        buffer: *mut c_void,
+        size: i64
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { buffers::attach(rt, Proc::MPI_Comm_attach_buffer_c, comm, buffer, size) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_detach_buffer_c(
+        comm: VirtComm,
+        buffer: *mut c_void,
+        size: *mut i64
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { buffers::detach(rt, Proc::MPI_Comm_detach_buffer_c, comm, buffer, size) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_flush_buffer(comm: VirtComm) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { buffers::flush(rt, Proc::MPI_Comm_flush_buffer, comm) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_iflush_buffer(
+        comm: VirtComm,
+        request: *mut VirtRequest
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { buffers::begin_flush(rt, Proc::MPI_Comm_iflush_buffer, comm, request) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Session_attach_buffer(
+        session: VirtSession,
+        buffer: *mut c_void,
+        size: c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { buffers::attach(rt, Proc::MPI_Session_attach_buffer, session, buffer, size) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Session_detach_buffer(
+        session: VirtSession,
+        buffer: *mut c_void,
+        size: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { buffers::detach(rt, Proc::MPI_Session_detach_buffer, session, buffer, size) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Session_attach_buffer_c(
+        session: VirtSession,
+        buffer: *mut c_void,
+        size: i64
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { buffers::attach(rt, Proc::MPI_Session_attach_buffer_c, session, buffer, size) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Session_detach_buffer_c(
+        session: VirtSession,
+        buffer: *mut c_void,
+        size: *mut i64
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { buffers::detach(rt, Proc::MPI_Session_detach_buffer_c, session, buffer, size) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Session_flush_buffer(session: VirtSession) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { buffers::flush(rt, Proc::MPI_Session_flush_buffer, session) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Session_iflush_buffer(
+        session: VirtSession,
+        request: *mut VirtRequest
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { buffers::begin_flush(rt, Proc::MPI_Session_iflush_buffer, session, request) }
     }
 
     pub unsafe extern "C" fn h_MPI_Get_address(
@@ -4959,6 +5199,256 @@ mod generic {
         }
     }
 
+    pub unsafe extern "C" fn h_MPI_Cart_create(
+        comm_old: VirtComm,
+        ndims: c_int,
+        dims: *const c_int,
+        periods: *const c_int,
+        reorder: c_int,
+        comm_cart: *mut VirtComm
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            comm::construct(
+                rt,
+                Proc::MPI_Cart_create,
+                comm_old,
+                comm_cart,
+                |new| real::PMPI_Cart_create(
+                    crate::handles::real_comm(rt, comm_old),
+                    ndims,
+                    dims,
+                    periods,
+                    reorder,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Cart_sub(
+        comm: VirtComm,
+        remain_dims: *const c_int,
+        newcomm: *mut VirtComm
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            comm::construct(
+                rt,
+                Proc::MPI_Cart_sub,
+                comm,
+                newcomm,
+                |new| real::PMPI_Cart_sub(crate::handles::real_comm(rt, comm), remain_dims, new)
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_create(
+        comm: VirtComm,
+        group: VirtGroup,
+        newcomm: *mut VirtComm
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            comm::construct(
+                rt,
+                Proc::MPI_Comm_create,
+                comm,
+                newcomm,
+                |new| real::PMPI_Comm_create(
+                    crate::handles::real_comm(rt, comm),
+                    crate::handles::real_group(rt, group),
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Dist_graph_create(
+        comm_old: VirtComm,
+        n: c_int,
+        nodes: *const c_int,
+        degrees: *const c_int,
+        targets: *const c_int,
+        weights: *const c_int,
+        info: VirtInfo,
+        reorder: c_int,
+        newcomm: *mut VirtComm
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            comm::construct(
+                rt,
+                Proc::MPI_Dist_graph_create,
+                comm_old,
+                newcomm,
+                |new| real::PMPI_Dist_graph_create(
+                    crate::handles::real_comm(rt, comm_old),
+                    n,
+                    nodes,
+                    degrees,
+                    targets,
+                    weights,
+                    crate::handles::real_info(rt, info),
+                    reorder,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Dist_graph_create_adjacent(
+        comm_old: VirtComm,
+        indegree: c_int,
+        sources: *const c_int,
+        sourceweights: *const c_int,
+        outdegree: c_int,
+        destinations: *const c_int,
+        destweights: *const c_int,
+        info: VirtInfo,
+        reorder: c_int,
+        comm_dist_graph: *mut VirtComm
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            comm::construct(
+                rt,
+                Proc::MPI_Dist_graph_create_adjacent,
+                comm_old,
+                comm_dist_graph,
+                |new| real::PMPI_Dist_graph_create_adjacent(
+                    crate::handles::real_comm(rt, comm_old),
+                    indegree,
+                    sources,
+                    sourceweights,
+                    outdegree,
+                    destinations,
+                    destweights,
+                    crate::handles::real_info(rt, info),
+                    reorder,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_split(
+        comm: VirtComm,
+        color: c_int,
+        key: c_int,
+        newcomm: *mut VirtComm
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            comm::construct(
+                rt,
+                Proc::MPI_Comm_split,
+                comm,
+                newcomm,
+                |new| real::PMPI_Comm_split(crate::handles::real_comm(rt, comm), color, key, new)
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_split_type(
+        comm: VirtComm,
+        split_type: c_int,
+        key: c_int,
+        info: VirtInfo,
+        newcomm: *mut VirtComm
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            comm::construct(
+                rt,
+                Proc::MPI_Comm_split_type,
+                comm,
+                newcomm,
+                |new| real::PMPI_Comm_split_type(
+                    crate::handles::real_comm(rt, comm),
+                    split_type,
+                    key,
+                    crate::handles::real_info(rt, info),
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Graph_create(
+        comm_old: VirtComm,
+        nnodes: c_int,
+        index: *const c_int,
+        edges: *const c_int,
+        reorder: c_int,
+        comm_graph: *mut VirtComm
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            comm::construct(
+                rt,
+                Proc::MPI_Graph_create,
+                comm_old,
+                comm_graph,
+                |new| real::PMPI_Graph_create(
+                    crate::handles::real_comm(rt, comm_old),
+                    nnodes,
+                    index,
+                    edges,
+                    reorder,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Intercomm_merge(
+        intercomm: VirtComm,
+        high: c_int,
+        newintracomm: *mut VirtComm
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            comm::construct(
+                rt,
+                Proc::MPI_Intercomm_merge,
+                intercomm,
+                newintracomm,
+                |new| real::PMPI_Intercomm_merge(
+                    crate::handles::real_comm(rt, intercomm),
+                    high,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_compare(
+        comm1: VirtComm,
+        comm2: VirtComm,
+        result: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        let rc = unsafe {
+            real::PMPI_Comm_compare(
+                crate::handles::real_comm(rt, comm1),
+                crate::handles::real_comm(rt, comm2),
+                result
+            )
+        };
+        crate::raise::finish(rt, Proc::MPI_Comm_compare, rc, Some(comm1))
+    }
+
     pub unsafe extern "C" fn h_MPI_Comm_get_name(
         comm: VirtComm,
         comm_name: *mut c_char,
@@ -5013,6 +5503,21 @@ mod generic {
             real::PMPI_Cart_get(crate::handles::real_comm(rt, comm), maxdims, dims, periods, coords)
         };
         crate::raise::finish(rt, Proc::MPI_Cart_get, rc, Some(comm))
+    }
+
+    pub unsafe extern "C" fn h_MPI_Cart_map(
+        comm: VirtComm,
+        ndims: c_int,
+        dims: *const c_int,
+        periods: *const c_int,
+        newrank: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        let rc = unsafe {
+            real::PMPI_Cart_map(crate::handles::real_comm(rt, comm), ndims, dims, periods, newrank)
+        };
+        crate::raise::finish(rt, Proc::MPI_Cart_map, rc, Some(comm))
     }
 
     pub unsafe extern "C" fn h_MPI_Cart_rank(
@@ -5130,6 +5635,21 @@ mod generic {
         crate::raise::finish(rt, Proc::MPI_Graph_get, rc, Some(comm))
     }
 
+    pub unsafe extern "C" fn h_MPI_Graph_map(
+        comm: VirtComm,
+        nnodes: c_int,
+        index: *const c_int,
+        edges: *const c_int,
+        newrank: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        let rc = unsafe {
+            real::PMPI_Graph_map(crate::handles::real_comm(rt, comm), nnodes, index, edges, newrank)
+        };
+        crate::raise::finish(rt, Proc::MPI_Graph_map, rc, Some(comm))
+    }
+
     pub unsafe extern "C" fn h_MPI_Graph_neighbors_count(
         comm: VirtComm,
         rank: c_int,
@@ -5180,6 +5700,658 @@ mod generic {
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Topo_test(crate::handles::real_comm(rt, comm), status) };
         crate::raise::finish(rt, Proc::MPI_Topo_test, rc, Some(comm))
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_group(comm: VirtComm, group: *mut VirtGroup) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            group::of_comm(rt, Proc::MPI_Comm_group, crate::objects::comm::members, comm, group)
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_remote_group(
+        comm: VirtComm,
+        group: *mut VirtGroup
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            group::of_comm(
+                rt,
+                Proc::MPI_Comm_remote_group,
+                crate::objects::comm::remote_members,
+                comm,
+                group
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Group_difference(
+        group1: VirtGroup,
+        group2: VirtGroup,
+        newgroup: *mut VirtGroup
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            group::combine(
+                rt,
+                Proc::MPI_Group_difference,
+                crate::objects::group::difference,
+                group1,
+                group2,
+                newgroup
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Group_excl(
+        group: VirtGroup,
+        n: c_int,
+        ranks: *const c_int,
+        newgroup: *mut VirtGroup
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            group::select(
+                rt,
+                Proc::MPI_Group_excl,
+                crate::objects::group::excl,
+                group,
+                n,
+                ranks,
+                newgroup
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Group_incl(
+        group: VirtGroup,
+        n: c_int,
+        ranks: *const c_int,
+        newgroup: *mut VirtGroup
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            group::select(
+                rt,
+                Proc::MPI_Group_incl,
+                crate::objects::group::incl,
+                group,
+                n,
+                ranks,
+                newgroup
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Group_intersection(
+        group1: VirtGroup,
+        group2: VirtGroup,
+        newgroup: *mut VirtGroup
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            group::combine(
+                rt,
+                Proc::MPI_Group_intersection,
+                crate::objects::group::intersection,
+                group1,
+                group2,
+                newgroup
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Group_range_excl(
+        group: VirtGroup,
+        n: c_int,
+        ranges: *mut [c_int; 3],
+        newgroup: *mut VirtGroup
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            group::select_ranges(
+                rt,
+                Proc::MPI_Group_range_excl,
+                crate::objects::group::excl,
+                group,
+                n,
+                ranges,
+                newgroup
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Group_range_incl(
+        group: VirtGroup,
+        n: c_int,
+        ranges: *mut [c_int; 3],
+        newgroup: *mut VirtGroup
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            group::select_ranges(
+                rt,
+                Proc::MPI_Group_range_incl,
+                crate::objects::group::incl,
+                group,
+                n,
+                ranges,
+                newgroup
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Group_union(
+        group1: VirtGroup,
+        group2: VirtGroup,
+        newgroup: *mut VirtGroup
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            group::combine(
+                rt,
+                Proc::MPI_Group_union,
+                crate::objects::group::union,
+                group1,
+                group2,
+                newgroup
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_contiguous(
+        count: c_int,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_contiguous, Counts::Int),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_contiguous(count, oldtype, new)
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_contiguous_c(
+        count: i64,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_contiguous_c, Counts::Large),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_contiguous_c(count, oldtype, new)
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_darray(
+        size: c_int,
+        rank: c_int,
+        ndims: c_int,
+        array_of_gsizes: *const c_int,
+        array_of_distribs: *const c_int,
+        array_of_dargs: *const c_int,
+        array_of_psizes: *const c_int,
+        order: c_int,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_create_darray, Counts::Int),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_darray(
+                    size,
+                    rank,
+                    ndims,
+                    array_of_gsizes,
+                    array_of_distribs,
+                    array_of_dargs,
+                    array_of_psizes,
+                    order,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_darray_c(
+        size: c_int,
+        rank: c_int,
+        ndims: c_int,
+        array_of_gsizes: *const i64,
+        array_of_distribs: *const c_int,
+        array_of_dargs: *const c_int,
+        array_of_psizes: *const c_int,
+        order: c_int,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_create_darray_c, Counts::Large),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_darray_c(
+                    size,
+                    rank,
+                    ndims,
+                    array_of_gsizes,
+                    array_of_distribs,
+                    array_of_dargs,
+                    array_of_psizes,
+                    order,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_f90_complex(
+        p: c_int,
+        r: c_int,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::make(
+                rt,
+                Proc::MPI_Type_create_f90_complex,
+                newtype,
+                |new| real::PMPI_Type_create_f90_complex(p, r, new)
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_f90_integer(
+        r: c_int,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::make(
+                rt,
+                Proc::MPI_Type_create_f90_integer,
+                newtype,
+                |new| real::PMPI_Type_create_f90_integer(r, new)
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_f90_real(
+        p: c_int,
+        r: c_int,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::make(
+                rt,
+                Proc::MPI_Type_create_f90_real,
+                newtype,
+                |new| real::PMPI_Type_create_f90_real(p, r, new)
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_hindexed_block(
+        count: c_int,
+        blocklength: c_int,
+        array_of_displacements: *const isize,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_create_hindexed_block, Counts::Int),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_hindexed_block(
+                    count,
+                    blocklength,
+                    array_of_displacements,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_hindexed_block_c(
+        count: i64,
+        blocklength: i64,
+        array_of_displacements: *const i64,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_create_hindexed_block_c, Counts::Large),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_hindexed_block_c(
+                    count,
+                    blocklength,
+                    array_of_displacements,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_hindexed(
+        count: c_int,
+        array_of_blocklengths: *const c_int,
+        array_of_displacements: *const isize,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_create_hindexed, Counts::Int),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_hindexed(
+                    count,
+                    array_of_blocklengths,
+                    array_of_displacements,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_hindexed_c(
+        count: i64,
+        array_of_blocklengths: *const i64,
+        array_of_displacements: *const i64,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_create_hindexed_c, Counts::Large),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_hindexed_c(
+                    count,
+                    array_of_blocklengths,
+                    array_of_displacements,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_hvector(
+        count: c_int,
+        blocklength: c_int,
+        stride: isize,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_create_hvector, Counts::Int),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_hvector(
+                    count,
+                    blocklength,
+                    stride,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_hvector_c(
+        count: i64,
+        blocklength: i64,
+        stride: i64,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_create_hvector_c, Counts::Large),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_hvector_c(
+                    count,
+                    blocklength,
+                    stride,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_indexed_block(
+        count: c_int,
+        blocklength: c_int,
+        array_of_displacements: *const c_int,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_create_indexed_block, Counts::Int),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_indexed_block(
+                    count,
+                    blocklength,
+                    array_of_displacements,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_indexed_block_c(
+        count: i64,
+        blocklength: i64,
+        array_of_displacements: *const i64,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_create_indexed_block_c, Counts::Large),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_indexed_block_c(
+                    count,
+                    blocklength,
+                    array_of_displacements,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_struct(
+        count: c_int,
+        array_of_blocklengths: *const c_int,
+        array_of_displacements: *const isize,
+        array_of_types: *const VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::structure(
+                rt,
+                Proc::MPI_Type_create_struct,
+                count,
+                array_of_blocklengths,
+                array_of_displacements,
+                array_of_types,
+                newtype
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_subarray(
+        ndims: c_int,
+        array_of_sizes: *const c_int,
+        array_of_subsizes: *const c_int,
+        array_of_starts: *const c_int,
+        order: c_int,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_create_subarray, Counts::Int),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_subarray(
+                    ndims,
+                    array_of_sizes,
+                    array_of_subsizes,
+                    array_of_starts,
+                    order,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_subarray_c(
+        ndims: c_int,
+        array_of_sizes: *const i64,
+        array_of_subsizes: *const i64,
+        array_of_starts: *const i64,
+        order: c_int,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_create_subarray_c, Counts::Large),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_subarray_c(
+                    ndims,
+                    array_of_sizes,
+                    array_of_subsizes,
+                    array_of_starts,
+                    order,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_resized(
+        oldtype: VirtDatatype,
+        lb: isize,
+        extent: isize,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_create_resized, Counts::Int),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_resized(oldtype, lb, extent, new)
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_resized_c(
+        oldtype: VirtDatatype,
+        lb: i64,
+        extent: i64,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_create_resized_c, Counts::Large),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_resized_c(oldtype, lb, extent, new)
+            )
+        }
     }
 
     pub unsafe extern "C" fn h_MPI_Type_get_envelope(
@@ -5303,6 +6475,58 @@ mod generic {
         crate::raise::finish(rt, Proc::MPI_Type_get_true_extent_x, rc, None)
     }
 
+    pub unsafe extern "C" fn h_MPI_Type_indexed(
+        count: c_int,
+        array_of_blocklengths: *const c_int,
+        array_of_displacements: *const c_int,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_indexed, Counts::Int),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_indexed(
+                    count,
+                    array_of_blocklengths,
+                    array_of_displacements,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_indexed_c(
+        count: i64,
+        array_of_blocklengths: *const i64,
+        array_of_displacements: *const i64,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_indexed_c, Counts::Large),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_indexed_c(
+                    count,
+                    array_of_blocklengths,
+                    array_of_displacements,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
     pub unsafe extern "C" fn h_MPI_Type_size_x(datatype: VirtDatatype, size: *mut i64) -> c_int {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
@@ -5310,6 +6534,46 @@ mod generic {
             real::PMPI_Type_size_x(crate::handles::real_datatype(rt, datatype), size)
         };
         crate::raise::finish(rt, Proc::MPI_Type_size_x, rc, None)
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_vector(
+        count: c_int,
+        blocklength: c_int,
+        stride: c_int,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_vector, Counts::Int),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_vector(count, blocklength, stride, oldtype, new)
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_vector_c(
+        count: i64,
+        blocklength: i64,
+        stride: i64,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_vector_c, Counts::Large),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_vector_c(count, blocklength, stride, oldtype, new)
+            )
+        }
     }
 
     pub unsafe extern "C" fn h_MPI_Type_extent(
@@ -5324,11 +6588,85 @@ mod generic {
         crate::raise::finish(rt, Proc::MPI_Type_extent, rc, None)
     }
 
+    pub unsafe extern "C" fn h_MPI_Type_hindexed(
+        count: c_int,
+        array_of_blocklengths: *mut c_int,
+        array_of_displacements: *mut isize,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_hindexed, Counts::Int),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_hindexed(
+                    count,
+                    array_of_blocklengths,
+                    array_of_displacements,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_hvector(
+        count: c_int,
+        blocklength: c_int,
+        stride: isize,
+        oldtype: VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::derive(
+                rt,
+                (Proc::MPI_Type_hvector, Counts::Int),
+                oldtype,
+                newtype,
+                |oldtype, new| real::PMPI_Type_create_hvector(
+                    count,
+                    blocklength,
+                    stride,
+                    oldtype,
+                    new
+                )
+            )
+        }
+    }
+
     pub unsafe extern "C" fn h_MPI_Type_lb(datatype: VirtDatatype, lb: *mut isize) -> c_int {
         let rt = crate::calls::runtime();
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Type_lb(crate::handles::real_datatype(rt, datatype), lb) };
         crate::raise::finish(rt, Proc::MPI_Type_lb, rc, None)
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_struct(
+        count: c_int,
+        array_of_blocklengths: *mut c_int,
+        array_of_displacements: *mut isize,
+        array_of_types: *mut VirtDatatype,
+        newtype: *mut VirtDatatype
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            datatype::structure(
+                rt,
+                Proc::MPI_Type_struct,
+                count,
+                array_of_blocklengths,
+                array_of_displacements,
+                array_of_types,
+                newtype
+            )
+        }
     }
 
     pub unsafe extern "C" fn h_MPI_Type_ub(datatype: VirtDatatype, ub: *mut isize) -> c_int {
@@ -5343,6 +6681,124 @@ mod generic {
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Op_commutative(crate::handles::real_op(rt, op), commute) };
         crate::raise::finish(rt, Proc::MPI_Op_commutative, rc, None)
+    }
+
+    pub unsafe extern "C" fn h_MPI_Op_create(
+        function: UserFunction<VirtDatatype>,
+        commute: c_int,
+        op: *mut VirtOp
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { op::create(rt, Proc::MPI_Op_create, function, commute, op) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Op_create_c(
+        function: UserFunction<VirtDatatype>,
+        commute: c_int,
+        op: *mut VirtOp
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { op::create(rt, Proc::MPI_Op_create_c, function, commute, op) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_call_errhandler(comm: VirtComm, errorcode: c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::call(rt, Proc::MPI_Comm_call_errhandler, comm, errorcode) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_create_errhandler(
+        function: CommErrhandlerFn<VirtComm>,
+        errhandler: *mut VirtErrhandler
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::create(rt, Proc::MPI_Comm_create_errhandler, function, errhandler) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_get_errhandler(
+        comm: VirtComm,
+        errhandler: *mut VirtErrhandler
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::get(rt, Proc::MPI_Comm_get_errhandler, comm, errhandler) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_set_errhandler(
+        comm: VirtComm,
+        errhandler: VirtErrhandler
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::set(rt, Proc::MPI_Comm_set_errhandler, comm, errhandler) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Errhandler_create(
+        function: CommErrhandlerFn<VirtComm>,
+        errhandler: *mut VirtErrhandler
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::create(rt, Proc::MPI_Errhandler_create, function, errhandler) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Errhandler_get(
+        comm: VirtComm,
+        errhandler: *mut VirtErrhandler
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::get(rt, Proc::MPI_Errhandler_get, comm, errhandler) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Errhandler_set(
+        comm: VirtComm,
+        errhandler: VirtErrhandler
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::set(rt, Proc::MPI_Errhandler_set, comm, errhandler) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Info_create(info: *mut VirtInfo) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            info::construct(rt, Proc::MPI_Info_create, info, |new| real::PMPI_Info_create(new))
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Info_create_env(
+        argc: c_int,
+        argv: *mut *mut c_char,
+        info: *mut VirtInfo
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            info::construct(
+                rt,
+                Proc::MPI_Info_create_env,
+                info,
+                |new| real::PMPI_Info_create_env(argc, argv, new)
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Info_dup(info: VirtInfo, newinfo: *mut VirtInfo) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            info::construct(
+                rt,
+                Proc::MPI_Info_dup,
+                newinfo,
+                |new| real::PMPI_Info_dup(crate::handles::real_info(rt, info), new)
+            )
+        }
     }
 
     pub unsafe extern "C" fn h_MPI_Info_get(
@@ -5413,6 +6869,310 @@ mod generic {
         crate::raise::finish(rt, Proc::MPI_Info_get_valuelen, rc, None)
     }
 
+    pub unsafe extern "C" fn h_MPI_Comm_create_keyval(
+        comm_copy_attr_fn: CommCopyFn<VirtComm>,
+        comm_delete_attr_fn: CommDeleteFn<VirtComm>,
+        comm_keyval: *mut c_int,
+        extra_state: *mut c_void
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            attribute::create_keyval(
+                rt,
+                Proc::MPI_Comm_create_keyval,
+                comm_copy_attr_fn,
+                comm_delete_attr_fn,
+                comm_keyval,
+                extra_state
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_delete_attr(comm: VirtComm, comm_keyval: c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { attribute::delete(rt, Proc::MPI_Comm_delete_attr, comm, comm_keyval) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_free_keyval(comm_keyval: *mut c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { attribute::free_keyval::<VirtComm>(rt, Proc::MPI_Comm_free_keyval, comm_keyval) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_get_attr(
+        comm: VirtComm,
+        comm_keyval: c_int,
+        attribute_val: *mut c_void,
+        flag: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            attribute::get(rt, Proc::MPI_Comm_get_attr, comm, comm_keyval, attribute_val, flag)
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Comm_set_attr(
+        comm: VirtComm,
+        comm_keyval: c_int,
+        attribute_val: *mut c_void
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { attribute::set(rt, Proc::MPI_Comm_set_attr, comm, comm_keyval, attribute_val) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_create_keyval(
+        type_copy_attr_fn: TypeCopyFn<VirtDatatype>,
+        type_delete_attr_fn: TypeDeleteFn<VirtDatatype>,
+        type_keyval: *mut c_int,
+        extra_state: *mut c_void
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            attribute::create_keyval(
+                rt,
+                Proc::MPI_Type_create_keyval,
+                type_copy_attr_fn,
+                type_delete_attr_fn,
+                type_keyval,
+                extra_state
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_delete_attr(
+        datatype: VirtDatatype,
+        type_keyval: c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { attribute::delete(rt, Proc::MPI_Type_delete_attr, datatype, type_keyval) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_free_keyval(type_keyval: *mut c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            attribute::free_keyval::<VirtDatatype>(rt, Proc::MPI_Type_free_keyval, type_keyval)
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_get_attr(
+        datatype: VirtDatatype,
+        type_keyval: c_int,
+        attribute_val: *mut c_void,
+        flag: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            attribute::get(rt, Proc::MPI_Type_get_attr, datatype, type_keyval, attribute_val, flag)
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_set_attr(
+        datatype: VirtDatatype,
+        type_keyval: c_int,
+        attribute_val: *mut c_void
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { attribute::set(rt, Proc::MPI_Type_set_attr, datatype, type_keyval, attribute_val) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Attr_delete(comm: VirtComm, keyval: c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { attribute::delete(rt, Proc::MPI_Attr_delete, comm, keyval) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Attr_get(
+        comm: VirtComm,
+        keyval: c_int,
+        attribute_val: *mut c_void,
+        flag: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { attribute::get(rt, Proc::MPI_Attr_get, comm, keyval, attribute_val, flag) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Attr_put(
+        comm: VirtComm,
+        keyval: c_int,
+        attribute_val: *mut c_void
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { attribute::set(rt, Proc::MPI_Attr_put, comm, keyval, attribute_val) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Keyval_create(
+        copy_fn: CommCopyFn<VirtComm>,
+        delete_fn: CommDeleteFn<VirtComm>,
+        keyval: *mut c_int,
+        extra_state: *mut c_void
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            attribute::create_keyval(
+                rt,
+                Proc::MPI_Keyval_create,
+                copy_fn,
+                delete_fn,
+                keyval,
+                extra_state
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Keyval_free(keyval: *mut c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { attribute::free_keyval::<VirtComm>(rt, Proc::MPI_Keyval_free, keyval) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Errhandler_c2f(errhandler: VirtErrhandler) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            to_fortran(
+                HandleKind::Errhandler,
+                errhandler.0,
+                || real::PMPI_Errhandler_c2f(crate::handles::real_errhandler(rt, errhandler))
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Errhandler_f2c(errhandler: c_int) -> VirtErrhandler {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            VirtErrhandler(
+                from_fortran(
+                    rt,
+                    HandleKind::Errhandler,
+                    errhandler,
+                    |index| conversion::exists(rt, HandleKind::Errhandler, index),
+                    || real::PMPI_Errhandler_f2c(errhandler).0
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Group_c2f(group: VirtGroup) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            to_fortran(
+                HandleKind::Group,
+                group.0,
+                || real::PMPI_Group_c2f(crate::handles::real_group(rt, group))
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Group_f2c(group: c_int) -> VirtGroup {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            VirtGroup(
+                from_fortran(
+                    rt,
+                    HandleKind::Group,
+                    group,
+                    |index| conversion::exists(rt, HandleKind::Group, index),
+                    || real::PMPI_Group_f2c(group).0
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Info_c2f(info: VirtInfo) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            to_fortran(
+                HandleKind::Info,
+                info.0,
+                || real::PMPI_Info_c2f(crate::handles::real_info(rt, info))
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Info_f2c(info: c_int) -> VirtInfo {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            VirtInfo(
+                from_fortran(
+                    rt,
+                    HandleKind::Info,
+                    info,
+                    |index| conversion::exists(rt, HandleKind::Info, index),
+                    || real::PMPI_Info_f2c(info).0
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Message_c2f(message: VirtMessage) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            to_fortran(
+                HandleKind::Message,
+                message.0,
+                || real::PMPI_Message_c2f(crate::handles::real_message(rt, message))
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Message_f2c(message: c_int) -> VirtMessage {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            VirtMessage(
+                from_fortran(
+                    rt,
+                    HandleKind::Message,
+                    message,
+                    |index| conversion::exists(rt, HandleKind::Message, index),
+                    || real::PMPI_Message_f2c(message).0
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Op_c2f(op: VirtOp) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            to_fortran(HandleKind::Op, op.0, || real::PMPI_Op_c2f(crate::handles::real_op(rt, op)))
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Op_f2c(op: c_int) -> VirtOp {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            VirtOp(
+                from_fortran(
+                    rt,
+                    HandleKind::Op,
+                    op,
+                    |index| conversion::exists(rt, HandleKind::Op, index),
+                    || real::PMPI_Op_f2c(op).0
+                )
+            )
+        }
+    }
+
     pub unsafe extern "C" fn h_MPI_Status_c2f(
         c_status: *const Status,
         f_status: *mut c_int
@@ -5471,6 +7231,307 @@ mod generic {
         // SAFETY: the program's arguments are handed on.
         let rc = unsafe { real::PMPI_Status_f2f08(f_status, f08_status) };
         crate::raise::finish(rt, Proc::MPI_Status_f2f08, rc, None)
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_c2f(datatype: VirtDatatype) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            to_fortran(
+                HandleKind::Datatype,
+                datatype.0,
+                || real::PMPI_Type_c2f(crate::handles::real_datatype(rt, datatype))
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Type_f2c(datatype: c_int) -> VirtDatatype {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            VirtDatatype(
+                from_fortran(
+                    rt,
+                    HandleKind::Datatype,
+                    datatype,
+                    |index| conversion::exists(rt, HandleKind::Datatype, index),
+                    || real::PMPI_Type_f2c(datatype).0
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Win_call_errhandler(win: VirtWin, errorcode: c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::call(rt, Proc::MPI_Win_call_errhandler, win, errorcode) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Win_create_errhandler(
+        function: WinErrhandlerFn<VirtWin>,
+        errhandler: *mut VirtErrhandler
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::create(rt, Proc::MPI_Win_create_errhandler, function, errhandler) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Win_create_keyval(
+        win_copy_attr_fn: WinCopyFn<VirtWin>,
+        win_delete_attr_fn: WinDeleteFn<VirtWin>,
+        win_keyval: *mut c_int,
+        extra_state: *mut c_void
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            attribute::create_keyval(
+                rt,
+                Proc::MPI_Win_create_keyval,
+                win_copy_attr_fn,
+                win_delete_attr_fn,
+                win_keyval,
+                extra_state
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Win_delete_attr(win: VirtWin, win_keyval: c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { attribute::delete(rt, Proc::MPI_Win_delete_attr, win, win_keyval) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Win_free_keyval(win_keyval: *mut c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { attribute::free_keyval::<VirtWin>(rt, Proc::MPI_Win_free_keyval, win_keyval) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Win_get_attr(
+        win: VirtWin,
+        win_keyval: c_int,
+        attribute_val: *mut c_void,
+        flag: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { attribute::get(rt, Proc::MPI_Win_get_attr, win, win_keyval, attribute_val, flag) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Win_get_errhandler(
+        win: VirtWin,
+        errhandler: *mut VirtErrhandler
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::get(rt, Proc::MPI_Win_get_errhandler, win, errhandler) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Win_set_attr(
+        win: VirtWin,
+        win_keyval: c_int,
+        attribute_val: *mut c_void
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { attribute::set(rt, Proc::MPI_Win_set_attr, win, win_keyval, attribute_val) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Win_set_errhandler(
+        win: VirtWin,
+        errhandler: VirtErrhandler
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::set(rt, Proc::MPI_Win_set_errhandler, win, errhandler) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_File_call_errhandler(fh: VirtFile, errorcode: c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::call(rt, Proc::MPI_File_call_errhandler, fh, errorcode) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_File_create_errhandler(
+        function: FileErrhandlerFn<VirtFile>,
+        errhandler: *mut VirtErrhandler
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::create(rt, Proc::MPI_File_create_errhandler, function, errhandler) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_File_set_errhandler(
+        fh: VirtFile,
+        errhandler: VirtErrhandler
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::set(rt, Proc::MPI_File_set_errhandler, fh, errhandler) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_File_get_errhandler(
+        fh: VirtFile,
+        errhandler: *mut VirtErrhandler
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::get(rt, Proc::MPI_File_get_errhandler, fh, errhandler) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Session_call_errhandler(
+        session: VirtSession,
+        errorcode: c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::call(rt, Proc::MPI_Session_call_errhandler, session, errorcode) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Session_create_errhandler(
+        session_errhandler_fn: SessionErrhandlerFn<VirtSession>,
+        errhandler: *mut VirtErrhandler
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            errhandler::create(
+                rt,
+                Proc::MPI_Session_create_errhandler,
+                session_errhandler_fn,
+                errhandler
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Session_get_errhandler(
+        session: VirtSession,
+        errhandler: *mut VirtErrhandler
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::get(rt, Proc::MPI_Session_get_errhandler, session, errhandler) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_Session_set_errhandler(
+        session: VirtSession,
+        errhandler: VirtErrhandler
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { errhandler::set(rt, Proc::MPI_Session_set_errhandler, session, errhandler) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_T_cvar_get_num(num_cvar: *mut c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { tool::query(rt, || real::PMPI_T_cvar_get_num(num_cvar)) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_T_cvar_get_index(
+        name: *const c_char,
+        cvar_index: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { tool::query(rt, || real::PMPI_T_cvar_get_index(name, cvar_index)) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_T_category_get_num(num_cat: *mut c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { tool::query(rt, || real::PMPI_T_category_get_num(num_cat)) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_T_category_get_info(
+        cat_index: c_int,
+        name: *mut c_char,
+        name_len: *mut c_int,
+        desc: *mut c_char,
+        desc_len: *mut c_int,
+        num_cvars: *mut c_int,
+        num_pvars: *mut c_int,
+        num_categories: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe {
+            tool::query(
+                rt,
+                || real::PMPI_T_category_get_info(
+                    cat_index,
+                    name,
+                    name_len,
+                    desc,
+                    desc_len,
+                    num_cvars,
+                    num_pvars,
+                    num_categories
+                )
+            )
+        }
+    }
+
+    pub unsafe extern "C" fn h_MPI_T_category_get_index(
+        name: *const c_char,
+        category_index: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { tool::query(rt, || real::PMPI_T_category_get_index(name, category_index)) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_T_category_get_cvars(
+        cat_index: c_int,
+        len: c_int,
+        indices: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { tool::query(rt, || real::PMPI_T_category_get_cvars(cat_index, len, indices)) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_T_category_get_pvars(
+        cat_index: c_int,
+        len: c_int,
+        indices: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { tool::query(rt, || real::PMPI_T_category_get_pvars(cat_index, len, indices)) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_T_category_get_categories(
+        cat_index: c_int,
+        len: c_int,
+        indices: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { tool::query(rt, || real::PMPI_T_category_get_categories(cat_index, len, indices)) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_T_category_changed(stamp: *mut c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { tool::query(rt, || real::PMPI_T_category_changed(stamp)) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_T_pvar_get_num(num_pvar: *mut c_int) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { tool::query(rt, || real::PMPI_T_pvar_get_num(num_pvar)) }
+    }
+
+    pub unsafe extern "C" fn h_MPI_T_pvar_get_index(
+        name: *const c_char,
+        var_class: c_int,
+        pvar_index: *mut c_int
+    ) -> c_int {
+        let rt = crate::calls::runtime();
+        // SAFETY: the program's arguments are handed on.
+        unsafe { tool::query(rt, || real::PMPI_T_pvar_get_index(name, var_class, pvar_index)) }
     }
 
 }
@@ -5548,77 +7609,12 @@ mod checks {
     const _: unsafe extern "C" fn(*mut c_int) -> c_int = crate::calls::MPI_Is_thread_main;
     const _: unsafe extern "C" fn(c_int) -> c_int = crate::calls::MPI_Pcontrol;
     const _: unsafe extern "C" fn(*mut c_int) -> c_int = crate::calls::MPI_Query_thread;
-    const _: unsafe extern "C" fn(c_int) -> c_int = crate::calls::MPI_Remove_error_class;
-    const _: unsafe extern "C" fn(c_int) -> c_int = crate::calls::MPI_Remove_error_code;
-    const _: unsafe extern "C" fn(c_int) -> c_int = crate::calls::MPI_Remove_error_string;
     const _: unsafe extern "C" fn() -> c_double = crate::calls::MPI_Wtime;
     const _: unsafe extern "C" fn(
         isize,
         VirtInfo,
         *mut c_void
     ) -> c_int = crate::calls::MPI_Alloc_mem;
-    const _: unsafe extern "C" fn(*mut c_void, c_int) -> c_int = crate::calls::MPI_Buffer_attach;
-    const _: unsafe extern "C" fn(
-        *mut c_void,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_Buffer_detach;
-    const _: unsafe extern "C" fn(*mut c_void, i64) -> c_int = crate::calls::MPI_Buffer_attach_c;
-    const _: unsafe extern "C" fn(
-        *mut c_void,
-        *mut i64
-    ) -> c_int = crate::calls::MPI_Buffer_detach_c;
-    const _: unsafe extern "C" fn() -> c_int = crate::calls::MPI_Buffer_flush;
-    const _: unsafe extern "C" fn(*mut VirtRequest) -> c_int = crate::calls::MPI_Buffer_iflush;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        *mut c_void,
-        c_int
-    ) -> c_int = crate::calls::MPI_Comm_attach_buffer;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        *mut c_void,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_Comm_detach_buffer;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        *mut c_void,
-        i64
-    ) -> c_int = crate::calls::MPI_Comm_attach_buffer_c;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        *mut c_void,
-        *mut i64
-    ) -> c_int = crate::calls::MPI_Comm_detach_buffer_c;
-    const _: unsafe extern "C" fn(VirtComm) -> c_int = crate::calls::MPI_Comm_flush_buffer;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        *mut VirtRequest
-    ) -> c_int = crate::calls::MPI_Comm_iflush_buffer;
-    const _: unsafe extern "C" fn(
-        VirtSession,
-        *mut c_void,
-        c_int
-    ) -> c_int = crate::calls::MPI_Session_attach_buffer;
-    const _: unsafe extern "C" fn(
-        VirtSession,
-        *mut c_void,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_Session_detach_buffer;
-    const _: unsafe extern "C" fn(
-        VirtSession,
-        *mut c_void,
-        i64
-    ) -> c_int = crate::calls::MPI_Session_attach_buffer_c;
-    const _: unsafe extern "C" fn(
-        VirtSession,
-        *mut c_void,
-        *mut i64
-    ) -> c_int = crate::calls::MPI_Session_detach_buffer_c;
-    const _: unsafe extern "C" fn(VirtSession) -> c_int = crate::calls::MPI_Session_flush_buffer;
-    const _: unsafe extern "C" fn(
-        VirtSession,
-        *mut VirtRequest
-    ) -> c_int = crate::calls::MPI_Session_iflush_buffer;
     const _: unsafe extern "C" fn(*mut c_void) -> c_int = crate::calls::MPI_Free_mem;
     const _: unsafe extern "C" fn(
         *const c_void,
@@ -6055,28 +8051,10 @@ mod checks {
     ) -> c_int = crate::calls::MPI_Ineighbor_alltoallw_c;
     const _: unsafe extern "C" fn(
         VirtComm,
-        c_int,
-        *const c_int,
-        *const c_int,
-        c_int,
-        *mut VirtComm
-    ) -> c_int = crate::calls::MPI_Cart_create;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        *const c_int,
-        *mut VirtComm
-    ) -> c_int = crate::calls::MPI_Cart_sub;
-    const _: unsafe extern "C" fn(
-        VirtComm,
         VirtGroup,
         c_int,
         *mut VirtComm
     ) -> c_int = crate::calls::MPI_Comm_create_group;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        VirtGroup,
-        *mut VirtComm
-    ) -> c_int = crate::calls::MPI_Comm_create;
     const _: unsafe extern "C" fn(VirtComm, *mut VirtComm) -> c_int = crate::calls::MPI_Comm_dup;
     const _: unsafe extern "C" fn(
         VirtComm,
@@ -6097,65 +8075,11 @@ mod checks {
     const _: unsafe extern "C" fn(
         VirtComm,
         c_int,
-        *const c_int,
-        *const c_int,
-        *const c_int,
-        *const c_int,
-        VirtInfo,
-        c_int,
-        *mut VirtComm
-    ) -> c_int = crate::calls::MPI_Dist_graph_create;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        c_int,
-        *const c_int,
-        *const c_int,
-        c_int,
-        *const c_int,
-        *const c_int,
-        VirtInfo,
-        c_int,
-        *mut VirtComm
-    ) -> c_int = crate::calls::MPI_Dist_graph_create_adjacent;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        c_int,
-        c_int,
-        *mut VirtComm
-    ) -> c_int = crate::calls::MPI_Comm_split;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        c_int,
-        c_int,
-        VirtInfo,
-        *mut VirtComm
-    ) -> c_int = crate::calls::MPI_Comm_split_type;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        c_int,
-        *const c_int,
-        *const c_int,
-        c_int,
-        *mut VirtComm
-    ) -> c_int = crate::calls::MPI_Graph_create;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        c_int,
         VirtComm,
         c_int,
         c_int,
         *mut VirtComm
     ) -> c_int = crate::calls::MPI_Intercomm_create;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        c_int,
-        *mut VirtComm
-    ) -> c_int = crate::calls::MPI_Intercomm_merge;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        VirtComm,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_Comm_compare;
     const _: unsafe extern "C" fn(
         VirtComm,
         *mut VirtInfo
@@ -6168,63 +8092,10 @@ mod checks {
     ) -> c_int = crate::calls::MPI_Comm_set_name;
     const _: unsafe extern "C" fn(VirtComm, *mut c_int) -> c_int = crate::calls::MPI_Comm_size;
     const _: unsafe extern "C" fn(
-        VirtComm,
-        c_int,
-        *const c_int,
-        *const c_int,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_Cart_map;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        c_int,
-        *const c_int,
-        *const c_int,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_Graph_map;
-    const _: unsafe extern "C" fn(VirtComm, *mut VirtGroup) -> c_int = crate::calls::MPI_Comm_group;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        *mut VirtGroup
-    ) -> c_int = crate::calls::MPI_Comm_remote_group;
-    const _: unsafe extern "C" fn(
         VirtGroup,
         VirtGroup,
         *mut c_int
     ) -> c_int = crate::calls::MPI_Group_compare;
-    const _: unsafe extern "C" fn(
-        VirtGroup,
-        VirtGroup,
-        *mut VirtGroup
-    ) -> c_int = crate::calls::MPI_Group_difference;
-    const _: unsafe extern "C" fn(
-        VirtGroup,
-        c_int,
-        *const c_int,
-        *mut VirtGroup
-    ) -> c_int = crate::calls::MPI_Group_excl;
-    const _: unsafe extern "C" fn(
-        VirtGroup,
-        c_int,
-        *const c_int,
-        *mut VirtGroup
-    ) -> c_int = crate::calls::MPI_Group_incl;
-    const _: unsafe extern "C" fn(
-        VirtGroup,
-        VirtGroup,
-        *mut VirtGroup
-    ) -> c_int = crate::calls::MPI_Group_intersection;
-    const _: unsafe extern "C" fn(
-        VirtGroup,
-        c_int,
-        *mut [c_int; 3],
-        *mut VirtGroup
-    ) -> c_int = crate::calls::MPI_Group_range_excl;
-    const _: unsafe extern "C" fn(
-        VirtGroup,
-        c_int,
-        *mut [c_int; 3],
-        *mut VirtGroup
-    ) -> c_int = crate::calls::MPI_Group_range_incl;
     const _: unsafe extern "C" fn(VirtGroup, *mut c_int) -> c_int = crate::calls::MPI_Group_rank;
     const _: unsafe extern "C" fn(VirtGroup, *mut c_int) -> c_int = crate::calls::MPI_Group_size;
     const _: unsafe extern "C" fn(
@@ -6234,123 +8105,7 @@ mod checks {
         VirtGroup,
         *mut c_int
     ) -> c_int = crate::calls::MPI_Group_translate_ranks;
-    const _: unsafe extern "C" fn(
-        VirtGroup,
-        VirtGroup,
-        *mut VirtGroup
-    ) -> c_int = crate::calls::MPI_Group_union;
     const _: unsafe extern "C" fn(*mut VirtDatatype) -> c_int = crate::calls::MPI_Type_commit;
-    const _: unsafe extern "C" fn(
-        c_int,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_contiguous;
-    const _: unsafe extern "C" fn(
-        i64,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_contiguous_c;
-    const _: unsafe extern "C" fn(
-        c_int,
-        c_int,
-        c_int,
-        *const c_int,
-        *const c_int,
-        *const c_int,
-        *const c_int,
-        c_int,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_darray;
-    const _: unsafe extern "C" fn(
-        c_int,
-        c_int,
-        c_int,
-        *const i64,
-        *const c_int,
-        *const c_int,
-        *const c_int,
-        c_int,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_darray_c;
-    const _: unsafe extern "C" fn(
-        c_int,
-        c_int,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_f90_complex;
-    const _: unsafe extern "C" fn(
-        c_int,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_f90_integer;
-    const _: unsafe extern "C" fn(
-        c_int,
-        c_int,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_f90_real;
-    const _: unsafe extern "C" fn(
-        c_int,
-        c_int,
-        *const isize,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_hindexed_block;
-    const _: unsafe extern "C" fn(
-        i64,
-        i64,
-        *const i64,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_hindexed_block_c;
-    const _: unsafe extern "C" fn(
-        c_int,
-        *const c_int,
-        *const isize,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_hindexed;
-    const _: unsafe extern "C" fn(
-        i64,
-        *const i64,
-        *const i64,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_hindexed_c;
-    const _: unsafe extern "C" fn(
-        c_int,
-        c_int,
-        isize,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_hvector;
-    const _: unsafe extern "C" fn(
-        i64,
-        i64,
-        i64,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_hvector_c;
-    const _: unsafe extern "C" fn(
-        c_int,
-        c_int,
-        *const c_int,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_indexed_block;
-    const _: unsafe extern "C" fn(
-        i64,
-        i64,
-        *const i64,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_indexed_block_c;
-    const _: unsafe extern "C" fn(
-        c_int,
-        *const c_int,
-        *const isize,
-        *const VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_struct;
     const _: unsafe extern "C" fn(
         i64,
         *const i64,
@@ -6358,36 +8113,6 @@ mod checks {
         *const VirtDatatype,
         *mut VirtDatatype
     ) -> c_int = crate::calls::MPI_Type_create_struct_c;
-    const _: unsafe extern "C" fn(
-        c_int,
-        *const c_int,
-        *const c_int,
-        *const c_int,
-        c_int,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_subarray;
-    const _: unsafe extern "C" fn(
-        c_int,
-        *const i64,
-        *const i64,
-        *const i64,
-        c_int,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_subarray_c;
-    const _: unsafe extern "C" fn(
-        VirtDatatype,
-        isize,
-        isize,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_resized;
-    const _: unsafe extern "C" fn(
-        VirtDatatype,
-        i64,
-        i64,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_create_resized_c;
     const _: unsafe extern "C" fn(
         VirtDatatype,
         *mut VirtDatatype
@@ -6414,20 +8139,6 @@ mod checks {
     ) -> c_int = crate::calls::MPI_Type_get_contents_c;
     const _: unsafe extern "C" fn(
         c_int,
-        *const c_int,
-        *const c_int,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_indexed;
-    const _: unsafe extern "C" fn(
-        i64,
-        *const i64,
-        *const i64,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_indexed_c;
-    const _: unsafe extern "C" fn(
-        c_int,
         c_int,
         *mut VirtDatatype
     ) -> c_int = crate::calls::MPI_Type_match_size;
@@ -6436,51 +8147,6 @@ mod checks {
         *const c_char
     ) -> c_int = crate::calls::MPI_Type_set_name;
     const _: unsafe extern "C" fn(VirtDatatype, *mut c_int) -> c_int = crate::calls::MPI_Type_size;
-    const _: unsafe extern "C" fn(
-        c_int,
-        c_int,
-        c_int,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_vector;
-    const _: unsafe extern "C" fn(
-        i64,
-        i64,
-        i64,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_vector_c;
-    const _: unsafe extern "C" fn(
-        c_int,
-        *mut c_int,
-        *mut isize,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_hindexed;
-    const _: unsafe extern "C" fn(
-        c_int,
-        c_int,
-        isize,
-        VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_hvector;
-    const _: unsafe extern "C" fn(
-        c_int,
-        *mut c_int,
-        *mut isize,
-        *mut VirtDatatype,
-        *mut VirtDatatype
-    ) -> c_int = crate::calls::MPI_Type_struct;
-    const _: unsafe extern "C" fn(
-        UserFunction<VirtDatatype>,
-        c_int,
-        *mut VirtOp
-    ) -> c_int = crate::calls::MPI_Op_create;
-    const _: unsafe extern "C" fn(
-        UserFunction<VirtDatatype>,
-        c_int,
-        *mut VirtOp
-    ) -> c_int = crate::calls::MPI_Op_create_c;
     const _: unsafe extern "C" fn(
         *const c_void,
         *mut c_void,
@@ -6495,107 +8161,12 @@ mod checks {
         VirtDatatype,
         VirtOp
     ) -> c_int = crate::calls::MPI_Reduce_local_c;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        c_int
-    ) -> c_int = crate::calls::MPI_Comm_call_errhandler;
-    const _: unsafe extern "C" fn(
-        CommErrhandlerFn<VirtComm>,
-        *mut VirtErrhandler
-    ) -> c_int = crate::calls::MPI_Comm_create_errhandler;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        *mut VirtErrhandler
-    ) -> c_int = crate::calls::MPI_Comm_get_errhandler;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        VirtErrhandler
-    ) -> c_int = crate::calls::MPI_Comm_set_errhandler;
-    const _: unsafe extern "C" fn(
-        CommErrhandlerFn<VirtComm>,
-        *mut VirtErrhandler
-    ) -> c_int = crate::calls::MPI_Errhandler_create;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        *mut VirtErrhandler
-    ) -> c_int = crate::calls::MPI_Errhandler_get;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        VirtErrhandler
-    ) -> c_int = crate::calls::MPI_Errhandler_set;
-    const _: unsafe extern "C" fn(*mut VirtInfo) -> c_int = crate::calls::MPI_Info_create;
-    const _: unsafe extern "C" fn(
-        c_int,
-        *mut *mut c_char,
-        *mut VirtInfo
-    ) -> c_int = crate::calls::MPI_Info_create_env;
     const _: unsafe extern "C" fn(VirtInfo, *const c_char) -> c_int = crate::calls::MPI_Info_delete;
-    const _: unsafe extern "C" fn(VirtInfo, *mut VirtInfo) -> c_int = crate::calls::MPI_Info_dup;
     const _: unsafe extern "C" fn(
         VirtInfo,
         *const c_char,
         *const c_char
     ) -> c_int = crate::calls::MPI_Info_set;
-    const _: unsafe extern "C" fn(
-        CommCopyFn<VirtComm>,
-        CommDeleteFn<VirtComm>,
-        *mut c_int,
-        *mut c_void
-    ) -> c_int = crate::calls::MPI_Comm_create_keyval;
-    const _: unsafe extern "C" fn(VirtComm, c_int) -> c_int = crate::calls::MPI_Comm_delete_attr;
-    const _: unsafe extern "C" fn(*mut c_int) -> c_int = crate::calls::MPI_Comm_free_keyval;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        c_int,
-        *mut c_void,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_Comm_get_attr;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        c_int,
-        *mut c_void
-    ) -> c_int = crate::calls::MPI_Comm_set_attr;
-    const _: unsafe extern "C" fn(
-        TypeCopyFn<VirtDatatype>,
-        TypeDeleteFn<VirtDatatype>,
-        *mut c_int,
-        *mut c_void
-    ) -> c_int = crate::calls::MPI_Type_create_keyval;
-    const _: unsafe extern "C" fn(
-        VirtDatatype,
-        c_int
-    ) -> c_int = crate::calls::MPI_Type_delete_attr;
-    const _: unsafe extern "C" fn(*mut c_int) -> c_int = crate::calls::MPI_Type_free_keyval;
-    const _: unsafe extern "C" fn(
-        VirtDatatype,
-        c_int,
-        *mut c_void,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_Type_get_attr;
-    const _: unsafe extern "C" fn(
-        VirtDatatype,
-        c_int,
-        *mut c_void
-    ) -> c_int = crate::calls::MPI_Type_set_attr;
-    const _: unsafe extern "C" fn(VirtComm, c_int) -> c_int = crate::calls::MPI_Attr_delete;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        c_int,
-        *mut c_void,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_Attr_get;
-    const _: unsafe extern "C" fn(
-        VirtComm,
-        c_int,
-        *mut c_void
-    ) -> c_int = crate::calls::MPI_Attr_put;
-    const _: unsafe extern "C" fn(
-        CommCopyFn<VirtComm>,
-        CommDeleteFn<VirtComm>,
-        *mut c_int,
-        *mut c_void
-    ) -> c_int = crate::calls::MPI_Keyval_create;
-    const _: unsafe extern "C" fn(*mut c_int) -> c_int = crate::calls::MPI_Keyval_free;
     const _: unsafe extern "C" fn(*mut VirtComm) -> c_int = crate::calls::MPI_Comm_disconnect;
     const _: unsafe extern "C" fn(*mut VirtComm) -> c_int = crate::calls::MPI_Comm_free;
     const _: unsafe extern "C" fn(*mut VirtErrhandler) -> c_int = crate::calls::MPI_Errhandler_free;
@@ -6606,24 +8177,12 @@ mod checks {
     const _: unsafe extern "C" fn(*mut VirtDatatype) -> c_int = crate::calls::MPI_Type_free;
     const _: unsafe extern "C" fn(VirtComm) -> c_int = crate::calls::MPI_Comm_c2f;
     const _: unsafe extern "C" fn(c_int) -> VirtComm = crate::calls::MPI_Comm_f2c;
-    const _: unsafe extern "C" fn(VirtErrhandler) -> c_int = crate::calls::MPI_Errhandler_c2f;
-    const _: unsafe extern "C" fn(c_int) -> VirtErrhandler = crate::calls::MPI_Errhandler_f2c;
     const _: unsafe extern "C" fn(VirtFile) -> c_int = crate::calls::MPI_File_c2f;
     const _: unsafe extern "C" fn(c_int) -> VirtFile = crate::calls::MPI_File_f2c;
-    const _: unsafe extern "C" fn(VirtGroup) -> c_int = crate::calls::MPI_Group_c2f;
-    const _: unsafe extern "C" fn(c_int) -> VirtGroup = crate::calls::MPI_Group_f2c;
-    const _: unsafe extern "C" fn(VirtInfo) -> c_int = crate::calls::MPI_Info_c2f;
-    const _: unsafe extern "C" fn(c_int) -> VirtInfo = crate::calls::MPI_Info_f2c;
-    const _: unsafe extern "C" fn(VirtMessage) -> c_int = crate::calls::MPI_Message_c2f;
-    const _: unsafe extern "C" fn(c_int) -> VirtMessage = crate::calls::MPI_Message_f2c;
-    const _: unsafe extern "C" fn(VirtOp) -> c_int = crate::calls::MPI_Op_c2f;
-    const _: unsafe extern "C" fn(c_int) -> VirtOp = crate::calls::MPI_Op_f2c;
     const _: unsafe extern "C" fn(VirtRequest) -> c_int = crate::calls::MPI_Request_c2f;
     const _: unsafe extern "C" fn(c_int) -> VirtRequest = crate::calls::MPI_Request_f2c;
     const _: unsafe extern "C" fn(VirtSession) -> c_int = crate::calls::MPI_Session_c2f;
     const _: unsafe extern "C" fn(c_int) -> VirtSession = crate::calls::MPI_Session_f2c;
-    const _: unsafe extern "C" fn(VirtDatatype) -> c_int = crate::calls::MPI_Type_c2f;
-    const _: unsafe extern "C" fn(c_int) -> VirtDatatype = crate::calls::MPI_Type_f2c;
     const _: unsafe extern "C" fn(VirtWin) -> c_int = crate::calls::MPI_Win_c2f;
     const _: unsafe extern "C" fn(c_int) -> VirtWin = crate::calls::MPI_Win_f2c;
     const _: unsafe extern "C" fn(*mut VirtInfo) -> c_int = crate::calls::MPI_Abi_get_fortran_info;
@@ -6772,7 +8331,6 @@ mod checks {
         *mut c_void,
         isize
     ) -> c_int = crate::calls::MPI_Win_attach;
-    const _: unsafe extern "C" fn(VirtWin, c_int) -> c_int = crate::calls::MPI_Win_call_errhandler;
     const _: unsafe extern "C" fn(VirtWin) -> c_int = crate::calls::MPI_Win_complete;
     const _: unsafe extern "C" fn(
         *mut c_void,
@@ -6787,17 +8345,6 @@ mod checks {
         VirtComm,
         *mut VirtWin
     ) -> c_int = crate::calls::MPI_Win_create_dynamic;
-    const _: unsafe extern "C" fn(
-        WinErrhandlerFn<VirtWin>,
-        *mut VirtErrhandler
-    ) -> c_int = crate::calls::MPI_Win_create_errhandler;
-    const _: unsafe extern "C" fn(
-        WinCopyFn<VirtWin>,
-        WinDeleteFn<VirtWin>,
-        *mut c_int,
-        *mut c_void
-    ) -> c_int = crate::calls::MPI_Win_create_keyval;
-    const _: unsafe extern "C" fn(VirtWin, c_int) -> c_int = crate::calls::MPI_Win_delete_attr;
     const _: unsafe extern "C" fn(VirtWin, *const c_void) -> c_int = crate::calls::MPI_Win_detach;
     const _: unsafe extern "C" fn(c_int, VirtWin) -> c_int = crate::calls::MPI_Win_fence;
     const _: unsafe extern "C" fn(c_int, VirtWin) -> c_int = crate::calls::MPI_Win_flush;
@@ -6805,17 +8352,6 @@ mod checks {
     const _: unsafe extern "C" fn(c_int, VirtWin) -> c_int = crate::calls::MPI_Win_flush_local;
     const _: unsafe extern "C" fn(VirtWin) -> c_int = crate::calls::MPI_Win_flush_local_all;
     const _: unsafe extern "C" fn(*mut VirtWin) -> c_int = crate::calls::MPI_Win_free;
-    const _: unsafe extern "C" fn(*mut c_int) -> c_int = crate::calls::MPI_Win_free_keyval;
-    const _: unsafe extern "C" fn(
-        VirtWin,
-        c_int,
-        *mut c_void,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_Win_get_attr;
-    const _: unsafe extern "C" fn(
-        VirtWin,
-        *mut VirtErrhandler
-    ) -> c_int = crate::calls::MPI_Win_get_errhandler;
     const _: unsafe extern "C" fn(
         VirtWin,
         *mut VirtGroup
@@ -6834,15 +8370,6 @@ mod checks {
     ) -> c_int = crate::calls::MPI_Win_lock;
     const _: unsafe extern "C" fn(c_int, VirtWin) -> c_int = crate::calls::MPI_Win_lock_all;
     const _: unsafe extern "C" fn(VirtGroup, c_int, VirtWin) -> c_int = crate::calls::MPI_Win_post;
-    const _: unsafe extern "C" fn(
-        VirtWin,
-        c_int,
-        *mut c_void
-    ) -> c_int = crate::calls::MPI_Win_set_attr;
-    const _: unsafe extern "C" fn(
-        VirtWin,
-        VirtErrhandler
-    ) -> c_int = crate::calls::MPI_Win_set_errhandler;
     const _: unsafe extern "C" fn(VirtWin, VirtInfo) -> c_int = crate::calls::MPI_Win_set_info;
     const _: unsafe extern "C" fn(VirtWin, *const c_char) -> c_int = crate::calls::MPI_Win_set_name;
     const _: unsafe extern "C" fn(
@@ -6858,22 +8385,6 @@ mod checks {
     const _: unsafe extern "C" fn(c_int, VirtWin) -> c_int = crate::calls::MPI_Win_unlock;
     const _: unsafe extern "C" fn(VirtWin) -> c_int = crate::calls::MPI_Win_unlock_all;
     const _: unsafe extern "C" fn(VirtWin) -> c_int = crate::calls::MPI_Win_wait;
-    const _: unsafe extern "C" fn(
-        VirtFile,
-        c_int
-    ) -> c_int = crate::calls::MPI_File_call_errhandler;
-    const _: unsafe extern "C" fn(
-        FileErrhandlerFn<VirtFile>,
-        *mut VirtErrhandler
-    ) -> c_int = crate::calls::MPI_File_create_errhandler;
-    const _: unsafe extern "C" fn(
-        VirtFile,
-        VirtErrhandler
-    ) -> c_int = crate::calls::MPI_File_set_errhandler;
-    const _: unsafe extern "C" fn(
-        VirtFile,
-        *mut VirtErrhandler
-    ) -> c_int = crate::calls::MPI_File_get_errhandler;
     const _: unsafe extern "C" fn(
         VirtComm,
         *const c_char,
@@ -7200,19 +8711,7 @@ mod checks {
         VirtErrhandler,
         *mut VirtComm
     ) -> c_int = crate::calls::MPI_Intercomm_create_from_groups;
-    const _: unsafe extern "C" fn(
-        VirtSession,
-        c_int
-    ) -> c_int = crate::calls::MPI_Session_call_errhandler;
-    const _: unsafe extern "C" fn(
-        SessionErrhandlerFn<VirtSession>,
-        *mut VirtErrhandler
-    ) -> c_int = crate::calls::MPI_Session_create_errhandler;
     const _: unsafe extern "C" fn(*mut VirtSession) -> c_int = crate::calls::MPI_Session_finalize;
-    const _: unsafe extern "C" fn(
-        VirtSession,
-        *mut VirtErrhandler
-    ) -> c_int = crate::calls::MPI_Session_get_errhandler;
     const _: unsafe extern "C" fn(
         VirtSession,
         *mut VirtInfo
@@ -7239,10 +8738,6 @@ mod checks {
         VirtErrhandler,
         *mut VirtSession
     ) -> c_int = crate::calls::MPI_Session_init;
-    const _: unsafe extern "C" fn(
-        VirtSession,
-        VirtErrhandler
-    ) -> c_int = crate::calls::MPI_Session_set_errhandler;
     const _: unsafe extern "C" fn(
         VirtSession,
         VirtInfo
@@ -7303,7 +8798,6 @@ mod checks {
     ) -> c_int = crate::calls::MPI_Unpublish_name;
     const _: unsafe extern "C" fn(c_int, *mut c_int) -> c_int = crate::calls::MPI_T_init_thread;
     const _: unsafe extern "C" fn() -> c_int = crate::calls::MPI_T_finalize;
-    const _: unsafe extern "C" fn(*mut c_int) -> c_int = crate::calls::MPI_T_cvar_get_num;
     const _: unsafe extern "C" fn(
         c_int,
         *mut c_char,
@@ -7316,10 +8810,6 @@ mod checks {
         *mut c_int,
         *mut c_int
     ) -> c_int = crate::calls::MPI_T_cvar_get_info;
-    const _: unsafe extern "C" fn(
-        *const c_char,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_T_cvar_get_index;
     const _: unsafe extern "C" fn(
         c_int,
         *mut c_void,
@@ -7335,38 +8825,6 @@ mod checks {
         *mut c_void,
         *const c_void
     ) -> c_int = crate::calls::MPI_T_cvar_write;
-    const _: unsafe extern "C" fn(*mut c_int) -> c_int = crate::calls::MPI_T_category_get_num;
-    const _: unsafe extern "C" fn(
-        c_int,
-        *mut c_char,
-        *mut c_int,
-        *mut c_char,
-        *mut c_int,
-        *mut c_int,
-        *mut c_int,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_T_category_get_info;
-    const _: unsafe extern "C" fn(
-        *const c_char,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_T_category_get_index;
-    const _: unsafe extern "C" fn(
-        c_int,
-        c_int,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_T_category_get_cvars;
-    const _: unsafe extern "C" fn(
-        c_int,
-        c_int,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_T_category_get_pvars;
-    const _: unsafe extern "C" fn(
-        c_int,
-        c_int,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_T_category_get_categories;
-    const _: unsafe extern "C" fn(*mut c_int) -> c_int = crate::calls::MPI_T_category_changed;
-    const _: unsafe extern "C" fn(*mut c_int) -> c_int = crate::calls::MPI_T_pvar_get_num;
     const _: unsafe extern "C" fn(
         c_int,
         *mut c_char,
@@ -7382,11 +8840,6 @@ mod checks {
         *mut c_int,
         *mut c_int
     ) -> c_int = crate::calls::MPI_T_pvar_get_info;
-    const _: unsafe extern "C" fn(
-        *const c_char,
-        c_int,
-        *mut c_int
-    ) -> c_int = crate::calls::MPI_T_pvar_get_index;
     const _: unsafe extern "C" fn(
         *mut *mut c_void
     ) -> c_int = crate::calls::MPI_T_pvar_session_create;
@@ -7503,32 +8956,32 @@ pub static HANDLERS: [Handler; SLOT_COUNT] = [
     Handler(crate::calls::MPI_Is_thread_main as *const ()),
     Handler(crate::calls::MPI_Pcontrol as *const ()),
     Handler(crate::calls::MPI_Query_thread as *const ()),
-    Handler(crate::calls::MPI_Remove_error_class as *const ()),
-    Handler(crate::calls::MPI_Remove_error_code as *const ()),
-    Handler(crate::calls::MPI_Remove_error_string as *const ()),
+    Handler(generic::h_MPI_Remove_error_class as *const ()),
+    Handler(generic::h_MPI_Remove_error_code as *const ()),
+    Handler(generic::h_MPI_Remove_error_string as *const ()),
     Handler(generic::h_MPI_Wtick as *const ()),
     Handler(crate::calls::MPI_Wtime as *const ()),
     Handler(generic::h_MPIX_Query_cuda_support as *const ()),
     Handler(generic::h_MPIX_Query_rocm_support as *const ()),
     Handler(crate::calls::MPI_Alloc_mem as *const ()),
-    Handler(crate::calls::MPI_Buffer_attach as *const ()),
-    Handler(crate::calls::MPI_Buffer_detach as *const ()),
-    Handler(crate::calls::MPI_Buffer_attach_c as *const ()),
-    Handler(crate::calls::MPI_Buffer_detach_c as *const ()),
-    Handler(crate::calls::MPI_Buffer_flush as *const ()),
-    Handler(crate::calls::MPI_Buffer_iflush as *const ()),
-    Handler(crate::calls::MPI_Comm_attach_buffer as *const ()),
-    Handler(crate::calls::MPI_Comm_detach_buffer as *const ()),
-    Handler(crate::calls::MPI_Comm_attach_buffer_c as *const ()),
-    Handler(crate::calls::MPI_Comm_detach_buffer_c as *const ()),
-    Handler(crate::calls::MPI_Comm_flush_buffer as *const ()),
-    Handler(crate::calls::MPI_Comm_iflush_buffer as *const ()),
-    Handler(crate::calls::MPI_Session_attach_buffer as *const ()),
-    Handler(crate::calls::MPI_Session_detach_buffer as *const ()),
-    Handler(crate::calls::MPI_Session_attach_buffer_c as *const ()),
-    Handler(crate::calls::MPI_Session_detach_buffer_c as *const ()),
-    Handler(crate::calls::MPI_Session_flush_buffer as *const ()),
-    Handler(crate::calls::MPI_Session_iflush_buffer as *const ()),
+    Handler(generic::h_MPI_Buffer_attach as *const ()),
+    Handler(generic::h_MPI_Buffer_detach as *const ()),
+    Handler(generic::h_MPI_Buffer_attach_c as *const ()),
+    Handler(generic::h_MPI_Buffer_detach_c as *const ()),
+    Handler(generic::h_MPI_Buffer_flush as *const ()),
+    Handler(generic::h_MPI_Buffer_iflush as *const ()),
+    Handler(generic::h_MPI_Comm_attach_buffer as *const ()),
+    Handler(generic::h_MPI_Comm_detach_buffer as *const ()),
+    Handler(generic::h_MPI_Comm_attach_buffer_c as *const ()),
+    Handler(generic::h_MPI_Comm_detach_buffer_c as *const ()),
+    Handler(generic::h_MPI_Comm_flush_buffer as *const ()),
+    Handler(generic::h_MPI_Comm_iflush_buffer as *const ()),
+    Handler(generic::h_MPI_Session_attach_buffer as *const ()),
+    Handler(generic::h_MPI_Session_detach_buffer as *const ()),
+    Handler(generic::h_MPI_Session_attach_buffer_c as *const ()),
+    Handler(generic::h_MPI_Session_detach_buffer_c as *const ()),
+    Handler(generic::h_MPI_Session_flush_buffer as *const ()),
+    Handler(generic::h_MPI_Session_iflush_buffer as *const ()),
     Handler(crate::calls::MPI_Free_mem as *const ()),
     Handler(generic::h_MPI_Get_address as *const ()),
     Handler(generic::h_MPI_Address as *const ()),
@@ -7728,22 +9181,22 @@ pub static HANDLERS: [Handler; SLOT_COUNT] = [
     Handler(generic::h_MPI_Scatter_init_c as *const ()),
     Handler(generic::h_MPI_Scatterv_init as *const ()),
     Handler(generic::h_MPI_Scatterv_init_c as *const ()),
-    Handler(crate::calls::MPI_Cart_create as *const ()),
-    Handler(crate::calls::MPI_Cart_sub as *const ()),
+    Handler(generic::h_MPI_Cart_create as *const ()),
+    Handler(generic::h_MPI_Cart_sub as *const ()),
     Handler(crate::calls::MPI_Comm_create_group as *const ()),
-    Handler(crate::calls::MPI_Comm_create as *const ()),
+    Handler(generic::h_MPI_Comm_create as *const ()),
     Handler(crate::calls::MPI_Comm_dup as *const ()),
     Handler(crate::calls::MPI_Comm_idup as *const ()),
     Handler(crate::calls::MPI_Comm_dup_with_info as *const ()),
     Handler(crate::calls::MPI_Comm_idup_with_info as *const ()),
-    Handler(crate::calls::MPI_Dist_graph_create as *const ()),
-    Handler(crate::calls::MPI_Dist_graph_create_adjacent as *const ()),
-    Handler(crate::calls::MPI_Comm_split as *const ()),
-    Handler(crate::calls::MPI_Comm_split_type as *const ()),
-    Handler(crate::calls::MPI_Graph_create as *const ()),
+    Handler(generic::h_MPI_Dist_graph_create as *const ()),
+    Handler(generic::h_MPI_Dist_graph_create_adjacent as *const ()),
+    Handler(generic::h_MPI_Comm_split as *const ()),
+    Handler(generic::h_MPI_Comm_split_type as *const ()),
+    Handler(generic::h_MPI_Graph_create as *const ()),
     Handler(crate::calls::MPI_Intercomm_create as *const ()),
-    Handler(crate::calls::MPI_Intercomm_merge as *const ()),
-    Handler(crate::calls::MPI_Comm_compare as *const ()),
+    Handler(generic::h_MPI_Intercomm_merge as *const ()),
+    Handler(generic::h_MPI_Comm_compare as *const ()),
     Handler(crate::calls::MPI_Comm_get_info as *const ()),
     Handler(generic::h_MPI_Comm_get_name as *const ()),
     Handler(crate::calls::MPI_Comm_rank as *const ()),
@@ -7754,7 +9207,7 @@ pub static HANDLERS: [Handler; SLOT_COUNT] = [
     Handler(generic::h_MPI_Comm_test_inter as *const ()),
     Handler(generic::h_MPI_Cart_coords as *const ()),
     Handler(generic::h_MPI_Cart_get as *const ()),
-    Handler(crate::calls::MPI_Cart_map as *const ()),
+    Handler(generic::h_MPI_Cart_map as *const ()),
     Handler(generic::h_MPI_Cart_rank as *const ()),
     Handler(generic::h_MPI_Cart_shift as *const ()),
     Handler(generic::h_MPI_Cartdim_get as *const ()),
@@ -7762,46 +9215,46 @@ pub static HANDLERS: [Handler; SLOT_COUNT] = [
     Handler(generic::h_MPI_Dist_graph_neighbors_count as *const ()),
     Handler(generic::h_MPI_Dims_create as *const ()),
     Handler(generic::h_MPI_Graph_get as *const ()),
-    Handler(crate::calls::MPI_Graph_map as *const ()),
+    Handler(generic::h_MPI_Graph_map as *const ()),
     Handler(generic::h_MPI_Graph_neighbors_count as *const ()),
     Handler(generic::h_MPI_Graph_neighbors as *const ()),
     Handler(generic::h_MPI_Graphdims_get as *const ()),
     Handler(generic::h_MPI_Topo_test as *const ()),
-    Handler(crate::calls::MPI_Comm_group as *const ()),
-    Handler(crate::calls::MPI_Comm_remote_group as *const ()),
+    Handler(generic::h_MPI_Comm_group as *const ()),
+    Handler(generic::h_MPI_Comm_remote_group as *const ()),
     Handler(crate::calls::MPI_Group_compare as *const ()),
-    Handler(crate::calls::MPI_Group_difference as *const ()),
-    Handler(crate::calls::MPI_Group_excl as *const ()),
-    Handler(crate::calls::MPI_Group_incl as *const ()),
-    Handler(crate::calls::MPI_Group_intersection as *const ()),
-    Handler(crate::calls::MPI_Group_range_excl as *const ()),
-    Handler(crate::calls::MPI_Group_range_incl as *const ()),
+    Handler(generic::h_MPI_Group_difference as *const ()),
+    Handler(generic::h_MPI_Group_excl as *const ()),
+    Handler(generic::h_MPI_Group_incl as *const ()),
+    Handler(generic::h_MPI_Group_intersection as *const ()),
+    Handler(generic::h_MPI_Group_range_excl as *const ()),
+    Handler(generic::h_MPI_Group_range_incl as *const ()),
     Handler(crate::calls::MPI_Group_rank as *const ()),
     Handler(crate::calls::MPI_Group_size as *const ()),
     Handler(crate::calls::MPI_Group_translate_ranks as *const ()),
-    Handler(crate::calls::MPI_Group_union as *const ()),
+    Handler(generic::h_MPI_Group_union as *const ()),
     Handler(crate::calls::MPI_Type_commit as *const ()),
-    Handler(crate::calls::MPI_Type_contiguous as *const ()),
-    Handler(crate::calls::MPI_Type_contiguous_c as *const ()),
-    Handler(crate::calls::MPI_Type_create_darray as *const ()),
-    Handler(crate::calls::MPI_Type_create_darray_c as *const ()),
-    Handler(crate::calls::MPI_Type_create_f90_complex as *const ()),
-    Handler(crate::calls::MPI_Type_create_f90_integer as *const ()),
-    Handler(crate::calls::MPI_Type_create_f90_real as *const ()),
-    Handler(crate::calls::MPI_Type_create_hindexed_block as *const ()),
-    Handler(crate::calls::MPI_Type_create_hindexed_block_c as *const ()),
-    Handler(crate::calls::MPI_Type_create_hindexed as *const ()),
-    Handler(crate::calls::MPI_Type_create_hindexed_c as *const ()),
-    Handler(crate::calls::MPI_Type_create_hvector as *const ()),
-    Handler(crate::calls::MPI_Type_create_hvector_c as *const ()),
-    Handler(crate::calls::MPI_Type_create_indexed_block as *const ()),
-    Handler(crate::calls::MPI_Type_create_indexed_block_c as *const ()),
-    Handler(crate::calls::MPI_Type_create_struct as *const ()),
+    Handler(generic::h_MPI_Type_contiguous as *const ()),
+    Handler(generic::h_MPI_Type_contiguous_c as *const ()),
+    Handler(generic::h_MPI_Type_create_darray as *const ()),
+    Handler(generic::h_MPI_Type_create_darray_c as *const ()),
+    Handler(generic::h_MPI_Type_create_f90_complex as *const ()),
+    Handler(generic::h_MPI_Type_create_f90_integer as *const ()),
+    Handler(generic::h_MPI_Type_create_f90_real as *const ()),
+    Handler(generic::h_MPI_Type_create_hindexed_block as *const ()),
+    Handler(generic::h_MPI_Type_create_hindexed_block_c as *const ()),
+    Handler(generic::h_MPI_Type_create_hindexed as *const ()),
+    Handler(generic::h_MPI_Type_create_hindexed_c as *const ()),
+    Handler(generic::h_MPI_Type_create_hvector as *const ()),
+    Handler(generic::h_MPI_Type_create_hvector_c as *const ()),
+    Handler(generic::h_MPI_Type_create_indexed_block as *const ()),
+    Handler(generic::h_MPI_Type_create_indexed_block_c as *const ()),
+    Handler(generic::h_MPI_Type_create_struct as *const ()),
     Handler(crate::calls::MPI_Type_create_struct_c as *const ()),
-    Handler(crate::calls::MPI_Type_create_subarray as *const ()),
-    Handler(crate::calls::MPI_Type_create_subarray_c as *const ()),
-    Handler(crate::calls::MPI_Type_create_resized as *const ()),
-    Handler(crate::calls::MPI_Type_create_resized_c as *const ()),
+    Handler(generic::h_MPI_Type_create_subarray as *const ()),
+    Handler(generic::h_MPI_Type_create_subarray_c as *const ()),
+    Handler(generic::h_MPI_Type_create_resized as *const ()),
+    Handler(generic::h_MPI_Type_create_resized_c as *const ()),
     Handler(crate::calls::MPI_Type_dup as *const ()),
     Handler(crate::calls::MPI_Type_get_contents as *const ()),
     Handler(crate::calls::MPI_Type_get_contents_c as *const ()),
@@ -7812,57 +9265,57 @@ pub static HANDLERS: [Handler; SLOT_COUNT] = [
     Handler(generic::h_MPI_Type_get_name as *const ()),
     Handler(generic::h_MPI_Type_get_true_extent as *const ()),
     Handler(generic::h_MPI_Type_get_true_extent_x as *const ()),
-    Handler(crate::calls::MPI_Type_indexed as *const ()),
-    Handler(crate::calls::MPI_Type_indexed_c as *const ()),
+    Handler(generic::h_MPI_Type_indexed as *const ()),
+    Handler(generic::h_MPI_Type_indexed_c as *const ()),
     Handler(crate::calls::MPI_Type_match_size as *const ()),
     Handler(crate::calls::MPI_Type_set_name as *const ()),
     Handler(crate::calls::MPI_Type_size as *const ()),
     Handler(generic::h_MPI_Type_size_x as *const ()),
-    Handler(crate::calls::MPI_Type_vector as *const ()),
-    Handler(crate::calls::MPI_Type_vector_c as *const ()),
+    Handler(generic::h_MPI_Type_vector as *const ()),
+    Handler(generic::h_MPI_Type_vector_c as *const ()),
     Handler(generic::h_MPI_Type_extent as *const ()),
-    Handler(crate::calls::MPI_Type_hindexed as *const ()),
-    Handler(crate::calls::MPI_Type_hvector as *const ()),
+    Handler(generic::h_MPI_Type_hindexed as *const ()),
+    Handler(generic::h_MPI_Type_hvector as *const ()),
     Handler(generic::h_MPI_Type_lb as *const ()),
-    Handler(crate::calls::MPI_Type_struct as *const ()),
+    Handler(generic::h_MPI_Type_struct as *const ()),
     Handler(generic::h_MPI_Type_ub as *const ()),
     Handler(generic::h_MPI_Op_commutative as *const ()),
-    Handler(crate::calls::MPI_Op_create as *const ()),
-    Handler(crate::calls::MPI_Op_create_c as *const ()),
+    Handler(generic::h_MPI_Op_create as *const ()),
+    Handler(generic::h_MPI_Op_create_c as *const ()),
     Handler(crate::calls::MPI_Reduce_local as *const ()),
     Handler(crate::calls::MPI_Reduce_local_c as *const ()),
-    Handler(crate::calls::MPI_Comm_call_errhandler as *const ()),
-    Handler(crate::calls::MPI_Comm_create_errhandler as *const ()),
-    Handler(crate::calls::MPI_Comm_get_errhandler as *const ()),
-    Handler(crate::calls::MPI_Comm_set_errhandler as *const ()),
-    Handler(crate::calls::MPI_Errhandler_create as *const ()),
-    Handler(crate::calls::MPI_Errhandler_get as *const ()),
-    Handler(crate::calls::MPI_Errhandler_set as *const ()),
-    Handler(crate::calls::MPI_Info_create as *const ()),
-    Handler(crate::calls::MPI_Info_create_env as *const ()),
+    Handler(generic::h_MPI_Comm_call_errhandler as *const ()),
+    Handler(generic::h_MPI_Comm_create_errhandler as *const ()),
+    Handler(generic::h_MPI_Comm_get_errhandler as *const ()),
+    Handler(generic::h_MPI_Comm_set_errhandler as *const ()),
+    Handler(generic::h_MPI_Errhandler_create as *const ()),
+    Handler(generic::h_MPI_Errhandler_get as *const ()),
+    Handler(generic::h_MPI_Errhandler_set as *const ()),
+    Handler(generic::h_MPI_Info_create as *const ()),
+    Handler(generic::h_MPI_Info_create_env as *const ()),
     Handler(crate::calls::MPI_Info_delete as *const ()),
-    Handler(crate::calls::MPI_Info_dup as *const ()),
+    Handler(generic::h_MPI_Info_dup as *const ()),
     Handler(generic::h_MPI_Info_get as *const ()),
     Handler(generic::h_MPI_Info_get_nkeys as *const ()),
     Handler(generic::h_MPI_Info_get_nthkey as *const ()),
     Handler(generic::h_MPI_Info_get_string as *const ()),
     Handler(generic::h_MPI_Info_get_valuelen as *const ()),
     Handler(crate::calls::MPI_Info_set as *const ()),
-    Handler(crate::calls::MPI_Comm_create_keyval as *const ()),
-    Handler(crate::calls::MPI_Comm_delete_attr as *const ()),
-    Handler(crate::calls::MPI_Comm_free_keyval as *const ()),
-    Handler(crate::calls::MPI_Comm_get_attr as *const ()),
-    Handler(crate::calls::MPI_Comm_set_attr as *const ()),
-    Handler(crate::calls::MPI_Type_create_keyval as *const ()),
-    Handler(crate::calls::MPI_Type_delete_attr as *const ()),
-    Handler(crate::calls::MPI_Type_free_keyval as *const ()),
-    Handler(crate::calls::MPI_Type_get_attr as *const ()),
-    Handler(crate::calls::MPI_Type_set_attr as *const ()),
-    Handler(crate::calls::MPI_Attr_delete as *const ()),
-    Handler(crate::calls::MPI_Attr_get as *const ()),
-    Handler(crate::calls::MPI_Attr_put as *const ()),
-    Handler(crate::calls::MPI_Keyval_create as *const ()),
-    Handler(crate::calls::MPI_Keyval_free as *const ()),
+    Handler(generic::h_MPI_Comm_create_keyval as *const ()),
+    Handler(generic::h_MPI_Comm_delete_attr as *const ()),
+    Handler(generic::h_MPI_Comm_free_keyval as *const ()),
+    Handler(generic::h_MPI_Comm_get_attr as *const ()),
+    Handler(generic::h_MPI_Comm_set_attr as *const ()),
+    Handler(generic::h_MPI_Type_create_keyval as *const ()),
+    Handler(generic::h_MPI_Type_delete_attr as *const ()),
+    Handler(generic::h_MPI_Type_free_keyval as *const ()),
+    Handler(generic::h_MPI_Type_get_attr as *const ()),
+    Handler(generic::h_MPI_Type_set_attr as *const ()),
+    Handler(generic::h_MPI_Attr_delete as *const ()),
+    Handler(generic::h_MPI_Attr_get as *const ()),
+    Handler(generic::h_MPI_Attr_put as *const ()),
+    Handler(generic::h_MPI_Keyval_create as *const ()),
+    Handler(generic::h_MPI_Keyval_free as *const ()),
     Handler(crate::calls::MPI_Comm_disconnect as *const ()),
     Handler(crate::calls::MPI_Comm_free as *const ()),
     Handler(crate::calls::MPI_Errhandler_free as *const ()),
@@ -7873,18 +9326,18 @@ pub static HANDLERS: [Handler; SLOT_COUNT] = [
     Handler(crate::calls::MPI_Type_free as *const ()),
     Handler(crate::calls::MPI_Comm_c2f as *const ()),
     Handler(crate::calls::MPI_Comm_f2c as *const ()),
-    Handler(crate::calls::MPI_Errhandler_c2f as *const ()),
-    Handler(crate::calls::MPI_Errhandler_f2c as *const ()),
+    Handler(generic::h_MPI_Errhandler_c2f as *const ()),
+    Handler(generic::h_MPI_Errhandler_f2c as *const ()),
     Handler(crate::calls::MPI_File_c2f as *const ()),
     Handler(crate::calls::MPI_File_f2c as *const ()),
-    Handler(crate::calls::MPI_Group_c2f as *const ()),
-    Handler(crate::calls::MPI_Group_f2c as *const ()),
-    Handler(crate::calls::MPI_Info_c2f as *const ()),
-    Handler(crate::calls::MPI_Info_f2c as *const ()),
-    Handler(crate::calls::MPI_Message_c2f as *const ()),
-    Handler(crate::calls::MPI_Message_f2c as *const ()),
-    Handler(crate::calls::MPI_Op_c2f as *const ()),
-    Handler(crate::calls::MPI_Op_f2c as *const ()),
+    Handler(generic::h_MPI_Group_c2f as *const ()),
+    Handler(generic::h_MPI_Group_f2c as *const ()),
+    Handler(generic::h_MPI_Info_c2f as *const ()),
+    Handler(generic::h_MPI_Info_f2c as *const ()),
+    Handler(generic::h_MPI_Message_c2f as *const ()),
+    Handler(generic::h_MPI_Message_f2c as *const ()),
+    Handler(generic::h_MPI_Op_c2f as *const ()),
+    Handler(generic::h_MPI_Op_f2c as *const ()),
     Handler(crate::calls::MPI_Request_c2f as *const ()),
     Handler(crate::calls::MPI_Request_f2c as *const ()),
     Handler(crate::calls::MPI_Session_c2f as *const ()),
@@ -7895,8 +9348,8 @@ pub static HANDLERS: [Handler; SLOT_COUNT] = [
     Handler(generic::h_MPI_Status_f082f as *const ()),
     Handler(generic::h_MPI_Status_f2c as *const ()),
     Handler(generic::h_MPI_Status_f2f08 as *const ()),
-    Handler(crate::calls::MPI_Type_c2f as *const ()),
-    Handler(crate::calls::MPI_Type_f2c as *const ()),
+    Handler(generic::h_MPI_Type_c2f as *const ()),
+    Handler(generic::h_MPI_Type_f2c as *const ()),
     Handler(crate::calls::MPI_Win_c2f as *const ()),
     Handler(crate::calls::MPI_Win_f2c as *const ()),
     Handler(crate::calls::MPI_Abi_get_fortran_info as *const ()),
@@ -7916,13 +9369,13 @@ pub static HANDLERS: [Handler; SLOT_COUNT] = [
     Handler(crate::calls::MPI_Win_allocate as *const ()),
     Handler(crate::calls::MPI_Win_allocate_shared as *const ()),
     Handler(crate::calls::MPI_Win_attach as *const ()),
-    Handler(crate::calls::MPI_Win_call_errhandler as *const ()),
+    Handler(generic::h_MPI_Win_call_errhandler as *const ()),
     Handler(crate::calls::MPI_Win_complete as *const ()),
     Handler(crate::calls::MPI_Win_create as *const ()),
     Handler(crate::calls::MPI_Win_create_dynamic as *const ()),
-    Handler(crate::calls::MPI_Win_create_errhandler as *const ()),
-    Handler(crate::calls::MPI_Win_create_keyval as *const ()),
-    Handler(crate::calls::MPI_Win_delete_attr as *const ()),
+    Handler(generic::h_MPI_Win_create_errhandler as *const ()),
+    Handler(generic::h_MPI_Win_create_keyval as *const ()),
+    Handler(generic::h_MPI_Win_delete_attr as *const ()),
     Handler(crate::calls::MPI_Win_detach as *const ()),
     Handler(crate::calls::MPI_Win_fence as *const ()),
     Handler(crate::calls::MPI_Win_flush as *const ()),
@@ -7930,17 +9383,17 @@ pub static HANDLERS: [Handler; SLOT_COUNT] = [
     Handler(crate::calls::MPI_Win_flush_local as *const ()),
     Handler(crate::calls::MPI_Win_flush_local_all as *const ()),
     Handler(crate::calls::MPI_Win_free as *const ()),
-    Handler(crate::calls::MPI_Win_free_keyval as *const ()),
-    Handler(crate::calls::MPI_Win_get_attr as *const ()),
-    Handler(crate::calls::MPI_Win_get_errhandler as *const ()),
+    Handler(generic::h_MPI_Win_free_keyval as *const ()),
+    Handler(generic::h_MPI_Win_get_attr as *const ()),
+    Handler(generic::h_MPI_Win_get_errhandler as *const ()),
     Handler(crate::calls::MPI_Win_get_group as *const ()),
     Handler(crate::calls::MPI_Win_get_info as *const ()),
     Handler(crate::calls::MPI_Win_get_name as *const ()),
     Handler(crate::calls::MPI_Win_lock as *const ()),
     Handler(crate::calls::MPI_Win_lock_all as *const ()),
     Handler(crate::calls::MPI_Win_post as *const ()),
-    Handler(crate::calls::MPI_Win_set_attr as *const ()),
-    Handler(crate::calls::MPI_Win_set_errhandler as *const ()),
+    Handler(generic::h_MPI_Win_set_attr as *const ()),
+    Handler(generic::h_MPI_Win_set_errhandler as *const ()),
     Handler(crate::calls::MPI_Win_set_info as *const ()),
     Handler(crate::calls::MPI_Win_set_name as *const ()),
     Handler(crate::calls::MPI_Win_shared_query as *const ()),
@@ -7950,10 +9403,10 @@ pub static HANDLERS: [Handler; SLOT_COUNT] = [
     Handler(crate::calls::MPI_Win_unlock as *const ()),
     Handler(crate::calls::MPI_Win_unlock_all as *const ()),
     Handler(crate::calls::MPI_Win_wait as *const ()),
-    Handler(crate::calls::MPI_File_call_errhandler as *const ()),
-    Handler(crate::calls::MPI_File_create_errhandler as *const ()),
-    Handler(crate::calls::MPI_File_set_errhandler as *const ()),
-    Handler(crate::calls::MPI_File_get_errhandler as *const ()),
+    Handler(generic::h_MPI_File_call_errhandler as *const ()),
+    Handler(generic::h_MPI_File_create_errhandler as *const ()),
+    Handler(generic::h_MPI_File_set_errhandler as *const ()),
+    Handler(generic::h_MPI_File_get_errhandler as *const ()),
     Handler(crate::calls::MPI_File_open as *const ()),
     Handler(crate::calls::MPI_File_close as *const ()),
     Handler(crate::calls::MPI_File_delete as *const ()),
@@ -8013,16 +9466,16 @@ pub static HANDLERS: [Handler; SLOT_COUNT] = [
     Handler(crate::calls::MPI_Comm_create_from_group as *const ()),
     Handler(crate::calls::MPI_Group_from_session_pset as *const ()),
     Handler(crate::calls::MPI_Intercomm_create_from_groups as *const ()),
-    Handler(crate::calls::MPI_Session_call_errhandler as *const ()),
-    Handler(crate::calls::MPI_Session_create_errhandler as *const ()),
+    Handler(generic::h_MPI_Session_call_errhandler as *const ()),
+    Handler(generic::h_MPI_Session_create_errhandler as *const ()),
     Handler(crate::calls::MPI_Session_finalize as *const ()),
-    Handler(crate::calls::MPI_Session_get_errhandler as *const ()),
+    Handler(generic::h_MPI_Session_get_errhandler as *const ()),
     Handler(crate::calls::MPI_Session_get_info as *const ()),
     Handler(crate::calls::MPI_Session_get_num_psets as *const ()),
     Handler(crate::calls::MPI_Session_get_nth_pset as *const ()),
     Handler(crate::calls::MPI_Session_get_pset_info as *const ()),
     Handler(crate::calls::MPI_Session_init as *const ()),
-    Handler(crate::calls::MPI_Session_set_errhandler as *const ()),
+    Handler(generic::h_MPI_Session_set_errhandler as *const ()),
     Handler(crate::calls::MPI_Session_set_info as *const ()),
     Handler(crate::calls::MPI_Close_port as *const ()),
     Handler(crate::calls::MPI_Comm_accept as *const ()),
@@ -8037,23 +9490,23 @@ pub static HANDLERS: [Handler; SLOT_COUNT] = [
     Handler(crate::calls::MPI_Unpublish_name as *const ()),
     Handler(crate::calls::MPI_T_init_thread as *const ()),
     Handler(crate::calls::MPI_T_finalize as *const ()),
-    Handler(crate::calls::MPI_T_cvar_get_num as *const ()),
+    Handler(generic::h_MPI_T_cvar_get_num as *const ()),
     Handler(crate::calls::MPI_T_cvar_get_info as *const ()),
-    Handler(crate::calls::MPI_T_cvar_get_index as *const ()),
+    Handler(generic::h_MPI_T_cvar_get_index as *const ()),
     Handler(crate::calls::MPI_T_cvar_handle_alloc as *const ()),
     Handler(crate::calls::MPI_T_cvar_handle_free as *const ()),
     Handler(crate::calls::MPI_T_cvar_read as *const ()),
     Handler(crate::calls::MPI_T_cvar_write as *const ()),
-    Handler(crate::calls::MPI_T_category_get_num as *const ()),
-    Handler(crate::calls::MPI_T_category_get_info as *const ()),
-    Handler(crate::calls::MPI_T_category_get_index as *const ()),
-    Handler(crate::calls::MPI_T_category_get_cvars as *const ()),
-    Handler(crate::calls::MPI_T_category_get_pvars as *const ()),
-    Handler(crate::calls::MPI_T_category_get_categories as *const ()),
-    Handler(crate::calls::MPI_T_category_changed as *const ()),
-    Handler(crate::calls::MPI_T_pvar_get_num as *const ()),
+    Handler(generic::h_MPI_T_category_get_num as *const ()),
+    Handler(generic::h_MPI_T_category_get_info as *const ()),
+    Handler(generic::h_MPI_T_category_get_index as *const ()),
+    Handler(generic::h_MPI_T_category_get_cvars as *const ()),
+    Handler(generic::h_MPI_T_category_get_pvars as *const ()),
+    Handler(generic::h_MPI_T_category_get_categories as *const ()),
+    Handler(generic::h_MPI_T_category_changed as *const ()),
+    Handler(generic::h_MPI_T_pvar_get_num as *const ()),
     Handler(crate::calls::MPI_T_pvar_get_info as *const ()),
-    Handler(crate::calls::MPI_T_pvar_get_index as *const ()),
+    Handler(generic::h_MPI_T_pvar_get_index as *const ()),
     Handler(crate::calls::MPI_T_pvar_session_create as *const ()),
     Handler(crate::calls::MPI_T_pvar_session_free as *const ()),
     Handler(crate::calls::MPI_T_pvar_handle_alloc as *const ()),
