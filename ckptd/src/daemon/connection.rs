@@ -1,13 +1,13 @@
 //! One client: its socket, what it has sent so far, what is still to be sent to it, and until when it must do something.
 
 use super::service::{Reply, Service, Who};
-use crate::io::{Interest, Mailbox, Outbox};
-use crate::wire::{Answer, Ask, Decoder, encode};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use understudy_wire::io::{Interest, Mailbox, Outbox};
+use understudy_wire::{Answer, Ask, Decoder, encode};
 
 /// Within this time a client must have sent the rest of a message that it has begun.
 const REST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -73,7 +73,7 @@ enum Speaks {
 #[derive(Debug, Default)]
 struct Request(Vec<u8>);
 
-impl crate::io::Decoder for Request {
+impl understudy_wire::io::Decoder for Request {
     fn feed(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }

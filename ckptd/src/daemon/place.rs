@@ -4,7 +4,6 @@
 //! lives, so there is one daemon for each socket. Who has the lock may remove a socket that an earlier daemon has left behind.
 
 use super::StartError;
-use crate::private::{Directory, Refused};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
@@ -12,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use understudy_formats::private::{Directory, Refused};
 
 /// The socket of this user's daemon: in `$XDG_RUNTIME_DIR/understudy`, or in `/tmp/understudy-UID`.
 pub fn default_socket() -> PathBuf {

@@ -4,15 +4,16 @@ use super::connection::{Connection, Goes, Stream};
 use super::service::{Service, Who};
 use super::sweeper::Sweeper;
 use super::{StartError, place};
-use crate::io::{Interest, Poller, Ready, Registry, Source};
+use crate::poller::{Poller, Ready, Registry, Source};
 use crate::pool::Rules;
-use crate::wire::auth;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use understudy_wire::auth;
+use understudy_wire::io::Interest;
 
 /// Clients at a time; those that have proved who they are never make room for others.
 const MOST: usize = 1000;
@@ -184,7 +185,7 @@ impl Server {
             let now = self.start.elapsed();
             self.serve_clients(now, &ready);
             self.turn_late_away(now);
-            if self.service.tick(now, crate::relay::lives) {
+            if self.service.tick(now, understudy_relay::lives) {
                 self.sweeper.wake();
             }
             self.service.counters.removed = self.sweeper.removed();

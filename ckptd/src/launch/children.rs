@@ -8,9 +8,7 @@ use super::local::adopt;
 use super::output::Output;
 use super::parent::{die_with_parent, or_end, pidfd_of};
 use super::pmi1::client::DESCRIPTOR;
-use crate::io::{Interest, Registry, Source, is_ready};
-use crate::line::{ChildNews, ChildStart};
-use crate::relay::Position;
+use crate::poller::{Registry, Source};
 use parking_lot::Mutex;
 use rustix::io::ioctl_fionread;
 use rustix::pipe::fcntl_getpipe_size;
@@ -25,6 +23,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use understudy_relay::Position;
+use understudy_wire::io::{Interest, is_ready};
+use understudy_wire::line::{ChildNews, ChildStart};
 
 /// How far the streams of this name and descriptor have been shown.
 type Shown = Arc<Mutex<BTreeMap<(String, i32), Position>>>;

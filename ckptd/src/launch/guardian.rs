@@ -14,13 +14,7 @@ use super::passed::Passed;
 use super::place::Seat;
 use super::ward::{Passing, To, Ward};
 use super::{Error, Identity, thread};
-use crate::io::{Interest, Poller, Source};
-use crate::line::{
-    self, Ended, FromGuardian, Hello, Killer, LAUNCHERS, LINE, Line, Listener, PID_NAMESPACE,
-    PRELOADED, ToGuardian,
-};
-use crate::private::runtime_variable;
-use crate::settings::{Config, refusal};
+use crate::poller::{Poller, Source};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::iterator::Signals;
@@ -33,8 +27,15 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
+use understudy_formats::private::runtime_variable;
 use understudy_numbers::ProcessNumber;
 use understudy_protocol::LOST;
+use understudy_settings::{Config, refusal};
+use understudy_wire::io::Interest;
+use understudy_wire::line::{
+    self, Ended, FromGuardian, Hello, Killer, LAUNCHERS, LINE, Line, Listener, PID_NAMESPACE,
+    PRELOADED, ToGuardian,
+};
 
 /// Signals that a launcher passes on to its processes.
 const FORWARDED: [i32; 8] = [

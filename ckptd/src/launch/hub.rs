@@ -9,13 +9,14 @@ use super::doubt::Doubt;
 use super::link::{GREETING, Greeting, Link};
 use super::local_peer;
 use super::talk::{Order, Report};
-use crate::io::{Interest, Registry, Source};
-use crate::wire::auth::{self, Purpose};
+use crate::poller::{Registry, Source};
 use bincode::{Decode, Encode};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+use understudy_wire::auth::{self, Purpose};
+use understudy_wire::io::Interest;
 
 /// How often a node tells that it lives.
 pub const BEAT: Duration = Duration::from_millis(500);
@@ -295,9 +296,9 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::Poller;
     use crate::launch::doubt::DOUBT;
     use crate::launch::follower::Follower;
+    use crate::poller::Poller;
 
     const TOKEN: &[u8] = b"a token of some length";
 
@@ -337,8 +338,8 @@ mod tests {
 
     #[test]
     fn little_is_read_of_a_peer_that_has_not_authenticated() {
-        use crate::wire::{HEAD, UNAUTHENTICATED, VERSION};
         use std::io::Write;
+        use understudy_wire::{HEAD, UNAUTHENTICATED, VERSION};
         let (_poller, mut hub) = hub();
         // Frames that claim to be as long as an authenticated peer's, and as long as may be.
         for length in [

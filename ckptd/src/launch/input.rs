@@ -3,16 +3,14 @@
 //! A pipe, a socket or a terminal gives each byte once. The guardian that has such an input reads
 //! ahead of its process, passes the input on by a pipe, and keeps what a recovery may need. A
 //! process that resumes from a checkpoint, or replaces the reader, requests a pipe that is fed from
-//! the position of the checkpoint ([`crate::line::InputRequest`]). A regular file needs no relay:
+//! the position of the checkpoint ([`understudy_wire::line::InputRequest`]). A regular file needs no relay:
 //! its offset is restored.
 #![allow(unsafe_code)]
 
 mod spool;
 
 use super::{Error, thread};
-use crate::io::{Interest, Outbox, Poller, Registry, Source, is_ready};
-use crate::line::{InputPage, InputReply, InputRequest, Line, Listener, PAGE, Socket};
-use crate::private::Directory;
+use crate::poller::{Poller, Registry, Source};
 use rustix::fs::{FileType, MemfdFlags, SeekFrom, fstat, ftruncate, memfd_create, seek};
 use rustix::io::{Errno, ioctl_fionbio, read};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -23,7 +21,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
+use understudy_formats::private::Directory;
 use understudy_numbers::{Guardian, ProcessNumber};
+use understudy_wire::io::{Interest, Outbox, is_ready};
+use understudy_wire::line::{InputPage, InputReply, InputRequest, Line, Listener, PAGE, Socket};
 
 /// Number of bytes that are read ahead of the pipe.
 const AHEAD: usize = 1 << 16;

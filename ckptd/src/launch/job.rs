@@ -8,9 +8,7 @@ use super::leader::{Leader, OWN};
 use super::node::Node;
 use super::pipe::{Messages, put};
 use super::talk::Order;
-use crate::io::{Interest, Registry, Source};
-use crate::line::Listener;
-use crate::settings::Config;
+use crate::poller::{Registry, Source};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::io;
@@ -18,6 +16,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use understudy_protocol::{GATHERING, LOST};
+use understudy_settings::Config;
+use understudy_wire::io::Interest;
+use understudy_wire::line::Listener;
 
 /// How soon is tried again what the poller has had no memory for.
 const RETRY: Duration = Duration::from_millis(10);

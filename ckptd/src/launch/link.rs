@@ -1,16 +1,16 @@
-//! A connection between a node and the leader of its job: TCP, with frames as ckptd's ([`crate::wire`]). Nothing here waits but the greeting of a node.
+//! A connection between a node and the leader of its job: TCP, with frames as ckptd's ([`understudy_wire`]). Nothing here waits but the greeting of a node.
 //!
 //! Both sides show that they know the job's token before anything else: the leader sends a number, the node answers with a proof and a number of its
 //! own, the leader answers with a proof.
 
-use crate::io::{Interest, Mailbox, Outbox, is_ready};
-use crate::wire::auth::{self, Purpose};
-use crate::wire::{Frames, WireError, encode_within};
 use bincode::{Decode, Encode};
 use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
+use understudy_wire::auth::{self, Purpose};
+use understudy_wire::io::{Interest, Mailbox, Outbox, is_ready};
+use understudy_wire::{Frames, WireError, encode_within};
 
 /// Longest payload: what the ranks of a node bring to a fence, a few KiB each, and the same of all nodes.
 const LONGEST: usize = 256 << 20;
@@ -213,7 +213,7 @@ impl Link {
 
     /// The next word of a greeting, if it is there; nothing else is taken from what has come.
     ///
-    /// The other side has not authenticated: at most [`crate::wire::UNAUTHENTICATED`] bytes are
+    /// The other side has not authenticated: at most [`understudy_wire::UNAUTHENTICATED`] bytes are
     /// read.
     pub fn hear_greeting(&mut self) -> io::Result<Option<Greeting>> {
         let room = self.mailbox.decoder().room_unauthenticated();

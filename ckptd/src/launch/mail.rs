@@ -1,7 +1,7 @@
 //! What threads of the MPI library's servers have for the node, which has one thread.
 
 use super::{Event, Fence, Modex, Name, Peers, Spawn, What};
-use crate::io::Registry;
+use crate::poller::Registry;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use understudy_numbers::{ProcessNumber, Rank};
 

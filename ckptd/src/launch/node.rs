@@ -13,8 +13,7 @@ use super::place;
 use super::process::{Caller, Process};
 use super::talk::{Order, Report};
 use super::{Answer, Error, Manager, Name, thread};
-use crate::io::{Interest, Poller, Ready, Registry, Source};
-use crate::line::{Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
+use crate::poller::{Poller, Ready, Registry, Source};
 use again::Again;
 use children::Children;
 use generations::Begun;
@@ -26,6 +25,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
+use understudy_wire::io::Interest;
+use understudy_wire::line::{Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
 
 /// How often processes are interrupted that are still in their MPI library.
 const INTERRUPT_PERIOD: Duration = Duration::from_millis(1);

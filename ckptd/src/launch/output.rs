@@ -1,13 +1,13 @@
 //! What processes print, written to where this process prints.
 
 use super::thread;
-use crate::io::{Interest, is_ready};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use understudy_wire::io::{Interest, is_ready};
 
 /// Exit status if some of it could not be written (EX_IOERR of sysexits.h).
 pub const UNWRITTEN: u8 = 74;

@@ -4,11 +4,11 @@
 //! drives the daemon sends it there, and answers when all have come.
 
 use super::{Name, Preput};
-use crate::line::ChildProgram;
 use bincode::{Decode, Encode};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use understudy_numbers::Rank;
+use understudy_wire::line::ChildProgram;
 
 /// Bytes or nothing; `None`: it can no longer come.
 type Reply = Option<Vec<u8>>;

@@ -11,8 +11,6 @@ use super::plan::Plan;
 use super::remote::{Assignment, ToNode, build};
 use super::share::{Environment, Share};
 use super::{Error, thread};
-use crate::io::{Interest, is_ready};
-use crate::wire::auth;
 use parking_lot::Mutex;
 use std::io::{self, Read};
 use std::net::{ToSocketAddrs, UdpSocket};
@@ -23,6 +21,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use understudy_numbers::Guardian;
+use understudy_wire::auth;
+use understudy_wire::io::{Interest, is_ready};
 
 /// How often agents are looked at.
 const LOOK: Duration = Duration::from_millis(50);

@@ -6,7 +6,7 @@ use understudy_mpi::real_types::{
 };
 
 mod generated {
-    include!(concat!(env!("OUT_DIR"), "/header.rs"));
+    include!("generated/header.rs");
 
     /// Shows that there are functions to compile, which compare the prototypes.
     #[test]

@@ -6,16 +6,17 @@
 mod start;
 
 use super::Node;
-use crate::io::{Interest, is_ready};
 use crate::launch::process::Process;
 use crate::launch::talk::Report;
 use crate::launch::{Answer, Manager, Name, Rank};
-use crate::line::{ChildNews, ChildProgram, ToGuardian, ToManager};
+use understudy_wire::io::{Interest, is_ready};
+
 use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use understudy_numbers::{Guardian, ProcessNumber, Worker};
+use understudy_wire::line::{ChildNews, ChildProgram, ToGuardian, ToManager};
 
 /// One of the processes.
 struct Child {

@@ -1,20 +1,20 @@
 //! The generations of a node: the servers of its MPI library, and what they ask of other nodes.
 
 use super::Node;
-use crate::events::monotonic_ns;
 use crate::launch::mail::Mail;
 use crate::launch::process::{Process, processors};
 use crate::launch::program::Mpi;
 use crate::launch::talk::{Beginning, FenceOf, Joining, Report};
 use crate::launch::{Answer, Error, Manager, Name, Namespace, Placement, Settings, thread};
-use crate::line::ToProcess;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use understudy_formats::events::monotonic_ns;
 use understudy_numbers::{Generation, ProcessNumber, Rank};
+use understudy_wire::line::ToProcess;
 
 /// Directories in that of the job.
 pub(super) const SESSIONS: &str = "sessions";

@@ -2,12 +2,10 @@
 
 use super::client::DESCRIPTOR;
 use super::space::{Act, Space};
-use crate::io::{Interest, Outbox, Poller, Ready, Registry, Source};
 use crate::launch::{
     Answer, Error, Event, Fence, Identity, Name, Namespace, Peers, Preput, Purpose, Spawn, What,
 };
-use crate::line::ChildProgram;
-use crate::private::MEMORY;
+use crate::poller::{Poller, Ready, Registry, Source};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
@@ -17,7 +15,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
+use understudy_formats::private::MEMORY;
 use understudy_numbers::Rank;
+use understudy_wire::io::{Interest, Outbox};
+use understudy_wire::line::ChildProgram;
 
 /// What is read from a client before the others have their turn, in bytes.
 const TURN: usize = 64 << 10;

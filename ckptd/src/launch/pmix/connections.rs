@@ -12,12 +12,13 @@
 
 use super::super::{Error, local_peer};
 use super::store::Owner;
-use crate::io::{Interest, Outbox, Poller, Registry, Source};
+use crate::poller::{Poller, Registry, Source};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
+use understudy_wire::io::{Interest, Outbox};
 
 /// How libpmix begins the addresses that clients find it by.
 const SCHEMES: [&str; 2] = ["tcp4://", "tcp6://"];

@@ -6,11 +6,8 @@ use super::signals::Signals;
 use super::verdict::{Verdict, verdict};
 use super::{EVENTS_PREFIX, Progress, cannot};
 use crate::outcome::{Failure, Outcome, tell};
-use ckptd::events::realtime_ns;
-use ckptd::events::{HEADER_LEN, rank_of_file_name};
 use ckptd::launch::{UNWRITTEN, end_with_parent, is_unwanted};
 use ckptd::report::{Live, Protection, RunRecord, count};
-use ckptd::settings::SECRET;
 use crossbeam_channel::{bounded, select, tick};
 use std::ffi::OsString;
 use std::fs::DirEntry;
@@ -21,6 +18,9 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use understudy_formats::events::realtime_ns;
+use understudy_formats::events::{HEADER_LEN, rank_of_file_name};
+use understudy_settings::SECRET;
 
 /// How often the event files are looked at.
 const PERIOD: Duration = Duration::from_millis(200);

@@ -6,10 +6,10 @@ use crate::launch::node::Node;
 use crate::launch::process::{Process, processors};
 use crate::launch::talk::Report;
 use crate::launch::{Answer, Error, Name, Namespace, Placement, Rank, Spawn, Spawned};
-use crate::line::{ChildProgram, ChildStart, ToGuardian};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use understudy_numbers::Worker;
+use understudy_wire::line::{ChildProgram, ChildStart, ToGuardian};
 
 impl Node {
     /// A rank wants processes started.

@@ -5,9 +5,9 @@ use super::super::abi::{App, Info, Proc, SpawnDone, Status, Type};
 use super::super::values::text_in;
 use super::{HOST, Host, slice, texts};
 use crate::launch::{Answer, Spawn};
-use crate::line::ChildProgram;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::PathBuf;
+use understudy_wire::line::ChildProgram;
 
 /// Where the processes are to run (PMIX_WDIR).
 const DIRECTORY: &str = "pmix.wdir";
