@@ -16,7 +16,7 @@ IN_ENV = . ./.env/env.sh;
 # Tests are compiled by a profile of their own; with all packages, so that cargo builds each of them once for all targets.
 TEST = $(IN_ENV) $(CARGO) test --profile checks --workspace
 
-.PHONY: help setup env build install notices uninstall deb deb-tree man examples test quick test-all sweep soak fuzz gpu-check lint demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-scaling bench-supersteps lammps libraries slurm python fortran distributions clean
+.PHONY: help setup env build install notices uninstall deb deb-tree man examples generate test quick test-all sweep soak fuzz gpu-check lint demo picture conformance bench bench-argtrig bench-collide bench-journal bench-memory bench-scaling bench-supersteps lammps libraries slurm python fortran distributions clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,10 @@ deb: build $(CARGO_DEB) ## make a Debian package in build/
 man: build ## write the man pages into build/man
 	'$(RELEASE)/understudy' man build/man
 	'$(RELEASE)/ckptd' man build/man
+
+generate: ## write the generated sources and docs/calls.md from the call table
+	$(CARGO) run --quiet -p understudy-table --example generate
+	$(CARGO) run --quiet -p understudy-table --example support-table > docs/calls.md
 
 examples: setup ## build the example programs into build/examples
 	@$(IN_ENV) $(MAKE) -j "$$(nproc)" -C c-examples OUT='$(CURDIR)/build/examples'

@@ -1,14 +1,7 @@
 //! `ckptd serve` as a process: good, slow, half-open and hostile clients.
 
-use ckptd::client::{Address, Client, ClientError};
-use ckptd::epochs::flush;
-use ckptd::events::{ProcessNumber, Worker};
-use ckptd::pool::{Limits, Need, Place, Refusal, Spare};
-use ckptd::private;
-use ckptd::wire::{Answer, Ask, JobStatus, encode};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -16,6 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
+use understudy_formats::events::{ProcessNumber, Worker};
+use understudy_formats::private;
+use understudy_wire::client::{Address, Client, ClientError};
+use understudy_wire::spares::{Limits, Need, Place, Refusal, Spare};
+use understudy_wire::{Answer, Ask, JobStatus, encode};
 
 /// No test waits so long unless something is wrong.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -433,108 +431,4 @@ fn what_a_killed_job_has_left_is_removed_and_nothing_else() {
         .for_each(|path| drop(std::fs::remove_file(path)));
     assert!(kept, "files of others are gone");
     assert!(text.contains("understudy_remains_removed_total "), "{text}");
-}
-
-/// Has a file copied, or not.
-fn copying(client: &mut Client, from: &Path, to: &Path) -> Option<u64> {
-    let [from, to] = [from, to].map(|path| path.as_os_str().as_bytes().to_vec());
-    match client.ask(&Ask::CopyHeld { from, to }, LIMIT) {
-        Ok(Answer::Copying { id }) => id,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// What has become of a copy, when it is known.
-fn outcome(client: &mut Client, id: u64) -> i32 {
-    loop {
-        match client.ask(&Ask::WasCopied { id }, LIMIT) {
-            Ok(Answer::Copied {
-                outcome: Some(outcome),
-            }) => return outcome,
-            Ok(Answer::Copied { outcome: None }) => std::thread::sleep(Duration::from_millis(1)),
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-#[test]
-fn what_is_held_is_copied_though_its_worker_is_gone() {
-    let disk = private_directory();
-    let held = flush::make_held(disk.path()).expect("there is a /dev/shm");
-    let content = vec![7; 9 << 20];
-    std::fs::write(held.join("epoch"), &content).expect("written");
-    let daemon = Daemon::start();
-    let mut client = daemon.client();
-    let id =
-        copying(&mut client, &held.join("epoch"), &disk.path().join("one")).expect("it is held");
-    assert_eq!(outcome(&mut client, id), 0);
-    assert_eq!(
-        std::fs::read(disk.path().join("one")).expect("there"),
-        content
-    );
-    let gone = client.ask(&Ask::WasCopied { id }, LIMIT);
-    assert!(
-        matches!(gone, Err(ClientError::Closed(_))),
-        "an outcome is told once: {gone:?}"
-    );
-
-    let mut client = daemon.client();
-    copying(&mut client, &held.join("epoch"), &disk.path().join("two")).expect("it is held");
-    drop(client);
-    while !disk.path().join("two").exists() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert_eq!(
-        std::fs::read(disk.path().join("two")).expect("there"),
-        content
-    );
-
-    let mut client = daemon.client();
-    let missing = copying(&mut client, &held.join("none"), &disk.path().join("three"))
-        .expect("it may be held");
-    assert_eq!(outcome(&mut client, missing), libc::ENOENT);
-    let nowhere = copying(
-        &mut client,
-        &held.join("epoch"),
-        &disk.path().join("none/four"),
-    )
-    .expect("it is held");
-    assert_eq!(outcome(&mut client, nowhere), libc::ENOENT);
-    std::fs::remove_file(held.join("epoch")).expect("removed");
-    flush::remove_if_empty(&held);
-    assert!(!held.exists());
-    let mut names: Vec<_> = std::fs::read_dir(disk.path())
-        .expect("there")
-        .flatten()
-        .map(|entry| entry.file_name())
-        .collect();
-    names.sort();
-    assert_eq!(names, ["one", "two"], "nothing is left of what failed");
-}
-
-#[test]
-fn nothing_else_is_copied() {
-    let daemon = Daemon::start();
-    let disk = private_directory();
-    let to = disk.path().join("copy");
-    let mut client = daemon.client();
-    let up = flush::root().join("../../etc/passwd");
-    for from in [
-        Path::new("/etc/passwd"),
-        Path::new("relative"),
-        up.as_path(),
-    ] {
-        assert_eq!(copying(&mut client, from, &to), None, "{}", from.display());
-    }
-    assert_eq!(
-        copying(&mut client, &flush::root().join("x/y"), Path::new("copy")),
-        None
-    );
-    let mut remote = daemon.remote(TOKENS[0]).expect("it knows the token");
-    let [from, to] = [b"/x".to_vec(), b"/y".to_vec()];
-    let refused = remote.ask(&Ask::CopyHeld { from, to }, LIMIT);
-    assert!(
-        matches!(refused, Err(ClientError::Closed(_))),
-        "{refused:?}"
-    );
 }

@@ -1,10 +1,10 @@
 //! Random bytes through what `make fuzz` drives for longer and with more insight: nothing panics, and nothing allocates what bytes only claim.
 
-use ckptd::events::{Epoch, EventWriter, Kind, ProcessNumber, Role, Worker};
 use ckptd::report::{Job, Live, Report};
 use fuzz::{epochs, events, watch};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use understudy_formats::events::{Epoch, EventWriter, Kind, ProcessNumber, Role, Worker};
 
 #[path = "../../fuzz/src/lib.rs"]
 mod fuzz;
@@ -25,7 +25,7 @@ proptest! {
 
     #[test]
     fn messages(bytes in bytes()) {
-        limited(ckptd::wire::DECODE_LIMIT, || fuzz::messages(&bytes))?;
+        limited(understudy_wire::DECODE_LIMIT, || fuzz::messages(&bytes))?;
     }
 
     #[test]

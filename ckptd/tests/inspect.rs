@@ -1,11 +1,11 @@
 //! What `understudy inspect` makes of epochs on disk, on files made for it.
 
-use ckptd::epochs::catalogue::{Key, Name};
-use ckptd::epochs::format::{Encoder, Head, Identity};
-use ckptd::pages::{PAGE_SIZE, PageIndex, PageRun};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output};
+use understudy_formats::epochs::catalogue::{Key, Name};
+use understudy_formats::epochs::format::{Encoder, Head, Identity};
+use understudy_formats::pages::{PAGE_SIZE, PageIndex, PageRun};
 use understudy_numbers::{Epoch, Worker};
 
 const WORKERS: u32 = 3;

@@ -1,12 +1,12 @@
 //! Journals in `understudy inspect` and `understudy report`, on event files made for the test.
 
-use ckptd::events::{
-    Amount, Epoch, EventWriter, JournalCalls, JournalRow, Kind, ProcessNumber, Role, Traffic,
-    Worker,
-};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
+use understudy_formats::events::{
+    Amount, Epoch, EventWriter, JournalCalls, JournalRow, Kind, ProcessNumber, Role, Traffic,
+    Worker,
+};
 
 fn understudy(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_understudy"))
@@ -66,7 +66,7 @@ fn journals_are_added_up_by_place() {
             other_places,
             others,
         };
-        writers[worker as usize].emit(Epoch(1), Kind::JournalCalls(calls));
+        writers[worker as usize].emit(Epoch(1), Kind::JournalCalls { calls });
     };
     let none = (0, Amount::default());
     // Of an earlier phase.
@@ -139,7 +139,7 @@ fn records_of_traffic_are_decoded_and_not_reported() {
         other_comms: Default::default(),
         undone: Amount::default(),
     };
-    writer.emit(Epoch(1), Kind::Traffic(traffic));
+    writer.emit(Epoch(1), Kind::Traffic { traffic });
     let (text, events) = inspect(dir.path());
     assert_eq!(events["kinds"]["traffic"]["records"], 1);
     assert!(

@@ -1,8 +1,8 @@
 //! `understudy report` on event files that were made for it.
 
-use ckptd::events::{Epoch, EventWriter, Kind, ProcessNumber, Role, Worker};
 use std::path::Path;
 use std::process::{Command, Output};
+use understudy_formats::events::{Epoch, EventWriter, Kind, ProcessNumber, Role, Worker};
 
 fn report(dir: &Path, more: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_understudy"));

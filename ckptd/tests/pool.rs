@@ -1,14 +1,13 @@
 //! Random histories of pools in simulated time. A failure shows the shortest history that leads to it; `POOL_SEED=N` repeats a run.
 
-use ckptd::events::{ProcessNumber, Worker};
-use ckptd::pool::{
-    Happening, JobKey, Lease, Limits, Need, Place, Pools, Refusal, Rules, Spare, Ticket, Token,
-};
+use ckptd::pool::{Happening, JobKey, Pools, Rules};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use understudy_formats::events::{ProcessNumber, Worker};
+use understudy_wire::spares::{Lease, Limits, Need, Place, Refusal, Spare, Ticket, Token};
 
 const RULES: Rules = Rules {
     silence: Duration::from_millis(1000),

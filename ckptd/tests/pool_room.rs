@@ -1,8 +1,9 @@
 //! Jobs that have new spares started share the room on their node.
 
-use ckptd::events::ProcessNumber;
-use ckptd::pool::{JobKey, Limits, Pools, Rules, Spare};
+use ckptd::pool::{JobKey, Pools, Rules};
 use std::time::Duration;
+use understudy_formats::events::ProcessNumber;
+use understudy_wire::spares::{Limits, Spare};
 
 fn key(job: u8) -> JobKey {
     JobKey {

@@ -2,13 +2,13 @@
 
 mod support;
 
-use ckptd::relay::{LedgerError, LedgerObserver, LedgerView, Position, Stream};
 use std::fs::{File, create_dir, read, remove_dir, write};
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use support::{Part, Random, TIMEOUT, assert_stream, collect, pipe, place, relay, stream, writer};
+use understudy_relay::{LedgerError, LedgerObserver, LedgerView, Position, Stream};
 
 /// Not a test: the writer's process (see `support`).
 #[test]

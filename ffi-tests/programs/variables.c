@@ -1,12 +1,15 @@
 /*
  * Control variables that say how communicators add up: a communicator keeps what was in force when it was made.
- * (Open MPI's; MPICH looks at its variables in each call.)
+ * (Open MPI's; MPICH looks at its variables in each call.) Variables are written before communicators are made; with a
+ * third argument between them.
  */
 #include "check.h"
 
 enum { VALUES = 64, ALGORITHMS = 4, COMMS = ALGORITHMS + 4 };
 
+static const char *const ALGORITHM = "coll_tuned_allreduce_algorithm";
 static MPI_Comm comms[COMMS];
+static int count, is_between;
 static double values[VALUES];
 
 static int write_variable(const char *name, int value)
@@ -21,9 +24,20 @@ static int write_variable(const char *name, int value)
     return 1;
 }
 
+static int read_variable(const char *name)
+{
+    MPI_T_cvar_handle handle;
+    int index, elements, value = -1;
+    MUST(MPI_T_cvar_get_index(name, &index) == MPI_SUCCESS);
+    MUST(MPI_T_cvar_handle_alloc(index, NULL, &handle, &elements) == MPI_SUCCESS && elements == 1);
+    MUST(MPI_T_cvar_read(handle, &value) == MPI_SUCCESS);
+    MPI_T_cvar_handle_free(&handle);
+    return value;
+}
+
 static int choose(int value)
 {
-    return write_variable("coll_tuned_allreduce_algorithm", value);
+    return write_variable(ALGORITHM, value);
 }
 
 static uint64_t sums(MPI_Comm comm)
@@ -36,23 +50,31 @@ static uint64_t sums(MPI_Comm comm)
     return sum;
 }
 
-/* Made before anything was written, and after each write; with a topology, and of the same values again; with other values in each half. */
+/* Of the values in force: of all ranks, with a topology, and of each half. */
+static void make_three(void)
+{
+    int periodic = 1;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comms[count++]);
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &periodic, 0, &comms[count++]);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &comms[count++]);
+}
+
 static void make(void)
 {
-    int provided, periodic = 1;
-    MPI_Comm_dup(MPI_COMM_WORLD, &comms[ALGORITHMS]);
+    int provided;
+    if (is_between)
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[count++]);
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
     write_variable("coll_tuned_use_dynamic_rules", 1);
-    for (int i = 0; i < ALGORITHMS; i++) {
+    for (int i = 0; is_between && i < ALGORITHMS; i++) {
         CHECK(choose(i + 1));
-        MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[count++]);
     }
-    choose(1);
-    MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &periodic, 0, &comms[ALGORITHMS + 1]);
-    choose(rank % 2 ? 1 : 4);
-    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &comms[ALGORITHMS + 2]);
     choose(2);
-    MPI_Comm_dup(comms[ALGORITHMS + 1], &comms[ALGORITHMS + 3]);
+    CHECK(choose(4));
+    make_three();
+    /* The value does not change. */
+    CHECK(choose(4));
     /* What was written lasts. */
     MPI_T_finalize();
 }
@@ -61,15 +83,19 @@ static void content(void)
 {
     MPI_Comm shortlived;
     int provided;
-    for (int i = 0; i < COMMS; i++) {
+    for (int i = 0; i < count; i++) {
         say("%d: %016llx", i, (unsigned long long)sums(comms[i]));
         meet();
     }
+    say("world: %016llx", (unsigned long long)sums(MPI_COMM_WORLD));
     MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
-    CHECK(choose(1 + round_ % ALGORITHMS));
+    if (is_between)
+        CHECK(choose(1 + round_ % ALGORITHMS));
     MPI_Comm_dup(MPI_COMM_WORLD, &shortlived);
     meet();
-    choose(1 + (round_ + 1) % ALGORITHMS);
+    if (is_between)
+        choose(1 + (round_ + 1) % ALGORITHMS);
+    say("values %d %d", read_variable(ALGORITHM), read_variable("coll_tuned_use_dynamic_rules"));
     MPI_T_finalize();
     meet();
     say("short: %016llx", (unsigned long long)sums(shortlived));
@@ -83,11 +109,12 @@ int main(int argc, char **argv)
     start_rounds(argc, argv);
     for (int i = 0; i < VALUES; i++)
         values[i] = (1 + rank) * 1e-3 / (i + 3) + (rank == i % size ? 1e13 : rank == (i + 1) % size ? -1e13 : 0);
+    is_between = argc > 3;
     make();
     /* Else nothing is tried here. */
-    CHECK(sums(comms[0]) != sums(comms[1]) && sums(comms[0]) != sums(comms[3]));
+    CHECK(sums(comms[count - 3]) != sums(MPI_COMM_WORLD));
     all_rounds(content);
-    for (int i = 0; i < COMMS; i++)
+    for (int i = 0; i < count; i++)
         MPI_Comm_free(&comms[i]);
     MPI_Finalize();
     return 0;

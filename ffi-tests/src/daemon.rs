@@ -1,19 +1,18 @@
 //! `ckptd serve` beside a job, and what only pretends to be it.
 
 use crate::place;
-use ckptd::client::{Address, Client};
-use ckptd::events::{EventReader, Kind, ProcessNumber, SpareChoice};
-use ckptd::pool::{Limits, Spare};
-use ckptd::wire::{Answer, Ask, JobStatus};
+use crossbeam_channel::{Sender, bounded, select, tick};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use tempfile::TempDir;
+use understudy_formats::events::{EventReader, Kind, ProcessNumber, SpareChoice};
+use understudy_wire::client::{Address, Client};
+use understudy_wire::spares::{Limits, Spare};
+use understudy_wire::{Answer, Ask, JobStatus};
 
 /// No daemon takes so long unless something is wrong.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -33,8 +32,6 @@ pub fn private_directory() -> TempDir {
 pub struct Daemon {
     child: Child,
     directory: TempDir,
-    /// Where it gives out figures.
-    figures: String,
     options: &'static [&'static str],
 }
 
@@ -44,28 +41,23 @@ impl Drop for Daemon {
     }
 }
 
-/// The process, and where it gives out figures.
-fn start(socket: &Path, options: &[&str]) -> (Child, String) {
+/// Starts the process, and waits until it is ready.
+fn start(socket: &Path, options: &[&str]) -> Child {
     let mut child = Command::new(place::product("ckptd"))
         .args(["serve", "--socket"])
         .arg(socket)
-        .args(["--metrics", "127.0.0.1:0"])
         .args(options)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .expect("it can be started");
     let stdout = child.stdout.take().expect("it is piped");
-    let lines = BufReader::new(stdout).lines().take(2);
-    let lines: Vec<String> = lines
-        .collect::<Result<_, _>>()
-        .expect("it says when it is ready");
-    let [socket, figures] = lines.as_slice() else {
-        panic!("{lines:?}");
-    };
-    assert!(socket.starts_with("socket "), "{socket}");
-    let figures = figures.strip_prefix("metrics ").expect("it says where");
-    (child, figures.to_owned())
+    let mut line = String::new();
+    BufReader::new(stdout)
+        .read_line(&mut line)
+        .expect("it reports when it is ready");
+    assert!(line.starts_with("socket "), "{line}");
+    child
 }
 
 impl Daemon {
@@ -83,11 +75,10 @@ impl Daemon {
     /// If it cannot be started.
     pub fn start_with(options: &'static [&'static str]) -> Daemon {
         let directory = private_directory();
-        let (child, figures) = start(&directory.path().join("socket"), options);
+        let child = start(&directory.path().join("socket"), options);
         Daemon {
             child,
             directory,
-            figures,
             options,
         }
     }
@@ -106,7 +97,7 @@ impl Daemon {
     /// Kills it, and starts another one in its place.
     pub fn restart(&mut self) {
         self.kill();
-        (self.child, self.figures) = start(&self.socket(), self.options);
+        self.child = start(&self.socket(), self.options);
     }
 
     /// A client.
@@ -115,24 +106,6 @@ impl Daemon {
     /// If there is no daemon.
     pub fn client(&self) -> Client {
         Client::connect(&Address::Local(self.socket()), None, LIMIT, 0).expect("there is a daemon")
-    }
-
-    /// How many held epochs it has copied to disk.
-    ///
-    /// # Panics
-    /// If it does not answer.
-    pub fn copies(&self) -> u64 {
-        let mut stream = TcpStream::connect(&self.figures).expect("it listens");
-        stream
-            .write_all(b"GET /metrics HTTP/1.0\r\n\r\n")
-            .expect("it reads");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("it answers");
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix("understudy_epochs_copied_total "));
-        line.and_then(|count| count.parse().ok())
-            .expect("the figure is there")
     }
 
     /// What it knows of all jobs.
@@ -187,11 +160,15 @@ pub struct StrangeSpare {
 
 impl StrangeSpare {
     fn beating(mut client: Client) -> StrangeSpare {
-        let (end, ended) = channel();
+        let (end, ended) = bounded(0);
         std::thread::spawn(move || {
-            while ended.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
-                // The daemon may have been ended before.
-                let _ = client.tell(&Ask::Beat);
+            let beats = tick(BEAT);
+            loop {
+                select! {
+                    recv(ended) -> _ => return,
+                    // The daemon may have been ended before.
+                    recv(beats) -> _ => drop(client.tell(&Ask::Beat)),
+                }
             }
         });
         StrangeSpare { _end: end }

@@ -1,10 +1,10 @@
 //! Who is killed, and when.
 
 use crate::place::DISK;
-use ckptd::events::{EventReader, Kind, ProcessNumber, file_name};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
+use understudy_formats::events::{EventReader, Kind, ProcessNumber, file_name};
 
 /// A moment in a job.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,12 @@
 //! What came of a job, and comparisons.
 
 use crate::{REFUSED, place};
-use ckptd::events::{EndHow, EventReader, Kind, ProcessNumber, Record, file_name};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use understudy_formats::events::{EndHow, EventReader, Kind, ProcessNumber, Record, file_name};
 
 /// A rank that was killed.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +134,9 @@ impl Outcome {
             .flatten()
             .flatten();
         let mut ranks: Vec<u32> = names
-            .filter_map(|entry| ckptd::events::rank_of_file_name(entry.file_name().to_str()?))
+            .filter_map(|entry| {
+                understudy_formats::events::rank_of_file_name(entry.file_name().to_str()?)
+            })
             .map(|rank| rank.0)
             .collect();
         ranks.sort_unstable();

@@ -1,11 +1,11 @@
 //! Where things are: the products, MPI, and the lock that lets one job run at a time.
 
-use ckptd::private;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use understudy_formats::private;
 
 /// The workspace.
 pub fn workspace() -> PathBuf {

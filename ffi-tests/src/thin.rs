@@ -3,7 +3,7 @@
 use crate::programs::Case;
 use crate::shared::native;
 use crate::{Job, Kill, Outcome, Trigger, Verdicts, few};
-use ckptd::events::Kind;
+use understudy_formats::events::Kind;
 
 /// Workers of such a job.
 pub const WORKERS: u32 = 4;

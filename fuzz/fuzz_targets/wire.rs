@@ -5,5 +5,5 @@ use understudy_fuzz::{messages, watch};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let got = watch::largest(|| messages(bytes));
-    assert!(got <= ckptd::wire::DECODE_LIMIT, "{got} bytes at once");
+    assert!(got <= understudy_wire::DECODE_LIMIT, "{got} bytes at once");
 });

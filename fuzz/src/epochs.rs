@@ -1,8 +1,8 @@
 //! The reader of epochs on disk under any bytes.
 
 use super::sums;
-use ckptd::epochs::format::{Damage, Decoder, Encoder, SECTION_PAGES};
-use ckptd::pages::PAGE_SIZE;
+use understudy_formats::epochs::format::{Damage, Decoder, Encoder, SECTION_PAGES};
+use understudy_formats::pages::PAGE_SIZE;
 
 /// What may be allocated at once, whatever the file claims: a section, and what is written of it again.
 pub const MOST: usize = 4 << 20;

@@ -1,14 +1,14 @@
 //! The reader of event files, the one that follows them while they are written, and the report, under any bytes.
 
 use super::sums;
-use ckptd::events::{
-    EventReader, Follower, ProcessNumber, ReadError, Record, encode_record, file_name,
-};
 use ckptd::report::{Job, Live, Report};
 use std::path::Path;
+use understudy_formats::events::{
+    EventReader, Follower, ProcessNumber, ReadError, Record, encode_record, file_name,
+};
 
 /// What may be allocated at once.
-pub const MOST: usize = 16 * ckptd::events::MAX_PAYLOAD;
+pub const MOST: usize = 16 * understudy_formats::events::MAX_PAYLOAD;
 
 /// Takes the bytes behind the first two for event files. The first one says how many ranks there are, and whether checksums are put right; the
 /// second where the follower finds the end of the file first.
@@ -34,7 +34,7 @@ fn same_when_followed(path: &Path, file: &[u8], cut: usize) {
     let (read, damage) = read(file);
     for record in &read {
         if let Some(frame) = encode_record(record) {
-            let mut again = file[..ckptd::events::HEADER_LEN].to_vec();
+            let mut again = file[..understudy_formats::events::HEADER_LEN].to_vec();
             again.extend(frame);
             assert_eq!(self::read(&again).0, std::slice::from_ref(record));
         }

@@ -14,7 +14,7 @@ pub fn wire(bytes: &mut [u8]) {
     let mut rest = bytes;
     while rest.len() >= 16 {
         rest[..4].copy_from_slice(b"USCK");
-        rest[4..6].copy_from_slice(&ckptd::wire::VERSION.to_le_bytes());
+        rest[4..6].copy_from_slice(&understudy_wire::VERSION.to_le_bytes());
         rest[6..8].fill(0);
         let length = (word(rest, 8) % 4096).min(rest.len() - 16);
         let check = xxh3_64(&rest[16..16 + length]) as u32;
@@ -26,7 +26,7 @@ pub fn wire(bytes: &mut [u8]) {
 
 /// An event file.
 pub fn events(bytes: &mut [u8]) {
-    use ckptd::events::{HEADER_LEN, MAGIC, VERSION};
+    use understudy_formats::events::{HEADER_LEN, MAGIC, VERSION};
     let Some((head, mut rest)) = bytes.split_at_mut_checked(HEADER_LEN) else {
         return;
     };
@@ -45,7 +45,7 @@ pub fn events(bytes: &mut [u8]) {
 
 /// The file of an epoch.
 pub fn epoch(bytes: &mut [u8]) {
-    use ckptd::epochs::format::{Head, VERSION};
+    use understudy_formats::epochs::format::{Head, VERSION};
     if bytes.len() < 24 {
         return;
     }

@@ -1,6 +1,6 @@
 //! The decoder of ckptd's wire under any bytes.
 
-use ckptd::wire::{Answer, Ask, Decoder, HEAD, MAX_PAYLOAD, encode};
+use understudy_wire::{Answer, Ask, Decoder, HEAD, MAX_PAYLOAD, encode};
 
 /// Feeds the bytes behind the first one, in pieces whose length the first one says. A message that comes out must come out again
 /// when it is sent on.

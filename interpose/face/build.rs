@@ -1,13 +1,6 @@
-//! Generates the thunks and sets what makes this library stand in for libmpi.
-
-use std::path::PathBuf;
+//! Sets what makes this library stand in for libmpi.
 
 fn main() {
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    std::fs::write(out.join("thunks.rs"), understudy_table::face_thunks())
-        .expect("OUT_DIR is writable");
-    std::fs::write(out.join("mpich.rs"), understudy_table::mpich_procedures())
-        .expect("OUT_DIR is writable");
     // The soname satisfies the program's need for libmpi, so that the real one is never loaded beside the program.
     let has = |feature: &str| std::env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
     let soname = match (has("STANDARD"), has("DEBIAN"), has("MPICH")) {

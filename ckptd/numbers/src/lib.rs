@@ -10,7 +10,6 @@ macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Encode, Decode)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         pub struct $name(pub $inner);
 
         impl fmt::Display for $name {

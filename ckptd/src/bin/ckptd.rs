@@ -160,7 +160,7 @@ struct Launch {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Relay { ledger } => {
-            ckptd::relay::run(&ledger);
+            understudy_relay::run(&ledger);
             ExitCode::SUCCESS
         }
         Command::Serve(options) => serve(options),

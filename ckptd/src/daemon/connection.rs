@@ -1,18 +1,20 @@
 //! One client: its socket, what it has sent so far, what is still to be sent to it, and until when it must do something.
 
 use super::service::{Reply, Service, Who};
-use crate::wire::{Answer, Ask, Decoder, encode};
-use rustix::event::PollFlags;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use understudy_wire::io::{Interest, Mailbox, Outbox};
+use understudy_wire::{Answer, Ask, Decoder, encode};
 
 /// Within this time a client must have sent the rest of a message that it has begun.
 const REST_TIMEOUT: Duration = Duration::from_secs(5);
 /// A client that has sent no message and taken no answer for so long is turned away.
 const IDLE: Duration = Duration::from_secs(30);
+/// Most bytes that are read from a client before they are decoded.
+const CHUNK: usize = 16 << 10;
 /// What is read from one client before the others have their turn.
 const TURN: usize = 64 << 10;
 /// The longest request of somebody who wants the figures.
@@ -27,22 +29,30 @@ pub(super) enum Stream {
     Tcp(TcpStream),
 }
 
-impl Stream {
+impl Read for &Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Stream::Unix(stream) => stream.read(buffer),
-            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => (&*stream).read(buffer),
+            Stream::Tcp(stream) => (&*stream).read(buffer),
         }
     }
+}
 
+impl Write for &Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Stream::Unix(stream) => stream.write(bytes),
-            Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(stream) => (&*stream).write(bytes),
+            Stream::Tcp(stream) => (&*stream).write(bytes),
         }
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Stream::Unix(stream) => stream.as_fd(),
             Stream::Tcp(stream) => stream.as_fd(),
@@ -54,9 +64,19 @@ impl Stream {
 #[derive(Debug)]
 enum Speaks {
     /// Frames.
-    Frames(Decoder, Who),
-    /// Hypertext; only to ask for the figures. What it has sent.
-    Text(Vec<u8>),
+    Frames(Mailbox<Decoder>, Who),
+    /// Hypertext; only to ask for the figures.
+    Text(Mailbox<Request>),
+}
+
+/// Bytes of a request for the figures.
+#[derive(Debug, Default)]
+struct Request(Vec<u8>);
+
+impl understudy_wire::io::Decoder for Request {
+    fn feed(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
 }
 
 /// Whether a connection goes on.
@@ -72,9 +92,11 @@ pub(super) enum Goes {
 /// A client.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) stream: Stream,
+    stream: Stream,
     speaks: Speaks,
-    out: Vec<u8>,
+    out: Outbox,
+    /// True if an answer had no room in `out`.
+    is_flooded: bool,
     /// It ends when `out` is sent.
     ends: bool,
     /// Until when it must do something.
@@ -84,7 +106,7 @@ pub(super) struct Connection {
 impl Connection {
     /// A client that speaks frames. One that has to prove something is challenged.
     pub(super) fn frames(now: Duration, stream: Stream, who: Who) -> Self {
-        let mut connection = Self::new(now, stream, Speaks::Frames(Decoder::default(), who));
+        let mut connection = Self::new(now, stream, Speaks::Frames(Mailbox::default(), who));
         if let Speaks::Frames(_, Who::Unknown { nonce }) = &connection.speaks {
             let nonce = *nonce;
             connection.send(&Answer::Challenge { nonce });
@@ -94,14 +116,15 @@ impl Connection {
 
     /// A client that wants the figures.
     pub(super) fn text(now: Duration, stream: Stream) -> Self {
-        Self::new(now, stream, Speaks::Text(Vec::new()))
+        Self::new(now, stream, Speaks::Text(Mailbox::default()))
     }
 
     fn new(now: Duration, stream: Stream, speaks: Speaks) -> Self {
         Self {
             stream,
             speaks,
-            out: Vec::new(),
+            out: Outbox::new(MOST_TO_SEND),
+            is_flooded: false,
             ends: false,
             deadline: now + REST_TIMEOUT,
         }
@@ -121,12 +144,8 @@ impl Connection {
     }
 
     /// What it waits for. One that ends is not read any more.
-    pub(super) fn waits_for(&self) -> PollFlags {
-        let (read, write) = (!self.ends, !self.out.is_empty());
-        let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, read);
-        flags.set(PollFlags::OUT, write);
-        flags
+    pub(super) fn interest(&self) -> Interest {
+        Interest::new(!self.ends, !self.out.is_empty())
     }
 
     /// Until when it must do something. Spares beat more often than that.
@@ -141,32 +160,59 @@ impl Connection {
         service: &mut Service,
         connections: usize,
     ) -> Goes {
-        let (mut buffer, mut total) = ([0; 16 << 10], 0);
+        let mut total = 0;
         while total < TURN && !self.ends {
-            let room = self.room().min(buffer.len());
-            match self.stream.read(&mut buffer[..room]) {
-                Ok(0) => return Goes::Over,
-                Ok(got) => {
-                    total += got;
-                    match self.take(now, &buffer[..got], service, connections) {
-                        Goes::On => {}
-                        other => return other,
-                    }
+            let was_waiting = self.is_waiting();
+            let Ok(got) = self.fill() else {
+                return Goes::Over;
+            };
+            if got > 0 {
+                match self.take(now, was_waiting, service, connections) {
+                    Goes::On => total += got,
+                    other => return other,
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Goes::Over,
+            } else if self.has_ended() {
+                return Goes::Over;
+            } else {
+                break;
             }
         }
         self.write(now)
     }
 
+    /// Reads bytes that are there, and returns how many.
+    fn fill(&mut self) -> io::Result<usize> {
+        let room = self.room().min(CHUNK);
+        match &mut self.speaks {
+            Speaks::Frames(mailbox, _) => mailbox.fill(&self.stream, room),
+            Speaks::Text(mailbox) => mailbox.fill(&self.stream, room),
+        }
+    }
+
+    /// True if a part of a message waits for its rest.
+    fn is_waiting(&mut self) -> bool {
+        match &mut self.speaks {
+            Speaks::Frames(mailbox, _) => mailbox.decoder().waiting() > 0,
+            Speaks::Text(_) => false,
+        }
+    }
+
+    /// True if the client has closed its end.
+    fn has_ended(&self) -> bool {
+        match &self.speaks {
+            Speaks::Frames(mailbox, _) => mailbox.has_ended(),
+            Speaks::Text(mailbox) => mailbox.has_ended(),
+        }
+    }
+
     /// Returns the number of bytes that may be read at once.
     ///
     /// Little is read of a client that has not authenticated.
-    fn room(&self) -> usize {
-        match &self.speaks {
-            Speaks::Frames(decoder, Who::Unknown { .. }) => decoder.room_unauthenticated(),
+    fn room(&mut self) -> usize {
+        match &mut self.speaks {
+            Speaks::Frames(mailbox, Who::Unknown { .. }) => {
+                mailbox.decoder().room_unauthenticated()
+            }
             Speaks::Frames(..) | Speaks::Text(_) => usize::MAX,
         }
     }
@@ -174,19 +220,19 @@ impl Connection {
     fn take(
         &mut self,
         now: Duration,
-        bytes: &[u8],
+        was_waiting: bool,
         service: &mut Service,
         connections: usize,
     ) -> Goes {
         let (decoder, who) = match &mut self.speaks {
-            Speaks::Frames(decoder, who) => (decoder, who),
-            Speaks::Text(request) => {
-                request.extend_from_slice(bytes);
+            Speaks::Frames(mailbox, who) => (mailbox.decoder(), who),
+            Speaks::Text(mailbox) => {
+                let Request(request) = mailbox.decoder();
                 if request.windows(4).any(|window| window == b"\r\n\r\n") {
                     let is_for_figures =
                         request.starts_with(b"GET /metrics ") || request.starts_with(b"GET / ");
                     let response = response(is_for_figures.then(|| service.metrics(connections)));
-                    self.out.extend(response);
+                    self.is_flooded |= self.out.push(&response).is_err();
                     self.ends = true;
                 }
                 return match request.len() > LONGEST_REQUEST {
@@ -195,9 +241,6 @@ impl Connection {
                 };
             }
         };
-        // Only what follows the last whole message is timed from here on.
-        let was_waiting = decoder.waiting() > 0;
-        decoder.feed(bytes);
         let mut replies = Vec::new();
         let mut is_garbage = false;
         loop {
@@ -223,6 +266,7 @@ impl Connection {
                 }
             }
         }
+        // Only what follows the last whole message is timed from here on.
         if decoder.waiting() > 0 && !(was_waiting && replies.is_empty()) {
             self.deadline = now + REST_TIMEOUT;
         }
@@ -238,7 +282,7 @@ impl Connection {
                 }
             }
         }
-        match self.out.len() > MOST_TO_SEND {
+        match self.is_flooded {
             true => Goes::Away("it does not take what it has asked for"),
             false => Goes::On,
         }
@@ -246,28 +290,29 @@ impl Connection {
 
     fn send(&mut self, answer: &Answer) {
         match encode(answer) {
-            Some(frame) => self.out.extend(frame),
+            Some(frame) => self.is_flooded |= self.out.push(&frame).is_err(),
             None => self.ends = true,
         }
     }
 
     /// Sends what can be sent now.
     pub(super) fn write(&mut self, now: Duration) -> Goes {
-        while !self.out.is_empty() {
-            match self.stream.write(&self.out) {
-                Ok(0) => return Goes::Over,
-                Ok(put) => {
-                    self.out.drain(..put);
-                    if self.out.is_empty() {
-                        self.deadline = now + IDLE;
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Goes::On,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Goes::Over,
+        if !self.out.is_empty() {
+            if self.out.flush(&self.stream).is_err() {
+                return Goes::Over;
             }
+            if !self.out.is_empty() {
+                return Goes::On;
+            }
+            self.deadline = now + IDLE;
         }
         if self.ends { Goes::Over } else { Goes::On }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 

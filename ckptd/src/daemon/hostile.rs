@@ -3,10 +3,10 @@
 use super::connection::{Connection, Goes, Stream};
 use super::service::{Service, Who};
 use crate::pool::Rules;
-use crate::wire::{Answer, Ask, Decoder, VERSION, encode};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use understudy_wire::{Answer, Ask, Decoder, VERSION, encode};
 
 /// Clients at a time: of the own user, two of them, and over TCP without a proof.
 const CLIENTS: usize = 3;
@@ -111,9 +111,9 @@ fn framed(payload: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{HEAD, UNAUTHENTICATED};
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use understudy_wire::{HEAD, UNAUTHENTICATED};
 
     /// A frame that is too long only for a peer without a proof.
     #[test]

@@ -18,8 +18,6 @@ pub(super) struct Counters {
     pub(super) removed: u64,
     /// Spares that jobs were allowed to start.
     pub(super) started: u64,
-    /// Epochs that were copied to disk.
-    pub(super) copied: u64,
 }
 
 /// All figures.
@@ -101,11 +99,6 @@ pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> St
             "turned_away",
             "Clients that were turned away.",
             counters.turned_away,
-        ),
-        (
-            "epochs_copied",
-            "Held epochs that were copied to disk.",
-            counters.copied,
         ),
         (
             "remains_removed",

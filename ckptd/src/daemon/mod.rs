@@ -2,13 +2,12 @@
 //!
 //! One thread and one loop ([`server`]): it waits for sockets and deadlines, takes what has come, and never waits for a single
 //! client. What messages mean is in [`service`], which has no sockets; a client, with its bounded buffers and deadlines, is a
-//! [`connection`]; epochs that are held in memory are copied to disk by the `flusher`; where the socket lies and who may have it is in [`place`].
+//! [`connection`]; where the socket lies and who may have it is in [`place`].
 //!
 //! Jobs do not depend on it: they choose spares themselves when it is not there. Nothing is kept on disk; after a
 //! restart, spares register again.
 
 mod connection;
-mod flusher;
 #[cfg(any(test, fuzzing))]
 pub mod hostile;
 mod metrics;

@@ -4,14 +4,14 @@
 //! lives, so there is one daemon for each socket. Who has the lock may remove a socket that an earlier daemon has left behind.
 
 use super::StartError;
-use crate::private::{Directory, Refused};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use understudy_formats::private::{Directory, Refused};
 
 /// The socket of this user's daemon: in `$XDG_RUNTIME_DIR/understudy`, or in `/tmp/understudy-UID`.
 pub fn default_socket() -> PathBuf {
@@ -34,6 +34,12 @@ pub(super) struct Socket {
     pub(super) listener: UnixListener,
     path: PathBuf,
     _lock: OwnedFd,
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
 }
 
 impl Drop for Socket {

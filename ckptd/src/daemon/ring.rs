@@ -1,9 +1,9 @@
 //! The last events of each job; those of some jobs that have ended are kept, too.
 
-use crate::events::realtime_ns;
 use crate::pool::{Happening, JobKey};
-use crate::wire::Event;
 use std::collections::{BTreeMap, VecDeque};
+use understudy_formats::events::realtime_ns;
+use understudy_wire::Event;
 
 /// Events of one job.
 const EVENTS: usize = 128;

@@ -4,16 +4,16 @@ use super::connection::{Connection, Goes, Stream};
 use super::service::{Service, Who};
 use super::sweeper::Sweeper;
 use super::{StartError, place};
+use crate::poller::{Poller, Ready, Registry, Source};
 use crate::pool::Rules;
-use crate::wire::auth;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use understudy_wire::auth;
+use understudy_wire::io::Interest;
 
 /// Clients at a time; those that have proved who they are never make room for others.
 const MOST: usize = 1000;
@@ -81,11 +81,13 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
         }
     }
     let _ = ready.flush();
+    let poller = Poller::new().map_err(StartError::system("a poller"))?;
     let mut server = Server {
-        socket,
-        remote,
-        figures,
-        end,
+        local: source(&poller, socket)?,
+        remote: remote.map(|it| source(&poller, it)).transpose()?,
+        figures: figures.map(|it| source(&poller, it)).transpose()?,
+        end: source(&poller, end)?,
+        poller,
         service: Service::new(rules(options), random(), tokens),
         sweeper: Sweeper::start(),
         connections: Vec::new(),
@@ -101,6 +103,10 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
     }
     log::info!("ends");
     Ok(())
+}
+
+fn source<T: AsFd>(poller: &Poller, of: T) -> Result<Source<T>, StartError> {
+    Source::new(poller.registry(), of, Interest::READ).map_err(StartError::system("epoll_ctl"))
 }
 
 fn rules(options: &Options) -> Rules {
@@ -155,86 +161,83 @@ fn fill(bytes: &mut [u8]) {
 }
 
 struct Server {
-    socket: place::Socket,
-    remote: Option<TcpListener>,
-    figures: Option<TcpListener>,
-    end: UnixStream,
+    local: Source<place::Socket>,
+    remote: Option<Source<TcpListener>>,
+    figures: Option<Source<TcpListener>>,
+    end: Source<UnixStream>,
+    poller: Poller,
     service: Service,
     sweeper: Sweeper,
     /// The oldest first.
-    connections: Vec<Connection>,
+    connections: Vec<Source<Connection>>,
     start: Instant,
 }
-
-/// What `poll` watches besides clients, in this order.
-const OWN: usize = 4;
 
 impl Server {
     fn run(&mut self) {
         loop {
             let ready = self.wait();
-            if ready[0] {
+            if ready.contains(&self.end) {
                 return;
             }
+            let is_ready =
+                |of: &Option<Source<_>>| of.as_ref().is_some_and(|it| ready.contains(it));
             let now = self.start.elapsed();
-            self.serve_clients(now, &ready[OWN..]);
+            self.serve_clients(now, &ready);
             self.turn_late_away(now);
-            if self.service.tick(now, crate::relay::lives) {
+            if self.service.tick(now, understudy_relay::lives) {
                 self.sweeper.wake();
             }
             self.service.counters.removed = self.sweeper.removed();
-            if ready[1] {
+            if ready.contains(&self.local) {
                 self.accept_local(now);
             }
-            if ready[2] {
+            if is_ready(&self.remote) {
                 self.accept_remote(now);
             }
-            if ready[3] {
+            if is_ready(&self.figures) {
                 self.accept_figures(now);
             }
         }
     }
 
-    /// Waits until something is ready or due: which of the own descriptors and of the clients are ready.
-    fn wait(&self) -> Vec<bool> {
-        let end = self.end.as_fd();
-        let mut fds = vec![
-            PollFd::from_borrowed_fd(end, PollFlags::IN),
-            PollFd::new(&self.socket.listener, PollFlags::IN),
-        ];
-        for listener in [&self.remote, &self.figures] {
-            // Where there is no such listener, nothing is waited for.
-            fds.push(match listener {
-                Some(listener) => PollFd::new(listener, PollFlags::IN),
-                None => PollFd::from_borrowed_fd(end, PollFlags::empty()),
-            });
-        }
-        fds.extend(self.connections.iter().map(|connection| {
-            PollFd::from_borrowed_fd(connection.stream.fd(), connection.waits_for())
-        }));
+    /// Waits until something is ready or due.
+    fn wait(&mut self) -> Ready {
+        self.watch();
         let now = self.start.elapsed();
-        let deadlines = self.connections.iter().map(Connection::deadline);
+        let deadlines = self.connections.iter().map(|it| it.deadline());
         let next = deadlines.chain(self.service.next_deadline(now)).min();
-        let left = next.map(|next| timespec(next.saturating_sub(now)));
-        match poll(&mut fds, left.as_ref()) {
-            Ok(_) => fds.iter().map(|fd| !fd.revents().is_empty()).collect(),
-            Err(Errno::INTR) => vec![false; fds.len()],
-            Err(error) => {
-                log::error!("poll: {error}");
-                std::thread::sleep(Duration::from_millis(100));
-                vec![false; fds.len()]
-            }
-        }
+        let left = next.map(|next| next.saturating_sub(now));
+        self.poller.wait(left).unwrap_or_else(|error| {
+            log::error!("epoll_wait: {error}");
+            std::thread::sleep(Duration::from_millis(100));
+            Ready::default()
+        })
     }
 
-    fn serve_clients(&mut self, now: Duration, ready: &[bool]) {
+    /// Has the poller wait for what clients want now.
+    fn watch(&mut self) {
+        let (now, service) = (self.start.elapsed(), &mut self.service);
+        self.connections.retain_mut(|connection| {
+            let is_watched = connection.set_interest(connection.interest()).is_ok();
+            if !is_watched {
+                end(
+                    now,
+                    service,
+                    connection,
+                    Goes::Away("it cannot be waited for"),
+                );
+            }
+            is_watched
+        });
+    }
+
+    fn serve_clients(&mut self, now: Duration, ready: &Ready) {
         let count = self.connections.len();
         let service = &mut self.service;
-        let mut at = 0;
         self.connections.retain_mut(|connection| {
-            let is_ready = ready.get(at).copied().unwrap_or(false);
-            at += 1;
-            match is_ready.then(|| connection.read(now, service, count)) {
+            let is_ready = ready.contains(connection);
+            match is_ready.then(|| connection.get_mut().read(now, service, count)) {
                 None | Some(Goes::On) => true,
                 Some(goes) => {
                     end(now, service, connection, goes);
@@ -257,7 +260,7 @@ impl Server {
 
     fn accept_local(&mut self, now: Duration) {
         for _ in 0..TURN {
-            let stream = match self.socket.listener.accept() {
+            let stream = match self.local.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) => return after_failed_accept(&error),
             };
@@ -328,7 +331,7 @@ impl Server {
             .count();
         if connection.is_unknown()
             && unknown >= MOST_UNKNOWN
-            && let Some(oldest) = self.connections.iter().position(Connection::is_unknown)
+            && let Some(oldest) = self.connections.iter().position(|other| other.is_unknown())
         {
             let oldest = self.connections.remove(oldest);
             end(
@@ -347,7 +350,11 @@ impl Server {
             );
         }
         match connection.write(now) {
-            Goes::On => self.connections.push(connection),
+            Goes::On => match watched(self.poller.registry(), connection) {
+                Ok(connection) => self.connections.push(connection),
+                // It is closed, and calls again.
+                Err(error) => log::warn!("epoll_ctl: {error}"),
+            },
             goes => end(now, &mut self.service, &connection, goes),
         }
     }
@@ -375,11 +382,7 @@ fn after_failed_accept(error: &std::io::Error) {
     }
 }
 
-fn timespec(time: Duration) -> Timespec {
-    // A little later rather than a little too early.
-    let time = time + Duration::from_millis(1);
-    Timespec {
-        tv_sec: time.as_secs() as i64,
-        tv_nsec: i64::from(time.subsec_nanos()),
-    }
+fn watched(registry: &Registry, connection: Connection) -> io::Result<Source<Connection>> {
+    let interest = connection.interest();
+    Source::new(registry, connection, interest)
 }

@@ -1,15 +1,12 @@
 //! What the daemon does with messages: no sockets here.
 
-use super::flusher::Flusher;
 use super::metrics::{self, Counters};
 use super::ring::{self, Rings};
-use crate::pool::{Happening, JobKey, Pools, Refusal, Rules, Ticket};
-use crate::wire::{Answer, Ask, Event, JobStatus, SpareStatus, auth, encode};
+use crate::pool::{Happening, JobKey, Pools, Rules};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
 use std::time::Duration;
+use understudy_wire::spares::{Refusal, Ticket};
+use understudy_wire::{Answer, Ask, Event, JobStatus, SpareStatus, auth, encode};
 
 /// The longest name of a job, host or domain.
 const NAME: usize = 512;
@@ -59,7 +56,6 @@ pub(super) struct Service {
     rings: Rings,
     pub(super) counters: Counters,
     tokens: Vec<Vec<u8>>,
-    flusher: Flusher,
     /// Since when jobs have had no spare.
     empty: BTreeMap<JobKey, Duration>,
 }
@@ -71,7 +67,6 @@ impl Service {
             rings: Rings::default(),
             counters: Counters::default(),
             tokens,
-            flusher: Flusher::start(),
             empty: BTreeMap::new(),
         }
     }
@@ -155,22 +150,6 @@ impl Service {
                     Ok(happened) => self.tell(&key, &happened),
                     Err(_) => self.counters.refused += 1,
                 }
-                Reply::Nothing
-            }
-            Ask::CopyHeld { .. } | Ask::WasCopied { .. } | Ask::GiveUpCopy { .. } if realm != 0 => {
-                Reply::End("files are only copied for clients on this node".into())
-            }
-            Ask::CopyHeld { from, to } => {
-                let [from, to] = [from, to].map(|path| PathBuf::from(OsString::from_vec(path)));
-                let id = self.flusher.copy(&from, &to);
-                Reply::Send(Answer::Copying { id })
-            }
-            Ask::WasCopied { id } => match self.flusher.outcome(id) {
-                Some(outcome) => Reply::Send(Answer::Copied { outcome }),
-                None => Reply::End("no such copy was asked for".into()),
-            },
-            Ask::GiveUpCopy { id } => {
-                self.flusher.give_up(id);
                 Reply::Nothing
             }
             Ask::Status => Reply::Send(self.status(realm)),
@@ -258,8 +237,7 @@ impl Service {
     }
 
     /// All figures.
-    pub(super) fn metrics(&mut self, connections: usize) -> String {
-        self.counters.copied = self.flusher.copied();
+    pub(super) fn metrics(&self, connections: usize) -> String {
         metrics::text(&self.pools, &self.counters, connections)
     }
 

@@ -1,9 +1,9 @@
 //! Removes what killed jobs have left on this node, in a thread of its own: it looks at many files.
 
 use crate::remains;
+use crossbeam_channel::{Sender, bounded, select, tick};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// Time between two looks.
@@ -21,16 +21,20 @@ pub(super) struct Sweeper {
 impl Sweeper {
     /// Starts it; it looks at once.
     pub(super) fn start() -> Self {
-        let (wake, woken) = channel();
+        // Jobs that end while one is seen to need one more look.
+        let (wake, woken) = bounded(1);
         let removed = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&removed);
         std::thread::spawn(move || {
+            let ticks = tick(PERIOD);
             loop {
                 sweep(&count);
-                match woken.recv_timeout(PERIOD) {
-                    Ok(()) => std::thread::sleep(GRACE),
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => return,
+                select! {
+                    recv(woken) -> job => match job {
+                        Ok(()) => std::thread::sleep(GRACE),
+                        Err(_) => return,
+                    },
+                    recv(ticks) -> _ => {}
                 }
             }
         });
@@ -39,8 +43,8 @@ impl Sweeper {
 
     /// A job has ended.
     pub(super) fn wake(&self) {
-        // The thread only ends after this.
-        let _ = self.wake.send(());
+        // A full channel wakes it, too.
+        let _ = self.wake.try_send(());
     }
 
     /// How many files were removed.

@@ -8,9 +8,8 @@ use super::local::adopt;
 use super::output::Output;
 use super::parent::{die_with_parent, or_end, pidfd_of};
 use super::pmi1::client::DESCRIPTOR;
-use crate::line::{ChildNews, ChildStart};
-use crate::relay::Position;
-use rustix::event::{PollFd, PollFlags, poll};
+use crate::poller::{Registry, Source};
+use parking_lot::Mutex;
 use rustix::io::ioctl_fionread;
 use rustix::pipe::fcntl_getpipe_size;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -20,10 +19,13 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use understudy_relay::Position;
+use understudy_wire::io::{Interest, is_ready};
+use understudy_wire::line::{ChildNews, ChildStart};
 
 /// How far the streams of this name and descriptor have been shown.
 type Shown = Arc<Mutex<BTreeMap<(String, i32), Position>>>;
@@ -42,7 +44,7 @@ const MAX_PIPE: usize = 1 << 20;
 struct Running {
     id: u64,
     child: Child,
-    pidfd: OwnedFd,
+    pidfd: Source<OwnedFd>,
 }
 
 /// Output of a process, which a thread passes on.
@@ -88,14 +90,17 @@ pub struct Children {
 
 impl Children {
     /// Starts one, with its line to the MPI library's server, if that has one, and this in its `LD_PRELOAD`.
+    ///
+    /// The poller of the registry is woken when it ends.
     pub fn start(
         &mut self,
         start: ChildStart,
         line: Option<OwnedFd>,
         preload: String,
+        registry: &Registry,
     ) -> ChildNews {
         let id = start.id;
-        match self.try_start(start, line, preload) {
+        match self.try_start(start, line, preload, registry) {
             Ok(running) => {
                 self.running.push(running);
                 ChildNews::Started
@@ -113,6 +118,7 @@ impl Children {
         mut start: ChildStart,
         line: Option<OwnedFd>,
         preload: String,
+        registry: &Registry,
     ) -> Result<Running, (String, io::Error)> {
         let program = start.program;
         let mut command = Command::new(&program.file);
@@ -162,7 +168,8 @@ impl Children {
         self.streams.retain(|stream| !stream.thread.is_finished());
         let watched = self
             .watch(&mut child, &start.name)
-            .and_then(|()| pidfd_of(&child));
+            .and_then(|()| pidfd_of(&child))
+            .and_then(|pidfd| Source::new(registry, pidfd, Interest::READ));
         let pidfd = or_end(&mut child, watched).map_err(failed)?;
         Ok(Running {
             id: start.id,
@@ -210,7 +217,7 @@ impl Children {
         let thread = std::thread::Builder::new().spawn(move || {
             let (mut at, mut bytes) = (Position::START, [0; BUFFER]);
             loop {
-                if poll(&mut [PollFd::new(&from, PollFlags::IN)], None).is_err() {
+                if !matches!(is_ready(&from, Interest::READ, None), Ok(true)) {
                     continue;
                 }
                 // Before the bytes leave the pipe.
@@ -219,7 +226,7 @@ impl Children {
                     return;
                 };
                 let bytes = &bytes[..length];
-                let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut shown = shown.lock();
                 let mark = shown
                     .entry((name.clone(), descriptor))
                     .or_insert(Position::START);
@@ -235,11 +242,6 @@ impl Children {
             from: copy,
             progress,
         })
-    }
-
-    /// What tells that one has ended.
-    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.running.iter().map(|running| running.pidfd.as_fd())
     }
 
     /// One that has not been found ended.

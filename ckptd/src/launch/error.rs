@@ -1,9 +1,9 @@
 //! Why the process manager cannot do what it is asked for.
 
 use super::pmix::abi::{Status, Version};
-use crate::private;
 use std::io;
 use std::path::PathBuf;
+use understudy_formats::private;
 
 /// Why something failed.
 #[derive(Debug, thiserror::Error)]

@@ -4,14 +4,15 @@ use super::doubt::Doubt;
 use super::hub::{BEAT, FromLeader, FromNode, LEASE};
 use super::link::Link;
 use super::talk::{Order, Report};
-use rustix::event::PollFd;
+use crate::poller::{Registry, Source};
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
+use understudy_wire::io::Interest;
 
 /// The connection.
 pub struct Follower {
-    link: Link,
+    link: Source<Link>,
     /// When beats were sent that have not been heard back, the first of which has this number.
     sent: VecDeque<Instant>,
     first: u64,
@@ -27,11 +28,18 @@ impl Follower {
     /// Calls the leader.
     ///
     /// # Errors
-    /// Those of [`Link::call`].
-    pub fn call(leader: &[String], token: &[u8], node: u32, host: &str) -> io::Result<Follower> {
+    /// Those of [`Link::call`] and epoll_ctl(2).
+    pub fn call(
+        leader: &[String],
+        token: &[u8],
+        node: u32,
+        host: &str,
+        registry: &Registry,
+    ) -> io::Result<Follower> {
         let certain = Instant::now();
+        let link = Link::call(leader, token, node, host)?;
         Ok(Follower {
-            link: Link::call(leader, token, node, host)?,
+            link: Source::new(registry, link, Interest::READ)?,
             sent: VecDeque::new(),
             first: 0,
             certain,
@@ -53,9 +61,14 @@ impl Follower {
         })
     }
 
-    /// What to wait for.
-    pub fn poll(&self) -> PollFd<'_> {
-        self.link.poll()
+    /// Has the poller wait for the connection, or not.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn watch(&mut self, is_awaited: bool) -> io::Result<()> {
+        let wanted = self.link.interest();
+        let interest = if is_awaited { wanted } else { Interest::NONE };
+        self.link.set_interest(interest)
     }
 
     /// When to look again, whatever happens.
@@ -72,12 +85,12 @@ impl Follower {
     }
 
     pub fn tell(&mut self, report: Report) {
-        self.link.say(&FromNode::Report(report));
+        self.link.get_mut().say(&FromNode::Report(report));
     }
 
     /// What the leader wants.
     pub fn attend(&mut self) -> Vec<Order> {
-        let (heard, error) = self.link.hear();
+        let (heard, error) = self.link.get_mut().hear();
         self.ended = self.ended.take().or(error);
         let mut orders = Vec::new();
         for said in heard {
@@ -95,7 +108,7 @@ impl Follower {
         self.doubt.update(self.certain.elapsed() >= LEASE);
         if self.sent.back().is_none_or(|last| last.elapsed() >= BEAT) {
             let number = self.first + self.sent.len() as u64;
-            self.link.say(&FromNode::Beat(number));
+            self.link.get_mut().say(&FromNode::Beat(number));
             self.sent.push_back(Instant::now());
         }
         orders
@@ -103,6 +116,6 @@ impl Follower {
 
     /// Waits until all has been sent, but not longer than this.
     pub fn finish(&mut self, limit: Duration) {
-        self.link.finish(limit);
+        self.link.get_mut().finish(limit);
     }
 }

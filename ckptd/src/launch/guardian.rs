@@ -14,13 +14,8 @@ use super::passed::Passed;
 use super::place::Seat;
 use super::ward::{Passing, To, Ward};
 use super::{Error, Identity, thread};
-use crate::line::{
-    self, Ended, FromGuardian, Hello, Killer, LAUNCHERS, LINE, Line, Listener, PID_NAMESPACE,
-    PRELOADED, ToGuardian,
-};
-use crate::private::runtime_variable;
-use crate::settings::{Config, refusal};
-use rustix::event::{PollFd, PollFlags, poll};
+use crate::poller::{Poller, Source};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::iterator::Signals;
 use std::cell::Cell;
@@ -30,10 +25,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+use understudy_formats::private::runtime_variable;
 use understudy_numbers::ProcessNumber;
 use understudy_protocol::LOST;
+use understudy_settings::{Config, refusal};
+use understudy_wire::io::Interest;
+use understudy_wire::line::{
+    self, Ended, FromGuardian, Hello, Killer, LAUNCHERS, LINE, Line, Listener, PID_NAMESPACE,
+    PRELOADED, ToGuardian,
+};
 
 /// Signals that a launcher passes on to its processes.
 const FORWARDED: [i32; 8] = [
@@ -98,18 +100,19 @@ struct Guardian {
     spares: u32,
     replenishes: bool,
     program: Program,
-    line: Line,
+    poller: Poller,
+    line: Source<Line>,
     input: Input,
     /// A process of the program has been refused.
     has_refused: Cell<bool>,
     memory: MemoryKills,
     /// Where processes call.
-    listener: Listener,
+    listener: Source<Listener>,
     /// Who has not said yet what it is.
-    callers: Vec<Line>,
+    callers: Vec<Source<Line>>,
     /// Where threads tell of the end of a process's output, and where that is heard.
     closing: Arc<Line>,
-    closed: Line,
+    closed: Source<Line>,
     /// Managers that this process has started; one of several nodes' ends when nobody holds its standard input.
     managers: Vec<Child>,
     /// No other one can take its place.
@@ -158,6 +161,7 @@ pub fn run(program: Program) -> Result<i32, Error> {
     let listener = seat.listen()?;
     let input = Input::new(seat.directory(), seat.rank)?;
     let (closing, closed) = Line::pair().map_err(Error::system("a pair of sockets"))?;
+    let poller = Poller::new().map_err(Error::system("a poller"))?;
     let mut guardian = Guardian {
         is_last: !seat.is_on_one_node(),
         seat,
@@ -165,14 +169,15 @@ pub fn run(program: Program) -> Result<i32, Error> {
         spares,
         replenishes,
         program,
-        line,
+        line: source(&poller, line)?,
         input,
         has_refused: Cell::new(false),
         memory: MemoryKills::new(),
-        listener,
+        listener: source(&poller, listener)?,
         callers: Vec::new(),
         closing: Arc::new(closing),
-        closed,
+        closed: source(&poller, closed)?,
+        poller,
         managers: manager.into_iter().collect(),
         fruitless: 0,
         wards: Arc::default(),
@@ -187,6 +192,10 @@ pub fn run(program: Program) -> Result<i32, Error> {
         guardian.end_all();
     }
     status
+}
+
+fn source<T: AsFd>(poller: &Poller, of: T) -> Result<Source<T>, Error> {
+    Source::new(poller.registry(), of, Interest::READ).map_err(Error::system("epoll_ctl"))
 }
 
 /// A job of [`super::starter`] stops before it has begun: its exit status.
@@ -231,7 +240,7 @@ fn go_without(program: &Program, seat: &Seat, spares: u32, why: &Error) -> Resul
 
 impl Guardian {
     fn wards(&self) -> MutexGuard<'_, Vec<Ward>> {
-        self.wards.lock().unwrap_or_else(PoisonError::into_inner)
+        self.wards.lock()
     }
 
     fn forward_signals(&self) -> Result<(), Error> {
@@ -244,7 +253,7 @@ impl Guardian {
                     continue;
                 };
                 // A process that calls meanwhile is told of the signal, or gets it.
-                let wards = wards.lock().unwrap_or_else(PoisonError::into_inner);
+                let wards = wards.lock();
                 passed.note(number);
                 wards.iter().for_each(|ward| ward.pass(signal));
                 if wards.is_empty() && ENDING.contains(&number) {
@@ -320,9 +329,9 @@ impl Guardian {
             ToGuardian::IsLast => self.is_last = true,
             ToGuardian::StartChild(start) => {
                 let id = start.id;
-                let news =
-                    self.children
-                        .start(start, files.into_iter().next(), preloaded_besides());
+                let (line, preload) = (files.into_iter().next(), preloaded_besides());
+                let registry = self.poller.registry();
+                let news = self.children.start(start, line, preload, registry);
                 let process: Vec<_> = self.children.descriptor(id).into_iter().collect();
                 let _ = self
                     .line
@@ -364,7 +373,7 @@ impl Guardian {
             };
             self.managers.extend(manager);
             if let Ok(line) = line {
-                self.line = line;
+                self.line = source(&self.poller, line)?;
                 self.introduce(true);
                 return Ok(None);
             }
@@ -386,34 +395,17 @@ impl Guardian {
     }
 
     /// Waits until the manager or a process says something, or a process ends.
-    fn wait(&self) {
-        let wards = self.wards();
-        let of_wards = wards.iter().flat_map(Ward::descriptors);
-        let of_children = self.children.descriptors();
-        let own = [
-            self.line.as_fd(),
-            self.listener.as_fd(),
-            self.closed.as_fd(),
-        ];
-        let all = own
-            .into_iter()
-            .chain(self.callers.iter().map(Line::as_fd))
-            .chain(of_wards)
-            .chain(of_children);
-        // The lock is not held while this waits: the thread that passes signals on needs it.
-        let copies: Vec<OwnedFd> = all.filter_map(|it| it.try_clone_to_owned().ok()).collect();
-        drop(wards);
-        let mut polls: Vec<_> = copies
-            .iter()
-            .map(|it| PollFd::new(it, PollFlags::IN))
-            .collect();
-        let timeout = self.memory.poll().and_then(|it| it.try_into().ok());
-        let _ = poll(&mut polls, timeout.as_ref());
+    fn wait(&mut self) {
+        let limit = self.memory.poll();
+        let _ = self.poller.wait(limit);
     }
 
     /// Processes call; each is given a line to the manager.
     fn take_calls(&mut self) {
-        self.callers.extend(self.listener.waiting());
+        let caller = self.listener.waiting();
+        // One that cannot be waited for is closed.
+        self.callers
+            .extend(caller.and_then(|it| source(&self.poller, it).ok()));
         for line in std::mem::take(&mut self.callers) {
             match line.receive::<Hello>(Duration::ZERO) {
                 Ok(None) => self.callers.push(line),
@@ -426,7 +418,7 @@ impl Guardian {
         }
     }
 
-    fn take_call(&self, line: Line, number: ProcessNumber, library: String) {
+    fn take_call(&self, line: Source<Line>, number: ProcessNumber, library: String) {
         self.with(number, |ward| {
             if ward.has_ended() {
                 self.refuse_orphan(number);
@@ -548,7 +540,10 @@ impl Guardian {
         let mut child = command.spawn()?;
         let line = Arc::clone(&self.closing);
         let close = move |written| drop(line.send(&Ended::Closed { number, written }));
-        let watched = pass_all_on(&mut child, close).and_then(|()| pidfd_of(&child));
+        let registry = self.poller.registry();
+        let watched = pass_all_on(&mut child, close)
+            .and_then(|()| pidfd_of(&child))
+            .and_then(|pidfd| Source::new(registry, pidfd, Interest::READ));
         let pidfd = or_end(&mut child, watched)?;
         let is_spare = anew || number.0 >= self.workers;
         let passing = Passing {

@@ -9,13 +9,14 @@ use super::doubt::Doubt;
 use super::link::{GREETING, Greeting, Link};
 use super::local_peer;
 use super::talk::{Order, Report};
-use crate::wire::auth::{self, Purpose};
+use crate::poller::{Registry, Source};
 use bincode::{Decode, Encode};
-use rustix::event::PollFd;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+use understudy_wire::auth::{self, Purpose};
+use understudy_wire::io::Interest;
 
 /// How often a node tells that it lives.
 pub const BEAT: Duration = Duration::from_millis(500);
@@ -58,7 +59,7 @@ pub enum News {
 
 /// Somebody who has not said who it is.
 struct Stranger {
-    link: Link,
+    link: Source<Link>,
     nonce: [u8; 32],
     since: Instant,
     /// The host that the connection comes from.
@@ -66,7 +67,7 @@ struct Stranger {
 }
 
 struct Node {
-    link: Link,
+    link: Source<Link>,
     heard: Instant,
     /// Silence beyond [`SILENCE`].
     doubt: Doubt,
@@ -76,7 +77,8 @@ struct Node {
 
 /// All connections.
 pub struct Hub {
-    listener: TcpListener,
+    listener: Source<TcpListener>,
+    registry: Registry,
     token: Vec<u8>,
     strangers: VecDeque<Stranger>,
     nodes: BTreeMap<u32, Node>,
@@ -86,13 +88,14 @@ impl Hub {
     /// Listens at any port, on all addresses.
     ///
     /// # Errors
-    /// Those of bind(2) and listen(2).
-    pub fn new(token: Vec<u8>) -> io::Result<Hub> {
+    /// Those of bind(2), listen(2) and epoll_ctl(2).
+    pub fn new(token: Vec<u8>, registry: &Registry) -> io::Result<Hub> {
         let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
             .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
         listener.set_nonblocking(true)?;
         Ok(Hub {
-            listener,
+            listener: Source::new(registry, listener, Interest::READ)?,
+            registry: registry.clone(),
             token,
             strangers: VecDeque::new(),
             nodes: BTreeMap::new(),
@@ -105,13 +108,25 @@ impl Hub {
         Ok(self.listener.local_addr()?.port())
     }
 
-    /// What to wait for.
-    pub fn polls(&self) -> Vec<PollFd<'_>> {
-        let strangers = self.strangers.iter().map(|stranger| stranger.link.poll());
-        let nodes = self.nodes.values().filter(|node| node.ended.is_none());
-        let nodes = nodes.map(|node| node.link.poll());
-        let listener = PollFd::new(&self.listener, rustix::event::PollFlags::IN);
-        strangers.chain(nodes).chain([listener]).collect()
+    /// Has the poller wait for all connections, or for none of them.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn watch(&mut self, is_awaited: bool) -> io::Result<()> {
+        let interest = |interest| if is_awaited { interest } else { Interest::NONE };
+        self.listener.set_interest(interest(Interest::READ))?;
+        let strangers = self.strangers.iter_mut().map(|it| (&mut it.link, false));
+        let nodes = self.nodes.values_mut();
+        let nodes = nodes.map(|node| (&mut node.link, node.ended.is_some()));
+        for (link, has_ended) in strangers.chain(nodes) {
+            let wanted = if has_ended {
+                Interest::NONE
+            } else {
+                link.interest()
+            };
+            link.set_interest(interest(wanted))?;
+        }
+        Ok(())
     }
 
     /// When to look again, whatever happens.
@@ -160,6 +175,9 @@ impl Hub {
             return;
         };
         link.say(&Greeting::Challenge { nonce });
+        let Ok(link) = Source::new(&self.registry, link, Interest::READ) else {
+            return;
+        };
         if self.strangers.len() == STRANGERS {
             self.make_room();
         }
@@ -188,7 +206,7 @@ impl Hub {
     }
 
     fn hear_stranger(&mut self, mut stranger: Stranger) -> Option<(u32, News)> {
-        match stranger.link.hear_greeting() {
+        match stranger.link.get_mut().hear_greeting() {
             Ok(None) if stranger.since.elapsed() < GREETING => {
                 self.strangers.push_back(stranger);
                 None
@@ -205,7 +223,7 @@ impl Hub {
                     return None;
                 }
                 let mut link = stranger.link;
-                link.say(&Greeting::Leader {
+                link.get_mut().say(&Greeting::Leader {
                     proof: auth::proof(Purpose::Leader, &self.token, &nonce),
                 });
                 let node = Node {
@@ -228,7 +246,7 @@ impl Hub {
             .get_mut(&node)
             .filter(|node| node.ended.is_none())
         {
-            node.link.say(&FromLeader::Order(order));
+            node.link.get_mut().say(&FromLeader::Order(order));
         }
     }
 
@@ -236,7 +254,7 @@ impl Hub {
     pub fn finish(&mut self, limit: Duration) {
         self.nodes
             .values_mut()
-            .for_each(|node| node.link.finish(limit));
+            .for_each(|node| node.link.get_mut().finish(limit));
     }
 }
 
@@ -245,7 +263,7 @@ impl Node {
         if self.ended.is_some() {
             return Vec::new();
         }
-        let (heard, error) = self.link.hear();
+        let (heard, error) = self.link.get_mut().hear();
         if let Some(error) = error {
             log::info!("the connection to a node has ended: {error}");
             self.ended = Some(Instant::now());
@@ -254,7 +272,7 @@ impl Node {
         for said in heard {
             self.heard = Instant::now();
             match said {
-                FromNode::Beat(number) => self.link.say(&FromLeader::Beat(number)),
+                FromNode::Beat(number) => self.link.get_mut().say(&FromLeader::Beat(number)),
                 FromNode::Report(report) => reports.push(report),
             }
         }
@@ -280,9 +298,15 @@ mod tests {
     use super::*;
     use crate::launch::doubt::DOUBT;
     use crate::launch::follower::Follower;
-    use rustix::event::{Timespec, poll};
+    use crate::poller::Poller;
 
     const TOKEN: &[u8] = b"a token of some length";
+
+    fn hub() -> (Poller, Hub) {
+        let poller = Poller::new().expect("a poller");
+        let hub = Hub::new(TOKEN.to_vec(), poller.registry()).expect("a socket");
+        (poller, hub)
+    }
 
     /// Calls without ever authenticating; `from` is an address of the loopback interface.
     fn stranger(hub: &Hub, from: [u8; 4]) -> TcpStream {
@@ -314,9 +338,9 @@ mod tests {
 
     #[test]
     fn little_is_read_of_a_peer_that_has_not_authenticated() {
-        use crate::wire::{HEAD, UNAUTHENTICATED, VERSION};
         use std::io::Write;
-        let mut hub = Hub::new(TOKEN.to_vec()).expect("a socket");
+        use understudy_wire::{HEAD, UNAUTHENTICATED, VERSION};
+        let (_poller, mut hub) = hub();
         // Frames that claim to be as long as an authenticated peer's, and as long as may be.
         for length in [
             200 << 20,
@@ -338,8 +362,8 @@ mod tests {
             assert_eq!(is_closed(&peer), !may_go_on, "{length}");
             let held = hub
                 .strangers
-                .iter()
-                .map(|it| it.link.unread())
+                .iter_mut()
+                .map(|it| it.link.get_mut().unread())
                 .sum::<usize>();
             assert!(held <= UNAUTHENTICATED, "{held}");
         }
@@ -348,9 +372,9 @@ mod tests {
     #[test]
     fn another_user_of_the_host_is_closed_at_once() {
         use crate::launch::local_peer::tests::{connect_as_another_user, exits_soon};
-        let mut hub = Hub::new(TOKEN.to_vec()).expect("a socket");
+        let (mut poller, mut hub) = hub();
         if let Some(other) = connect_as_another_user(hub.port().expect("bound")) {
-            assert!(news(&mut hub).is_empty());
+            assert!(news(&mut hub, &mut poller).is_empty());
             assert!(hub.strangers.is_empty());
             assert!(exits_soon(other));
         }
@@ -358,7 +382,7 @@ mod tests {
 
     #[test]
     fn one_host_displaces_only_its_own_strangers() {
-        let mut hub = Hub::new(TOKEN.to_vec()).expect("a socket");
+        let (_poller, mut hub) = hub();
         let other = stranger(&hub, [127, 0, 0, 2]);
         hub.attend();
         let many: Vec<TcpStream> = (0..STRANGERS * 2)
@@ -376,14 +400,11 @@ mod tests {
     }
 
     /// What comes within a second, until there is something.
-    fn news(hub: &mut Hub) -> Vec<(u32, News)> {
+    fn news(hub: &mut Hub, poller: &mut Poller) -> Vec<(u32, News)> {
         let until = Instant::now() + Duration::from_secs(1);
         while Instant::now() < until {
-            let wait = Timespec {
-                tv_sec: 0,
-                tv_nsec: 10_000_000,
-            };
-            let _ = poll(&mut hub.polls(), Some(&wait));
+            hub.watch(true).expect("sockets");
+            let _ = poller.wait(Some(Duration::from_millis(10)));
             let news = hub.attend();
             if !news.is_empty() {
                 return news;
@@ -394,23 +415,29 @@ mod tests {
 
     #[test]
     fn who_knows_the_token_is_heard_and_its_end_is_its_loss() {
-        let mut hub = Hub::new(TOKEN.to_vec()).expect("a socket");
+        let (mut poller, mut hub) = hub();
         let address = [format!("localhost:{}", hub.port().expect("bound"))];
+        let own = Poller::new().expect("a poller");
         let call = |token: &'static [u8]| {
             let address = address.clone();
-            std::thread::spawn(move || Follower::call(&address, token, 4, "n4"))
+            let registry = own.registry().clone();
+            std::thread::spawn(move || Follower::call(&address, token, 4, "n4", &registry))
         };
         let stranger = call(b"a guess of the same length");
-        assert!(news(&mut hub).is_empty());
+        assert!(news(&mut hub, &mut poller).is_empty());
         assert!(stranger.join().expect("no panic").is_err());
         let node = call(TOKEN);
-        assert!(matches!(&news(&mut hub)[..], [(4, News::Joined(host))] if host == "n4"));
+        assert!(
+            matches!(&news(&mut hub, &mut poller)[..], [(4, News::Joined(host))] if host == "n4")
+        );
         let mut node = node.join().expect("no panic").expect("let in");
         let report = Report::Gone {
             rank: understudy_numbers::Guardian(1),
         };
         node.tell(report.clone());
-        assert!(matches!(&news(&mut hub)[..], [(4, News::Told(told))] if *told == report));
+        assert!(
+            matches!(&news(&mut hub, &mut poller)[..], [(4, News::Told(told))] if *told == report)
+        );
         hub.tell(4, Order::End { is_good: true });
         let told = (0..100).find_map(|_| {
             std::thread::sleep(Duration::from_millis(2));
@@ -419,16 +446,20 @@ mod tests {
         assert_eq!(told, Some(Order::End { is_good: true }));
         assert_eq!(node.is_lost(), None);
         drop(node);
-        assert!(matches!(&news(&mut hub)[..], [(4, News::Lost(_))]));
+        assert!(matches!(
+            &news(&mut hub, &mut poller)[..],
+            [(4, News::Lost(_))]
+        ));
     }
 
     #[test]
     fn a_silent_leader_is_left_before_it_takes_the_node_for_lost() {
         const { assert!(LEASE.as_millis() + DOUBT.as_millis() + BEAT.as_millis() < SILENCE.as_millis()) };
-        let mut hub = Hub::new(TOKEN.to_vec()).expect("a socket");
+        let (mut poller, mut hub) = hub();
         let address = [format!("localhost:{}", hub.port().expect("bound"))];
-        let node = std::thread::spawn(move || Follower::call(&address, TOKEN, 1, "n1"));
-        assert_eq!(news(&mut hub).len(), 1);
+        let registry = poller.registry().clone();
+        let node = std::thread::spawn(move || Follower::call(&address, TOKEN, 1, "n1", &registry));
+        assert_eq!(news(&mut hub, &mut poller).len(), 1);
         let mut node = node.join().expect("no panic").expect("let in");
         let began = Instant::now();
         let heard = loop {

@@ -3,32 +3,35 @@
 //! A pipe, a socket or a terminal gives each byte once. The guardian that has such an input reads
 //! ahead of its process, passes the input on by a pipe, and keeps what a recovery may need. A
 //! process that resumes from a checkpoint, or replaces the reader, requests a pipe that is fed from
-//! the position of the checkpoint ([`crate::line::InputRequest`]). A regular file needs no relay:
+//! the position of the checkpoint ([`understudy_wire::line::InputRequest`]). A regular file needs no relay:
 //! its offset is restored.
 #![allow(unsafe_code)]
 
 mod spool;
 
 use super::{Error, thread};
-use crate::line::{InputPage, InputReply, InputRequest, Line, Listener, PAGE, Socket};
-use crate::private::Directory;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::poller::{Poller, Registry, Source};
 use rustix::fs::{FileType, MemfdFlags, SeekFrom, fstat, ftruncate, memfd_create, seek};
-use rustix::io::{Errno, ioctl_fionbio, read, write};
+use rustix::io::{Errno, ioctl_fionbio, read};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::termios::{isatty, tcgetpgrp};
 use spool::Spool;
-use std::io;
+use std::io::{self, PipeWriter};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
+use understudy_formats::private::Directory;
 use understudy_numbers::{Guardian, ProcessNumber};
+use understudy_wire::io::{Interest, Outbox, is_ready};
+use understudy_wire::line::{InputPage, InputReply, InputRequest, Line, Listener, PAGE, Socket};
 
 /// Number of bytes that are read ahead of the pipe.
 const AHEAD: usize = 1 << 16;
 /// Interval in which a terminal is polled whose foreground group is another one.
 const BACKGROUND_POLL: Duration = Duration::from_millis(200);
+/// How soon is tried again what the poller has had no memory for.
+const RETRY: Duration = Duration::from_millis(10);
 /// Time that the relay has to reply.
 const REPLY_LIMIT: Duration = Duration::from_secs(10);
 
@@ -121,34 +124,35 @@ fn relay(source: BorrowedFd<'_>, directory: &Path, rank: Guardian) -> io::Result
 struct Pipe {
     reader: OwnedFd,
     /// `None` after the end of the input.
-    writer: Option<OwnedFd>,
+    writer: Option<Source<PipeWriter>>,
 }
 
 impl Pipe {
-    fn new() -> io::Result<Pipe> {
+    fn new(registry: &Registry) -> io::Result<Pipe> {
         let (reader, writer) = io::pipe()?;
         ioctl_fionbio(&writer, true)?;
         Ok(Pipe {
             reader: reader.into(),
-            writer: Some(writer.into()),
+            writer: Some(Source::new(registry, writer, Interest::NONE)?),
         })
     }
 }
 
 /// The state of the relay's thread.
 struct Relay {
+    poller: Poller,
     /// `None` after its end.
-    source: Option<OwnedFd>,
+    source: Option<Source<OwnedFd>>,
     is_terminal: bool,
     spool: Spool,
     pipe: Pipe,
     /// Input from position `fed` on, which the pipe has no room for yet.
-    ahead: Vec<u8>,
+    ahead: Outbox,
     fed: u64,
     page: OwnedFd,
     positions: &'static InputPage,
-    listener: Listener,
-    lines: Vec<Line>,
+    listener: Source<Listener>,
+    lines: Vec<Source<Line>>,
 }
 
 impl Relay {
@@ -170,17 +174,21 @@ impl Relay {
             &*mapped.cast::<InputPage>()
         };
         positions.begin();
+        let poller = Poller::new()?;
+        let registry = poller.registry();
+        let own = source.try_clone_to_owned()?;
         Ok(Relay {
-            source: Some(source.try_clone_to_owned()?),
+            source: Some(Source::new(registry, own, Interest::NONE)?),
             is_terminal: isatty(source),
             spool: Spool::new(&std::env::temp_dir())?,
-            pipe: Pipe::new()?,
-            ahead: Vec::new(),
+            pipe: Pipe::new(registry)?,
+            ahead: Outbox::new(2 * AHEAD),
             fed: 0,
             page,
             positions,
-            listener,
+            listener: Source::new(registry, listener, Interest::READ)?,
             lines: Vec::new(),
+            poller,
         })
     }
 
@@ -201,28 +209,26 @@ impl Relay {
     }
 
     /// Waits for input, for room in the pipe, or for a request.
-    fn wait(&self) {
-        let source = self.source.as_ref().filter(|_| self.wants_more());
-        let readable = source.filter(|_| !self.is_in_background());
-        let limit = match self.ahead.is_empty() && self.next() < self.spool.end() {
+    fn wait(&mut self) {
+        let wants_more = self.wants_more() && self.source.is_some();
+        let is_readable = wants_more && !self.is_in_background();
+        let own = match self.ahead.is_empty() && self.next() < self.spool.end() {
             true => Some(Duration::ZERO),
-            false => (source.is_some() && readable.is_none()).then_some(BACKGROUND_POLL),
+            false => (wants_more && !is_readable).then_some(BACKGROUND_POLL),
         };
-        let writer = (!self.ahead.is_empty()).then_some(self.pipe.writer.as_ref());
-        let readers = [self.listener.as_fd()]
-            .into_iter()
-            .chain(self.lines.iter().map(Line::as_fd))
-            .chain(readable.map(AsFd::as_fd))
-            .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
-        let writers = writer
-            .flatten()
-            .map(|descriptor| PollFd::new(descriptor, PollFlags::OUT));
-        let mut all: Vec<PollFd<'_>> = readers.chain(writers).collect();
-        let limit = limit.map(|limit| Timespec {
-            tv_sec: 0,
-            tv_nsec: i64::from(limit.subsec_nanos()),
-        });
-        let _ = poll(&mut all, limit.as_ref());
+        let is_watched = self.watch(is_readable);
+        let _ = self.poller.wait(is_watched.map_or(Some(RETRY), |()| own));
+    }
+
+    fn watch(&mut self, is_readable: bool) -> io::Result<()> {
+        let has_bytes = !self.ahead.is_empty();
+        if let Some(source) = &mut self.source {
+            source.set_interest(Interest::new(is_readable, false))?;
+        }
+        if let Some(writer) = &mut self.pipe.writer {
+            writer.set_interest(Interest::new(false, has_bytes))?;
+        }
+        Ok(())
     }
 
     /// Position that follows what has been read ahead.
@@ -246,7 +252,10 @@ impl Relay {
 
     /// Replies to the requests that have come.
     fn reply(&mut self) {
-        self.lines.extend(self.listener.waiting());
+        let (line, registry) = (self.listener.waiting(), self.poller.registry());
+        // One that cannot be waited for is closed.
+        self.lines
+            .extend(line.and_then(|it| Source::new(registry, it, Interest::READ).ok()));
         for line in std::mem::take(&mut self.lines) {
             match line.receive::<InputRequest>(Duration::ZERO) {
                 Ok(None) => {}
@@ -267,13 +276,13 @@ impl Relay {
             self.restart(position)?;
         }
         let mut descriptors = vec![self.pipe.reader.as_fd(), self.page.as_fd()];
-        descriptors.extend(self.pipe.writer.as_ref().map(AsFd::as_fd));
+        descriptors.extend(self.pipe.writer.as_deref().map(AsFd::as_fd));
         line.send_with(&InputReply::Pipe, &descriptors)
     }
 
     /// Feeds another pipe, from `position` on.
     fn restart(&mut self, position: u64) -> io::Result<()> {
-        self.pipe = Pipe::new()?;
+        self.pipe = Pipe::new(self.poller.registry())?;
         self.ahead.clear();
         self.fed = position;
         self.positions.end_write(position);
@@ -297,7 +306,7 @@ impl Relay {
     fn end_pipe(&mut self) {
         if self.pipe.writer.take().is_some() {
             // A process that has ended meanwhile has closed its write end.
-            let is_there = |line: &Line| line.send(&InputReply::Ended).is_ok();
+            let is_there = |line: &Source<Line>| line.send(&InputReply::Ended).is_ok();
             self.lines.retain(is_there);
         }
     }
@@ -306,7 +315,7 @@ impl Relay {
         let mut bytes = vec![0; AHEAD.saturating_sub(self.ahead.len())];
         if !bytes.is_empty() {
             let length = self.spool.read_at(self.next(), &mut bytes)?;
-            self.ahead.extend_from_slice(&bytes[..length]);
+            self.read_ahead(&bytes[..length]);
         }
         Ok(())
     }
@@ -315,8 +324,7 @@ impl Relay {
         let Some(source) = self.source.as_ref().filter(|_| !self.is_in_background()) else {
             return false;
         };
-        let mut polls = [PollFd::new(source, PollFlags::IN)];
-        poll(&mut polls, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+        is_ready(source, Interest::READ, Duration::ZERO).unwrap_or(false)
     }
 
     fn fill_from_source(&mut self) {
@@ -341,7 +349,13 @@ impl Relay {
         }
         // A job that is started again from disk has read what precedes the position already.
         let skipped = self.next().saturating_sub(begin).min(length as u64) as usize;
-        self.ahead.extend_from_slice(&bytes[skipped..length]);
+        self.read_ahead(&bytes[skipped..length]);
+    }
+
+    /// Adds bytes that follow those that have been read ahead.
+    fn read_ahead(&mut self, bytes: &[u8]) {
+        // Less than AHEAD bytes wait, and no more are read at once.
+        self.ahead.push(bytes).expect("the outbox has room");
     }
 
     /// Writes to the pipe what it has room for.
@@ -350,9 +364,10 @@ impl Relay {
             return;
         };
         self.positions.begin_write(self.next());
-        let written = write(writer, &self.ahead).unwrap_or(0);
-        self.fed += written as u64;
-        self.ahead.drain(..written);
+        let next = self.next();
+        // The pipe has a reader here, so that writing fails in no other way than for want of room.
+        let _ = self.ahead.flush(&**writer);
+        self.fed = next - self.ahead.len() as u64;
         self.positions.end_write(self.fed);
     }
 }

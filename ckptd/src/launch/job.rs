@@ -8,17 +8,20 @@ use super::leader::{Leader, OWN};
 use super::node::Node;
 use super::pipe::{Messages, put};
 use super::talk::Order;
-use crate::line::Listener;
-use crate::settings::Config;
-use rustix::event::{PollFd, PollFlags};
+use crate::poller::{Registry, Source};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use understudy_protocol::{GATHERING, LOST};
+use understudy_settings::Config;
+use understudy_wire::io::Interest;
+use understudy_wire::line::Listener;
 
+/// How soon is tried again what the poller has had no memory for.
+const RETRY: Duration = Duration::from_millis(10);
 /// How long the last words to other nodes may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -36,16 +39,19 @@ pub fn manage(listener: Listener, directory: &Path, has_duty: bool) -> Result<i3
             let mut starter =
                 Messages::new(File::from(input.map_err(Error::system("standard input"))?));
             match starter.next().map_err(Error::system("standard input"))? {
-                Duty::Lead { token, others } => lead(&mut node, Hub::new(token), &others, starter),
+                Duty::Lead { token, others } => {
+                    let hub = Hub::new(token, node.registry());
+                    lead(&mut node, hub, &others, starter)
+                }
                 Duty::Follow {
                     token,
                     node: number,
                     leader,
                 } => {
-                    let follower = Follower::call(&leader, &token, number, node.host());
-                    follower
-                        .map_err(Error::NoLeader)
-                        .map(|it| follow(&mut node, it, &starter))
+                    let (host, registry) = (node.host(), node.registry());
+                    let follower = Follower::call(&leader, &token, number, host, registry);
+                    let follower = follower.map_err(Error::NoLeader)?;
+                    follow(&mut node, follower, &starter)
                 }
             }
         }
@@ -69,7 +75,7 @@ fn raise_limit() {
 fn lead_alone(node: &mut Node) -> Result<i32, Error> {
     let mut leader = Leader::new(node.host(), file_of_domains());
     while !(node.is_deserted() && leader.is_deserted()) {
-        node.wait(leader.limit(), Vec::new());
+        node.wait(leader.limit());
         node.attend();
         leader.tick();
         exchange(&mut leader, node, &mut |_, _| {});
@@ -113,13 +119,14 @@ fn lead(
     let mut leader = Leader::new(node.host(), file_of_domains());
     let tell = |message| put(&mut io::stdout(), &message).map_err(Error::system("standard output"));
     tell(FromLeader::Port(hub.port().map_err(what())?))?;
+    let mut starting = watched(&starter, node.registry())?;
     while !(node.is_deserted() && leader.is_deserted()) {
         let limit = [leader.limit(), hub.limit()].into_iter().flatten().min();
-        let mut polls = hub.polls();
         // At the end it may go before others have.
         let starter_counts = !leader.is_over();
-        polls.extend(starter_counts.then(|| PollFd::new(starter.from(), PollFlags::IN)));
-        node.wait(limit, polls);
+        let is_watched = hub.watch(true).and(watch(&mut starting, starter_counts));
+        let limit = is_watched.map_or(Some(RETRY), |()| limit);
+        let ready = node.wait(limit);
         node.attend();
         for (of, news) in hub.attend() {
             match news {
@@ -129,9 +136,10 @@ fn lead(
                 News::Lost(_) => {}
             }
         }
-        if starter_counts && is_readable(starter.from()) {
+        if starter_counts && ready.contains(&starting) {
             // It has been killed: nobody would see how the job ends.
             let Ok(heard) = starter.hear() else {
+                let _ = hub.watch(false).and(watch(&mut starting, false));
                 give_in(node);
                 break;
             };
@@ -152,16 +160,17 @@ fn lead(
     Ok(leader.status())
 }
 
-fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> i32 {
+fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> Result<i32, Error> {
+    let mut starting = watched(starter, node.registry())?;
     let began = Instant::now();
     let mut has_come = false;
     while !(node.is_deserted() && (has_come || began.elapsed() > GATHERING)) {
-        let mut polls: Vec<PollFd<'_>> = (leader.is_lost().is_none())
-            .then(|| leader.poll())
-            .into_iter()
-            .collect();
-        polls.extend((!node.is_over()).then(|| PollFd::new(starter.from(), PollFlags::IN)));
-        node.wait(Some(leader.limit()), polls);
+        let is_led = leader.is_lost().is_none();
+        let is_watched = leader
+            .watch(is_led)
+            .and(watch(&mut starting, !node.is_over()));
+        let limit = is_watched.map_or(RETRY, |()| leader.limit());
+        let ready = node.wait(Some(limit));
         node.attend();
         node.take_reports()
             .into_iter()
@@ -175,20 +184,25 @@ fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> i3
             .into_iter()
             .for_each(|report| leader.tell(report));
         has_come |= !node.is_deserted();
-        let starter_has_gone =
-            || is_readable(starter.from()).then(|| "what has started it is gone".to_owned());
+        let starter_has_gone = || {
+            ready
+                .contains(&starting)
+                .then(|| "what has started it is gone".to_owned())
+        };
         if let (false, Some(why)) = (node.is_over(), leader.is_lost().or_else(starter_has_gone)) {
             say!("understudy: the processes on {} end: {why}", node.host());
+            let _ = leader.watch(false).and(watch(&mut starting, false));
             give_in(node);
-            return LOST;
+            return Ok(LOST);
         }
     }
+    let _ = leader.watch(false).and(watch(&mut starting, false));
     if !node.is_over() {
         // What scripts have started outlives guardians that are killed.
         give_in(node);
     }
     leader.finish(FAREWELL);
-    0
+    Ok(0)
 }
 
 /// Ends what runs on this node.
@@ -196,16 +210,18 @@ fn give_in(node: &mut Node) {
     let began = Instant::now();
     node.give_in(LOST);
     while !node.is_deserted() && began.elapsed() < FAREWELL {
-        node.wait(Some(FAREWELL), Vec::new());
+        node.wait(Some(FAREWELL));
         node.attend();
     }
 }
 
-fn is_readable(file: &impl AsFd) -> bool {
-    let now = rustix::event::Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    let mut polls = [PollFd::new(file, PollFlags::IN)];
-    matches!(rustix::event::poll(&mut polls, Some(&now)), Ok(1..))
+/// Registers the pipe of the process that has started this one.
+fn watched(starter: &Messages<File>, registry: &Registry) -> Result<Source<OwnedFd>, Error> {
+    let copy = starter.from().try_clone();
+    copy.and_then(|copy| Source::new(registry, copy.into(), Interest::READ))
+        .map_err(Error::system("standard input"))
+}
+
+fn watch(starting: &mut Source<OwnedFd>, is_awaited: bool) -> io::Result<()> {
+    starting.set_interest(Interest::new(is_awaited, false))
 }

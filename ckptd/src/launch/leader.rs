@@ -3,8 +3,6 @@
 use super::Name;
 use super::exchange::Exchange;
 use super::talk::{Beginning, Joining, Order, Report};
-use crate::line::{Ended, Killer, ToGuardian, ToManager};
-use crate::settings::domains::of_host;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,6 +10,8 @@ use understudy_protocol::{
     Action, Domain, Ending, Event, GATHERING, Guardian, Job, LOST, Node, ProcessNumber, Said,
     Worker,
 };
+use understudy_settings::domains::of_host;
+use understudy_wire::line::{Ended, Killer, ToGuardian, ToManager};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The leader's own node.

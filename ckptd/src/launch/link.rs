@@ -1,16 +1,16 @@
-//! A connection between a node and the leader of its job: TCP, with frames as ckptd's ([`crate::wire`]). Nothing here waits but the greeting of a node.
+//! A connection between a node and the leader of its job: TCP, with frames as ckptd's ([`understudy_wire`]). Nothing here waits but the greeting of a node.
 //!
 //! Both sides show that they know the job's token before anything else: the leader sends a number, the node answers with a proof and a number of its
 //! own, the leader answers with a proof.
 
-use crate::wire::auth::{self, Purpose};
-use crate::wire::{Frames, WireError, encode_within};
 use bincode::{Decode, Encode};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
+use understudy_wire::auth::{self, Purpose};
+use understudy_wire::io::{Interest, Mailbox, Outbox, is_ready};
+use understudy_wire::{Frames, WireError, encode_within};
 
 /// Longest payload: what the ranks of a node bring to a fence, a few KiB each, and the same of all nodes.
 const LONGEST: usize = 256 << 20;
@@ -20,6 +20,8 @@ const DECODED: usize = 2 * LONGEST;
 const MOST_TO_SEND: usize = 2 * LONGEST;
 /// What is read before others have their turn.
 const TURN: usize = 1 << 20;
+/// How often the last bytes are tried.
+const FINISH_PERIOD: Duration = Duration::from_millis(10);
 /// How long a greeting may take.
 pub const GREETING: Duration = Duration::from_secs(10);
 
@@ -45,9 +47,10 @@ pub enum Greeting {
 #[derive(Debug)]
 pub struct Link {
     stream: TcpStream,
-    decoder: Frames<LONGEST, DECODED>,
-    out: Vec<u8>,
-    has_ended: bool,
+    mailbox: Mailbox<Frames<LONGEST, DECODED>>,
+    out: Outbox,
+    /// True if a message was too long, or had no room in `out`.
+    is_flooded: bool,
 }
 
 impl Link {
@@ -59,9 +62,9 @@ impl Link {
         let _ = stream.set_nodelay(true);
         Ok(Link {
             stream,
-            decoder: Frames::default(),
-            out: Vec::new(),
-            has_ended: false,
+            mailbox: Mailbox::default(),
+            out: Outbox::new(MOST_TO_SEND),
+            is_flooded: false,
         })
     }
 
@@ -128,52 +131,40 @@ impl Link {
             if left.is_zero() {
                 return Err(ErrorKind::TimedOut.into());
             }
-            let limit = Timespec {
-                tv_sec: left.as_secs() as i64,
-                tv_nsec: i64::from(left.subsec_nanos()),
-            };
-            let _ = poll(&mut [self.poll()], Some(&limit));
+            let _ = is_ready(&self.stream, self.interest(), left);
         }
     }
 
     /// What to wait for.
-    pub fn poll(&self) -> PollFd<'_> {
-        let mut flags = PollFlags::IN;
-        flags.set(PollFlags::OUT, !self.out.is_empty());
-        PollFd::new(&self.stream, flags)
+    pub fn interest(&self) -> Interest {
+        Interest::new(true, !self.out.is_empty())
     }
 
     /// Says something, as soon as it can be sent.
     pub fn say(&mut self, message: &impl Encode) {
-        match encode_within(message, LONGEST) {
-            Some(frame) if self.out.len() + frame.len() <= MOST_TO_SEND => self.out.extend(frame),
-            _ => self.has_ended = true,
-        }
+        let frame = encode_within(message, LONGEST);
+        let is_taken = frame.is_some_and(|frame| self.out.push(&frame).is_ok());
+        self.is_flooded |= !is_taken;
         self.flush();
     }
 
+    /// True if the other side has gone, or has taken too little.
+    fn has_ended(&self) -> bool {
+        self.is_flooded || self.out.is_closed() || self.mailbox.has_ended()
+    }
+
     fn flush(&mut self) {
-        while !self.out.is_empty() && !self.has_ended {
-            match self.stream.write(&self.out) {
-                Ok(put @ 1..) => drop(self.out.drain(..put)),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                _ => self.has_ended = true,
-            }
+        if !self.has_ended() {
+            // The outbox is closed then.
+            let _ = self.out.flush(&self.stream);
         }
     }
 
     /// Waits until all is sent, but not longer than this.
     pub fn finish(&mut self, limit: Duration) {
         let until = Instant::now() + limit;
-        while !self.out.is_empty() && !self.has_ended && Instant::now() < until {
-            let _ = poll(
-                &mut [PollFd::new(&self.stream, PollFlags::OUT)],
-                Some(&Timespec {
-                    tv_sec: 0,
-                    tv_nsec: 10_000_000,
-                }),
-            );
+        while !self.out.is_empty() && !self.has_ended() && Instant::now() < until {
+            let _ = is_ready(&self.stream, Interest::WRITE, FINISH_PERIOD);
             self.flush();
         }
     }
@@ -181,40 +172,29 @@ impl Link {
     /// Reads what has come, at most `limit` bytes.
     fn read(&mut self, limit: usize) -> io::Result<()> {
         self.flush();
-        let (mut buffer, mut total) = (vec![0; limit.min(64 << 10)], 0);
-        while total < limit && !self.has_ended {
-            let room = buffer.len().min(limit - total);
-            match self.stream.read(&mut buffer[..room]) {
-                Ok(0) => self.has_ended = true,
-                Ok(got) => {
-                    self.decoder.feed(&buffer[..got]);
-                    total += got;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        if !self.has_ended() {
+            self.mailbox.fill(&self.stream, limit)?;
         }
         Ok(())
     }
 
     /// The next message of those that have been read.
     fn take<M: Decode<()>>(&mut self) -> io::Result<Option<M>> {
-        let taken = self.decoder.take();
+        let taken = self.mailbox.decoder().take();
         self.checked(taken)
     }
 
     fn checked<M>(&self, taken: Result<Option<M>, WireError>) -> io::Result<Option<M>> {
         match taken {
-            Ok(None) if self.has_ended => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(None) if self.has_ended() => Err(ErrorKind::UnexpectedEof.into()),
             taken => taken.map_err(|error| io::Error::new(ErrorKind::InvalidData, error)),
         }
     }
 
     /// Returns the number of bytes that are read and not taken.
     #[cfg(test)]
-    pub fn unread(&self) -> usize {
-        self.decoder.waiting()
+    pub fn unread(&mut self) -> usize {
+        self.mailbox.decoder().waiting()
     }
 
     /// What has been said since; and whether the other side has gone, or what it says cannot be understood.
@@ -233,11 +213,12 @@ impl Link {
 
     /// The next word of a greeting, if it is there; nothing else is taken from what has come.
     ///
-    /// The other side has not authenticated: at most [`crate::wire::UNAUTHENTICATED`] bytes are
+    /// The other side has not authenticated: at most [`understudy_wire::UNAUTHENTICATED`] bytes are
     /// read.
     pub fn hear_greeting(&mut self) -> io::Result<Option<Greeting>> {
-        self.read(self.decoder.room_unauthenticated())?;
-        let taken = self.decoder.take_unauthenticated();
+        let room = self.mailbox.decoder().room_unauthenticated();
+        self.read(room)?;
+        let taken = self.mailbox.decoder().take_unauthenticated();
         self.checked(taken)
     }
 }

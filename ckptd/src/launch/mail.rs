@@ -1,10 +1,7 @@
 //! What threads of the MPI library's servers have for the node, which has one thread.
 
 use super::{Event, Fence, Modex, Name, Peers, Spawn, What};
-use rustix::event::{EventfdFlags, eventfd};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use crate::poller::Registry;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use understudy_numbers::{ProcessNumber, Rank};
 
@@ -26,7 +23,7 @@ pub enum Mail {
 }
 
 /// Where it comes in.
-pub struct Mailbox {
+pub struct Post {
     mail: Receiver<Mail>,
     slot: Slot,
 }
@@ -35,17 +32,18 @@ pub struct Mailbox {
 #[derive(Clone)]
 pub struct Slot {
     mail: Sender<Mail>,
-    wake: Arc<OwnedFd>,
+    registry: Registry,
 }
 
-impl Mailbox {
-    /// # Errors
-    /// Those of eventfd(2).
-    pub fn new() -> io::Result<Mailbox> {
-        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+impl Post {
+    /// Makes an empty one, which wakes the poller of this registry for each mail.
+    pub fn new(registry: &Registry) -> Post {
         let (sender, mail) = channel();
-        let slot = Slot { mail: sender, wake };
-        Ok(Mailbox { mail, slot })
+        let slot = Slot {
+            mail: sender,
+            registry: registry.clone(),
+        };
+        Post { mail, slot }
     }
 
     pub fn slot(&self) -> Slot {
@@ -54,14 +52,7 @@ impl Mailbox {
 
     /// All that has come.
     pub fn take(&self) -> Vec<Mail> {
-        let _ = rustix::io::read(&*self.slot.wake, &mut [0; 8]);
         self.mail.try_iter().collect()
-    }
-}
-
-impl AsFd for Mailbox {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.slot.wake.as_fd()
     }
 }
 
@@ -69,7 +60,7 @@ impl Slot {
     pub fn put(&self, mail: Mail) {
         // The node has gone at the job's end.
         let _ = self.mail.send(mail);
-        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        self.registry.wake();
     }
 
     /// Passes on what the servers see of libraries that give up, until their end.

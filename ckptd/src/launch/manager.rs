@@ -2,15 +2,16 @@
 
 use super::program::{Kind, Mpi};
 use super::{Error, Name, Namespace, Peers, overflow, pmi1, pmix};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use understudy_numbers::Rank;
 
 /// What a rank has done.
@@ -138,9 +139,7 @@ impl Manager {
     }
 
     fn generations(&self) -> MutexGuard<'_, BTreeMap<Name, PathBuf>> {
-        self.generations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.generations.lock()
     }
 
     /// Chooses where the ranks of a generation share memory.

@@ -1,11 +1,11 @@
 //! Processes that the kernel has killed for want of memory.
 
-use crate::cgroup::Groups;
-use crate::line::{Ended, Killer};
 use std::cell::Cell;
 use std::sync::Once;
 use std::time::{Duration, Instant};
+use understudy_formats::cgroup::Groups;
 use understudy_numbers::ProcessNumber;
+use understudy_wire::line::{Ended, Killer};
 
 /// Age up to which a kill is taken for the cause of a death.
 ///

@@ -7,25 +7,26 @@ mod children;
 mod generations;
 mod guardians;
 
-use super::mail::Mailbox;
+use super::mail::Post;
 use super::overflow::Aborts;
 use super::place;
 use super::process::{Caller, Process};
 use super::talk::{Order, Report};
 use super::{Answer, Error, Manager, Name, thread};
-use crate::line::{Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
+use crate::poller::{Poller, Ready, Registry, Source};
 use again::Again;
 use children::Children;
 use generations::Begun;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::set_parent_process_death_signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
+use understudy_wire::io::Interest;
+use understudy_wire::line::{Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
 
 /// How often processes are interrupted that are still in their MPI library.
 const INTERRUPT_PERIOD: Duration = Duration::from_millis(1);
@@ -37,6 +38,8 @@ const DEAFNESS: Duration = Duration::from_secs(30);
 /// How long a script may take to end when the process has died that it has started.
 const SCRIPTS_END: Duration = Duration::from_millis(500);
 
+/// How soon is tried again what the poller has had no memory for.
+const RETRY: Duration = Duration::from_millis(10);
 /// Time that the servers of the MPI library have to end.
 const SERVERS_LIMIT: Duration = Duration::from_secs(2);
 
@@ -52,21 +55,22 @@ struct Left {
 /// A node while the job runs.
 pub struct Node {
     directory: PathBuf,
-    listener: Listener,
+    poller: Poller,
+    listener: Source<Listener>,
     host: String,
     /// Those of the MPI library; not before a process has said which one.
     servers: Option<Manager>,
     aborts: Aborts,
-    mailbox: Mailbox,
+    post: Post,
     /// What other nodes have been asked for, by numbers that rise, with the namespaces that it is for.
     asked: BTreeMap<u64, (Vec<Name>, Answer)>,
     asked_last: u64,
     /// Who has not said yet what it is.
-    callers: Vec<Line>,
+    callers: Vec<Source<Line>>,
     /// How many workers the job has.
     workers: u32,
     /// By rank.
-    guardians: BTreeMap<Guardian, Line>,
+    guardians: BTreeMap<Guardian, Source<Line>>,
     /// If this manager follows another one.
     again: Again,
     /// No other manager can take this one's place.
@@ -105,18 +109,22 @@ impl Node {
     /// The node of the job that has this directory, where it is called. `is_last`: no other manager can take this one's place.
     ///
     /// # Errors
-    /// Those of eventfd(2).
+    /// Those of [`Poller::new`] and epoll_ctl(2).
     pub fn new(listener: Listener, directory: &Path, is_last: bool) -> Result<Node, Error> {
+        let failed = || Error::system("a poller");
+        let poller = Poller::new().map_err(failed())?;
+        let listener = Source::new(poller.registry(), listener, Interest::READ);
         Ok(Node {
             directory: directory.to_owned(),
-            listener,
+            listener: listener.map_err(failed())?,
             host: rustix::system::uname()
                 .nodename()
                 .to_string_lossy()
                 .into_owned(),
             servers: None,
             aborts: Aborts::default(),
-            mailbox: Mailbox::new().map_err(Error::system("eventfd"))?,
+            post: Post::new(poller.registry()),
+            poller,
             asked: BTreeMap::new(),
             asked_last: 0,
             callers: Vec::new(),
@@ -159,8 +167,16 @@ impl Node {
         self.guardians.is_empty() && self.callers.is_empty()
     }
 
-    /// Waits until something may have happened, here or at one of these, or for so long.
-    pub fn wait(&self, limit: Option<Duration>, others: Vec<PollFd<'_>>) {
+    /// Returns the place where others register what the node is to wait for, too.
+    pub fn registry(&self) -> &Registry {
+        self.poller.registry()
+    }
+
+    /// Waits until something may have happened, here or at a source of others, or for so long.
+    pub fn wait(&mut self, limit: Option<Duration>) -> Ready {
+        let is_led = self.again.is_led();
+        let mut processes = self.processes.values_mut();
+        let is_watched = processes.all(|process| process.watch(is_led).is_ok());
         let own = [
             self.again.limit(),
             self.bypass_limit(),
@@ -170,35 +186,24 @@ impl Node {
                 .values()
                 .find_map(Process::is_silent_for)
                 .map(|_| SCRIPTS_END),
+            (!is_watched).then_some(RETRY),
         ];
-        let limit = own
-            .into_iter()
-            .chain([limit])
-            .flatten()
-            .min()
-            .map(|limit| Timespec {
-                tv_sec: limit.as_secs() as i64,
-                tv_nsec: i64::from(limit.subsec_nanos()),
-            });
-        let lines = self.callers.iter().chain(self.guardians.values());
-        let processes = self.processes.values().filter(|_| self.again.is_led());
-        let lines = lines.chain(processes.filter_map(Process::line));
-        let all = lines
-            .map(Line::as_fd)
-            .chain([self.listener.as_fd(), self.mailbox.as_fd()]);
-        let own = all.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN));
-        let mut polls: Vec<PollFd<'_>> = own.chain(others).collect();
-        let _ = poll(&mut polls, limit.as_ref());
+        let limit = own.into_iter().chain([limit]).flatten().min();
+        self.poller.wait(limit).unwrap_or_default()
     }
 
     /// What has happened since.
     pub fn attend(&mut self) {
-        self.callers.extend(self.listener.waiting());
+        let caller = self.listener.waiting();
+        let registry = self.poller.registry();
+        // One that cannot be waited for is closed, and calls again.
+        self.callers
+            .extend(caller.and_then(|it| Source::new(registry, it, Interest::READ).ok()));
         self.hear_callers();
         self.hear_processes();
         self.hear_guardians();
         self.look_for_guardians();
-        for mail in self.mailbox.take() {
+        for mail in self.post.take() {
             self.report_mail(mail);
         }
         self.interrupt();
@@ -271,7 +276,7 @@ impl Node {
         self.is_ending = false;
         let library = PathBuf::from(&caller.call.library);
         let workers = self.workers_here();
-        let process = Process::new(caller);
+        let process = Process::new(caller, self.poller.registry());
         match process.and_then(|process| process.introduce(workers, generation).map(|()| process)) {
             Ok(process) => drop(self.processes.insert(number, process)),
             // It has died meanwhile, and its guardian will tell of that.

@@ -1,13 +1,13 @@
 //! What processes print, written to where this process prints.
 
 use super::thread;
-use rustix::event::{PollFd, PollFlags, poll};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use understudy_wire::io::{Interest, is_ready};
 
 /// Exit status if some of it could not be written (EX_IOERR of sysexits.h).
 pub const UNWRITTEN: u8 = 74;
@@ -99,7 +99,7 @@ fn write(to: &mut (impl Write + AsFd), mut bytes: &[u8]) -> io::Result<()> {
             Ok(count) => bytes = &bytes[count..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                let _ = poll(&mut [PollFd::new(to, PollFlags::OUT)], None);
+                let _ = is_ready(to, Interest::WRITE, None);
             }
             Err(error) => return Err(error),
         }

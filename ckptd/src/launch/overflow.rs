@@ -4,11 +4,11 @@
 //! file system has no room; MPICH takes `/dev/shm` only.
 
 use super::Name;
-use crate::private::{Directory, MEMORY};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::{Duration, Instant};
+use understudy_formats::private::{Directory, MEMORY};
 
 /// Room for a segment of Open MPI's `btl/sm`.
 ///

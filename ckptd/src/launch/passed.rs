@@ -1,12 +1,12 @@
 //! Signals that the launcher has sent to all ranks, for processes that have come later or gone back to before them.
 
-use crate::events::realtime_ns;
-use crate::line::{Page, REMEMBERED};
 use rustix::io::{pread, pwrite};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use understudy_formats::events::realtime_ns;
+use understudy_wire::line::{Page, REMEMBERED};
 
 /// When each of [`REMEMBERED`] was sent last, as in a [`Page`].
 #[derive(Debug, Default)]

@@ -4,10 +4,11 @@
 //! drives the daemon sends it there, and answers when all have come.
 
 use super::{Name, Preput};
-use crate::line::ChildProgram;
 use bincode::{Decode, Encode};
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use understudy_numbers::Rank;
+use understudy_wire::line::ChildProgram;
 
 /// Bytes or nothing; `None`: it can no longer come.
 type Reply = Option<Vec<u8>>;
@@ -46,15 +47,12 @@ impl Recall {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_some()
+        self.0.lock().is_some()
     }
 }
 
 fn resolve(slot: &Mutex<Option<Answering>>, reply: Reply) {
-    let answering = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let answering = slot.lock().take();
     if let Some(answering) = answering {
         answering(reply);
     }

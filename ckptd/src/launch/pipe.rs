@@ -1,8 +1,8 @@
-//! Messages on pipes between those who start a job and its managers. The frames are ckptd's ([`crate::wire`]).
+//! Messages on pipes between those who start a job and its managers. The frames are ckptd's ([`understudy_wire`]).
 
-use crate::wire::{Frames, encode_within};
 use bincode::{Decode, Encode};
 use std::io::{self, ErrorKind, Read, Write};
+use understudy_wire::{Frames, encode_within};
 
 /// Longest payload: an environment is the greatest part.
 const LONGEST: usize = 16 << 20;

@@ -12,11 +12,7 @@ use super::meeting::Leader;
 use super::parent::tie_to;
 use super::pipe::{Messages, put};
 use super::share::Environment;
-use crate::line::{Line, Listener, Socket};
-use crate::private::{self, Directory};
-use crate::relay::{job_of_directory, name_of_directory};
 use crate::remains;
-use crate::wire::auth;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Signal, getpid, set_parent_process_death_signal, setsid};
@@ -28,8 +24,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use understudy_formats::private::{self, Directory};
 use understudy_numbers::Guardian;
 use understudy_protocol::GATHERING;
+use understudy_relay::{job_of_directory, name_of_directory};
+use understudy_wire::auth;
+use understudy_wire::line::{Line, Listener, Socket};
 
 /// What the names of jobs begin with that [`super::starter`] has started.
 pub(super) const OWN: &str = "ckptd-";

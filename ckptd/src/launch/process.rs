@@ -1,8 +1,7 @@
 //! A process of the program, as its manager sees it: a line and a page.
 #![allow(unsafe_code)]
 
-use crate::line::{Call, INTERRUPT, Line, MAIN_THREAD, PAGE, Page, ToManager, ToProcess};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::poller::{Registry, Source};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -12,6 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use understudy_numbers::Generation;
 use understudy_protocol::Known;
+use understudy_wire::io::{Interest, is_ready};
+use understudy_wire::line::{Call, INTERRUPT, Line, MAIN_THREAD, PAGE, Page, ToManager, ToProcess};
 
 /// A mapped page.
 pub struct Shared {
@@ -71,7 +72,7 @@ impl Drop for Shared {
 /// A process that uses MPI.
 pub struct Process {
     /// `None`: it has closed it.
-    line: Option<Line>,
+    line: Option<Source<Line>>,
     /// When it has closed it.
     closed: Option<Instant>,
     /// The last generation that it was ready for; none of a spare, which is for all.
@@ -130,8 +131,8 @@ impl Process {
     /// A process that has called.
     ///
     /// # Errors
-    /// Those of mmap(2).
-    pub fn new(caller: Caller) -> io::Result<Process> {
+    /// Those of mmap(2) and epoll_ctl(2).
+    pub fn new(caller: Caller, registry: &Registry) -> io::Result<Process> {
         let [line, file, pidfd] = caller.files;
         let shared = Shared::new(&file)?;
         // If it has not said anything as a rank, another manager has made it one.
@@ -143,7 +144,7 @@ impl Process {
         let ready = shared.has_played().then_some(Generation(ready));
         let pid = Pid::from_raw(caller.call.pid as i32);
         Ok(Process {
-            line: Some(line.into()),
+            line: Some(Source::new(registry, line.into(), Interest::NONE)?),
             closed: None,
             ready,
             pid: pid.ok_or(io::ErrorKind::InvalidData)?,
@@ -186,9 +187,15 @@ impl Process {
         self.shared.page().has_ended.store(1, Ordering::Release);
     }
 
-    /// Its line, as long as that is open.
-    pub fn line(&self) -> Option<&Line> {
-        self.line.as_ref()
+    /// Has the poller wait for what the process says, or not.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn watch(&mut self, is_heard: bool) -> io::Result<()> {
+        let interest = Interest::new(is_heard, false);
+        self.line
+            .as_mut()
+            .map_or(Ok(()), |line| line.set_interest(interest))
     }
 
     pub fn pid(&self) -> u32 {
@@ -267,15 +274,8 @@ impl Process {
             0 | MAIN_THREAD => pid,
             thread => thread as i32,
         };
-        let mut polls = [PollFd::new(&self.pidfd, PollFlags::IN)];
         // The number of one that has ended may be another's.
-        if let Ok(0) = poll(
-            &mut polls,
-            Some(&Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            }),
-        ) {
+        if let Ok(false) = is_ready(&self.pidfd, Interest::READ, Duration::ZERO) {
             // SAFETY: tgkill(2) has no memory effects.
             unsafe { libc::syscall(libc::SYS_tgkill, pid, thread, INTERRUPT) };
         }

@@ -6,13 +6,13 @@ use super::pipe::Messages;
 use super::place;
 use super::share::{Environment, Share};
 use super::{Error, thread};
-use crate::private::{RUNTIME_DIR, name_runtime_directory};
 use bincode::{Decode, Encode};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Stdio};
+use understudy_formats::private::{RUNTIME_DIR, name_runtime_directory};
 use understudy_protocol::LOST;
 use xxhash_rust::xxh3::xxh3_64;
 

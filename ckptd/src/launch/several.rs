@@ -11,17 +11,18 @@ use super::plan::Plan;
 use super::remote::{Assignment, ToNode, build};
 use super::share::{Environment, Share};
 use super::{Error, thread};
-use crate::wire::auth;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use parking_lot::Mutex;
 use std::io::{self, Read};
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use understudy_numbers::Guardian;
+use understudy_wire::auth;
+use understudy_wire::io::{Interest, is_ready};
 
 /// How often agents are looked at.
 const LOOK: Duration = Duration::from_millis(50);
@@ -133,10 +134,7 @@ pub fn run(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
 
 fn tell(input: &Input, message: &ToNode) {
     // One that has ended is found by its end.
-    let _ = put(
-        &mut *input.lock().unwrap_or_else(PoisonError::into_inner),
-        message,
-    );
+    let _ = put(&mut *input.lock(), message);
 }
 
 /// Whether a name is this host's.
@@ -203,19 +201,8 @@ fn attend(
     agents: &mut [Agent],
     input: &mut ChildStdin,
 ) {
-    let look = Timespec {
-        tv_sec: 0,
-        tv_nsec: LOOK.subsec_nanos().into(),
-    };
     loop {
-        let is_said = matches!(
-            poll(
-                &mut [PollFd::new(messages.from(), PollFlags::IN)],
-                Some(&look)
-            ),
-            Ok(1..)
-        );
-        if is_said {
+        if is_ready(messages.from(), Interest::READ, LOOK).unwrap_or(false) {
             let Ok(said) = messages.hear::<FromLeader>() else {
                 return;
             };
@@ -244,18 +231,11 @@ fn attend(
 ///
 /// The limit is for the time in which what is printed is read and this process runs.
 fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) -> Vec<String> {
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
     // A terminal that has been hung up is no reader.
     let is_blocked = |output| {
         matches!(
-            poll(
-                &mut [PollFd::from_borrowed_fd(output, PollFlags::OUT)],
-                Some(&now)
-            ),
-            Ok(0)
+            is_ready(&output, Interest::WRITE, Duration::ZERO),
+            Ok(false)
         )
     };
     let mut waited = Duration::ZERO;

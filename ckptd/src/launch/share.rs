@@ -4,13 +4,13 @@ use super::local::{adopt, is_of_a_launcher};
 use super::parent::die_with_parent;
 use super::plan::Plan;
 use super::{Error, Identity};
-use crate::line::PRELOADED;
 use bincode::{Decode, Encode};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use understudy_numbers::Guardian;
+use understudy_wire::line::PRELOADED;
 
 /// A text of the system's, as bytes.
 type Text = Vec<u8>;

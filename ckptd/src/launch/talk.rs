@@ -11,11 +11,11 @@
 //! The leader's own node hears it directly, others over a [`super::link`].
 
 use super::{Members, Name, Purpose};
-use crate::line::{Ended, ToGuardian, ToManager};
 use bincode::{Decode, Encode};
 use std::time::Duration;
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Rank, Worker};
 use understudy_protocol::Known;
+use understudy_wire::line::{Ended, ToGuardian, ToManager};
 
 /// What a node tells the leader.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]

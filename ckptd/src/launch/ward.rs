@@ -1,8 +1,7 @@
 //! A process of the program, as its guardian sees it, with all that is to outlive it and the manager.
 
 use super::passed::{self, Passed};
-use crate::line::{Call, Ended, Has, Killer, Line, PAGE, REMEMBERED, ToManager, ToProcess};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::poller::Source;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
@@ -14,6 +13,10 @@ use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 use understudy_numbers::{ProcessNumber, Worker};
+use understudy_wire::io::{Interest, is_ready};
+use understudy_wire::line::{
+    Call, Ended, Has, Killer, Line, PAGE, REMEMBERED, ToManager, ToProcess,
+};
 
 /// Of so many calls the manager is told when it follows another one.
 const CALLS: usize = 2;
@@ -22,7 +25,7 @@ const CALLS: usize = 2;
 struct Caller {
     call: Call,
     /// `None`: it has closed it.
-    line: Option<Line>,
+    line: Option<Source<Line>>,
     /// The manager's end of its line, its page, and itself.
     of_manager: [OwnedFd; Call::DESCRIPTORS],
 }
@@ -44,7 +47,7 @@ pub struct Passing {
 pub struct Ward {
     pub number: ProcessNumber,
     child: Child,
-    pidfd: OwnedFd,
+    pidfd: Source<OwnedFd>,
     is_group: bool,
     passing: Passing,
     callers: Vec<Caller>,
@@ -62,7 +65,7 @@ impl Ward {
     pub fn new(
         number: ProcessNumber,
         child: Child,
-        pidfd: OwnedFd,
+        pidfd: Source<OwnedFd>,
         is_group: bool,
         passing: Passing,
     ) -> Ward {
@@ -102,16 +105,6 @@ impl Ward {
         }
     }
 
-    /// What tells that it has ended or says something.
-    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let lines = self
-            .callers
-            .iter()
-            .filter_map(|caller| caller.line.as_ref());
-        let own = self.ending.is_none().then(|| self.pidfd.as_fd());
-        own.into_iter().chain(lines.map(Line::as_fd))
-    }
-
     /// True if the process that this guardian has started has ended.
     ///
     /// The end may not have been reported yet ([`Ward::look`]).
@@ -123,7 +116,11 @@ impl Ward {
     ///
     /// # Errors
     /// Those of the system calls; it may have ended.
-    pub fn called(&mut self, line: Line, library: String) -> io::Result<(Call, Vec<OwnedFd>)> {
+    pub fn called(
+        &mut self,
+        line: Source<Line>,
+        library: String,
+    ) -> io::Result<(Call, Vec<OwnedFd>)> {
         let pid = line.peer()?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         let page = memfd_create("understudy-page", MemfdFlags::CLOEXEC)?;
@@ -199,6 +196,8 @@ impl Ward {
         }
         self.hear();
         self.ending = Some(self.obituary(status));
+        // Its end would be reported again and again.
+        let _ = self.pidfd.set_interest(Interest::NONE);
         self.ending.clone()
     }
 
@@ -211,8 +210,7 @@ impl Ward {
             return false;
         };
         let [_, page, process] = of_manager;
-        let mut state = [PollFd::new(process, PollFlags::IN)];
-        let lives = matches!(poll(&mut state, Some(&Timespec::default())), Ok(0));
+        let lives = matches!(is_ready(process, Interest::READ, Duration::ZERO), Ok(false));
         if !lives || passed::has_ended(page) {
             return false;
         }

@@ -1,11 +1,12 @@
 //! One job's pool.
 
 use super::Happening;
-use super::lease::{self, Lease, Need};
-use super::members::{Limits, Refusal, Rules, Spare, Ticket, Token};
+use super::lease;
+use super::members::Rules;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use understudy_numbers::{ProcessNumber, Worker};
+use understudy_wire::spares::{Lease, Limits, Need, Refusal, Spare, Ticket, Token};
 
 /// What a spare in the pool does.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,40 +1,8 @@
 //! Which spare takes which part: a pure function.
 
-use super::members::{Spare, Token};
-use bincode::{Decode, Encode};
 use std::collections::BTreeMap;
 use understudy_numbers::{ProcessNumber, Worker};
-
-/// Where a process is or was.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub struct Place {
-    /// Its host.
-    pub host: String,
-    /// What fails together with it.
-    pub domain: String,
-}
-
-/// A part that has to be taken.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub struct Need {
-    /// The worker.
-    pub worker: Worker,
-    /// Where it has died.
-    pub failed: Place,
-    /// Where the copies of its memory are, the one that will be taken first.
-    pub copies: Vec<Place>,
-}
-
-/// A spare is to take a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
-pub struct Lease {
-    /// The worker.
-    pub worker: Worker,
-    /// Rank of the spare in the launcher's world.
-    pub rank: ProcessNumber,
-    /// Of this lease.
-    pub token: Token,
-}
+use understudy_wire::spares::{Need, Spare};
 
 /// How good a spare is for a part; less is better.
 type Rating = (bool, u8, u32, ProcessNumber);
@@ -84,6 +52,7 @@ pub(super) fn choose(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use understudy_wire::spares::Place;
 
     fn spare(rank: u32, host: &str, domain: &str) -> Spare {
         Spare {

@@ -19,9 +19,9 @@ mod lease;
 mod members;
 
 pub use job::{Job, SpareView};
-pub use lease::{Lease, Need, Place};
-pub use members::{JobKey, Limits, Refusal, Rules, Spare, Ticket, Token};
+pub use members::{JobKey, Rules};
 use understudy_numbers::{ProcessNumber, Worker};
+use understudy_wire::spares::{Lease, Limits, Need, Refusal, Spare, Ticket, Token};
 
 use std::collections::BTreeMap;
 use std::time::Duration;

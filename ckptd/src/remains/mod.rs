@@ -3,9 +3,6 @@
 
 mod segments;
 
-use crate::epochs::flush;
-use crate::private::{Directory, in_memory, open_own};
-use crate::relay::{has_launcher, job_of_name, lives, survey};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -17,6 +14,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use understudy_formats::private::{Directory, in_memory, open_own};
+use understudy_relay::{has_launcher, job_of_name, lives, survey};
 
 /// See [`is_settled`].
 const SETTLED: Duration = Duration::from_secs(60);
@@ -61,9 +60,7 @@ impl Remains {
 
 /// All of it.
 pub fn of_node() -> Vec<Remains> {
-    let held = flush::orphans()
-        .map(|(root, names)| (root, names, "epochs held for a directory that is gone"));
-    let kinds = [of_jobs(), segments::abandoned(), event_directories(), held];
+    let kinds = [of_jobs(), segments::abandoned(), event_directories()];
     let found = kinds.into_iter().flatten();
     found
         .flat_map(|(directory, names, what)| Remains::all(directory, names, what))

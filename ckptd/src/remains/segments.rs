@@ -1,10 +1,10 @@
 //! Open MPI's shared memory, which it leaves behind when a rank is killed.
 
 use super::{Found, is_own, is_settled};
-use crate::private::{Directory, MEMORY};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
+use understudy_formats::private::{Directory, MEMORY};
 
 /// Segments (`sm_segment.HOST.USER.JOB.RANK`) of jobs none of whose segments any process has mapped.
 pub(super) fn abandoned() -> Option<Found> {

@@ -1,9 +1,10 @@
 //! Statistics over the checkpoints of a job.
 
 use super::Event;
-use crate::events::{Epoch, Kind, ProcessNumber};
+use super::described::described;
 use serde::Serialize;
 use std::collections::BTreeSet;
+use understudy_formats::events::{Epoch, Kind, ProcessNumber};
 
 /// Count, sum and greatest of a quantity over all ranks and epochs.
 #[derive(Debug, Default, Serialize)]
@@ -12,6 +13,7 @@ pub struct Summary {
     pub total: u64,
     pub max: u64,
     /// The rank the greatest value comes from.
+    #[serde(serialize_with = "described")]
     pub max_rank: Option<ProcessNumber>,
 }
 
@@ -35,6 +37,7 @@ pub struct Checkpoints {
     /// Epochs cut, and committed, by at least one rank.
     pub cut: usize,
     pub committed: usize,
+    #[serde(serialize_with = "described")]
     pub last_committed: Option<Epoch>,
     pub capture_bytes: Summary,
     pub capture_pages: Summary,

@@ -1,8 +1,8 @@
 //! What protection has cost a job, for advice on the interval.
 
 use super::{Event, Recovery};
-use crate::events::{Epoch, Kind};
 use std::collections::BTreeMap;
+use understudy_formats::events::{Epoch, Kind};
 
 /// What was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use super::units::{bytes, count, time};
 use super::{Parts, Timeline};
-use crate::events::{Kind, ProcessNumber, SpareChoice};
-use crate::pages::PAGE_SIZE;
 use std::io::{self, Write};
+use understudy_formats::events::{Kind, ProcessNumber, SpareChoice};
+use understudy_formats::pages::PAGE_SIZE;
 
 /// Writes a line for each event, and an empty one.
 pub(super) fn write(out: &mut impl Write, timeline: &Timeline) -> io::Result<()> {
@@ -251,10 +251,10 @@ fn what(kind: &Kind) -> String {
             time(*mtbf_ns),
             time(*interval_ns)
         ),
-        Kind::Traffic(it) => {
+        Kind::Traffic { traffic: it } => {
             format!("traffic of worker {}, not reported any more", it.worker)
         }
-        Kind::JournalCalls(it) => format!(
+        Kind::JournalCalls { calls: it } => format!(
             "the set-up log of worker {} holds {} of {}, {}, {}",
             it.worker,
             count(it.journal.count, "call", "calls"),

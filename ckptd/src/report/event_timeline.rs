@@ -1,14 +1,15 @@
 //! The events of a job on its clock, read from the event files in each pass.
 
+use super::described::described;
 use super::merge::Merge;
-use crate::events::{Epoch, EventReader, Kind, ProcessNumber, Record};
-use crate::private::open_regular;
 use serde::{Serialize, Serializer};
 use std::cell::Cell;
 use std::fs::Metadata;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
+use understudy_formats::events::{Epoch, EventReader, Kind, ProcessNumber, Record};
+use understudy_formats::private::open_regular;
 
 /// Bytes that are read ahead, in all files together, and limits for one file.
 const READ_AHEAD: usize = 8 << 20;
@@ -22,9 +23,12 @@ const LATEST_NS: u64 = i64::MAX as u64 / 2;
 pub struct Event {
     /// Nanoseconds since the first rank began its file.
     pub at_ns: u64,
+    #[serde(serialize_with = "described")]
     pub rank: ProcessNumber,
+    #[serde(serialize_with = "described")]
     pub epoch: Epoch,
     #[serde(rename = "event")]
+    #[serde(serialize_with = "described")]
     pub kind: Kind,
     /// Bytes of the record in its file.
     #[serde(skip)]

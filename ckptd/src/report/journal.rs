@@ -1,9 +1,10 @@
 //! What the journals of the initialisation phase are made of, over all workers.
 
 use super::Event;
-use crate::events::{Amount, JournalCalls, JournalRow, Kind, Worker};
+use super::described::described;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use understudy_formats::events::{Amount, JournalCalls, JournalRow, Kind, Worker};
 
 /// The last journal of each worker, added up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -15,10 +16,13 @@ pub struct JournalTable {
     /// How many are not.
     pub not_kept: u32,
     /// Calls and bytes before compression.
+    #[serde(serialize_with = "described")]
     pub total: Amount,
     /// The places with the most bytes first.
+    #[serde(serialize_with = "described")]
     pub rows: Vec<JournalRow>,
     /// What workers have not listed.
+    #[serde(serialize_with = "described")]
     pub others: Amount,
 }
 
@@ -28,7 +32,7 @@ pub(super) struct JournalCollector(BTreeMap<Worker, JournalCalls>);
 
 impl JournalCollector {
     pub fn add(&mut self, event: &Event) {
-        if let Kind::JournalCalls(calls) = &event.kind {
+        if let Kind::JournalCalls { calls } = &event.kind {
             self.0.insert(calls.worker, calls.clone());
         }
     }

@@ -1,15 +1,16 @@
 //! A job as it stands, from event files that are still being written.
 
 use super::Event;
+use super::described::{by_number, described};
 use super::merge::Merge;
 use super::units::{bytes, count, time};
-use crate::events::{
-    EndHow, Epoch, Follower, Framed, Kind, ProcessNumber, Role, Worker, rank_of_file_name,
-};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use understudy_formats::events::{
+    EndHow, Epoch, Follower, Framed, Kind, ProcessNumber, Role, Worker, rank_of_file_name,
+};
 
 /// One process of the job.
 #[derive(Debug, Clone, Serialize)]
@@ -17,8 +18,10 @@ pub struct Process {
     pub pid: u32,
     pub host: String,
     /// What it does now.
+    #[serde(serialize_with = "described")]
     pub role: Role,
     /// Its last word, if it has said one.
+    #[serde(serialize_with = "described")]
     pub end: Option<EndHow>,
     /// Others have found it dead.
     pub has_failed: bool,
@@ -27,6 +30,7 @@ pub struct Process {
 /// The last checkpoint that counts.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct LastCheckpoint {
+    #[serde(serialize_with = "described")]
     pub epoch: Epoch,
     /// What was captured, of all workers together.
     pub bytes: u64,
@@ -62,6 +66,7 @@ pub struct Standing {
     pub lost: Option<String>,
     /// Recoveries that are over.
     pub recoveries: u32,
+    #[serde(serialize_with = "by_number")]
     pub processes: BTreeMap<ProcessNumber, Process>,
     /// Sizes and pauses of checkpoints that do not count yet.
     #[serde(skip)]
@@ -370,7 +375,7 @@ impl Iterator for Source<'_> {
                 Some(Event::new(self.rank, began_ns, record, bytes))
             }
             Err(error) => {
-                let file = crate::events::file_name(self.rank);
+                let file = understudy_formats::events::file_name(self.rank);
                 self.problem = Some(format!("{file}: {error}"));
                 None
             }

@@ -1,14 +1,15 @@
 //! Finding, verifying and aligning the event files of a directory.
 
+use super::described::described;
 use super::event_timeline::{EventFile, FileId, Timeline};
 use super::units::count;
-use crate::events::{
-    EventReader, HEADER_LEN, Header, Kind, ProcessNumber, ReadError, file_name, rank_of_file_name,
-};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use understudy_formats::events::{
+    EventReader, HEADER_LEN, Header, Kind, ProcessNumber, ReadError, file_name, rank_of_file_name,
+};
 
 /// Clocks of one host that disagree by more than this are not the same clock after all.
 const SAME_CLOCK_NS: i128 = 1_000_000_000;
@@ -36,6 +37,7 @@ pub enum LoadError {
 /// One rank's file in short.
 #[derive(Debug, Clone, Serialize)]
 pub struct RankFile {
+    #[serde(serialize_with = "described")]
     pub rank: ProcessNumber,
     pub file: String,
     pub records: usize,

@@ -1,13 +1,15 @@
 //! What the marks of a program (`understudy.h`) have saved.
 
 use super::Event;
-use crate::events::{Epoch, Kind, MarkSaving, MarkWay, ProcessNumber};
+use super::described::described;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use understudy_formats::events::{Epoch, Kind, MarkSaving, MarkWay, ProcessNumber};
 
 /// Memory of one size that was marked in one way at one place of the program, in whatever process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MarkRow {
+    #[serde(serialize_with = "described")]
     pub way: MarkWay,
     /// Function and offset of the call.
     pub place: String,

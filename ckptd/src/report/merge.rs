@@ -95,7 +95,7 @@ impl<S: Iterator<Item = Event>> Lane<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::{Epoch, Kind, ProcessNumber};
+    use understudy_formats::events::{Epoch, Kind, ProcessNumber};
 
     fn event(rank: u32, at_ns: u64) -> Event {
         Event {

@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod costs;
+mod described;
 mod event_lines;
 mod event_timeline;
 mod journal;
@@ -17,6 +18,7 @@ mod units;
 
 pub use checkpoints::{CheckpointPoint, Checkpoints, Summary};
 pub use costs::Costs;
+pub use described::{by_number, described};
 pub use event_timeline::{Event, Timeline};
 pub use journal::JournalTable;
 pub use live::{LastCheckpoint, Live, Process, Protection, Standing};
@@ -27,10 +29,10 @@ pub use recovery::{FailedRank, Recovery, StageTime, TakeoverBy};
 pub use run_record::RunRecord;
 pub use units::{bytes, count, time};
 
-use crate::events::{ProcessNumber, Role, Worker};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
+use understudy_formats::events::{ProcessNumber, Role, Worker};
 
 /// Everything `understudy events` has to say about a job.
 #[derive(Debug, Serialize)]
@@ -145,7 +147,7 @@ struct Parts(BTreeMap<ProcessNumber, Role>);
 
 impl Parts {
     fn follow(&mut self, event: &Event) {
-        use crate::events::Kind;
+        use understudy_formats::events::Kind;
         match event.kind {
             Kind::Start { role, .. } => self.0.insert(event.rank, role),
             Kind::Takeover {

@@ -1,9 +1,9 @@
 //! How a job ended, and what it had left.
 
 use super::{Event, Recovery, RunRecord};
-use crate::events::{EndHow, Kind, ProcessNumber, Role};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use understudy_formats::events::{EndHow, Kind, ProcessNumber, Role};
 
 /// The end of a job, as far as its processes could tell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

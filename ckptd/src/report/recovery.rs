@@ -1,15 +1,18 @@
 //! What happened in each recovery.
 
+use super::described::described;
 use super::{CheckpointPoint, Event};
-use crate::events::{Epoch, Kind, ProcessNumber, RecoveryStage, Role, Spare, Worker};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use understudy_formats::events::{Epoch, Kind, ProcessNumber, RecoveryStage, Role, Spare, Worker};
 
 /// A process that failed.
 #[derive(Debug, Serialize)]
 pub struct FailedRank {
+    #[serde(serialize_with = "described")]
     pub rank: ProcessNumber,
     /// Its part when it failed, if its file tells.
+    #[serde(serialize_with = "described")]
     pub role: Option<Role>,
     /// Of what it died, as the others found out.
     pub cause: Option<String>,
@@ -22,8 +25,11 @@ pub struct FailedRank {
 /// A spare that took over.
 #[derive(Debug, Serialize)]
 pub struct TakeoverBy {
+    #[serde(serialize_with = "described")]
     pub rank: ProcessNumber,
+    #[serde(serialize_with = "described")]
     pub spare: Spare,
+    #[serde(serialize_with = "described")]
     pub as_worker: Worker,
     /// True for a process that was started when all spares were in use.
     pub is_new: bool,
@@ -42,9 +48,11 @@ impl TakeoverBy {
 /// A stage's duration over all ranks.
 #[derive(Debug, Serialize)]
 pub struct StageTime {
+    #[serde(serialize_with = "described")]
     pub stage: RecoveryStage,
     pub max_ns: u64,
     /// The rank that took longest.
+    #[serde(serialize_with = "described")]
     pub slowest: ProcessNumber,
     pub ranks: usize,
 }
@@ -58,12 +66,15 @@ pub struct Recovery {
     pub failed_ns: Option<u64>,
     /// The first detection and what it came through.
     pub detected_ns: Option<u64>,
+    #[serde(serialize_with = "described")]
     pub detected_by: Option<ProcessNumber>,
     pub error_class: Option<String>,
     pub takeovers: Vec<TakeoverBy>,
     /// The epoch the job went on from.
+    #[serde(serialize_with = "described")]
     pub epoch: Option<Epoch>,
     pub stages: Vec<StageTime>,
+    #[serde(serialize_with = "described")]
     pub resumed: Vec<ProcessNumber>,
     /// When the last rank was back in the program.
     pub resumed_ns: Option<u64>,

@@ -1,9 +1,9 @@
 //! What `understudy run` writes beside the event files: the command as it was given, and how the job ended.
 
-use crate::private::{create_anew, open_regular};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::path::Path;
+use understudy_formats::private::{create_anew, open_regular};
 
 /// Name of the file.
 const FILE: &str = "run.json";

@@ -4,7 +4,6 @@
 //! descriptor [`WRITER_FD`], out of the way of what the test harness prints.
 #![allow(unsafe_code, dead_code)]
 
-use ckptd::relay::{IN_ERR_FD, IN_OUT_FD, LedgerView, Position, Stream};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -13,6 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use understudy_relay::{IN_ERR_FD, IN_OUT_FD, LedgerView, Position, Stream};
 
 pub const WRITER_FD: RawFd = 10;
 pub const TIMEOUT: Duration = Duration::from_secs(60);

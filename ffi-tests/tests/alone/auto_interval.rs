@@ -1,10 +1,10 @@
 //! UNDERSTUDY_INTERVAL=auto: the interval follows from what checkpoints cost, and is the same in all workers.
 
-use ckptd::advice;
-use ckptd::events::Kind;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Outcome, Trigger, place};
 use std::time::Duration;
+use understudy_formats::advice;
+use understudy_formats::events::Kind;
 
 fn heat() -> Job {
     Job::new(
@@ -16,7 +16,7 @@ fn heat() -> Job {
 
 /// Cost, mean time between failures and interval of each change.
 fn changes(outcome: &Outcome, rank: u32) -> Vec<[u64; 3]> {
-    let change = |record: &ckptd::events::Record| match record.kind {
+    let change = |record: &understudy_formats::events::Record| match record.kind {
         Kind::Interval {
             cost_ns,
             mtbf_ns,

@@ -1,8 +1,5 @@
 //! A job beside a daemon: it may choose the spare, and nothing that it does or says can make a recovery wrong.
 
-use ckptd::events::{Kind, ProcessNumber, SpareChoice, Worker};
-use ckptd::pool::{Lease, Token};
-use ckptd::wire::{Answer, encode};
 use ffi_tests::daemon::{Daemon, pretend, private_directory};
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
@@ -11,6 +8,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
+use understudy_formats::events::{Kind, ProcessNumber, SpareChoice, Worker};
+use understudy_wire::spares::{Lease, Token};
+use understudy_wire::{Answer, encode};
 
 const VICTIM: u32 = 1;
 const WORKERS: u32 = 4;

@@ -1,9 +1,9 @@
 //! Event files report the calls that the journals consist of.
 
-use ckptd::events::{JournalCalls, Kind};
 use ffi_tests::programs::{self, Case};
-use ffi_tests::{Job, Outcome, Verdicts};
+use ffi_tests::{Job, Outcome, Verdicts, place, plain};
 use std::collections::BTreeMap;
+use understudy_formats::events::{JournalCalls, Kind};
 
 const WORKERS: u32 = 4;
 
@@ -13,10 +13,25 @@ fn journals(outcome: &Outcome) -> Vec<JournalCalls> {
         .into_iter()
         .flat_map(|rank| outcome.events(rank));
     let tables = records.filter_map(|record| match record.kind {
-        Kind::JournalCalls(calls) => Some(calls),
+        Kind::JournalCalls { calls } => Some(calls),
         _ => None,
     });
     tables.collect()
+}
+
+/// Asserts that `understudy inspect` lists a call site in this file.
+fn assert_inspected(outcome: &Outcome, file: &str) {
+    let directory = outcome.event_directory();
+    let arguments = ["inspect", &directory.to_string_lossy()];
+    let ran = plain::run(place::product("understudy"), &arguments, &[], false);
+    let text = String::from_utf8_lossy(&ran.stdout);
+    let is_site = |line: &str| line.contains("  MPI_Alltoallv at ") && line.ends_with(file);
+    outcome.check(
+        ran.status.success()
+            && text.contains("set-up logs of 4 workers")
+            && text.lines().any(is_site),
+        &format!("`understudy inspect` lists no call site in {file}:\n{text}"),
+    );
 }
 
 /// With a journal that ends after the set-up of the library for gather and scatter, which has the first two Allreduces.
@@ -88,6 +103,7 @@ fn journals_add_up() {
                 has("MPI_Alltoallv", in_library),
                 &format!("the library's calls are not told: {:#?}", tables[0]),
             );
+            assert_inspected(&outcome, in_library);
         });
     }
     verdicts.assert_all_good();

@@ -1,6 +1,5 @@
 //! What jobs leave in files: `understudy inspect` looks into it, `understudy clean` removes what nobody needs.
 
-use ckptd::private;
 use ffi_tests::command::{Ran, Understudy, understudy};
 use ffi_tests::shared::native;
 use ffi_tests::{Job, place, processes};
@@ -8,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
+use understudy_formats::private;
 
 fn heat() -> String {
     place::example("heat2d").to_string_lossy().into_owned()

@@ -20,5 +20,4 @@ mod slurm;
 mod soak;
 mod status;
 mod stress;
-mod trace;
 mod warn;

@@ -1,6 +1,5 @@
 //! What an observer sees: an idle spare, the event files after a recovery, a debugger's backtrace.
 
-use ckptd::events::RecoveryStage;
 use ffi_tests::daemon::Daemon;
 use ffi_tests::programs::heat2d;
 use ffi_tests::shared::native;
@@ -8,6 +7,7 @@ use ffi_tests::{Job, Kill, Trigger, place, plain, processes};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use understudy_formats::events::RecoveryStage;
 
 /// Rank 0 sleeps for so long.
 fn idle() -> Job {
@@ -111,7 +111,7 @@ fn after_a_recovery_the_event_files_tell_the_whole_story() {
         let ended = outcome
             .events(rank)
             .iter()
-            .any(|record| matches!(record.kind, ckptd::events::Kind::End { .. }));
+            .any(|record| matches!(record.kind, understudy_formats::events::Kind::End { .. }));
         outcome.check(ended, &format!("rank {rank} has recorded no end"));
     }
     let json = plain::run(

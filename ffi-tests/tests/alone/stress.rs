@@ -1,6 +1,5 @@
 //! Many deaths under a plain mpirun: whoever dies and however often, the job writes the same, and nothing grows.
 
-use ckptd::events::{EventReader, Kind, ProcessNumber, file_name};
 use ffi_tests::living::{self, beside_work, look};
 use ffi_tests::processes::{self, Use};
 use ffi_tests::programs::{self, Case, heat2d};
@@ -9,6 +8,7 @@ use ffi_tests::{Job, Kill, Launcher, Outcome, Random, Trigger, few, is_thorough,
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use understudy_formats::events::{EventReader, Kind, ProcessNumber, file_name};
 
 fn job(case: &Case) -> Job {
     case.job().launched_by(Launcher::Mpirun)

@@ -106,6 +106,26 @@ fn workers_may_die_in_the_middle_of_an_accumulate() {
     outcome.assert_replaced(&[1, 2]);
 }
 
+/// The program goes back to its start, as no checkpoint has the communicators.
+#[test]
+fn no_checkpoint_is_taken_of_communicators_of_other_values() {
+    let arguments = [&ARGUMENTS[..], &["between"]].concat();
+    let job = || Job::new(place::test_program("variables"), &arguments).interval("7calls");
+    let undisturbed = native(job());
+    undisturbed.assert_success();
+    let kill = Kill::at(1, Trigger::Lines(ROUNDS as usize / 2));
+    let outcome = job().kill(kill).run();
+    outcome.assert_success();
+    outcome.assert_like(&undisturbed, &[]);
+    outcome.assert_taken_over(&[1]);
+    let message = "was written by MPI_T_cvar_write after a communicator was made";
+    let lines = outcome.own_lines();
+    outcome.check(
+        lines.iter().any(|line| line.contains(message)),
+        "the reason is not reported",
+    );
+}
+
 /// Survivors go back to before they had set handlers, and their timers go on until they are stopped.
 #[test]
 fn no_signal_comes_from_a_timer_of_after_the_checkpoint() {

@@ -1,8 +1,8 @@
 //! Example programs of other kinds than those that most tests run: killed, they end with the same bytes.
 
-use ckptd::events::Kind;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, few, place};
+use understudy_formats::events::Kind;
 
 /// Newton's method with a dense system of equations: panels and blocks go through the communicators of a grid's rows and columns.
 fn argtrig() -> Job {

@@ -1,6 +1,5 @@
 //! The journal of the initialisation phase: what programs may do in that phase, and what happens if a journal is damaged.
 
-use ckptd::events::Kind;
 use ffi_tests::programs::{self, prints};
 use ffi_tests::shared::native;
 use ffi_tests::thin::{
@@ -10,6 +9,7 @@ use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, place};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
+use understudy_formats::events::Kind;
 
 /// Where a damaged journal is met.
 fn has_refused_a_journal(outcome: &Outcome) -> bool {
@@ -253,10 +253,10 @@ fn phase(what: &'static str, make: fn() -> Job) -> ffi_tests::programs::Case {
 }
 
 /// Calls and bytes of the longest journal, and the longest that is kept.
-fn longest_journal(outcome: &Outcome) -> (ckptd::events::Amount, Option<u64>) {
+fn longest_journal(outcome: &Outcome) -> (understudy_formats::events::Amount, Option<u64>) {
     let events = (0..WORKERS).flat_map(|rank| outcome.events(rank));
     let tables = events.filter_map(|record| match record.kind {
-        Kind::JournalCalls(table) => Some((table.journal, table.kept)),
+        Kind::JournalCalls { calls: table } => Some((table.journal, table.kept)),
         _ => None,
     });
     let longest = tables

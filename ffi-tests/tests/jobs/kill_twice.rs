@@ -2,11 +2,11 @@
 //!
 //! Four workers and two spares; worker 1 dies at a cut. Its copy is kept by worker 2, and it kept that of worker 0.
 
-use ckptd::events::RecoveryStage;
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
 use ffi_tests::{Outcome, Verdicts, few};
 use std::fmt::{self, Display};
+use understudy_formats::events::RecoveryStage;
 
 /// What the second process to die has to do with the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Large collectives: a process that dies in one leaves transfers between the others under way, which must not reach
 //! memory that has been set back.
 
-use ckptd::events::Kind;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Kill, Random, Trigger, Verdicts, fault_at_commit, few, place};
 use std::time::Duration;
+use understudy_formats::events::Kind;
 
 const ROUNDS: u32 = 6;
 

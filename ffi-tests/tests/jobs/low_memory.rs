@@ -1,12 +1,12 @@
 //! Workers keep no copy of their own static data: what they change for the first time is made again when they go back.
 
-use ckptd::events::Kind;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, Trigger, place, processes};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use understudy_formats::events::Kind;
 
 const WORKERS: u32 = 4;
 const THIN: Trigger = Trigger::OwnThinned { workers: WORKERS };

@@ -10,7 +10,6 @@ mod examples;
 mod files;
 mod fortran;
 mod full_directory;
-mod held;
 mod hosts;
 mod inert;
 mod input;

@@ -1,8 +1,8 @@
 //! What a program may tell the layer (`understudy.h`), and what comes of that.
 
-use ckptd::events::Kind;
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, place};
+use understudy_formats::events::Kind;
 
 fn job(way: &str) -> Job {
     // Long enough for checkpoints in time on a quick machine.
@@ -112,7 +112,7 @@ fn without_the_layer_nothing_happens() {
 
 /// Bytes of the checkpoints of a worker behind the first two.
 fn captured(outcome: &Outcome, rank: u32) -> u64 {
-    let of = |record: ckptd::events::Record| match record.kind {
+    let of = |record: understudy_formats::events::Record| match record.kind {
         Kind::Capture { epoch, bytes, .. } if epoch.0 > 2 => bytes,
         _ => 0,
     };

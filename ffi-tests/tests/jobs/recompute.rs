@@ -1,9 +1,9 @@
 //! Memory that a function of the program makes again (`understudy_recompute`).
 
-use ckptd::events::Kind;
 use ffi_tests::command::understudy;
 use ffi_tests::shared::{native, survive};
 use ffi_tests::{Job, Outcome, Scope, Trigger, place};
+use understudy_formats::events::Kind;
 
 fn job(way: &str) -> Job {
     Job::new(place::test_program("recompute"), &[way, "60"])
@@ -28,7 +28,7 @@ fn assert_said(outcome: &Outcome, what: &str) {
 
 /// Bytes of the checkpoints of worker 1 behind the first two.
 fn captured(outcome: &Outcome) -> u64 {
-    let of = |record: ckptd::events::Record| match record.kind {
+    let of = |record: understudy_formats::events::Record| match record.kind {
         Kind::Capture { epoch, bytes, .. } if epoch.0 > 2 => bytes,
         _ => 0,
     };

@@ -1,9 +1,9 @@
 //! The initialisation phase of every worker is replayed beside another one, and the pages that come out are compared.
 
-use ckptd::events::Kind;
 use ffi_tests::programs::{self, Case, prints, setup};
 use ffi_tests::shared::native;
 use ffi_tests::{Job, Outcome, place};
+use understudy_formats::events::Kind;
 
 const WORKERS: u32 = 4;
 

@@ -1,8 +1,8 @@
 //! Jobs under ckptd's own launcher: after a death MPI is initialised anew, whatever the library can do by itself.
 
-use ckptd::events::RecoveryStage;
 use ffi_tests::programs::heat2d;
 use ffi_tests::{Job, Kill, Launcher, Trigger, few};
+use understudy_formats::events::RecoveryStage;
 
 fn job() -> Job {
     heat2d().job().launched_by(Launcher::Ckptd)

@@ -1,6 +1,5 @@
 //! Copies without static data: what a program sets up once is rebuilt by replaying its initialisation phase.
 
-use ckptd::events::{EventReader, Kind, ProcessNumber, file_name};
 use ffi_tests::programs::{self, Case, prints, setup};
 use ffi_tests::shared::native;
 use ffi_tests::thin::{
@@ -10,6 +9,7 @@ use ffi_tests::{Job, Kill, Outcome, Trigger, Verdicts, few, place};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use understudy_formats::events::{EventReader, Kind, ProcessNumber, file_name};
 
 #[test]
 #[ignore = "a variant: make test-all"]

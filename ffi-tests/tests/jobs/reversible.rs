@@ -1,9 +1,9 @@
 //! Memory that survivors bring back by undoing the program's steps (`understudy_reversible`).
 
-use ckptd::events::Kind;
 use ffi_tests::command::understudy;
 use ffi_tests::shared::{native, survive};
 use ffi_tests::{Job, Outcome, place};
+use understudy_formats::events::Kind;
 
 /// Of each rank; a position and a velocity take 16 bytes.
 const CELLS: u64 = 1 << 18;
@@ -23,7 +23,7 @@ fn job(way: &str) -> Job {
 
 /// What a process's functions have undone: pages that are as they were, others, steps.
 fn undone(outcome: &Outcome, rank: u32) -> Vec<(u64, u64, u64)> {
-    let of = |record: ckptd::events::Record| match record.kind {
+    let of = |record: understudy_formats::events::Record| match record.kind {
         Kind::Reversed {
             pages,
             wrong,

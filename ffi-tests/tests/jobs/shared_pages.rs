@@ -1,6 +1,5 @@
 //! Pages that the holder of a copy has itself (UNDERSTUDY_SHARED_PAGES): they are neither sent nor kept twice, whoever dies.
 
-use ckptd::events::Kind;
 use ffi_tests::command::understudy;
 use ffi_tests::hosts::Hosts;
 use ffi_tests::living::look;
@@ -9,6 +8,7 @@ use ffi_tests::shared::native;
 use ffi_tests::{Job, Launcher, Outcome, Trigger, Verdicts, few, place, processes};
 use std::cell::Cell;
 use std::rc::Rc;
+use understudy_formats::events::Kind;
 
 /// KiB of the table, and of what each worker has for itself: part of it is what it gives to the vector.
 const TABLE: u64 = 16 << 10;
@@ -42,7 +42,7 @@ fn assert_same(outcome: &Outcome) {
 
 /// Bytes that a worker has sent, and pages that it has not, by epoch.
 fn shipped(outcome: &Outcome, rank: u32) -> Vec<(u64, u64)> {
-    let of = |record: ckptd::events::Record| match record.kind {
+    let of = |record: understudy_formats::events::Record| match record.kind {
         Kind::Ship { bytes, alike, .. } => Some((bytes, alike)),
         _ => None,
     };

@@ -1,6 +1,5 @@
 //! Programs that spawn processes (MPI 4.1, 11.8): these run without the layer, and are spawned again after a failure.
 
-use ckptd::events::{EventReader, Kind, Record};
 use ffi_tests::hosts::Hosts;
 use ffi_tests::processes::{self, Process};
 use ffi_tests::shared::native;
@@ -8,6 +7,7 @@ use ffi_tests::{Job, Launcher, Trigger, few, place};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use understudy_formats::events::{EventReader, Kind, Record};
 
 fn job(program: &Path, steps: &str, way: Option<&str>) -> Job {
     rounds("3", program, steps, way)

@@ -1,12 +1,12 @@
 //! `UNDERSTUDY_STATIC=disk` and `auto`: other ways to bring back what a program has set up once.
 
-use ckptd::events::Kind;
 use ffi_tests::programs::{self, Case, setup};
 use ffi_tests::shared::native;
 use ffi_tests::thin::{self, THIN, WORKERS, assert_lost, like_undisturbed, rebuilt, thinned};
 use ffi_tests::{Job, Kill, Outcome, Scope, Trigger, Verdicts, few, place};
 use std::fs;
 use std::path::{Path, PathBuf};
+use understudy_formats::events::Kind;
 
 fn on_disk(case: &Case) -> Job {
     thin::job(case).env("UNDERSTUDY_STATIC", "disk").disk()

@@ -2,7 +2,6 @@
 //! k-th in the ordinary run, every single one in `make sweep`). Each run ends with the bytes of an undisturbed one, or
 //! names what was lost; a table says how many did what.
 
-use ckptd::events::Kind;
 use ffi_tests::programs::{self, Case};
 use ffi_tests::shared::native;
 use ffi_tests::thin::rebuilt;
@@ -10,6 +9,7 @@ use ffi_tests::{Job, Outcome, place};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use understudy_formats::events::Kind;
 
 /// Of MPI libraries whose calls wait in the kernel.
 const WORKERS: u32 = 4;

@@ -58,7 +58,7 @@ impl Bench {
     ) -> Bench {
         let mpi = Mpi::of(program).unwrap();
         let directory = tempfile::tempdir().unwrap();
-        let memory = tempfile::tempdir_in(ckptd::private::MEMORY).unwrap();
+        let memory = tempfile::tempdir_in(understudy_formats::private::MEMORY).unwrap();
         let settings = Settings {
             mpi: mpi.clone(),
             directory: directory.path().to_owned(),

@@ -115,8 +115,10 @@ pub mod wait {
     pub const LOOKED: u8 = 2;
 }
 
+pub mod assembly;
 pub mod call_sites;
 pub mod child_effects;
+pub mod control_block;
 pub mod kernel_aio;
 pub mod kernel_use;
 pub mod layers;

@@ -231,9 +231,13 @@ unsafe fn is_first_of_node(environment: *const *const c_char) -> bool {
     local_rank == Some(b"0")
 }
 
-/// Name of the job's file that exists if processes run without us; `ckptd::line` has the same.
+/// Name of the job's file that exists if processes run without protection.
+///
+/// Equal to the name in `understudy_wire::line`.
 const ASIDE: &[u8] = b"/aside";
-/// Name of the job's file that exists if a process was refused; `ckptd::line` has the same.
+/// Name of the job's file that exists if a process was refused.
+///
+/// Equal to the name in `understudy_wire::line`.
 const REFUSED: &[u8] = b"/refused";
 
 /// Records that the program is about to run without us: its processes cannot be replaced.

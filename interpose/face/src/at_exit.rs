@@ -8,7 +8,7 @@ use crate::{leave, threads, turns};
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
-use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, source};
+use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, control_block, source};
 
 /// The runtime's function. It is not part of the program's image, but the address of [`leaving`] is, and is the same in
 /// every rank.
@@ -55,7 +55,7 @@ unsafe extern "C" fn leaving(status: c_int, _: *mut c_void) {
     // SAFETY: set by `call_at_exit`; a call on the program's stack.
     unsafe {
         let calls: Option<unsafe extern "C" fn() -> bool> = core::mem::transmute(calls);
-        let may_call = turns::is_shared() || threads::control_block() == threads::main();
+        let may_call = turns::is_shared() || control_block::address() == threads::main();
         if may_call && calls.is_some_and(|calls| calls()) {
             call_in(slot_count() + source::LEAVE);
         }

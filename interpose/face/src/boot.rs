@@ -33,6 +33,7 @@ use crate::zone::PatchError;
 use crate::{fortran, profiler};
 use core::ffi::{c_char, c_int, c_void};
 use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
+use understudy_elf::LinkMap;
 
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
 /// Where the launcher's environment is kept: the first place of the zone.
@@ -62,10 +63,10 @@ pub unsafe fn start(argc: c_int, argv: *const *const c_char, envp: *mut *const c
             return second(argc, argv, envp, &auxv, fd);
         }
         let base = link::own_base();
-        let is_other = |object: &link::LinkMap| object.is_mpi() && object.l_addr != base;
+        let is_other = |object: &LinkMap| link::is_mpi(object) && object.base() != base;
         let uses_other_mpi = link::objects().any(is_other) || profiler::is_library_behind();
         let uses_our_mpi =
-            link::objects().any(|object| object.l_addr != base && object.needs(OUR_SONAME));
+            link::objects().any(|object| object.base() != base && object.needs(OUR_SONAME));
         let program = Program::new(argv, list, &auxv, !uses_our_mpi && !uses_other_mpi);
         nested::check(&program);
         if !uses_other_mpi && !uses_our_mpi {
@@ -183,7 +184,7 @@ unsafe fn second(
         environ::unpad(envp);
         exec::remember(saved.list, envp.cast_const());
         let is_late = !link::objects()
-            .any(|object| object.l_addr != link::own_base() && object.needs(OUR_SONAME));
+            .any(|object| object.base() != link::own_base() && object.needs(OUR_SONAME));
         let program = Program::new(argv, saved.list, auxv, is_late);
         refuse_randomised(&program, saved.personality);
         let has_disk = environ::value(saved.list, b"UNDERSTUDY_DISK=")

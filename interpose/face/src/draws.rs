@@ -92,7 +92,7 @@ fn mixed(seed: u64, steps: u64) -> u64 {
 fn is_interpreter(address: usize) -> bool {
     let base = link::base_of(address);
     let mut program = Path::new();
-    let name = match link::objects().find(|object| object.l_addr == base) {
+    let name = match link::objects().find(|object| object.base() == base) {
         Some(object) if !object.name().is_empty() => object.name(),
         _ if program.read_link(c"/proc/self/exe") => program.as_bytes(),
         _ => return false,

@@ -8,6 +8,7 @@
 use crate::environ;
 use crate::link::{self, Path};
 use crate::msg::{Text, say};
+use crate::stack::with_arguments_kept;
 use crate::sys;
 use crate::thunks::{DATA_ADDRESSES, DATA_SYMBOLS, DataAddress, SLOT_NAMES, STACK_WORDS};
 use crate::unprepared;
@@ -42,31 +43,21 @@ pub fn passes_through() -> bool {
 #[unsafe(naked)]
 unsafe extern "C" fn pass_through() {
     naked_asm!(
-        "mov r11d, eax",
+        "mov eax, eax",
         "lea r10, [rip + {real}]",
-        "mov r10, qword ptr [r10 + r11 * 8]",
+        "mov r10, qword ptr [r10 + rax * 8]",
         "test r10, r10",
         "jnz 2f",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "push rbp",
-        "mov rbp, rsp",
-        "and rsp, -16",
-        "mov edi, r11d",
-        "call {resolve}",
-        "mov rsp, rbp",
-        "pop rbp",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "mov r10, rax",
+        with_arguments_kept!(
+            "push rbp",
+            "mov rbp, rsp",
+            "and rsp, -16",
+            "mov edi, eax",
+            "call {resolve}",
+            "mov rsp, rbp",
+            "pop rbp",
+            "mov r10, rax",
+        ),
         "2: jmp r10",
         real = sym REAL,
         resolve = sym resolve,

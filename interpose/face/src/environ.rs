@@ -19,9 +19,9 @@ use understudy_abi::RUNTIME_FD_BASE;
 pub const BOOT_VARIABLE: &[u8] = b"UNDERSTUDY_BOOT=";
 /// Marks a process that runs without us, so that a preload from /etc/ld.so.preload cannot loop.
 pub const ASIDE_VARIABLE: &[u8] = b"UNDERSTUDY_ASIDE=1\0";
-/// Is there if ckptd is the process manager (`ckptd::line`).
+/// Is there if ckptd is the process manager (`understudy_wire::line`).
 pub const MANAGER: &[u8] = b"UNDERSTUDY_LINE=";
-/// Inode of the guardian's pid namespace (`ckptd::line`).
+/// Inode of the guardian's pid namespace (`understudy_wire::line`).
 pub const PID_NAMESPACE: &[u8] = b"UNDERSTUDY_PID_NAMESPACE=";
 /// In front of the name of a variable that the launcher gave, and a guardian has changed.
 pub const LAUNCHERS: &[u8] = b"UNDERSTUDY_LAUNCHER_";

@@ -28,9 +28,9 @@ pub unsafe fn find_a_face(program: &Program, list: *const *const c_char) {
         Protection::None => return,
     }
     let base = link::own_base();
-    let mut others = link::objects().filter(|object| object.l_addr != base);
+    let mut others = link::objects().filter(|object| object.base() != base);
     let mut face = Path::new();
-    let name = others.find_map(|object| object.face());
+    let name = others.find_map(link::face_for);
     // This one would not do the second time either.
     if let Some(name) = name.filter(|name| !own_path().ends_with(name)) {
         face.push(Path::directory(own_path())).push(name);

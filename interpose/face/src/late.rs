@@ -15,7 +15,7 @@ use crate::link::Path;
 use crate::msg::Line;
 use crate::processes::{is_launched, parent_of};
 use crate::relay::{self, Streams};
-use crate::stack::on_stack;
+use crate::stack::{on_stack, with_arguments_kept};
 use crate::sys::{nr, sys};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_void};
@@ -125,26 +125,14 @@ pub fn await_first_call(enter: &[*const c_void; ENTRIES], streams: Streams) {
 #[unsafe(naked)]
 unsafe extern "C" fn first_call() {
     naked_asm!(
-        "push rax",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "push rbp",
-        "mov rbp, rsp",
-        "and rsp, -16",
-        "call {begin}",
-        "mov rsp, rbp",
-        "pop rbp",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "pop rax",
+        with_arguments_kept!(
+            "push rbp",
+            "mov rbp, rsp",
+            "and rsp, -16",
+            "call {begin}",
+            "mov rsp, rbp",
+            "pop rbp",
+        ),
         "jmp qword ptr [rip + {enter} + 8 * {last}]",
         begin = sym begin,
         enter = sym ENTER,

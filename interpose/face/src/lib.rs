@@ -95,7 +95,7 @@ mod zone;
     clippy::module_inception
 )]
 mod thunks {
-    include!(concat!(env!("OUT_DIR"), "/thunks.rs"));
+    include!("generated/thunks.rs");
 }
 
 use core::ffi::{c_char, c_int};

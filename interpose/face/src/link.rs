@@ -1,11 +1,12 @@
 //! What ld.so knows about the process: loaded objects, their needs, and where a library would be found.
 //!
-//! Sources: ld.so(8) for the search order, elf(5) for the dynamic section, glibc's `<link.h>` for `struct link_map`.
+//! Source: ld.so(8) for the search order.
 #![allow(unsafe_code)]
 
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
+use understudy_elf::{Dynamic, LinkMap, LoaderDebug, ProgramHeader, program_headers};
 
 /// The soname that this library shares with the libmpi that it stands in for.
 pub const SONAME: &CStr = if cfg!(feature = "standard") {
@@ -46,55 +47,20 @@ const LIBRARIES: [&[u8]; 4] = [
     b"libmpi_cray.so",
 ];
 
-/// The public head of glibc's `struct link_map`.
-#[repr(C)]
-pub struct LinkMap {
-    /// Difference between addresses in the file and in memory.
-    pub l_addr: usize,
-    /// Path, empty for the program itself.
-    pub l_name: *const c_char,
-    l_ld: *const Dyn,
-    l_next: *const LinkMap,
-    l_prev: *const LinkMap,
-}
-
-#[repr(C)]
-struct Dyn {
-    tag: isize,
-    value: usize,
-}
-
-#[repr(C)]
-struct Debug {
-    r_version: i32,
-    r_map: *const LinkMap,
-}
-
 unsafe extern "C" {
-    static _r_debug: Debug;
+    static _r_debug: LoaderDebug;
 }
-
-const DT_NEEDED: isize = 1;
-const DT_STRTAB: isize = 5;
-const DT_SONAME: isize = 14;
-const DT_RPATH: isize = 15;
-const DT_RUNPATH: isize = 29;
 
 /// The program's entry in the list of loaded objects.
 pub fn first() -> *const LinkMap {
     // SAFETY: ld.so sets the structure up before any constructor runs.
-    unsafe { (&raw const _r_debug).read().r_map }
+    unsafe { LoaderDebug::first(&raw const _r_debug) }
 }
 
 /// All loaded objects, the program first.
 pub fn objects() -> impl Iterator<Item = &'static LinkMap> + Clone {
-    let mut next = first();
-    core::iter::from_fn(move || {
-        // SAFETY: ld.so's list is well formed, and nothing is loaded or unloaded while a constructor runs.
-        let object = unsafe { next.as_ref() }?;
-        next = object.l_next;
-        Some(object)
-    })
+    // SAFETY: ld.so's list is well formed, and nothing is loaded or unloaded while a constructor runs.
+    unsafe { LinkMap::list(first()) }
 }
 
 /// The files of all libraries that are loaded, in ld.so's order; none if one has a name that LD_PRELOAD cannot have (ld.so(8)).
@@ -108,80 +74,40 @@ pub fn libraries() -> impl Iterator<Item = &'static [u8]> + Clone {
     names().take_while(move |_| is_possible)
 }
 
-impl LinkMap {
-    /// The path it was loaded from; empty for the program and the vDSO's name for the vDSO.
-    pub fn name(&self) -> &'static [u8] {
-        // SAFETY: ld.so keeps the name as long as the object.
-        unsafe { sys::bytes(self.l_name) }
-    }
-
-    fn entries(&self) -> impl Iterator<Item = &'static Dyn> {
-        let mut at = self.l_ld;
-        core::iter::from_fn(move || {
-            // SAFETY: the dynamic section ends with a DT_NULL entry; an object without one has a null pointer.
-            let entry = unsafe { at.as_ref() }.filter(|entry| entry.tag != 0)?;
-            at = at.wrapping_add(1);
-            Some(entry)
-        })
-    }
-
-    /// Changes an entry of its dynamic section, if it has one.
-    pub fn set(&self, tag: isize, value: usize) {
-        let Some(entry) = self.entries().find(|entry| entry.tag == tag) else {
-            return;
-        };
-        let at = &raw const entry.value as usize;
-        // SAFETY: a word of the object's dynamic section, which nobody reads meanwhile; it may be read-only.
-        unsafe {
-            if sys::protect(at & !4095, (at & 4095) + 8, 3).is_ok() {
-                (at as *mut usize).write_volatile(value);
-            }
+/// Changes an entry of an object's dynamic section, if the object has one of this kind.
+pub fn set(object: &LinkMap, tag: usize, value: usize) {
+    let Some(entry) = object.entry(tag) else {
+        return;
+    };
+    let at = &raw const entry.value as usize;
+    // SAFETY: a word of the object's dynamic section, which nobody reads meanwhile; it may be read-only.
+    unsafe {
+        if sys::protect(at & !4095, (at & 4095) + 8, 3).is_ok() {
+            (at as *mut usize).write_volatile(value);
         }
     }
+}
 
-    fn strings(&self, tag: isize) -> impl Iterator<Item = &'static [u8]> {
-        let table = self
-            .entries()
-            .find(|entry| entry.tag == DT_STRTAB)
-            .map_or(0, |entry| entry.value);
-        // ld.so relocates the entry in place, except in objects whose dynamic section is read-only (the vDSO).
-        let table = if table < self.l_addr {
-            table + self.l_addr
-        } else {
-            table
-        };
-        self.entries()
-            .filter(move |entry| entry.tag == tag && table != 0)
-            .map(move |entry| {
-                // SAFETY: the value is an offset into the object's string table.
-                unsafe { sys::bytes((table + entry.value) as *const c_char) }
-            })
-    }
+/// True if an object needs Open MPI's Fortran bindings.
+pub fn needs_fortran_bindings(object: &LinkMap) -> bool {
+    let bindings: [&[u8]; 2] = [b"libmpi_mpifh.so", b"libmpi_usempi"];
+    object
+        .strings(Dynamic::NEEDED)
+        .any(|name| bindings.iter().any(|binding| name.starts_with(binding)))
+}
 
-    /// Names of the libraries that it needs.
-    pub fn needs(&self, soname: &[u8]) -> bool {
-        self.strings(DT_NEEDED).any(|name| name == soname)
-    }
+/// True if an object is, by soname, an MPI library.
+pub fn is_mpi(object: &LinkMap) -> bool {
+    object
+        .strings(Dynamic::SONAME)
+        .any(|name| LIBRARIES.iter().any(|start| name.starts_with(start)))
+}
 
-    /// Whether it needs Open MPI's Fortran bindings.
-    pub fn needs_fortran_bindings(&self) -> bool {
-        let bindings: [&[u8]; 2] = [b"libmpi_mpifh.so", b"libmpi_usempi"];
-        self.strings(DT_NEEDED)
-            .any(|name| bindings.iter().any(|binding| name.starts_with(binding)))
-    }
-
-    /// Whether it is, by soname, an MPI library.
-    pub fn is_mpi(&self) -> bool {
-        self.strings(DT_SONAME)
-            .any(|name| LIBRARIES.iter().any(|start| name.starts_with(start)))
-    }
-
-    /// The file beside this library that can stand in for this MPI library, if there is one.
-    pub fn face(&self) -> Option<&'static [u8]> {
-        let is_for =
-            |(_, soname): &&(_, &[u8])| self.strings(DT_SONAME).any(|name| name == *soname);
-        FACES.iter().find(is_for).map(|&(file, _)| file)
-    }
+/// The file beside this library that can stand in for an MPI library, if there is one.
+pub fn face_for(object: &LinkMap) -> Option<&'static [u8]> {
+    let is_for =
+        |(_, soname): &&(_, &[u8])| object.strings(Dynamic::SONAME).any(|name| name == *soname);
+    FACES.iter().find(is_for).map(|&(file, _)| file)
 }
 
 /// A path under construction; NUL-terminated.
@@ -272,9 +198,9 @@ pub fn find_library(soname: &[u8], library_path: &[u8], found: &mut Path) -> boo
     let needer = objects()
         .find(|object| object.needs(soname))
         .or(objects().next());
-    let runpath = needer.and_then(|object| object.strings(DT_RUNPATH).next());
+    let runpath = needer.and_then(|object| object.strings(Dynamic::RUNPATH).next());
     let rpath = if runpath.is_none() {
-        needer.and_then(|object| object.strings(DT_RPATH).next())
+        needer.and_then(|object| object.strings(Dynamic::RPATH).next())
     } else {
         None
     };
@@ -368,41 +294,31 @@ fn map_file(path: &CStr) -> Option<&'static [u8]> {
     }
 }
 
-/// Where an object is mapped: `(first address, length, first address of its code, length of its code)`, from the
-/// program headers at `base`.
+/// Returns where an object is mapped, from the program headers at `base`.
 ///
 /// # Safety
 /// `base` must be the address of a mapped ELF header.
 pub unsafe fn extent(base: usize) -> Extent {
-    const PT_LOAD: u32 = 1;
-    // SAFETY: ELF-64 header: e_phoff at 32, e_phentsize at 54, e_phnum at 56; program headers as in elf(5).
-    unsafe {
-        let headers = base + (base as *const u64).add(4).read() as usize;
-        let count = ((base + 56) as *const u16).read() as usize;
-        let mut extent = Extent {
-            base,
-            length: 0,
-            code: 0,
-            code_length: 0,
-            data: 0,
-            data_length: 0,
-        };
-        for header in (0..count).map(|index| headers + index * 56) {
-            if (header as *const u32).read() != PT_LOAD {
-                continue;
-            }
-            let flags = ((header + 4) as *const u32).read();
-            let start = ((header + 16) as *const u64).read() as usize;
-            let size = ((header + 40) as *const u64).read() as usize;
-            extent.length = extent.length.max(start + size);
-            if flags & 1 != 0 {
-                (extent.code, extent.code_length) = (base + start, size);
-            } else if flags & 2 != 0 {
-                (extent.data, extent.data_length) = (base + start, size);
-            }
+    let mut extent = Extent {
+        base,
+        length: 0,
+        code: 0,
+        code_length: 0,
+        data: 0,
+        data_length: 0,
+    };
+    // SAFETY: handed on to the caller.
+    let headers = unsafe { program_headers(base) };
+    for segment in headers.iter().filter(|it| it.kind == ProgramHeader::LOAD) {
+        let (start, size) = (segment.address, segment.size);
+        extent.length = extent.length.max(start + size);
+        if segment.is_code() {
+            (extent.code, extent.code_length) = (base + start, size);
+        } else if segment.is_data() {
+            (extent.data, extent.data_length) = (base + start, size);
         }
-        extent
     }
+    extent
 }
 
 /// See [`extent`].
@@ -446,10 +362,17 @@ fn object_at(address: usize) -> DlInfo {
     info
 }
 
+/// Returns the file of the object at an address.
+///
+/// Empty if there is none.
+pub fn file_of(address: usize) -> &'static [u8] {
+    // SAFETY: ld.so keeps the name as long as the object.
+    unsafe { sys::bytes(object_at(address).name) }
+}
+
 /// Path of this library itself.
 pub fn own_path() -> &'static [u8] {
-    // SAFETY: the name lives as long as this library.
-    unsafe { sys::bytes(object_at(own_path as *const () as usize).name) }
+    file_of(own_path as *const () as usize)
 }
 
 /// Where the object that an address lies in is mapped.

@@ -1,6 +1,6 @@
 //! What MPICH's libmpi exports besides the procedures of the call table.
 //!
-//! Procedures for large counts are generated (`understudy_table::mpich_procedures`): they call the thunks of those for counts that are an int, so
+//! Procedures for large counts are generated: they call the thunks of those for counts that are an int, so
 //! that the runtime knows only these. `large` is what they are made of, `by_hand` has those that no rule makes.
 #![allow(unsafe_code, non_snake_case, missing_docs)]
 
@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 #[allow(dead_code)]
 mod generated {
     use core::ffi::c_int;
-    include!(concat!(env!("OUT_DIR"), "/mpich.rs"));
+    include!("generated/mpich.rs");
 }
 
 /// Constants that are pointers to the program: Open MPI's values, which the runtime knows.

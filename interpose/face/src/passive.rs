@@ -6,14 +6,10 @@
 //! order of initialisation).
 #![allow(unsafe_code)]
 
-use crate::link::{self, LinkMap};
+use crate::link;
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
-
-const DT_INIT: isize = 12;
-const DT_FINI: isize = 13;
-const DT_INIT_ARRAYSZ: isize = 27;
-const DT_FINI_ARRAYSZ: isize = 28;
+use understudy_elf::{Dynamic, LinkMap};
 
 /// While libraries are opened: how many were there before.
 static BEFORE: AtomicUsize = AtomicUsize::new(0);
@@ -41,10 +37,11 @@ pub fn allocates() {
 }
 
 fn hide_constructors(object: &LinkMap) {
-    object.set(DT_INIT_ARRAYSZ, 0);
-    object.set(
-        DT_INIT,
-        (nothing as *const () as usize).wrapping_sub(object.l_addr),
+    link::set(object, Dynamic::INIT_ARRAYSZ, 0);
+    link::set(
+        object,
+        Dynamic::INIT,
+        (nothing as *const () as usize).wrapping_sub(object.base()),
     );
 }
 
@@ -55,9 +52,10 @@ fn hide_constructors(object: &LinkMap) {
 pub unsafe extern "C" fn hide_destructors(object: *const c_void) {
     // SAFETY: handed on to the caller.
     let object = unsafe { &*object.cast::<LinkMap>() };
-    object.set(DT_FINI_ARRAYSZ, 0);
-    object.set(
-        DT_FINI,
-        (nothing as *const () as usize).wrapping_sub(object.l_addr),
+    link::set(object, Dynamic::FINI_ARRAYSZ, 0);
+    link::set(
+        object,
+        Dynamic::FINI,
+        (nothing as *const () as usize).wrapping_sub(object.base()),
     );
 }

@@ -4,22 +4,12 @@
 #![allow(unsafe_code)]
 
 use crate::link::{self, OUR_SONAME, Path};
-use crate::sys;
 use crate::thunks::{PROC_COUNT, SLOT_NAMES};
-use core::ffi::{CStr, c_char, c_int, c_void};
-
-/// `Dl_info` of dladdr(3).
-#[repr(C)]
-struct Place {
-    file: *const c_char,
-    base: *mut c_void,
-    name: *const c_char,
-    address: *mut c_void,
-}
+use core::ffi::{CStr, c_char, c_void};
+use understudy_elf::LinkMap;
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-    fn dladdr(address: *const c_void, place: *mut Place) -> c_int;
 }
 
 /// The longest name of a procedure, with what follows.
@@ -53,7 +43,7 @@ impl core::ops::Deref for Fortran {
 pub fn find() -> Option<Path> {
     const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
     let is_library =
-        |object: &link::LinkMap| !object.name().is_empty() && object.l_addr != link::own_base();
+        |object: &LinkMap| !object.name().is_empty() && object.base() != link::own_base();
     if !link::objects().any(|object| is_library(object) && object.needs(OUR_SONAME)) {
         return None;
     }
@@ -63,7 +53,7 @@ pub fn find() -> Option<Path> {
     let wraps = |name: &CStr| file_of(next(name)).filter(|file| !is_binding(file));
     let names = || SLOT_NAMES[..PROC_COUNT].iter();
     let of_fortran = || names().find_map(|name| wraps(&Fortran::of(name)?));
-    let has_fortran = link::objects().any(link::LinkMap::needs_fortran_bindings);
+    let has_fortran = link::objects().any(link::needs_fortran_bindings);
     let file = names()
         .find_map(|name| wraps(name))
         .or_else(|| has_fortran.then(of_fortran)?)?;
@@ -85,16 +75,10 @@ pub fn is_library_behind() -> bool {
     !core::hint::black_box(unsafe { dlsym(RTLD_NEXT, c"PMPI_Init".as_ptr()) }).is_null()
 }
 
-/// The file in which something is; ld.so keeps the name as long as the library.
+/// The file in which something is.
 fn file_of(found: *mut c_void) -> Option<&'static [u8]> {
-    let mut place = Place {
-        file: core::ptr::null(),
-        base: core::ptr::null_mut(),
-        name: core::ptr::null(),
-        address: core::ptr::null_mut(),
-    };
-    // SAFETY: dladdr(3) fills the structure.
-    unsafe { (!found.is_null() && dladdr(found, &mut place) != 0).then(|| sys::bytes(place.file)) }
+    let file = link::file_of(found as usize);
+    (!file.is_empty()).then_some(file)
 }
 
 /// Whether a file has the bindings of Open MPI or MPICH, which wrap nothing.

@@ -3,6 +3,7 @@
 
 use crate::kernel_use::{self, MBIND, SET_MEMPOLICY_HOME_NODE};
 use crate::libc::next;
+use crate::stack::with_arguments_kept;
 use crate::{closing, draws, kernel_aio};
 use core::arch::naked_asm;
 use core::ffi::c_void;
@@ -14,17 +15,6 @@ const CLOSE_RANGE: usize = 436;
 
 /// libc's syscall(2), once it is known.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(find as *mut c_void);
-
-/// Instructions between those that keep the registers of a variadic call's arguments.
-macro_rules! with_arguments_kept {
-    ($($line:literal),*) => {
-        concat!(
-            "push rdi\n push rsi\n push rdx\n push rcx\n push r8\n push r9\n push rax\n",
-            $($line, "\n",)*
-            "pop rax\n pop r9\n pop r8\n pop rcx\n pop rdx\n pop rsi\n pop rdi",
-        )
-    };
-}
 
 /// syscall(2).
 ///

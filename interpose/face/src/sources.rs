@@ -12,7 +12,7 @@ use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use understudy_abi::source::{COUNT, SOURCES};
-use understudy_abi::{ZONE_SHIFT, ZONE_TAG};
+use understudy_abi::{ZONE_SHIFT, ZONE_TAG, control_block};
 
 /// libc's procedures, once they are known.
 static REAL: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
@@ -223,12 +223,7 @@ pub fn pass() {
 /// # Safety
 /// The runtime must know libc's procedures ([`addresses`]).
 pub unsafe extern "C" fn watch(on: bool) {
-    let owner: usize;
-    // SAFETY: glibc's thread control block points to itself at fs:0x10.
-    unsafe {
-        core::arch::asm!("mov {}, fs:[0x10]", out(reg) owner, options(nostack, readonly, preserves_flags))
-    };
-    OWNER.store(owner, Ordering::Relaxed);
+    OWNER.store(control_block::address(), Ordering::Relaxed);
     IS_WATCHED.store(on, Ordering::Relaxed);
     for (index, entering) in entering().into_iter().enumerate() {
         let target = if on { entering } else { real(index) };

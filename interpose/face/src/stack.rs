@@ -3,6 +3,19 @@
 
 use core::arch::naked_asm;
 use core::ffi::c_void;
+use understudy_abi::on_other_stack;
+
+/// Instructions between those that keep the registers of a variadic call's arguments.
+macro_rules! with_arguments_kept {
+    ($($line:literal),* $(,)?) => {
+        concat!(
+            "push rdi\n push rsi\n push rdx\n push rcx\n push r8\n push r9\n push rax\n",
+            $($line, "\n",)*
+            "pop rax\n pop r9\n pop r8\n pop rcx\n pop rdx\n pop rsi\n pop rdi",
+        )
+    };
+}
+pub(crate) use with_arguments_kept;
 
 /// Calls `function(argument)` on another stack, whose highest address is `top`.
 ///
@@ -16,16 +29,7 @@ pub unsafe extern "C" fn on_stack(
 ) {
     naked_asm!(
         ".cfi_startproc",
-        "push rbp",
-        ".cfi_adjust_cfa_offset 8",
-        ".cfi_rel_offset rbp, 0",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "mov rsp, rdx",
-        "call rsi",
-        "mov rsp, rbp",
-        "pop rbp",
-        ".cfi_def_cfa rsp, 8",
+        on_other_stack!("mov rsp, rdx", "call rsi"),
         "ret",
         ".cfi_endproc",
     )

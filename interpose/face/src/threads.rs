@@ -6,6 +6,7 @@ use crate::libc::next;
 use crate::stop;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use understudy_abi::control_block;
 use understudy_abi::turn::SEVERAL;
 
 /// How many threads the user side has created.
@@ -17,20 +18,9 @@ static MAIN: AtomicUsize = AtomicUsize::new(0);
 /// The main thread is in pthread_create(3).
 static MAIN_CREATES: AtomicBool = AtomicBool::new(false);
 
-/// The calling thread's control block, which points to itself at fs:0x10.
-#[inline]
-pub fn control_block() -> usize {
-    let own: usize;
-    // SAFETY: a word of glibc's thread control block on x86-64.
-    unsafe {
-        core::arch::asm!("mov {}, fs:[0x10]", out(reg) own, options(nostack, readonly, preserves_flags))
-    };
-    own
-}
-
 /// The calling thread is the main one.
 pub fn remember_main() {
-    MAIN.store(control_block(), Ordering::Relaxed);
+    MAIN.store(control_block::address(), Ordering::Relaxed);
 }
 
 /// The main thread's control block.
@@ -41,7 +31,7 @@ pub fn main() -> usize {
 
 /// Whether this is the main thread.
 pub fn is_main() -> bool {
-    control_block() == MAIN.load(Ordering::Relaxed)
+    control_block::address() == MAIN.load(Ordering::Relaxed)
 }
 
 /// Whether what ld.so allocates now, on the user side, is for another thread than the main one.

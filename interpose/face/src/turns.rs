@@ -12,9 +12,9 @@ use crate::sys::{nr, sys};
 use crate::{leave, sources, stop, threads};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
-use understudy_abi::ENTRIES;
 use understudy_abi::effect::Hook;
 use understudy_abi::turn::{LET_THROUGH, Lent, Turn, TurnCode, UNCHANGED};
+use understudy_abi::{ENTRIES, control_block};
 
 static TURN: Turn = Turn::new();
 /// The process in which turns are taken: the program's children inherit all this.
@@ -250,7 +250,7 @@ pub fn expect_handler(signal: c_int) {
     if is_let_through || TURN.has_handlers.swap(1, Ordering::SeqCst) != 0 || !is_shared() {
         return;
     }
-    let own = threads::control_block();
+    let own = control_block::address();
     if process() != PROCESS.load(Ordering::Relaxed) {
     } else if TURN.holder.load(Ordering::Relaxed) != own {
         if acquire(&TURN, EFFECT_ROUNDS) {
@@ -294,7 +294,7 @@ fn is_nested(kept: &mut Kept, own: usize) -> bool {
 
 /// Before a call.
 extern "C" fn take(kept: &mut Kept) -> u32 {
-    let own = threads::control_block();
+    let own = control_block::address();
     if !is_shared() && own != threads::main() {
         return QUESTION;
     }
@@ -367,7 +367,7 @@ pub fn at_the_end(run: impl FnOnce()) -> bool {
         run();
         return true;
     }
-    let (own, mut kept) = (threads::control_block(), Kept::NOTHING);
+    let (own, mut kept) = (control_block::address(), Kept::NOTHING);
     if !is_nested(&mut kept, own) {
         if !acquire(&TURN, EFFECT_ROUNDS) {
             return false;
@@ -463,7 +463,7 @@ pub type Effect = (u32, c_int, *const c_char, c_int, *const c_char, i64);
 /// # Safety
 /// As of the runtime's function.
 pub unsafe fn tell(hook: Hook, (kind, directory, path, other_directory, other, value): Effect) {
-    let own = threads::control_block();
+    let own = control_block::address();
     let mut kept = Kept::NOTHING;
     if process() != PROCESS.load(Ordering::Relaxed) {
         return stop::block();

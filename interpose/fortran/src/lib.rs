@@ -37,7 +37,7 @@ macro_rules! names {
     clippy::too_many_arguments
 )]
 mod generated {
-    include!(concat!(env!("OUT_DIR"), "/procedures.rs"));
+    include!("generated/procedures.rs");
 }
 
 #[panic_handler]

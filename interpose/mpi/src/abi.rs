@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Generated from the table of ABIs.
 mod generated {
     use super::{Abi, HandleKind, Predefined, StatusLayout, Value};
-    include!(concat!(env!("OUT_DIR"), "/abis.rs"));
+    include!("generated/abis.rs");
 }
 pub use generated::{Domain, MPICH, Pointer, STANDARD};
 
@@ -41,7 +41,7 @@ mod edges {
     use super::{Domain, Edge, Pointer};
     use crate::real_types::HandleKind;
     use std::ffi::c_int;
-    include!(concat!(env!("OUT_DIR"), "/edges.rs"));
+    include!("generated/edges.rs");
 }
 pub use edges::table;
 use edges::{FOREIGN, FOREIGN_CALLS};

@@ -10,6 +10,7 @@ use crate::side::signals::{self, Action};
 use std::arch::naked_asm;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use understudy_abi::assembly::return_from_signal;
 use understudy_abi::{MPI_ZONE_START, ZONE_END, ZONE_START};
 
 /// SIGCANCEL of glibc: a program cannot block it by libc's functions.
@@ -52,7 +53,7 @@ fn install() {
     const SA_ONSTACK: usize = 0x0800_0000;
     const SA_RESTART: usize = 0x1000_0000;
     let restorer = match RESTORER.load(Ordering::Relaxed) {
-        0 => signals::restorer as *const () as usize,
+        0 => return_from_signal as *const () as usize,
         libcs => libcs,
     };
     let flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK | SA_RESTART;

@@ -6,6 +6,7 @@
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
+use understudy_abi::control_block;
 
 /// Last minor release of glibc 2 in which the word is the thread's number.
 const LAST_WITH_NUMBER: u32 = 42;
@@ -28,22 +29,8 @@ fn offset_from_kernel() -> Option<usize> {
     let mut address = 0usize;
     // SAFETY: prctl(2) writes one word.
     let failed = unsafe { libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut address) } != 0;
-    let offset = address.wrapping_sub(control_block());
+    let offset = address.wrapping_sub(control_block::address());
     (!failed).then_some(offset)
-}
-
-/// Returns the address of the calling thread's `struct pthread`.
-fn control_block() -> usize {
-    let own: usize;
-    // SAFETY: the word at fs:0x10 is the block's own address (glibc on x86-64, `tcbhead_t`).
-    unsafe {
-        std::arch::asm!(
-            "mov {}, fs:[0x10]",
-            out(reg) own,
-            options(nostack, readonly, preserves_flags)
-        )
-    };
-    own
 }
 
 fn is_number() -> bool {

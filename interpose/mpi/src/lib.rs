@@ -18,7 +18,7 @@ pub mod side;
 /// Generated from the call table.
 #[allow(unsafe_code, missing_docs)]
 mod generated {
-    include!(concat!(env!("OUT_DIR"), "/real.rs"));
+    include!("generated/real.rs");
 }
 
 pub use error::{Error, Result, both, check};

@@ -6,6 +6,7 @@ pub mod scope;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use understudy_elf::{Callback, LinkMap, LoadedModule, ProgramHeader};
 
 /// Handle of dlmopen(3); null in unit tests, which have no library.
 static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
@@ -247,80 +248,59 @@ pub struct Module {
 }
 
 /// Returns ld.so's records of the libraries in the library's namespace.
-///
-/// They are `struct link_map` of <link.h>.
-pub fn link_maps() -> Vec<*const c_void> {
-    /// The public head of the structure.
-    #[repr(C)]
-    struct LinkMap {
-        address: usize,
-        name: *const c_char,
-        dynamic: *const c_void,
-        next: *const LinkMap,
-        previous: *const LinkMap,
-    }
-    let mut at = LIBRARY.load(Relaxed).cast_const().cast::<LinkMap>();
-    let mut found = Vec::new();
-    // SAFETY: a handle of dlmopen(3) is a link map of a list that ends with null on both sides, or
-    // null.
-    unsafe {
-        while !at.is_null() && !(*at).previous.is_null() {
-            at = (*at).previous;
-        }
-        while !at.is_null() {
-            found.push(at.cast());
-            at = (*at).next;
-        }
-    }
-    found
+pub fn link_maps() -> impl Iterator<Item = &'static LinkMap> {
+    let library = LIBRARY.load(Relaxed).cast_const().cast();
+    // SAFETY: a handle of dlmopen(3) is a record; null if there is no library.
+    unsafe { LinkMap::list(LinkMap::first_of(library)) }
 }
 
 /// `MPI_MAX_LIBRARY_VERSION_STRING`: MPICH's, the greatest of all.
 const MAX_VERSION: usize = 8192;
 
-type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
-
-/// Walks the MPI side's libraries in load order (dl_iterate_phdr(3), which walks the caller's namespace).
-///
-/// # Safety
-/// As dl_iterate_phdr(3).
-pub unsafe fn iterate(callback: Callback, data: *mut c_void) {
-    // SAFETY: the shim exports a function of this type, or there is no library.
-    unsafe {
-        let iterate: Option<unsafe extern "C" fn(Callback, *mut c_void) -> c_int> =
-            std::mem::transmute(shim_function(c"understudy_shim_iterate"));
-        if let Some(iterate) = iterate {
-            iterate(callback, data);
+/// Calls `see` for each of the MPI side's libraries, in load order.
+pub fn for_each_module(see: impl FnMut(&LoadedModule)) {
+    let iterate = |callback: Callback, data: *mut c_void| {
+        // SAFETY: the shim exports a function of this type, or there is no library.
+        unsafe {
+            let iterate: Option<unsafe extern "C" fn(Callback, *mut c_void) -> c_int> =
+                std::mem::transmute(shim_function(c"understudy_shim_iterate"));
+            if let Some(iterate) = iterate {
+                iterate(callback, data);
+            }
         }
-    }
+    };
+    // SAFETY: dl_iterate_phdr(3), which walks its caller's namespace: the shim's.
+    unsafe { understudy_elf::for_each_module(iterate, see) };
 }
 
-unsafe extern "C" fn collect(
-    info: *mut libc::dl_phdr_info,
-    _: usize,
-    modules: *mut c_void,
-) -> c_int {
-    // SAFETY: dl_iterate_phdr(3) passes a valid structure and the argument of `modules`.
-    unsafe {
-        let (info, modules) = (&*info, &mut *modules.cast::<Vec<Module>>());
-        let headers = std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
-        let thread_local = headers.iter().find(|header| header.p_type == libc::PT_TLS);
-        modules.push(Module {
-            name: CStr::from_ptr(info.dlpi_name)
-                .to_string_lossy()
-                .into_owned(),
-            base: info.dlpi_addr as usize,
-            thread_local_number: info.dlpi_tls_modid,
-            thread_local: thread_local.map_or(0, |header| header.p_memsz as usize),
-        });
+/// Calls `see` for each library of the namespace of this code, in load order.
+pub fn for_each_own_module(see: impl FnMut(&LoadedModule)) {
+    unsafe extern "C" {
+        fn dl_iterate_phdr(callback: Callback, data: *mut c_void) -> c_int;
     }
-    0
+    let iterate = |callback, data| {
+        // SAFETY: the arguments of `for_each_module`.
+        unsafe { dl_iterate_phdr(callback, data) };
+    };
+    // SAFETY: libc's function.
+    unsafe { understudy_elf::for_each_module(iterate, see) };
+}
+
+impl Module {
+    fn of(module: &LoadedModule) -> Module {
+        let thread_local = module.of_kind(ProgramHeader::TLS).next();
+        Module {
+            name: String::from_utf8_lossy(module.name()).into_owned(),
+            base: module.base(),
+            thread_local_number: module.tls_module,
+            thread_local: thread_local.map_or(0, |header| header.size),
+        }
+    }
 }
 
 /// The MPI side's libraries in load order.
 pub fn modules() -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
-    // SAFETY: the callback's argument is the one that it expects.
-    unsafe { iterate(collect, (&raw mut modules).cast()) };
+    for_each_module(|module| modules.push(Module::of(module)));
     modules
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-include!(concat!(env!("OUT_DIR"), "/real_types.rs"));
+include!("generated/real_types.rs");
 
 /// `MPI_PROC_NULL`
 pub const PROC_NULL: c_int = -2;

@@ -5,6 +5,26 @@ use understudy_mpi::real_types::{
     ANY_SOURCE, ANY_TAG, PROC_NULL, RealComm, RealRequest, Status, UNDEFINED,
 };
 
+mod generated {
+    include!("generated/header.rs");
+
+    /// Shows that there are functions to compile, which compare the prototypes.
+    #[test]
+    fn procedures_are_declared_as_in_the_header() {
+        assert!(PROCEDURES.len() >= 450, "{}", PROCEDURES.len());
+    }
+
+    #[test]
+    fn constants_have_the_values_of_the_header() {
+        assert!(CONSTANTS.len() >= 168, "{}", CONSTANTS.len());
+        let others: Vec<_> = CONSTANTS
+            .iter()
+            .filter(|(_, ours, theirs)| ours != theirs)
+            .collect();
+        assert!(others.is_empty(), "name, table, header: {others:?}");
+    }
+}
+
 #[test]
 fn the_status_has_the_headers_layout() {
     type Theirs = mpi_sys::MPI_Status;

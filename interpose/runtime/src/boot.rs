@@ -12,11 +12,11 @@ use crate::{
     abi, arch, cell, entry, events, fatal, fault, handles, journal, recovery, renewal, shim, sys,
     told, user,
 };
-use ckptd::settings::{Config, Static, Threads, refusal, unknown};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_abi::{ABI_VERSION, BootInfo, EntryPoints, exit};
 use understudy_mpi::{cancellation, library};
 use understudy_numbers::{Epoch, ProcessNumber};
+use understudy_settings::{Config, Static, Threads, refusal, unknown};
 
 /// The oldest Open MPI that the runtime has been tested with.
 const OLDEST_MPI: (u32, u32, u32) = (5, 0, 10);
@@ -223,7 +223,6 @@ fn start(rt: &Runtime) -> Result<(), String> {
 /// What is recorded of calls is recorded as Open MPI's programs make them.
 fn without_recording(config: &mut Config) -> Result<(), String> {
     let asked = match config.static_data {
-        _ if config.trace => Some("UNDERSTUDY_TRACE=1"),
         Static::Replay => Some("UNDERSTUDY_STATIC=replay"),
         Static::Disk => Some("UNDERSTUDY_STATIC=disk"),
         Static::Auto | Static::Image => None,
@@ -282,7 +281,7 @@ impl std::io::Write for Messages {
 
 /// Makes the user's directory in memory. Where the file system does not give it, the job goes on without ledgers and logs, and says so.
 fn check_memory() -> Result<(), Refusal> {
-    match ckptd::private::make_in_memory() {
+    match understudy_formats::private::make_in_memory() {
         Err(refused) if refused.is_planted() => Err(Refusal {
             reason: format!("{}; {}", refused.consequence(), refused.remedy()),
             is_local: true,

@@ -38,12 +38,9 @@ mod session;
 mod sides;
 mod spawn;
 mod tool;
-mod topology;
 mod window;
 
 pub use accumulate::*;
-pub use attribute::*;
-pub use buffers::*;
 pub use collective::*;
 pub use combined::*;
 pub use comm::*;
@@ -72,8 +69,15 @@ pub use probe::*;
 pub use session::*;
 pub use spawn::*;
 pub use tool::*;
-pub use topology::*;
 pub use window::*;
+
+/// Handlers made from the call table, and the table of all handlers.
+#[allow(unsafe_code, missing_docs)]
+mod generated {
+    include!("generated/handlers.rs");
+}
+
+pub use generated::HANDLERS;
 
 static RUNTIME: Entered<Runtime> = Entered::new(Runtime::new());
 

@@ -10,29 +10,20 @@
 use std::any::type_name;
 use std::cell::{Ref, RefCell, RefMut};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use understudy_abi::control_block;
 
 /// The main thread: address of its control block (fs:0x10), which alone may enter; 0 before the start.
 pub(crate) static OWNER: AtomicUsize = AtomicUsize::new(0);
 
-#[inline]
-fn this_thread() -> usize {
-    let block: usize;
-    // SAFETY: glibc's thread control block points to itself at fs:0x10.
-    unsafe {
-        std::arch::asm!("mov {}, fs:[0x10]", out(reg) block, options(nostack, readonly, pure, preserves_flags))
-    };
-    block
-}
-
 /// Makes the calling thread the main thread.
 pub fn set_owner() {
-    OWNER.store(this_thread(), Ordering::Relaxed);
+    OWNER.store(control_block::address(), Ordering::Relaxed);
 }
 
 /// Whether the calling thread is the main thread. Safe in a signal handler.
 #[inline]
 pub fn is_owner() -> bool {
-    this_thread() == OWNER.load(Ordering::Relaxed)
+    control_block::address() == OWNER.load(Ordering::Relaxed)
 }
 
 /// Defines a module's `Runtime`: on whose it stands, and what is its own, each with its value at the start of the process.

@@ -12,15 +12,15 @@ use crate::arch::{self, Frame, Rewound};
 use crate::copies::{self, Capture, Copy};
 use crate::ending::fail;
 use crate::fault::Victim;
-use crate::image::capture::{Captured, capture};
 use crate::objects::dynamic;
 use crate::recovery::Runtime;
 use crate::{
     events, fault, marks, recompute, recovery, rehearsal, renewal, schedule, step_back, sys, user,
     world,
 };
-use ckptd::events::Kind;
 use std::time::Instant;
+use understudy_formats::events::Kind;
+use understudy_image::capture::{Captured, capture};
 use understudy_numbers::Epoch;
 
 /// What is said when a transfer ends with an error that is not a failure.
@@ -116,7 +116,7 @@ pub fn take(rt: &Runtime) -> Result<(), Rewound> {
         at_call: schedule::schedule(rt).candidates,
         candidates: schedule::schedule(rt).candidates,
     });
-    let bytes = pages * crate::image::PAGE_SIZE as u64 + encoded.bytes.len() as u64;
+    let bytes = pages * understudy_image::PAGE_SIZE as u64 + encoded.bytes.len() as u64;
     let scan_ns = (scan - began).as_nanos() as u64;
     events::emit(Kind::Capture {
         epoch,

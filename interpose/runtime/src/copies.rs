@@ -5,7 +5,6 @@
 
 mod claim;
 mod copy;
-mod habit;
 mod hands;
 mod legacy;
 pub mod parity;
@@ -22,20 +21,11 @@ use crate::attention::{self, PENDING};
 use crate::cell::{Field, runtime};
 use crate::ending::fail;
 use crate::fault::Lack;
-use crate::image::PAGE_SIZE;
-use crate::image::absent;
-use crate::image::epoch::Image;
-use crate::image::helper::Helper;
-use crate::image::runs::{self, AddrRange, PageRun};
-use crate::image::store::{PageStore, StoreConfig};
-use crate::image::track::{TrackError, Tracker};
 use crate::objects::window;
 use crate::rounds::Numbers;
 use crate::{disk, events, fault, journal, marks, sys, told, user, world};
-use ckptd::events::Kind;
 pub use claim::claim;
 pub use copy::{Copy, State};
-use habit::Habit;
 use hands::Hands;
 pub use legacy::{Inherited, look as look_for_legacy, welcome_of_predecessor};
 use legacy::{Kept, Legacy};
@@ -47,8 +37,17 @@ pub use sharing::share;
 use std::cell::RefMut;
 use std::time::{Duration, Instant};
 pub use transfer::{Payload, Transfer};
+use understudy_formats::events::Kind;
+use understudy_image::PAGE_SIZE;
+use understudy_image::absent;
+use understudy_image::epoch::Image;
+use understudy_image::helper::Helper;
+use understudy_image::runs::{self, AddrRange, PageRun};
+use understudy_image::store::{PageStore, StoreConfig};
+use understudy_image::track::{TrackError, Tracker};
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
+use understudy_policy::habit::Habit;
 
 runtime! {
     pub struct Runtime: journal::Runtime {

@@ -13,6 +13,7 @@ mod together;
 use crate::arch::{self, Rewound, turn};
 use crate::drain::{Ability, Exchange};
 use crate::handles::VirtComm;
+use crate::objects::tool::written;
 use crate::objects::{comm, file, window};
 use crate::own_messages::tag;
 use crate::recovery::Runtime;
@@ -26,11 +27,11 @@ use crate::{
 };
 pub use anywhere::{here, hold, leave_by_call, meanwhile, part};
 pub use assemble::assemble;
-use ckptd::settings::Interval;
 use std::ffi::c_int;
 use std::time::Instant;
 pub use together::together;
 use understudy_mpi as mpi;
+use understudy_settings::Interval;
 
 /// More candidates than this are never passed without a vote: after a burst of quick ones (a program's start) slow ones
 /// may follow, and the next cut should not have to wait for many of those.
@@ -324,8 +325,8 @@ fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
         }
         Exchange::PutOff => {
             log::debug!(
-                "a collective is under way somewhere, a library is being opened, spawned processes are connected, or the program wants \
-                 none: the cut is put off"
+                "a collective is under way somewhere, a library is being opened, spawned processes are connected, a communicator \
+                 was made before a control variable was written, or the program wants none: the cut is put off"
             );
             if candidate {
                 let schedule = &mut schedule::state(rt).schedule;
@@ -393,7 +394,8 @@ fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Re
     let is_open = !collectives.is_empty()
         || requests::is_any_unready(rt)
         || !are_even
-        || !file::have_names(rt);
+        || !file::have_names(rt)
+        || !written::check_communicators(rt);
     let is_able =
         !is_open && !user::is_loading() && !is_held && !is_callback && !comm::is_any_connected(rt);
     let is_saved = match is_able.then(|| user::save_devices(rt)) {

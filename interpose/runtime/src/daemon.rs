@@ -6,12 +6,12 @@
 
 use crate::cell::{Field, runtime};
 use crate::{domains, peers, renewal, told, world};
-use ckptd::client::{Client, ClientError};
-use ckptd::pool::{Lease, Limits, Need, Place, Spare, Token};
-use ckptd::wire::{Answer, Ask, auth};
 use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_numbers::{ProcessNumber, Worker};
+use understudy_wire::client::{Client, ClientError};
+use understudy_wire::spares::{Lease, Limits, Need, Place, Spare, Token};
+use understudy_wire::{Answer, Ask, auth};
 
 runtime! {
     pub struct Runtime: renewal::Runtime {

@@ -7,17 +7,16 @@
 //!             the newest epoch of which all workers have whole files                     → choose, load
 //! ```
 //!
-//! - `ckptd::epochs` has the names of the files, what follows from a list of them, and the content of a file;
+//! - `understudy_formats::epochs` has the names of the files and their content;
 //! - `identity`: what a file must have in common with the process that loads it;
 //! - `writer`: the thread that writes; `load`: from a file to an image; `choose`: the epoch that everybody has;
-//! - `places`: where files are: on disk, and with UNDERSTUDY_DISK_HOLD also in memory that outlives the job.
+//! - `places`: the directory, and this job's files there.
 //!
 //! Each worker writes, finds and removes its own files only, and what all have is found out by communication. So the
 //! directory may also lie on a local disk of each node, as long as ranks come back to their nodes.
 #![allow(unsafe_code)]
 
 mod choose;
-mod copy;
 mod identity;
 mod load;
 mod places;
@@ -26,14 +25,8 @@ mod writer;
 
 use crate::cell::{Field, runtime};
 use crate::gather::everybodys;
-use crate::image::absent::Sums;
-use crate::image::epoch::{Image, SlotRun};
-use crate::image::store::PageStore;
 use crate::{sys, told, user};
 use catalogue::Name;
-pub use ckptd::epochs::catalogue::Key;
-use ckptd::epochs::{catalogue, format};
-use ckptd::events::realtime_ns;
 use format::{Head, Identity};
 pub use load::Loaded;
 use places::Places;
@@ -43,6 +36,12 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+pub use understudy_formats::epochs::catalogue::Key;
+use understudy_formats::epochs::{catalogue, format};
+use understudy_formats::events::realtime_ns;
+use understudy_image::absent::Sums;
+use understudy_image::epoch::{Image, SlotRun};
+use understudy_image::store::PageStore;
 use understudy_mpi as mpi;
 use understudy_mpi::comm::Plain;
 use understudy_mpi::real_types::RealComm;
@@ -311,7 +310,6 @@ pub fn end(rt: &Runtime) {
     if let Some(writer) = &mut disk.writer {
         writer.stop();
     }
-    disk.places.let_go(disk.lineage, |_| true);
     disk.places.remove_job(disk.lineage);
     disk.places.give_up();
     user::end_files_on_disk(rt);
@@ -415,7 +413,6 @@ pub fn committed(rt: &Runtime, store: &mut PageStore, image: &Image, state: &[u8
     let files = user::written_files(rt);
     let job = Job {
         directory: disk.places.directory.clone(),
-        held: disk.places.held.clone(),
         name: name.to_string(),
         head,
         state: state.to_vec(),
@@ -446,7 +443,7 @@ impl Disk {
     fn new(rt: &Runtime, directory: &Path, lineage: u64, workers: u32) -> Disk {
         let config = told::config();
         Disk {
-            places: Places::open(directory, config.disk_hold),
+            places: Places::open(directory),
             every: config.disk_every,
             identity: identity::own(rt, workers),
             environment: identity::environment(),
@@ -478,7 +475,7 @@ impl Disk {
     fn writer(&mut self) -> io::Result<&mut Writer> {
         let writer = match self.writer.take() {
             Some(writer) => writer,
-            None => Writer::start(told::config().daemon.clone())?,
+            None => Writer::start()?,
         };
         Ok(self.writer.insert(writer))
     }
@@ -497,7 +494,7 @@ impl Disk {
         }
     }
 
-    fn note(&mut self, outcome: copy::Outcome, store: &mut PageStore) {
+    fn note(&mut self, outcome: writer::Outcome, store: &mut PageStore) {
         store.unpin();
         let Some(key) = self.writing.take() else {
             return;
@@ -538,9 +535,6 @@ impl Disk {
     fn prune(&mut self, worker: Worker) {
         let expendable = catalogue::expendable(&self.places.keys(worker), &self.complete);
         self.places.remove(worker, &expendable);
-        if let Some(&second) = self.complete.iter().rev().nth(1) {
-            self.places.let_go(self.lineage, |key| key < second);
-        }
         self.own.retain(|key| !expendable.contains(key));
         while self.complete.len() > 2 {
             self.complete.pop_first();

@@ -2,11 +2,11 @@
 #![allow(unsafe_code)]
 
 use crate::{told, user};
-use ckptd::settings::domains::of_host;
 use std::path::Path;
 use understudy_mpi as mpi;
 use understudy_mpi::comm::Plain;
 use understudy_mpi::real_types::RealComm;
+use understudy_settings::domains::of_host;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Domain of a process that could not read the file of domains.

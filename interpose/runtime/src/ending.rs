@@ -3,10 +3,10 @@
 use crate::journal::Runtime;
 use crate::user::UserError;
 use crate::{events, renewal, sys, user};
-use ckptd::events::{EndHow, Kind};
-use ckptd::relay::RankStage;
 use std::ffi::c_int;
+use understudy_formats::events::{EndHow, Kind};
 use understudy_mpi as mpi;
+use understudy_relay::RankStage;
 
 /// Ends the job with a status: the launcher's status will be this process's.
 pub fn abort(rt: &Runtime, code: c_int) -> ! {

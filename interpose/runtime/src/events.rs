@@ -2,11 +2,11 @@
 //!
 //! An event that cannot be recorded at the moment, since another one is being recorded, is left out: no job ends for an event.
 
-use ckptd::events::{Epoch, EventWriter, Kind, ProcessNumber};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+use understudy_formats::events::{Epoch, EventWriter, Kind, ProcessNumber};
 
 static WRITER: Mutex<Option<EventWriter>> = Mutex::new(None);
 static EPOCH: AtomicU64 = AtomicU64::new(0);
@@ -48,7 +48,7 @@ fn record(event: impl FnOnce(&mut EventWriter, Epoch)) {
 
 /// The moment, for `emit_at`.
 pub fn clock() -> u64 {
-    ckptd::events::monotonic_ns()
+    understudy_formats::events::monotonic_ns()
 }
 
 /// Nanoseconds since `start`.

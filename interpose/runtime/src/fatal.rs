@@ -8,12 +8,12 @@
 mod places;
 
 use crate::{arch, unwinder, user};
-use ckptd::relay::{FRAMES, NoteCell};
 use places::Place;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_abi::{ZONE_END, ZONE_START};
 use understudy_mpi::call;
+use understudy_relay::{FRAMES, NoteCell};
 
 /// Faults that walking a damaged stack may lead to.
 const FAULTS: [c_int; 4] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];

@@ -2,14 +2,14 @@
 //! damaged, and kernels that lack something. A fault point that is off costs one load and a predictable branch, a call nothing.
 #![allow(unsafe_code)]
 
-use ckptd::events::{Kind, RecoveryStage};
-use ckptd::settings::fault::{Action, Fault, Where, Who};
-pub use ckptd::settings::fault::{Harm, Lack, Victim};
-use ckptd::settings::points;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use understudy_formats::events::{Kind, RecoveryStage};
 use understudy_numbers::{Epoch, ProcessNumber};
+use understudy_settings::fault::{Action, Fault, Where, Who};
+pub use understudy_settings::fault::{Harm, Lack, Victim};
+use understudy_settings::points;
 
 struct State {
     /// What this process is to meet.

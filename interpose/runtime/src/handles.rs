@@ -30,7 +30,7 @@ runtime! {
     }
 }
 
-include!(concat!(env!("OUT_DIR"), "/virt_types.rs"));
+include!("generated/virt_types.rs");
 use understudy_mpi::real_types::*;
 
 /// `MPI_IN_PLACE`

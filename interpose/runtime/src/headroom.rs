@@ -8,14 +8,14 @@
 mod demand;
 mod relief;
 
-use crate::image::PAGE_SIZE;
 use crate::world::{self, Runtime};
-use ckptd::budget::Budget;
-use ckptd::cgroup::Groups;
-use ckptd::proc_file::ProcFile;
 pub use demand::{Claim, Shortage, shortage};
 pub use relief::{cause, has_given_up, watch};
 use std::sync::OnceLock;
+use understudy_formats::budget::Budget;
+use understudy_formats::cgroup::Groups;
+use understudy_formats::proc_file::ProcFile;
+use understudy_image::PAGE_SIZE;
 use understudy_numbers::Worker;
 
 /// Reserve for each process that can allocate memory at a time, in bytes.

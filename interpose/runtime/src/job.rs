@@ -8,19 +8,19 @@ use crate::gather::everybodys;
 use crate::handles::{self, VirtComm, real_comm};
 use crate::objects::session::{self, WorldModel};
 use crate::recovery::Runtime;
-use crate::redundancy::Redundancy;
 use crate::world::{self, Part, World, get, is_first_worker, is_protected, worker, workers_of};
 use crate::{
-    arch, checkpoint, copies, cut, disk, ending, events, fault, journal, objects, protection,
-    recovery, rehearsal, rendezvous, renewal, requests, spare, sys, told, user,
+    arch, checkpoint, copies, cut, disk, ending, events, fault, objects, protection, recovery,
+    rehearsal, rendezvous, renewal, requests, spare, sys, told, user,
 };
-use ckptd::events::{EndHow, Kind};
-use ckptd::settings::{Config, Scheme};
 use std::ffi::c_int;
 use understudy_abi::exit;
+use understudy_formats::events::{EndHow, Kind};
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Rank, Worker};
+use understudy_policy::redundancy::Redundancy;
+use understudy_settings::{Config, Scheme};
 
 /// Sets the world up after the real MPI_Init. Where the job has begun before, this process takes the part of a dead one, and the
 /// program's frame has been replaced.
@@ -57,10 +57,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
         Some(_) => Scheme::Copies(1.min(worker_count - 1)),
         None => config.scheme,
     };
-    let mismatch = mismatch
-        .or_else(|| no_domain(&places))
-        .or(too_few)
-        .filter(|_| !config.trace);
+    let mismatch = mismatch.or_else(|| no_domain(&places)).or(too_few);
     let redundancy = Redundancy::place(&places.domains(worker_count), wish, scheme);
     let made = workers_of(all, worker);
     let [workers, private] = made.unwrap_or_else(|error| ending::failed_in_init(rt, error));
@@ -83,7 +80,7 @@ pub fn init(rt: &Runtime) -> Result<(), Rewound> {
             worker_count,
             redundancy,
             nodes,
-            protected: mismatch.is_none() && !config.trace,
+            protected: mismatch.is_none(),
             finalized: false,
             recoveries: 0,
             players,
@@ -295,7 +292,6 @@ pub fn finalize(rt: &Runtime) -> Result<c_int, Rewound> {
         ending::end_unprotected(rt);
     }
     fault::point("finalize.agreed", copies::epoch(rt));
-    journal::trace::report(rt);
     world::update(rt, |world| world.finalized = true);
     disk::end(rt);
     fault::point("finalize.end", copies::epoch(rt));

@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 mod accounts;
+pub mod address_names;
 pub mod end;
 mod format;
 mod function;
@@ -20,13 +21,11 @@ mod recorder;
 pub mod replay;
 mod row;
 mod sources;
-pub mod trace;
 pub mod typemap;
 
 use crate::arch::{self, Frame};
 use crate::cell::{Door, Field, runtime};
 use crate::{events, schedule, told, world};
-use ckptd::settings::Rule;
 use end::Watch;
 pub use format::Journal;
 pub use inputs::Inputs;
@@ -34,13 +33,12 @@ use outputs::Call;
 pub use recorder::Recorder;
 use std::time::Duration;
 use understudy_numbers::Epoch;
+use understudy_settings::Rule;
 
 runtime! {
     pub struct Runtime: schedule::Runtime {
         /// The phase that is recorded, or was.
         recording: Field<Recording> = Field::new(Recording::Off),
-        /// A run that is only looked at.
-        trace: Field<Option<trace::State>> = Field::new(None),
         /// What a replay holds back.
         hold: Field<Option<hold::Hold>> = Field::new(None),
         /// The replay under way.
@@ -189,10 +187,7 @@ pub unsafe extern "C" fn record_call(frame: *const Frame, integer: u64, double: 
     // SAFETY: handed on to the caller.
     let frame = unsafe { &*frame };
     let mut guard = rt.recording.borrow_mut();
-    let Some(phase) = guard.on_mut() else {
-        drop(guard);
-        return trace::call(rt, frame);
-    };
+    let Some(phase) = guard.on_mut() else { return };
     let place = arch::turn::call_site(frame);
     if sources::row_of(frame.slot as usize).is_none() {
         phase

@@ -9,7 +9,7 @@
 //! - [`abi`]: handles of programs of another ABI than Open MPI's;
 //! - [`handles`], [`objects`], [`requests`], [`early`]: what the program holds, and how to make it again; [`posting`],
 //!   [`completion`]: its beginning and its end; [`exposure`]: general epochs of windows;
-//! - [`image`]: the user side's memory; [`user`]: the rest of its state (files, signals, thread-locals, output);
+//! - [`user`]: state of the program side besides memory, which is [`understudy_image`]'s (files, signals, thread-locals, output);
 //! - [`job`], `spare`, [`world`], [`domains`], [`placement`]: workers and spares, where they are, who holds whose copy;
 //! - [`fatal`]: what this process dies of;
 //! - [`schedule`], [`cut`], [`drain`], [`checkpoint`], [`disk`]: epochs; [`recovery`]: after a failure;
@@ -44,7 +44,6 @@ pub mod fault;
 pub mod gather;
 pub mod handles;
 mod headroom;
-pub mod image;
 pub mod job;
 pub mod journal;
 pub mod kernel_state;
@@ -54,13 +53,11 @@ pub mod overdue;
 pub mod own_messages;
 mod packed;
 pub mod peers;
-pub mod placement;
 pub mod posting;
 pub mod protection;
 pub mod raise;
 pub mod recompute;
 pub mod recovery;
-pub mod redundancy;
 pub mod rehearsal;
 pub mod rendezvous;
 pub mod renewal;
@@ -79,5 +76,5 @@ pub mod world;
 /// Generated from the call table.
 #[allow(unsafe_code, missing_docs)]
 pub mod generated {
-    include!(concat!(env!("OUT_DIR"), "/dispatch.rs"));
+    include!("generated/procedures.rs");
 }

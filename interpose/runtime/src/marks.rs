@@ -7,12 +7,12 @@
 mod told;
 
 use crate::cell::{Field, runtime};
-use crate::image::runs::{self, AddrRange, PageRun};
 use crate::{early, events};
-pub use ckptd::events::MarkWay as Way;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 pub use told::{Mark, Told};
+pub use understudy_formats::events::MarkWay as Way;
+use understudy_image::runs::{self, AddrRange, PageRun};
 
 runtime! {
     pub struct Runtime: early::Runtime {

@@ -6,11 +6,10 @@
 //! calls of MPI cost nothing; it never calls MPI. Where the program is, the frame of its last call tells, which stays on the
 //! runtime's stack ([`arch`]). It is read through `/proc/self/mem`, since the program goes on meanwhile.
 
-use crate::generated::Proc;
+use crate::generated::{COLLECTIVE, Proc};
 use crate::journal::Runtime;
-use crate::journal::trace::places;
+use crate::journal::address_names;
 use crate::{arch, attention, peers, schedule, sys, told};
-use ckptd::settings::Interval;
 use std::fs::File;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileExt;
@@ -19,6 +18,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 use understudy_mpi::call;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
+use understudy_settings::Interval;
 
 /// Intervals without a cut before the user is told.
 const INTERVALS: u32 = 10;
@@ -275,20 +275,8 @@ impl Place {
     }
 
     fn is_collective(self) -> bool {
-        const NAMES: [&str; 10] = [
-            "MPI_Allgather",
-            "MPI_Allreduce",
-            "MPI_Alltoall",
-            "MPI_Barrier",
-            "MPI_Bcast",
-            "MPI_Exscan",
-            "MPI_Gather",
-            "MPI_Reduce",
-            "MPI_Scan",
-            "MPI_Scatter",
-        ];
-        let name = self.procedure.map_or("", Proc::name);
-        NAMES.iter().any(|known| name.starts_with(known))
+        self.procedure
+            .is_some_and(|procedure| COLLECTIVE[procedure as usize])
     }
 }
 
@@ -298,7 +286,7 @@ impl std::fmt::Display for Place {
             return out.write_str("where it is cannot be told");
         };
         write!(out, "its last MPI call is {}", procedure.name())?;
-        match places::names(&[self.address]).first() {
+        match address_names::names(&[self.address]).first() {
             // An address outside of all files has no name; on the stack (`[stack]`) is none that a call returns to, where it has returned.
             Some(name) if name.ends_with(')') && !name.ends_with("])") => write!(out, " at {name}"),
             _ => Ok(()),

@@ -3,10 +3,10 @@
 use crate::recovery::Runtime;
 use crate::world::{self, get};
 use crate::{copies, events, recovery, sys, told};
-use ckptd::events::Kind;
-use ckptd::settings::Require;
 use understudy_abi::exit;
+use understudy_formats::events::Kind;
 use understudy_numbers::ProcessNumber;
+use understudy_settings::Require;
 
 /// Reasons for which a running job is not protected any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

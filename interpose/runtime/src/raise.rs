@@ -145,13 +145,6 @@ pub fn unsupported(rt: &Runtime, procedure: Proc) -> c_int {
     raise(rt, procedure, ERR_UNSUPPORTED_OPERATION, None)
 }
 
-/// The same for files, whose errors are those of MPI_FILE_NULL as long as none is open (MPI 4.1, 14.7): programs that fall back to
-/// other ways of writing go on.
-pub fn unsupported_file(rt: &Runtime, procedure: Proc) -> c_int {
-    tell_unsupported(procedure);
-    raise_on(rt, procedure, ERR_UNSUPPORTED_OPERATION, Object::NoFile)
-}
-
 fn tell_unsupported(procedure: Proc) {
     static SAID: [AtomicBool; crate::generated::PROC_COUNT] =
         [const { AtomicBool::new(false) }; crate::generated::PROC_COUNT];

@@ -7,15 +7,15 @@
 
 use crate::arch::{self, Frame};
 use crate::generated::Proc;
-use crate::image::layout::Layout;
-use crate::image::opened::{Need, Opened};
-use crate::image::runs::{self, AddrRange, PageRun};
-use crate::journal::trace::places;
+use crate::journal::address_names;
 use crate::journal::{self, Runtime};
 use crate::marks::{self, POISON, Region};
 use crate::{ending, events, sys, told};
-use ckptd::events::Kind;
 use std::time::Instant;
+use understudy_formats::events::Kind;
+use understudy_image::layout::Layout;
+use understudy_image::opened::{Need, Opened};
+use understudy_image::runs::{self, AddrRange, PageRun};
 
 /// Why functions that make memory again cannot be called.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +86,7 @@ fn describe(region: &Region) -> String {
         "the region of {} bytes at {:#x} (understudy_recompute at {})",
         region.memory.len(),
         region.memory.start,
-        places::names(&[region.place]).concat()
+        address_names::names(&[region.place]).concat()
     )
 }
 

@@ -20,7 +20,6 @@ mod meeting;
 mod moves;
 mod newcomers;
 mod partitioned;
-mod plan;
 mod replenish;
 mod report;
 mod repost;
@@ -36,7 +35,7 @@ use crate::{
     arch, copies, ending, events, headroom, overdue, peers, rehearsal, renewal, sys, told, user,
     world,
 };
-use ckptd::events::{ErrorClass, Kind};
+use understudy_formats::events::{ErrorClass, Kind};
 use understudy_mpi as mpi;
 
 pub use meeting::end_together;

@@ -28,10 +28,10 @@ mod worker;
 
 use crate::cell::{Field, runtime};
 use crate::{copies, headroom, told, user, world};
-use ckptd::settings::{LogLimit, Rehearse, Static};
 use std::cell::Cell;
 use std::rc::Rc;
 use understudy_numbers::{Epoch, Worker};
+use understudy_settings::{LogLimit, Rehearse, Static};
 
 pub use own_pages::{from_own_memory, keep_unchanged, put_back};
 pub use rebuild::{Offer, Rebuild, offer};

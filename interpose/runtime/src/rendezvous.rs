@@ -20,18 +20,18 @@ use crate::objects::dynamic::{self, Board, Word};
 use crate::requests::{self, EMPTY, Kind, Runtime, State};
 use crate::{renewal, told, user, world};
 use bincode::config::standard;
-use ckptd::private::{create_anew, read_own};
-use ckptd::relay::board;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::ptr;
 use std::time::Duration;
+use understudy_formats::private::{create_anew, read_own};
 use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{ANY_SOURCE, RealRequest};
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::{ProcessNumber, Worker};
+use understudy_relay::board;
 
 /// Tag of the words.
 const TAG: c_int = 18;

@@ -1,6 +1,7 @@
 //! Generations: the MPI library is thrown away after a failure, and initialised again in a new world.
 //!
-//! A process that has a process manager (`ckptd::line`) gets its identity in MPI from there, once for each generation of the
+//! A process that has a process manager (`understudy_wire::line`) gets its identity in MPI
+//! from there, once for each generation of the
 //! job. Between two generations the library's side of this process is put back to where it was before `MPI_Init`
 //! ([`understudy_mpi::side`]), so nothing of a failed world is left: no late message, no lock, no thread. All processes
 //! of the job have done so before any of them begins the next generation.
@@ -24,7 +25,6 @@ use crate::cell::{Door, Field, runtime};
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::{disk, fault, sys, told, user};
-use ckptd::line::{ToManager, ToProcess};
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 use talk::{hear, hear_with, lines, set_interruptible, tell};
 use understudy_mpi::side::{self, Snapshot};
 use understudy_mpi::{call, library};
+use understudy_wire::line::{ToManager, ToProcess};
 
 runtime! {
     pub struct Runtime: disk::Runtime {
@@ -395,6 +396,6 @@ pub fn finalise(rt: &Runtime) {
     }
     for link_map in library::link_maps() {
         // SAFETY: a record of ld.so's; nothing of the library is called again.
-        unsafe { (told::info().user_hide_destructors)(link_map) };
+        unsafe { (told::info().user_hide_destructors)(std::ptr::from_ref(link_map).cast()) };
     }
 }

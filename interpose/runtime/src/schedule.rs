@@ -1,10 +1,5 @@
 //! When the next cut is: what [`crate::cut`] counts and remembers, part of which is saved with a cut.
 
-mod agreement;
-mod assembly;
-#[cfg(test)]
-mod dice;
-mod gathering;
 pub mod pace;
 
 use crate::attention::{self, AGREEING, ASKED};
@@ -13,13 +8,13 @@ use crate::generated::MAY_WAIT;
 use crate::own_messages::{Lent, Told};
 use crate::rounds::Rounds;
 use crate::{arch, marks};
-pub use agreement::{Agreement, May};
-pub use assembly::{Assemblies, Other, Side, Word as AssemblyWord};
-pub use gathering::Gatherings;
 use pace::Pace;
 use std::cell::RefMut;
 use std::time::{Duration, Instant};
 use understudy_mpi::real_types::RealRequest;
+pub use understudy_policy::agreement::{Agreement, May};
+pub use understudy_policy::assembly::{Assemblies, Other, Side, Word as AssemblyWord};
+pub use understudy_policy::gathering::Gatherings;
 
 runtime! {
     pub struct Runtime: marks::Runtime {

@@ -5,9 +5,9 @@
 
 use crate::recovery::{DOOR, Runtime};
 use crate::{daemon, events, renewal, sys, told, user};
-use ckptd::events::{EndHow, Kind, Role, Spare, Worker};
-use ckptd::relay::RankStage;
 use std::time::Duration;
+use understudy_formats::events::{EndHow, Kind, Role, Spare, Worker};
+use understudy_relay::RankStage;
 
 /// What this process does until it is needed.
 pub const WAIT: renewal::Spare = renewal::Spare {

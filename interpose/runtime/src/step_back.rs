@@ -14,20 +14,20 @@
 
 use crate::arch::{self, Stopped};
 use crate::copies::Runtime;
-use crate::image::PAGE_SIZE;
-use crate::image::absent::{self, Sums};
-use crate::image::layout::Layout;
-use crate::image::opened::{Need, Opened};
-use crate::image::own_memory;
-use crate::image::runs::{self, PageIndex, PageRun};
-use crate::image::sums::of_page;
 use crate::marks::{self, Lasting, Region};
 use crate::recompute::is_mapped;
 use crate::{copies, ending, events, fault, sys, told, user, world};
-use ckptd::events::Kind;
 use std::ffi::c_void;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
+use understudy_formats::events::Kind;
+use understudy_image::PAGE_SIZE;
+use understudy_image::absent::{self, Sums};
+use understudy_image::layout::Layout;
+use understudy_image::opened::{Need, Opened};
+use understudy_image::own_memory;
+use understudy_image::runs::{self, PageIndex, PageRun};
+use understudy_image::sums::of_page;
 use understudy_numbers::Epoch;
 
 /// A function may take so long, and so many times as long as the program has run since the epoch.

@@ -2,8 +2,6 @@
 //! a running job, by those who have started it ([`joined`]). Everything else may use it; only the start (`boot`) sets it.
 #![allow(unsafe_code)]
 
-use ckptd::line::{LINE, ProcessPlace};
-use ckptd::settings::Config;
 use std::ffi::{CString, c_int};
 use std::fs::File;
 use std::io::ErrorKind;
@@ -12,6 +10,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use understudy_abi::BootInfo;
 use understudy_numbers::ProcessNumber;
+use understudy_settings::Config;
+use understudy_wire::line::{LINE, ProcessPlace};
 
 struct Info(BootInfo);
 

@@ -33,13 +33,9 @@ mod zones;
 
 use crate::arch::Frame;
 use crate::cell::{Door, Field, runtime};
-use crate::image::layout::Layout;
-use crate::image::runs::PageRun;
-use crate::image::vmas::Zones;
 use crate::world;
 pub use accelerator::{devices_go_on, may_use_devices, save_devices};
 pub use children::stop as stop_children;
-use ckptd::proc_file::ProcFile;
 pub use effects::effect_of_others;
 pub use files::{
     also_written as also_written_file, name_of as name_of_open, note as note_files,
@@ -65,6 +61,10 @@ pub use threads::{
     let_go as let_threads_go,
 };
 use understudy_abi::RUNTIME_FD_BASE;
+use understudy_formats::proc_file::ProcFile;
+use understudy_image::layout::Layout;
+use understudy_image::runs::PageRun;
+use understudy_image::vmas::Zones;
 use understudy_numbers::{Epoch, ProcessNumber};
 pub use undo::{
     Call as FileCall, Range as FileRange, full_name, made as note_made, note as note_effect,
@@ -149,7 +149,7 @@ pub struct State {
 pub enum UserError {
     /// The mappings cannot be read.
     #[error("the process's mappings cannot be read: {0}")]
-    Maps(#[from] crate::image::vmas::MapsError),
+    Maps(#[from] understudy_image::vmas::MapsError),
     /// The user side has threads.
     #[error(
         "the program runs {0} thread(s) of its own, which an understudy could not bring back; set OMP_NUM_THREADS=1 or run it with UNDERSTUDY_DISABLE=1"

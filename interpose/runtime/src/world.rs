@@ -2,12 +2,12 @@
 
 use crate::abi;
 use crate::cell::{Field, runtime};
-use crate::redundancy::Redundancy;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Worker};
+use understudy_policy::redundancy::Redundancy;
 
 runtime! {
     pub struct Runtime: abi::Runtime {

@@ -6,23 +6,20 @@
 //!
 //! A test compares that file with [`document`].
 
-use std::path::Path;
-
 const HEAD: &str = "\
 # MPI procedures
 
-Generated from the call table (`interpose/table/data/procedures.tbl`) and the handlers in `interpose/runtime/src/calls`;
-not to be edited. To make it again: `cargo run -p understudy-table --example support-table > docs/calls.md`.
+Generated from the call table (`interpose/table/data/procedures.tbl`); not to be edited.
+To make it again: `cargo run -p understudy-table --example support-table > docs/calls.md`.
 
 The names are those of the MPI 4.1 standard that Open MPI 5.0.11 has, and of Open MPI's extensions (`MPIX_`); and 110 more of
 MPI 4.1 and 5.0, most of them for large counts, which only programs of MPICH and of the standard ABI find. Every one of them can also be called by its profiling
 name (`PMPI_…`).
 
-- **planned** is what the call table asks for: `generic`, translating handles is enough; `manual`, the procedure needs more
-  than that; `unsupported`, it will be refused.
-- **now** is what the layer does at present: `generated`, the handler is made from the table; `by hand`, it is one of
-  `interpose/runtime/src/calls`; `refused`, the call fails with `MPI_ERR_UNSUPPORTED_OPERATION` and a message. With the
-  default error handler, `MPI_ERRORS_ARE_FATAL`, a refused call ends the job.
+The column **handler** says what serves a call: `generated`, a handler that is made from the table;
+`by hand`, one of `interpose/runtime/src/calls`;
+`refused`, the call fails with `MPI_ERR_UNSUPPORTED_OPERATION` and a message.
+With the default error handler, `MPI_ERRORS_ARE_FATAL`, a refused call ends the job.
 
 All of this is about programs under protection. In a program that runs without (`UNDERSTUDY_DISABLE=1`, or a job that was
 refused before `MPI_Init`) every call goes to the MPI library as it is.
@@ -43,14 +40,8 @@ error, `MPI_ERR_COUNT`, with a line that says so. A refused procedure ends the j
 
 /// The whole file.
 pub fn document() -> String {
-    let calls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/src/calls");
-    let implemented =
-        understudy_table::implemented(&calls).expect("the runtime's sources are there");
-    let names: Vec<&str> = implemented.iter().map(String::as_str).collect();
-    let (calls, besides) = (
-        understudy_table::support_table(&names),
-        understudy_table::mpich_table(),
-    );
+    let calls = understudy_table::support_table();
+    let besides = understudy_table::mpich_table();
     format!("{HEAD}{calls}{MPICH}{besides}")
 }
 

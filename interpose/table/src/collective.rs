@@ -3,7 +3,7 @@
 //! A cut may be taken before a blocking one, and a process may fail in it.
 
 use crate::kind::ParamKind;
-use crate::model::{Class, Flag, Handle, Parameter, Procedure, Table};
+use crate::model::{Class, Flag, Handle, Parameter, Procedure, Rule, Table};
 use crate::types::{self, Side};
 use std::fmt::Write;
 
@@ -48,8 +48,8 @@ fn tail(out: &mut String, procedure: &Procedure, rc: &str, after: &str) {
 
 /// Notes one of those that MPICH counts.
 fn note_first(procedure: &Procedure, comm: &str) -> String {
-    let name = procedure.short_name();
-    if !["MPI_Barrier", "MPI_Bcast", "MPI_Reduce", "MPI_Allreduce"].contains(&name) {
+    let name = &procedure.name;
+    if !procedure.is(Rule::Counted) {
         return String::new();
     }
     let find = |is_it: fn(&Parameter) -> bool| {
@@ -132,13 +132,15 @@ fn looked_at(procedure: &Procedure, parameter: &Parameter) -> (&'static str, &'s
     let length = match parameter.length.as_deref() {
         Some("indegree") => "crate::objects::comm::degrees(rt, comm).0 as usize",
         Some("outdegree") => "crate::objects::comm::degrees(rt, comm).1 as usize",
-        _ if procedure.name.contains("educe_scatter") => "local_size(rt, comm)",
+        Some("local_size") => "local_size(rt, comm)",
         _ => "peer_count(rt, comm)",
     };
     let has = |name: &str| procedure.parameters.iter().any(|other| other.name == name);
+    let mut parameters = procedure.parameters.iter();
+    let has_root = parameters.any(|other| other.kind == ParamKind::Root);
     let is_list = parameter.length.as_deref() == Some("comm_size");
     let condition = match parameter.name.starts_with('s') {
-        _ if has("root") => "is_root(rt, comm, root)",
+        _ if has_root => "is_root(rt, comm, root)",
         true if is_list && has("sendbuf") => "sendbuf != IN_PLACE",
         _ => "true",
     };

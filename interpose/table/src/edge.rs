@@ -6,7 +6,7 @@
 use crate::abi::domain;
 use crate::kind::ParamKind;
 use crate::length::{LengthTerm, length_terms};
-use crate::model::{Direction, Flag, Handle, Parameter, Procedure, Support, Table};
+use crate::model::{Direction, Flag, Handle, Parameter, Procedure, Rule, Source, Table};
 use crate::real::{addresses, stack_words};
 use crate::types::identifier;
 use std::fmt::Write;
@@ -45,7 +45,8 @@ fn length(procedure: &Procedure, parameter: &Parameter) -> String {
     };
     let communicator = || identifier(procedure.communicator().expect("a communicator"));
     // Elsewhere than at the root the array says nothing, and there need not be one.
-    let at_root = (procedure.name == "MPI_Comm_spawn_multiple")
+    let at_root = procedure
+        .is(Rule::AtRoot)
         .then(|| format!("usize::from(E::rank(v_{}) == v_root)", communicator()));
     let factor = |term: &LengthTerm| match term {
         LengthTerm::Word(word) => match word.as_str() {
@@ -164,10 +165,17 @@ fn returned(procedure: &Procedure) -> Option<String> {
     }
 }
 
-/// What copies a status from one language to another: the layouts of one ABI are alike in C and Fortran, but for Open MPI.
+/// Returns true if a procedure copies a status from one language to another.
+///
+/// The layouts of an ABI are alike in C and Fortran, except those of Open MPI.
 fn copies_status(procedure: &Procedure) -> bool {
-    procedure.name.starts_with("MPI_Status_")
-        && (procedure.name.contains("2f") || procedure.name.contains("2c"))
+    let is_status = |parameter: &Parameter| {
+        matches!(
+            parameter.kind,
+            ParamKind::Status | ParamKind::FStatus | ParamKind::F08Status
+        )
+    };
+    matches!(&procedure.parameters[..], [from, to] if is_status(from) && is_status(to))
 }
 
 /// Whether a procedure is the same in all ABIs.
@@ -179,8 +187,8 @@ fn is_plain(procedure: &Procedure) -> bool {
 
 fn function(out: &mut String, slot: usize, procedure: &Procedure) {
     // What is refused looks at no argument.
-    let parameters: &[Parameter] = match procedure.support {
-        Support::Unsupported => &[],
+    let parameters: &[Parameter] = match procedure.source {
+        Source::Refused => &[],
         _ => &procedure.parameters,
     };
     let list = |with: &dyn Fn(&Parameter) -> String| {
@@ -260,8 +268,11 @@ fn function(out: &mut String, slot: usize, procedure: &Procedure) {
                 );
             }
         }
-        if let "MPI_Type_get_contents" | "MPI_Type_get_contents_c" = procedure.name.as_str() {
-            let is_large = procedure.name.ends_with("_c");
+        if procedure.is(Rule::Contents) {
+            let is_large = procedure
+                .parameters
+                .iter()
+                .any(|parameter| parameter.kind == ParamKind::BigCount);
             let _ = writeln!(
                 out,
                 "            contents::<E>(v_datatype, array_of_integers, is_success, {is_large});"
@@ -308,8 +319,7 @@ fn foreign_calls(out: &mut String, table: &Table) {
 /// The functions, and the table of those of an edge.
 pub(crate) fn source(table: &Table) -> String {
     let mut out = String::from(
-        "// Generated from the call table; not to be edited.\n\n\
-         /// A function for each procedure that is not the same in all ABIs.\n\
+        "/// A function for each procedure that is not the same in all ABIs.\n\
          #[allow(non_snake_case, clippy::too_many_arguments, clippy::missing_safety_doc, clippy::let_unit_value, clippy::let_and_return)]\n\
          mod procedures {\n    use super::*;\n\n",
     );

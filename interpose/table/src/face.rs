@@ -1,6 +1,6 @@
 //! The face's source: thunks, storage and the lists of both.
 
-use crate::model::{Data, Flag, Procedure, Table};
+use crate::model::{Data, Flag, Policy, Procedure, Table};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -37,7 +37,7 @@ const ALLOW_NAMES: &str =
     "#[allow(non_snake_case, non_upper_case_globals, missing_docs, clippy::missing_safety_doc)]\n";
 
 pub(crate) fn source(table: &Table) -> String {
-    let mut out = String::from("// Generated from the call table; not to be edited.\n\n");
+    let mut out = String::new();
     counts(&mut out, table);
     thunks(&mut out, table);
     storage(&mut out, &table.data);
@@ -88,10 +88,9 @@ fn thunks(out: &mut String, table: &Table) {
     let unknown = STACK_WORDS.len() - 1;
     let functions = table.functions.iter();
     let functions = functions.map(|function| {
-        let list = if is_fortran_callback(&function.name) {
-            2
-        } else {
-            0
+        let list = match function.policy {
+            Policy::Callback => 2,
+            Policy::Forward | Policy::Refuse | Policy::Serve => 0,
         };
         (unknown, function.name.clone(), list)
     });
@@ -109,13 +108,6 @@ fn thunks(out: &mut String, table: &Table) {
         out,
         "{all}}}\n\n#[cfg(feature = \"mpich\")]\nthunks! {{\n{newer}}}\n\n#[cfg(not(feature = \"mpich\"))]\nthunks! {{\n{callbacks}}}\n}}"
     );
-}
-
-/// Whether a function is one of Fortran's predefined callbacks (MPI 4.1, 7.7): `mpi_comm_dup_fn_`, `MPI_CONVERSION_FN_NULL`.
-fn is_fortran_callback(name: &str) -> bool {
-    let name = name.to_lowercase();
-    let name = name.trim_end_matches('_');
-    name.starts_with("mpi_") && (name.ends_with("_fn") || name.ends_with("_fn_null"))
 }
 
 fn storage(out: &mut String, data: &[Data]) {

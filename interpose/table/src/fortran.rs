@@ -2,80 +2,14 @@
 //!
 //! Open MPI's own bindings call its C procedures, which is all that the layer needs. But where a procedure has to do with requests,
 //! callbacks, attributes or new groups, they look into the library's objects, for which the program's handles are no addresses. These are stood in for:
-//! those of the classes below are generated, the others written by hand.
+//! the column `fortran` says which, and whether the binding is generated.
 
 use crate::kind::ParamKind;
-use crate::model::{Class, Direction, Handle, Parameter, Procedure, Table};
+use crate::model::{Direction, Handle, Parameter, Procedure, Table};
 use std::fmt::Write;
 
-/// Written by hand: the module, and the procedures without their `MPI_`.
-const BY_HAND: [(&str, &[&str]); 6] = [
-    (
-        "requests",
-        &[
-            "wait",
-            "waitall",
-            "waitany",
-            "waitsome",
-            "test",
-            "testall",
-            "testany",
-            "testsome",
-            "request_free",
-            "parrived",
-        ],
-    ),
-    (
-        "attributes",
-        &[
-            "attr_get",
-            "attr_put",
-            "keyval_create",
-            "comm_create_keyval",
-            "comm_get_attr",
-            "comm_set_attr",
-            "type_create_keyval",
-            "type_get_attr",
-            "type_set_attr",
-            "win_create_keyval",
-            "win_get_attr",
-            "win_set_attr",
-        ],
-    ),
-    (
-        "callbacks",
-        &[
-            "op_create",
-            "errhandler_create",
-            "comm_create_errhandler",
-            "file_create_errhandler",
-            "win_create_errhandler",
-            "grequest_start",
-        ],
-    ),
-    ("strings", &["info_get", "info_get_string"]),
-    ("datareps", &["register_datarep"]),
-    ("datatypes", &["type_match_size"]),
-];
-
-/// Whether a procedure is generated.
-fn is_generated(procedure: &Procedure) -> bool {
-    let lists_types = procedure
-        .parameters
-        .iter()
-        .any(|it| it.kind == ParamKind::DatatypeArray);
-    let is_listed = match procedure.class {
-        Class::NonblockingCollective | Class::PersistentCollective => true,
-        Class::Collective => lists_types,
-        Class::Group => procedure.parameters.iter().any(makes_group),
-        _ => false,
-    };
-    is_listed && procedure.name.starts_with("MPI_") && !procedure.name.ends_with("_c")
-}
-
-fn makes_group(parameter: &Parameter) -> bool {
-    parameter.kind == ParamKind::Group && parameter.direction == Direction::Out
-}
+/// Word of the column `fortran` for a generated binding.
+const GENERATED: &str = "generated";
 
 /// Name in Fortran without `mpi_`.
 fn short(procedure: &Procedure) -> String {
@@ -83,24 +17,23 @@ fn short(procedure: &Procedure) -> String {
 }
 
 pub(crate) fn source(table: &Table) -> String {
-    let mut out = String::from("// Generated from the call table; not to be edited.\n\n");
+    let mut out = String::new();
     let generated: Vec<&Procedure> = table
         .procedures
         .iter()
-        .filter(|it| is_generated(it))
+        .filter(|it| it.fortran.as_deref() == Some(GENERATED))
         .collect();
     out.push_str("mod procedures {\n    use crate::mpi::*;\n    use core::ffi::{c_int, c_void};\n");
     generated
         .iter()
         .for_each(|procedure| write_procedure(&mut out, procedure));
     out.push_str("}\n\nuse crate::{attributes, callbacks, datareps, datatypes, requests, strings};\n\nnames! {\n");
-    for procedure in generated {
-        write_names(&mut out, "procedures", &short(procedure));
-    }
-    for (module, names) in BY_HAND {
-        names
-            .iter()
-            .for_each(|name| write_names(&mut out, module, name));
+    for procedure in &table.procedures {
+        match procedure.fortran.as_deref() {
+            Some(GENERATED) => write_names(&mut out, "procedures", &short(procedure)),
+            Some(module) => write_names(&mut out, module, &short(procedure)),
+            None => {}
+        }
     }
     out.push_str("}\n");
     out
@@ -245,7 +178,7 @@ fn length(parameter: &Parameter) -> &'static str {
 mod tests {
     #[test]
     fn what_makes_requests_or_groups_has_a_fortran_binding() {
-        let source = crate::fortran_procedures();
+        let source = super::source(crate::table());
         for name in [
             "ibarrier",
             "ialltoallw",

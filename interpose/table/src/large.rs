@@ -94,8 +94,7 @@ pub(crate) fn source(table: &Table, list: &str, abis: &str) -> String {
         .map(|(name, _)| *name)
         .collect();
     let mut out = format!(
-        "// Generated from the list of procedures; not to be edited.\n\n\
-         /// The names of procedures that are not supported.\npub static UNSUPPORTED: [&str; {}] = {refused:?};\n\n",
+        "/// The names of procedures that are not supported.\npub static UNSUPPORTED: [&str; {}] = {refused:?};\n\n",
         refused.len()
     );
     constants(&mut out, abis, "MPICH", "not(feature = \"standard\")");
@@ -286,7 +285,7 @@ fn narrowing(out: &mut String, name: &str, twin: &Procedure, large: &[&str]) {
     let _ = write!(
         out,
         "\n    pub unsafe extern \"C\" fn {}({}) -> c_int {{\n\
-         \x20       // SAFETY: the program's arguments, as the standard says, and the thunk of the procedure that takes them.\n\
+         \x20       // SAFETY: the arguments are the program's; the type is that of the thunk.\n\
          \x20       unsafe {{\n{values}\
          \x20           let thunk: unsafe extern \"C\" fn({}) -> c_int =\n\
          \x20               core::mem::transmute(thunks::P{} as unsafe extern \"C\" fn());\n\

@@ -4,8 +4,9 @@
 //! datatypes occurs only in `spanw`), a special word, or a function of parameters.
 
 /// Words in a length that are no parameter.
-pub const SPECIAL_LENGTHS: [&str; 13] = [
+pub const SPECIAL_LENGTHS: [&str; 14] = [
     "comm_size",
+    "local_size",
     "indegree",
     "outdegree",
     "cart_ndims",

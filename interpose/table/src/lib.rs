@@ -1,7 +1,8 @@
 //! The call table: every procedure and every other symbol that libmpi exports, and the code made from it.
 //!
-//! Face and runtime include what this crate generates in their build scripts, so both number the slots alike. The data
-//! are two text files (`data/procedures.tbl`, `data/exports.tbl`); neither MPI nor its header is needed to build.
+//! The generated files are checked in, in folders `generated` of the crates that use them;
+//! `make generate` writes them, and a test asserts that they agree with the tables.
+//! Face and runtime come from the same rows, so that both number the slots alike.
 //!
 //! The procedures' meaning is that of the MPI 4.1 standard, the set of symbols that of Open MPI 5.0.11.
 
@@ -10,9 +11,11 @@ mod collective;
 mod edge;
 mod face;
 mod fortran;
+mod header;
 mod kind;
 mod large;
 mod length;
+mod line_breaking;
 mod listing;
 mod model;
 mod outcome;
@@ -20,12 +23,15 @@ mod parse;
 mod prelude;
 mod real;
 mod runtime;
+mod template;
 mod types;
 
 pub use kind::ParamKind;
 pub use length::{LengthTerm, SPECIAL_LENGTHS, length_terms};
+pub use line_breaking::HEADER;
 pub use model::{
-    Class, Data, Direction, Flag, Function, Handle, Parameter, Policy, Procedure, Support, Table,
+    Class, Data, Direction, Flag, Function, Handle, Parameter, Policy, Procedure, Rule, Source,
+    Table,
 };
 pub use parse::{TableError, parse, parse_procedures};
 
@@ -53,131 +59,58 @@ pub fn table() -> &'static Table {
     })
 }
 
-/// Rust source for the face: a thunk for every exported function, storage for every exported object, and lists of both.
-///
-/// It is to be included in a module that allows `unsafe_code`; `crate::entry::ENTRY` must be an array of pointers, one for
-/// each of the generated `STACK_WORDS`,
-/// that hold the addresses the thunks jump to, with the slot in `eax` and all argument registers as they were.
-pub fn face_thunks() -> String {
-    face::source(table())
+/// A generated source file.
+pub struct GeneratedFile {
+    /// Path from the directory `interpose`.
+    pub path: &'static str,
+    /// Rust source.
+    pub text: String,
 }
 
-/// Rust source for the Fortran procedures that Open MPI's own bindings cannot do on the program's handles, under all their names.
-pub fn fortran_procedures() -> String {
-    fortran::source(table())
-}
-
-/// Rust source for MPICH's face: a function for each procedure that the call table does not have, and their names.
-///
-/// It is to be included in a module beside `large`, `by_hand` and `refuse`.
+/// Returns all generated source files, as they are checked in.
 ///
 /// # Panics
-/// If a file that this crate was built with is malformed.
-pub fn mpich_procedures() -> String {
-    large::source(table(), MPICH, ABIS)
-}
-
-/// Rust source for the runtime: names of the slots, declarations of the real procedures, the generated handlers and the
-/// table of all handlers.
-///
-/// A row of the table is handled by `crate::calls::NAME` if `implemented` has its name, whatever its support says. A
-/// manual row that is not in `implemented` is refused like an unsupported one.
-///
-/// The real procedures are external symbols.
-///
-/// # Panics
-/// If a name in `implemented` is no procedure or occurs twice.
-pub fn runtime_dispatch(implemented: &[&str]) -> String {
-    runtime::source(table(), implemented)
-}
-
-/// Rust source for the journal: what each procedure writes on the user side. Its types must be in scope where it is
-/// included.
-pub fn runtime_outputs() -> String {
-    outcome::source(table())
-}
-
-/// The procedures that the sources in a directory have a handler for: every `extern "C" fn MPI_…` or `MPIX_…`, and every
-/// such name in a row of a macro that makes handlers, which is a line that begins with one and a comma.
-///
-/// # Errors
-/// If the directory or a file cannot be read.
-pub fn implemented(directory: &std::path::Path) -> std::io::Result<Vec<String>> {
-    let (mut files, mut directories) = (Vec::new(), vec![directory.to_owned()]);
-    while let Some(directory) = directories.pop() {
-        for entry in std::fs::read_dir(directory)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                &mut directories
-            } else {
-                &mut files
-            }
-            .push(path);
-        }
-    }
-    files.sort();
-    let mut names = Vec::new();
-    for file in files {
-        for line in std::fs::read_to_string(&file)?.lines() {
-            let words = line
-                .split([' ', ',', ';', '(', '<'])
-                .filter(|word| !word.is_empty());
-            let is_row = words
-                .clone()
-                .next()
-                .is_some_and(|first| line.trim_start().starts_with(&format!("{first},")));
-            let candidates: Vec<&str> = match line.split_once("extern \"C\" fn ") {
-                Some((_, head)) => head.split(['(', '<']).take(1).collect(),
-                None if is_row => words.collect(),
-                None => Vec::new(),
-            };
-            let is_procedure = |name: &&str| table().procedure(name).is_some();
-            names.extend(
-                candidates
-                    .into_iter()
-                    .filter(is_procedure)
-                    .map(str::to_owned),
-            );
-        }
-    }
-    // An argument on a line of its own reads like a row of a macro.
-    names.sort_unstable();
-    names.dedup();
-    Ok(names)
-}
-
-/// Every manual row: what `implemented` of [`runtime_dispatch`] comes to in the end.
-pub fn manual_names() -> Vec<&'static str> {
-    let manual = |procedure: &&Procedure| procedure.support == Support::Manual;
-    table()
-        .procedures
-        .iter()
-        .filter(manual)
-        .map(|procedure| procedure.name.as_str())
+/// If the files that this crate was built with are malformed.
+pub fn generated_files() -> Vec<GeneratedFile> {
+    let table = table();
+    let files = [
+        ("face/src/generated/thunks.rs", face::source(table)),
+        (
+            "face/src/generated/mpich.rs",
+            large::source(table, MPICH, ABIS),
+        ),
+        (
+            "fortran/src/generated/procedures.rs",
+            fortran::source(table),
+        ),
+        ("mpi/src/generated/abis.rs", abi::source(ABIS)),
+        ("mpi/src/generated/edges.rs", edge::source(table)),
+        ("mpi/tests/generated/header.rs", header::source(table, ABIS)),
+        ("mpi/src/generated/real.rs", real::source(table)),
+        ("mpi/src/generated/real_types.rs", prelude::real_types()),
+        (
+            "runtime/src/generated/handlers.rs",
+            runtime::handler_source(table),
+        ),
+        ("runtime/src/generated/outputs.rs", outcome::source(table)),
+        (
+            "runtime/src/generated/procedures.rs",
+            runtime::procedure_source(table),
+        ),
+        ("runtime/src/generated/virt_types.rs", prelude::virt_types()),
+    ];
+    files
+        .into_iter()
+        .map(|(path, source)| GeneratedFile {
+            path,
+            text: line_breaking::file(&source),
+        })
         .collect()
 }
 
-/// Rust source of the handle types `VirtComm`, … (for `crate::handles`).
-pub fn virt_types() -> String {
-    prelude::virt_types()
-}
-
-/// Rust source of the handle types `RealComm`, … and of `Status` (for `understudy_mpi`).
-pub fn real_types() -> String {
-    prelude::real_types()
-}
-
-/// Rust source of the callback types, and of the real procedures behind a table of addresses (for `understudy_mpi`).
-pub fn real_procedures() -> String {
-    real::source(table())
-}
-
-/// A Markdown listing of the procedures with their class and support.
-///
-/// # Panics
-/// If a name in `implemented` is no procedure or occurs twice.
-pub fn support_table(implemented: &[&str]) -> String {
-    listing::markdown(table(), implemented)
+/// A Markdown listing of the procedures with their class and the origin of their handlers.
+pub fn support_table() -> String {
+    listing::markdown(table())
 }
 
 /// A Markdown listing of what MPICH has besides, and what becomes of it.
@@ -186,25 +119,4 @@ pub fn support_table(implemented: &[&str]) -> String {
 /// If a file that this crate was built with is malformed.
 pub fn mpich_table() -> String {
     listing::mpich(table(), MPICH)
-}
-
-/// The listing of the call table as comma-separated values.
-///
-/// # Panics
-/// If a name in `implemented` is no procedure or occurs twice.
-pub fn support_csv(implemented: &[&str]) -> String {
-    listing::csv(table(), implemented)
-}
-
-/// Rust source of the descriptions of other ABIs than Open MPI's (for `understudy_mpi::abi`).
-///
-/// # Panics
-/// If the file that this crate was built with is malformed.
-pub fn abis() -> String {
-    abi::source(ABIS)
-}
-
-/// Rust source of the functions that translate between ABIs (for `understudy_mpi::abi`).
-pub fn edges() -> String {
-    edge::source(table())
 }

@@ -1,36 +1,28 @@
 //! What is supported, for the documentation.
 
 use crate::large::{How, counts_elements_only, served};
-use crate::model::{Class, Procedure, Support, Table};
-use crate::runtime::{Source, sources};
+use crate::model::{Class, Procedure, Source, Table};
 use std::fmt::Write;
 
 fn word(source: Source) -> &'static str {
     match source {
-        Source::Generated | Source::Collective | Source::Nonblocking | Source::Persistent => {
-            "generated"
-        }
-        Source::Written => "by hand",
+        Source::Manual => "by hand",
         Source::Refused => "refused",
+        _ => "generated",
     }
 }
 
-/// Number of rows that `test` holds for.
-fn count(rows: &[(&Procedure, Source)], test: impl Fn(&Procedure, Source) -> bool) -> usize {
-    rows.iter()
-        .filter(|(procedure, source)| test(procedure, *source))
-        .count()
-}
-
-pub(crate) fn markdown(table: &Table, implemented: &[&str]) -> String {
-    let rows = sources(table, implemented);
+pub(crate) fn markdown(table: &Table) -> String {
+    let count = |test: &dyn Fn(&Procedure) -> bool| {
+        let rows = table.procedures.iter();
+        rows.filter(|procedure| test(procedure)).count()
+    };
+    let is_refused = |procedure: &Procedure| procedure.source == Source::Refused;
     let mut out =
         String::from("| class | procedures | supported | refused |\n|---|---:|---:|---:|\n");
     for &class in Class::ALL {
-        let all = count(&rows, |procedure, _| procedure.class == class);
-        let refused = count(&rows, |procedure, source| {
-            procedure.class == class && source == Source::Refused
-        });
+        let all = count(&|procedure| procedure.class == class);
+        let refused = count(&|procedure| procedure.class == class && is_refused(procedure));
         let _ = writeln!(
             out,
             "| {} | {all} | {} | {refused} |",
@@ -38,21 +30,16 @@ pub(crate) fn markdown(table: &Table, implemented: &[&str]) -> String {
             all - refused
         );
     }
-    let refused = count(&rows, |_, source| source == Source::Refused);
-    let _ = writeln!(
-        out,
-        "| **all** | {} | {} | {refused} |\n",
-        rows.len(),
-        rows.len() - refused
-    );
-    out.push_str("| procedure | class | planned | now |\n|---|---|---|---|\n");
-    for (procedure, source) in &rows {
-        let (class, support) = (procedure.class.name(), procedure.support.name());
+    let (all, refused) = (table.procedures.len(), count(&is_refused));
+    let _ = writeln!(out, "| **all** | {all} | {} | {refused} |\n", all - refused);
+    out.push_str("| procedure | class | handler |\n|---|---|---|\n");
+    for procedure in &table.procedures {
         let _ = writeln!(
             out,
-            "| `{}` | {class} | {support} | {} |",
+            "| `{}` | {} | {} |",
             procedure.name,
-            word(*source)
+            procedure.class.name(),
+            word(procedure.source)
         );
     }
     out
@@ -73,20 +60,6 @@ pub(crate) fn mpich(table: &Table, list: &str) -> String {
             How::Refused => "refused".to_owned(),
         };
         let _ = writeln!(out, "| `{name}` | {now} |");
-    }
-    out
-}
-
-pub(crate) fn csv(table: &Table, implemented: &[&str]) -> String {
-    let mut out = String::from("procedure,class,planned,now,slot\n");
-    for (slot, (procedure, source)) in sources(table, implemented).iter().enumerate() {
-        let (class, support) = (procedure.class.name(), Support::name(procedure.support));
-        let _ = writeln!(
-            out,
-            "{},{class},{support},{},{slot}",
-            procedure.name,
-            word(*source)
-        );
     }
     out
 }

@@ -94,14 +94,60 @@ named! {
 }
 
 named! {
-    /// Where the handler of a procedure comes from.
-    Support {
-        /// Generated: handles are translated, the real procedure is called.
+    /// Origin of the handler that serves a procedure.
+    Source {
+        /// Generated: translates handles and calls the library.
         Generic = "generic",
-        /// Written by hand in the runtime.
+        /// Generated: blocking collective, before which a checkpoint may be taken.
+        Collective = "collective",
+        /// Generated: non-blocking collective, whose request is recorded.
+        Nonblocking = "nonblocking",
+        /// Generated: persistent collective, whose request is made again from its arguments.
+        Persistent = "persistent",
+        /// Generated: one call of a function of the runtime's `calls`.
+        ///
+        /// The function gets the further words of the column and all arguments.
+        Call = "call",
+        /// Generated: a function of `calls` stores the handle that the library makes.
+        Construct = "construct",
+        /// Generated: a function of `calls` stores the datatype that is made of another one.
+        Derive = "derive",
+        /// Generated: a function of `calls` queries the tool interface.
+        Tool = "tool",
+        /// Generated: conversion of a handle to Fortran's number.
+        ToFortran = "to_fortran",
+        /// Generated: conversion of Fortran's number to a handle.
+        FromFortran = "from_fortran",
+        /// Handwritten: `crate::calls::NAME` of the runtime.
         Manual = "manual",
-        /// Refused while protection is on.
-        Unsupported = "unsupported",
+        /// Generated: reports an error while protection is on.
+        Refused = "refused",
+    }
+}
+
+named! {
+    /// Property of a procedure for which generated code or the runtime has a rule.
+    Rule {
+        /// May wait for other programs without polling for a cut.
+        ///
+        /// Handlers that report such waits themselves do not have the rule.
+        Waits = "waits",
+        /// Waits for no process, and leaves alone what other processes know of.
+        Local = "local",
+        /// Counted by MPICH, whose first calls on a communicator are remembered.
+        Counted = "counted",
+        /// Fills its receive buffer at the root only.
+        ToRoot = "to_root",
+        /// Reads its arrays at the root only.
+        AtRoot = "at_root",
+        /// Writes integers that describe a datatype, whose meaning its combiner decides.
+        Contents = "contents",
+        /// Exported as `MPIX_…`, too, by libraries older than MPI 4.0.
+        Older = "older",
+        /// Called again by a replay of the journal, since it gives out memory.
+        Executed = "executed",
+        /// Receives a message before it returns.
+        Receives = "receives",
     }
 }
 
@@ -196,8 +242,14 @@ pub struct Procedure {
     pub name: String,
     /// What it is about.
     pub class: Class,
-    /// Where its handler comes from.
-    pub support: Support,
+    /// Origin of its handler.
+    pub source: Source,
+    /// Words after the source: the function of `calls`, and what the function gets besides.
+    pub arguments: Vec<String>,
+    /// Properties for which there are rules.
+    pub rules: Vec<Rule>,
+    /// Module of its Fortran binding; `generated` for a generated one.
+    pub fortran: Option<String>,
     /// C type of the result.
     pub returns: String,
     /// Peculiarities.
@@ -210,6 +262,11 @@ impl Procedure {
     /// Whether the row has this flag.
     pub fn has(&self, flag: Flag) -> bool {
         self.flags.contains(&flag)
+    }
+
+    /// Returns true if a rule applies to the procedure.
+    pub fn is(&self, rule: Rule) -> bool {
+        self.rules.contains(&rule)
     }
 
     /// The name under which the real library always has it.
@@ -232,17 +289,12 @@ impl Procedure {
 
     /// The names that Open MPI 4 has for it, from before MPI 4.0 had persistent collectives; its Fortran bindings call them.
     pub fn older_names(&self) -> Vec<String> {
-        match (self.class, self.name.strip_prefix("MPI_")) {
-            (Class::PersistentCollective, Some(rest)) if !self.has(Flag::Newer) => {
+        match self.name.strip_prefix("MPI_") {
+            Some(rest) if self.is(Rule::Older) => {
                 vec![format!("MPIX_{rest}"), format!("PMPIX_{rest}")]
             }
             _ => Vec::new(),
         }
-    }
-
-    /// Its name without what procedures for large counts have at the end.
-    pub(crate) fn short_name(&self) -> &str {
-        self.name.strip_suffix("_c").unwrap_or(&self.name)
     }
 
     /// The first communicator handed in, whose error handler an error belongs to.
@@ -258,6 +310,8 @@ named! {
     Policy {
         /// It always reaches the real library: it looks into no handle.
         Forward = "forward",
+        /// Predefined callback of Fortran (MPI 4.1, 7.7): as `forward`; MPICH's libmpi has none.
+        Callback = "callback",
         /// It reaches the real library only without protection.
         Refuse = "refuse",
         /// The runtime has a handler of its name.

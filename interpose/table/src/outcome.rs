@@ -2,7 +2,7 @@
 
 use crate::kind::ParamKind;
 use crate::length::{LengthTerm, length_terms};
-use crate::model::{Class, Direction, Flag, Handle, Parameter, Procedure, Table};
+use crate::model::{Class, Direction, Flag, Handle, Parameter, Procedure, Rule, Table};
 use std::fmt::Write;
 
 /// Values of the words in a length that stand for a number (`mpi.h` of Open MPI 5.0).
@@ -44,10 +44,10 @@ fn members(procedure: &Procedure, parameter: &Parameter) -> String {
     let root = procedure
         .parameters
         .iter()
-        .position(|other| other.name == "root");
+        .position(|other| other.kind == ParamKind::Root);
     match root.filter(|_| is_buffer(parameter)) {
         Some(root) if parameter.kind == ParamKind::BufInOut => format!("Members::AllBut({root})"),
-        Some(root) if !procedure.name.contains("catter") => format!("Members::Only({root})"),
+        Some(root) if procedure.is(Rule::ToRoot) => format!("Members::Only({root})"),
         _ => "Members::All".into(),
     }
 }
@@ -93,7 +93,6 @@ fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<S
             .iter()
             .position(|other| other.name == name)
     };
-    let is_neighbour = procedure.name.contains("eighbor");
     let mut unit = match parameter.kind {
         ParamKind::StringOut => "Unit::Text".to_owned(),
         ParamKind::AddressOut | ParamKind::AttrVal => "Unit::Bytes(8)".to_owned(),
@@ -116,8 +115,11 @@ fn amount(procedure: &Procedure, parameter: &Parameter) -> Option<(String, Vec<S
                 continue;
             }
             LengthTerm::Span(counts, displs) => {
+                let counts = index(counts)?;
+                let length = procedure.parameters[counts].length.as_deref();
+                let is_neighbour = length == Some("indegree");
                 let [counts, displs] = [
-                    numbers(procedure, index(counts)?)?,
+                    numbers(procedure, counts)?,
                     numbers(procedure, index(displs)?)?,
                 ];
                 amounts.push(format!("Amount::Span({counts}, {displs}, {is_neighbour})"));
@@ -194,8 +196,7 @@ fn row(procedure: &Procedure) -> String {
 /// The table of what each procedure writes, by slot.
 pub(crate) fn source(table: &Table) -> String {
     let mut out = String::from(
-        "// Generated from the call table; not to be edited.\n\n\
-         /// What each procedure writes on the user side, by slot.\n\
+        "/// What each procedure writes on the user side, by slot.\n\
          pub static OUTPUTS: &[Row] = &[\n",
     );
     for procedure in &table.procedures {
@@ -208,13 +209,13 @@ pub(crate) fn source(table: &Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Support;
+    use crate::model::Source;
     use crate::table;
 
     /// Outputs of procedures that are not refused, as they are generated.
     fn outputs() -> Vec<(&'static str, &'static Parameter, String)> {
         let procedures = table().procedures.iter();
-        let procedures = procedures.filter(|procedure| procedure.support != Support::Unsupported);
+        let procedures = procedures.filter(|procedure| procedure.source != Source::Refused);
         let all = procedures.flat_map(|procedure| {
             let parameters = procedure.parameters.iter().enumerate();
             let outputs = parameters.filter(|(_, parameter)| is_output(parameter));

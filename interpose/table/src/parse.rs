@@ -2,7 +2,8 @@
 
 use crate::kind::ParamKind;
 use crate::model::{
-    Class, Data, Direction, Flag, Function, Handle, Parameter, Policy, Procedure, Support, Table,
+    Class, Data, Direction, Flag, Function, Handle, Parameter, Policy, Procedure, Rule, Source,
+    Table,
 };
 use std::collections::HashSet;
 use std::fmt;
@@ -77,14 +78,39 @@ fn parameter(text: &str) -> RowResult<Parameter> {
 }
 
 fn procedure(columns: &[&str]) -> RowResult<Procedure> {
-    let &[name, class, support, returns, flags, parameters] = columns else {
-        return Err(format!("{} columns instead of 6", columns.len()));
+    let &[
+        name,
+        class,
+        source,
+        rules,
+        fortran,
+        returns,
+        flags,
+        parameters,
+    ] = columns
+    else {
+        return Err(format!("{} columns instead of 8", columns.len()));
     };
     let words = |text: &'static str| move |word: &&str| *word != text;
     Ok(Procedure {
         name: name.to_owned(),
         class: lookup("class", class, Class::from_name)?,
-        support: lookup("support", support, Support::from_name)?,
+        source: lookup(
+            "source",
+            source.split_whitespace().next().unwrap_or_default(),
+            Source::from_name,
+        )?,
+        arguments: source
+            .split_whitespace()
+            .skip(1)
+            .map(str::to_owned)
+            .collect(),
+        rules: rules
+            .split_whitespace()
+            .filter(words("-"))
+            .map(|rule| lookup("rule", rule, Rule::from_name))
+            .collect::<RowResult<_>>()?,
+        fortran: (fortran != "-").then(|| fortran.to_owned()),
         returns: returns.to_owned(),
         flags: flags
             .split_whitespace()
@@ -187,9 +213,16 @@ pub(crate) fn large_twin(procedure: &Procedure) -> Option<Procedure> {
         .iter()
         .copied()
         .filter(|&flag| flag != Flag::Large);
+    let rules = procedure
+        .rules
+        .iter()
+        .copied()
+        .filter(|&rule| rule != Rule::Older);
     procedure.has(Flag::Large).then(|| Procedure {
         name: format!("{}_c", procedure.name),
         flags: flags.chain([Flag::Newer]).collect(),
+        rules: rules.collect(),
+        fortran: None,
         parameters: procedure.parameters.iter().map(widened).collect(),
         ..procedure.clone()
     })
@@ -249,11 +282,19 @@ impl fmt::Display for Procedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flags = column(self.flags.iter().map(|flag| flag.name().to_owned()), " ");
         let parameters = column(self.parameters.iter().map(Parameter::to_string), " ; ");
-        let (class, support) = (self.class.name(), self.support.name());
+        let rules = column(self.rules.iter().map(|rule| rule.name().to_owned()), " ");
+        let fortran = self.fortran.as_deref().unwrap_or("-");
+        let class = self.class.name();
+        let source = [self.source.name()].into_iter();
+        let source: Vec<&str> = source
+            .chain(self.arguments.iter().map(String::as_str))
+            .collect();
+        let source = source.join(" ");
         write!(
             f,
-            "{} | {class} | {support} | {} | {flags} | {parameters}",
+            "{} | {class} | {source} | {rules} | {fortran} | {} | {flags} | ",
             self.name, self.returns
-        )
+        )?;
+        f.write_str(&parameters)
     }
 }

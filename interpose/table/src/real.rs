@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 /// The callback types, the table of addresses, and a function for each of its rows.
 pub(crate) fn source(table: &Table) -> String {
-    let mut out = String::from("// Generated from the call table; not to be edited.\n");
+    let mut out = String::new();
     callbacks(&mut out);
     addresses(&mut out, table, "the real procedures", "PROCEDURES");
     functions(&mut out, table);

@@ -2,79 +2,30 @@
 
 use crate::collective;
 use crate::face;
-use crate::model::{Class, Handle, Policy, Procedure, Support, Table};
+use crate::model::{Class, Handle, Policy, Procedure, Rule, Source, Table};
+use crate::template;
 use crate::types::{self, ALLOW, Side};
-use std::collections::HashSet;
 use std::fmt::Write;
 
-/// Where a procedure's handler comes from at present.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// It is generated: handles are translated.
-    Generated,
-    /// It is generated: a blocking collective, which may be where a cut is taken.
-    Collective,
-    /// It is generated: a non-blocking collective, whose request is put on record.
-    Nonblocking,
-    /// It is generated: a persistent collective, whose request is made again from its arguments.
-    Persistent,
-    /// It is `crate::calls::NAME`.
-    Written,
-    /// It refuses.
-    Refused,
-}
-
-/// Each procedure with the source of its handler.
-pub(crate) fn sources<'t>(table: &'t Table, implemented: &[&str]) -> Vec<(&'t Procedure, Source)> {
-    let written: HashSet<&str> = implemented.iter().copied().collect();
-    assert_eq!(
-        written.len(),
-        implemented.len(),
-        "a name occurs twice in the list of implemented procedures"
-    );
-    for name in implemented {
-        assert!(
-            table.procedure(name).is_some(),
-            "`{name}` is no procedure of the call table"
-        );
-    }
-    let source = |procedure: &Procedure| match procedure.support {
-        _ if written.contains(procedure.name.as_str()) => Source::Written,
-        Support::Generic => Source::Generated,
-        Support::Manual if procedure.class == Class::PersistentCollective => Source::Persistent,
-        // An array of datatype handles needs a translated copy, which is written by hand.
-        Support::Manual if has_type_array(procedure) => Source::Refused,
-        Support::Manual if procedure.class == Class::Collective => Source::Collective,
-        Support::Manual if procedure.class == Class::NonblockingCollective => Source::Nonblocking,
-        Support::Manual | Support::Unsupported => Source::Refused,
-    };
-    table
-        .procedures
-        .iter()
-        .map(|procedure| (procedure, source(procedure)))
-        .collect()
-}
-
-fn has_type_array(procedure: &Procedure) -> bool {
-    procedure
-        .parameters
-        .iter()
-        .any(|parameter| parameter.c_type.contains("MPI_Datatype*"))
-}
-
-pub(crate) fn source(table: &Table, implemented: &[&str]) -> String {
-    let sources = sources(table, implemented);
-    let mut out = String::from("// Generated from the call table; not to be edited.\n\n");
+/// Returns the declarations that all modules may use.
+pub(crate) fn procedure_source(table: &Table) -> String {
+    let mut out = String::new();
     face::counts(&mut out, table);
     procedures(&mut out, table);
     face::names(&mut out, table);
     predefined(&mut out, table);
     out.push_str("\npub use understudy_mpi::{callbacks, real};\n");
-    generic_handlers(&mut out, &sources);
     collective::initialisers(&mut out, table);
-    checks(&mut out, &sources);
+    out
+}
+
+/// Returns the generated handlers and the table of all handlers.
+pub(crate) fn handler_source(table: &Table) -> String {
+    let mut out = String::from("use crate::generated::{Proc, SLOT_COUNT, callbacks, real};\n");
+    generic_handlers(&mut out, table);
+    checks(&mut out, table);
     out.push_str(STUBS);
-    handlers(&mut out, table, &sources);
+    handlers(&mut out, table);
     out
 }
 
@@ -103,72 +54,6 @@ impl Proc {
 }
 "#;
 
-/// Whether it may wait for what other processes' programs do without looking for a cut meanwhile, and its handler does not say so itself.
-fn may_wait(procedure: &Procedure) -> bool {
-    const OTHERS: [&str; 9] = [
-        "MPI_Abort",
-        "MPI_Comm_disconnect",
-        "MPI_Comm_free",
-        "MPI_Finalize",
-        "MPI_Win_allocate",
-        "MPI_Win_allocate_shared",
-        "MPI_Win_create",
-        "MPI_Win_create_dynamic",
-        "MPI_Win_free",
-    ];
-    let classes = [
-        Class::CommConstructor,
-        Class::Session,
-        Class::PersistentCollective,
-    ];
-    classes.contains(&procedure.class) || OTHERS.contains(&procedure.name.as_str())
-}
-
-/// Whether it waits for nobody, and leaves alone what other processes know of.
-fn is_local(procedure: &Procedure) -> bool {
-    const LOCAL: [Class; 9] = [
-        Class::Attribute,
-        Class::Comm,
-        Class::Conversion,
-        Class::Datatype,
-        Class::Group,
-        Class::Info,
-        Class::Op,
-        Class::Status,
-        Class::Topology,
-    ];
-    /// Of classes that have others, too.
-    const OTHERS: [&str; 13] = [
-        "MPI_Address",
-        "MPI_Alloc_mem",
-        "MPI_Free_mem",
-        "MPI_Get_address",
-        "MPI_Get_processor_name",
-        "MPI_Win_create_keyval",
-        "MPI_Win_delete_attr",
-        "MPI_Win_free_keyval",
-        "MPI_Win_get_attr",
-        "MPI_Win_get_group",
-        "MPI_Win_get_info",
-        "MPI_Win_get_name",
-        "MPI_Win_set_attr",
-    ];
-    let name = procedure.name.as_str();
-    if OTHERS.contains(&name) {
-        return true;
-    }
-    match procedure.class {
-        Class::Errhandler => !name.ends_with("_call_errhandler"),
-        Class::Destructor => {
-            !["MPI_Comm_disconnect", "MPI_Comm_free", "MPI_Request_free"].contains(&name)
-        }
-        Class::Environment => {
-            name.contains("_error_") || name.contains("_Error_") || name.contains("_Wti")
-        }
-        class => LOCAL.contains(&class),
-    }
-}
-
 fn procedures(out: &mut String, table: &Table) {
     out.push_str(
         "\n/// The MPI procedures, numbered by their slots.\n\
@@ -184,21 +69,75 @@ fn procedures(out: &mut String, table: &Table) {
     }
     out.push_str("    ];\n}\n");
     out.push_str(PROC_METHODS);
-    let waiting: Vec<usize> = (0..table.procedures.len())
-        .filter(|&slot| may_wait(&table.procedures[slot]))
-        .collect();
+    slots(
+        out,
+        table,
+        "MAY_WAIT",
+        "Slots of procedures that may wait for other programs without polling for a cut.",
+        |procedure| procedure.is(Rule::Waits),
+    );
+    flags(
+        out,
+        table,
+        "LOCAL",
+        "By slot: true if a procedure waits for no process and changes nothing of others.",
+        |procedure| procedure.is(Rule::Local),
+    );
+    flags(
+        out,
+        table,
+        "COLLECTIVE",
+        "By slot: true if a procedure is a blocking collective.",
+        |procedure| procedure.class == Class::Collective,
+    );
+    slots(
+        out,
+        table,
+        "EXECUTED",
+        "Slots of procedures that a replay of a journal calls, since they give out memory.",
+        |procedure| procedure.is(Rule::Executed),
+    );
+    slots(
+        out,
+        table,
+        "RECEIVES",
+        "Slots of procedures that receive a message before they return.",
+        |procedure| procedure.is(Rule::Receives),
+    );
+    slots(
+        out,
+        table,
+        "DOUBLES",
+        "Slots of procedures that return a double.",
+        |procedure| procedure.returns == "double",
+    );
+}
+
+/// Writes the list of the slots whose procedures `has` selects.
+fn slots(out: &mut String, table: &Table, name: &str, doc: &str, has: fn(&Procedure) -> bool) {
+    let rows = table.procedures.iter().enumerate();
+    let rows: Vec<_> = rows.filter(|(_, procedure)| has(procedure)).collect();
     let _ = writeln!(
         out,
-        "\n/// Slots of procedures that may wait for what other processes' programs do, and whose handlers do not say so themselves.\n\
-         pub static MAY_WAIT: [u32; {}] = {waiting:?};",
-        waiting.len()
+        "\n/// {doc}\npub static {name}: [u32; {}] = [",
+        rows.len()
     );
-    let locals: Vec<bool> = table.procedures.iter().map(is_local).collect();
+    for (_, procedure) in rows {
+        let _ = writeln!(out, "    Proc::{}.slot(),", procedure.name);
+    }
+    out.push_str("];\n");
+}
+
+/// Writes a table that says for each slot whether `has` selects its procedure.
+fn flags(out: &mut String, table: &Table, name: &str, doc: &str, has: fn(&Procedure) -> bool) {
     let _ = writeln!(
         out,
-        "\n/// By slot: whether the procedure waits for nobody, and leaves alone what other processes know of.\n\
-         pub static LOCAL: [bool; PROC_COUNT] = {locals:?};"
+        "\n/// {doc}\npub static {name}: [bool; PROC_COUNT] = ["
     );
+    for procedure in &table.procedures {
+        let _ = writeln!(out, "    {}, // {}", has(procedure), procedure.name);
+    }
+    out.push_str("];\n");
 }
 
 /// Which exported objects are the targets of predefined handles.
@@ -272,41 +211,48 @@ fn generic_handler(out: &mut String, procedure: &Procedure) {
     }
 }
 
-fn generic_handlers(out: &mut String, sources: &[(&Procedure, Source)]) {
+fn generic_handlers(out: &mut String, table: &Table) {
     let _ = writeln!(
         out,
-        "\n/// Handlers that translate handles and call the real procedure.\n{ALLOW}mod generic {{"
+        "\n/// Handlers that translate handles and call the real procedure.\n{ALLOW}#[allow(unused_unsafe)]\nmod generic {{"
     );
     imports(out);
-    out.push_str("    use super::{Proc, real};\n    use crate::handles::IN_PLACE;\n    use crate::requests::Argument;\n    use crate::calls::{is_root, local_size, peer_count};\n\n");
-    for (procedure, source) in sources {
-        match source {
-            Source::Generated => generic_handler(out, procedure),
+    out.push_str("    use super::{Proc, real};\n    use crate::handles::IN_PLACE;\n    use crate::requests::Argument;\n    use crate::calls::{is_root, local_size, peer_count};\n");
+    template::imports(out, table);
+    out.push('\n');
+    for procedure in &table.procedures {
+        match procedure.source {
+            Source::Generic => generic_handler(out, procedure),
             Source::Collective => collective::blocking(out, procedure),
             Source::Nonblocking => collective::nonblocking(out, procedure),
             Source::Persistent => collective::persistent(out, procedure),
-            Source::Written | Source::Refused => {}
+            Source::Call
+            | Source::Construct
+            | Source::Derive
+            | Source::Tool
+            | Source::ToFortran
+            | Source::FromFortran => template::handler(out, procedure),
+            Source::Manual | Source::Refused => {}
         }
     }
     out.push_str("}\n");
 }
 
 /// A hand-written handler of another signature than the table's does not compile.
-fn checks(out: &mut String, sources: &[(&Procedure, Source)]) {
+fn checks(out: &mut String, table: &Table) {
     let _ = writeln!(
         out,
         "\n/// The signatures of the handlers written by hand.\n{ALLOW}mod checks {{"
     );
     imports(out);
-    for (procedure, source) in sources {
-        if *source == Source::Written {
-            let pointer = types::fn_pointer(procedure, Side::Virt);
-            let _ = writeln!(
-                out,
-                "    const _: {pointer} = crate::calls::{};",
-                procedure.name
-            );
-        }
+    let manual = table.procedures.iter();
+    for procedure in manual.filter(|procedure| procedure.source == Source::Manual) {
+        let pointer = types::fn_pointer(procedure, Side::Virt);
+        let _ = writeln!(
+            out,
+            "    const _: {pointer} = crate::calls::{};",
+            procedure.name
+        );
     }
     out.push_str("}\n");
 }
@@ -340,19 +286,10 @@ impl Handler {
 #[allow(dead_code)]
 mod stubs {
     use super::Proc;
-    use core::ffi::{c_int, c_void};
+    use core::ffi::c_int;
 
     pub extern "C" fn unsupported<const SLOT: u16>() -> c_int {
         crate::raise::unsupported(crate::calls::runtime(), Proc::ALL[SLOT as usize])
-    }
-
-    pub extern "C" fn unsupported_file<const SLOT: u16>() -> c_int {
-        crate::raise::unsupported_file(crate::calls::runtime(), Proc::ALL[SLOT as usize])
-    }
-
-    pub extern "C" fn unsupported_handle<const SLOT: u16>() -> *mut c_void {
-        let _ = crate::raise::unsupported(crate::calls::runtime(), Proc::ALL[SLOT as usize]);
-        core::ptr::null_mut()
     }
 
     pub extern "C" fn refused<const SLOT: u16>() -> c_int {
@@ -362,47 +299,39 @@ mod stubs {
 "#;
 
 /// The expression of a procedure's handler.
-fn handler(slot: usize, procedure: &Procedure, source: Source) -> String {
+fn handler(slot: usize, procedure: &Procedure) -> String {
     let name = &procedure.name;
-    match source {
-        Source::Generated | Source::Collective | Source::Nonblocking | Source::Persistent => {
-            format!("generic::h_{name}")
-        }
-        Source::Written => format!("crate::calls::{name}"),
-        Source::Refused if Handle::from_c_type(&procedure.returns).is_some() => {
-            format!("stubs::unsupported_handle::<{slot}>")
-        }
+    match procedure.source {
+        Source::Manual => format!("crate::calls::{name}"),
         Source::Refused => {
             let result = types::return_type(procedure, Side::Virt);
             assert_eq!(
                 result, "c_int",
                 "`{name}` has no stub that returns {result}"
             );
-            let stub = if procedure.class == Class::Io {
-                "unsupported_file"
-            } else {
-                "unsupported"
-            };
-            format!("stubs::{stub}::<{slot}>")
+            format!("stubs::unsupported::<{slot}>")
         }
+        _ => format!("generic::h_{name}"),
     }
 }
 
-fn handlers(out: &mut String, table: &Table, sources: &[(&Procedure, Source)]) {
+fn handlers(out: &mut String, table: &Table) {
     out.push_str(
         "\n/// The handler of each slot.\npub static HANDLERS: [Handler; SLOT_COUNT] = [\n",
     );
-    for (slot, (procedure, source)) in sources.iter().enumerate() {
+    for (slot, procedure) in table.procedures.iter().enumerate() {
         let _ = writeln!(
             out,
             "    Handler({} as *const ()),",
-            handler(slot, procedure, *source)
+            handler(slot, procedure)
         );
     }
     for (index, function) in table.functions.iter().enumerate() {
-        let slot = sources.len() + index;
+        let slot = table.procedures.len() + index;
         let _ = match function.policy {
-            Policy::Forward => writeln!(out, "    Handler::FORWARD, // {}", function.name),
+            Policy::Forward | Policy::Callback => {
+                writeln!(out, "    Handler::FORWARD, // {}", function.name)
+            }
             Policy::Serve => writeln!(
                 out,
                 "    Handler(crate::calls::{} as *const ()),",

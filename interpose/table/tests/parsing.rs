@@ -5,8 +5,8 @@ use understudy_table::{
     parse_procedures, table,
 };
 
-const ROW: &str =
-    "MPI_X | Op | manual | int | removed varargs | a: const int* IntArray In [n] ; n: int Int In";
+const ROW: &str = "MPI_X | Op | manual | local waits | strings | int | \
+                   removed varargs | a: const int* IntArray In [n] ; n: int Int In";
 
 fn message(result: Result<impl Sized, TableError>) -> String {
     result
@@ -52,11 +52,12 @@ fn the_table_is_written_as_it_is_read() {
 fn a_malformed_row_is_refused() {
     for (from, to, expected) in [
         ("Op", "Opp", "line 1: unknown class `Opp`"),
-        ("manual", "auto", "line 1: unknown support `auto`"),
+        ("manual", "auto", "line 1: unknown source `auto`"),
+        ("local", "near", "line 1: unknown rule `near`"),
         ("removed", "gone", "line 1: unknown flag `gone`"),
         ("IntArray", "Ints", "line 1: unknown kind `Ints`"),
         ("Int In", "Int Inward", "line 1: unknown direction `Inward`"),
-        (" | int", "", "line 1: 5 columns instead of 6"),
+        (" | int", "", "line 1: 7 columns instead of 8"),
         ("[n]", "[n", "line 1: malformed parameter"),
         ("n: int", "n int", "line 1: malformed parameter"),
     ] {

@@ -1,15 +1,15 @@
 //! `understudy clean`: removes what killed jobs have left on this node. Nothing of a living job, nothing of another user.
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
-use ckptd::epochs::catalogue::{PART, PREFIX};
-use ckptd::epochs::flush;
-use ckptd::private::Directory;
+
 use ckptd::remains::{Remains, is_in_use, is_own, of_node};
 use ckptd::report::{bytes, count};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use understudy_formats::epochs::catalogue::{PART, PREFIX};
+use understudy_formats::private::Directory;
 
 /// An epoch file that nobody has written to for this long is not being written.
 const QUIET: Duration = Duration::from_secs(600);
@@ -17,8 +17,7 @@ const QUIET: Duration = Duration::from_secs(600);
 /// Remove what killed jobs have left behind on this node.
 ///
 /// That is: files of the layer and of Open MPI in /dev/shm whose processes are gone, and directories for event files of
-/// `understudy run`. In the directories that are named, also epochs whose writing was never completed, and what
-/// is held of them in memory although it is on disk. Do not name the directory of a job that runs.
+/// `understudy run`. In the directories that are named, also epochs whose writing was never completed. Do not name the directory of a job that runs.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status:\n  \
     0  nothing is left\n  \
@@ -41,12 +40,6 @@ impl Arguments {
                 Failure::with_status(IMPOSSIBLE, format_args!("{}: {error}", directory.display()))
             })?;
             all.extend(torn);
-            let directory = directory
-                .canonicalize()
-                .unwrap_or_else(|_| directory.clone());
-            if let Some((place, names)) = flush::copied(&directory) {
-                all.extend(Remains::all(place, names, "an epoch that is on disk, too"));
-            }
         }
         let (mut freed, mut is_well) = (0, true);
         for remains in &all {

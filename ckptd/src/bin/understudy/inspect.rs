@@ -6,14 +6,14 @@ mod shared;
 mod tables;
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, print_json, verdict};
-use ckptd::epochs::catalogue::PART;
-use ckptd::events::rank_of_file_name;
-use ckptd::private::open_regular;
 use epochs::{EpochFile, Epochs};
 use event_files::EventFiles;
 use serde::Serialize;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use understudy_formats::epochs::catalogue::PART;
+use understudy_formats::events::rank_of_file_name;
+use understudy_formats::private::open_regular;
 
 /// Show what event files and epochs on disk hold, and verify their checksums.
 #[derive(clap::Args)]

@@ -1,6 +1,5 @@
 //! The layer's files, which belong together in one directory.
 
-use ckptd::private::Directory;
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
 use rustix::process::geteuid;
@@ -9,6 +8,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use understudy_formats::private::Directory;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// What is preloaded.

@@ -15,7 +15,6 @@ mod report;
 mod run;
 mod simulate;
 mod status;
-mod trace;
 mod warn;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -57,7 +56,6 @@ commands! {
     Doctor => doctor,
     Advise => advise,
     Simulate => simulate,
-    Trace => trace,
     Events => events,
     Report => report,
     Inspect => inspect,

@@ -1,8 +1,8 @@
 //! This node.
 
-use ckptd::settings::Config;
 use std::collections::BTreeSet;
 use std::path::Path;
+use understudy_settings::Config;
 
 /// Cores that this process may use, counted as the launcher counts slots: processors that share a core are one.
 pub fn cores() -> u32 {

@@ -2,10 +2,10 @@
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
 use crate::status::find::Finder;
-use ckptd::private;
-use ckptd::relay::name_of_directory;
-use ckptd::warning::{self, Warning};
 use std::time::Duration;
+use understudy_formats::private;
+use understudy_formats::warning::{self, Warning};
+use understudy_relay::name_of_directory;
 
 /// Tell running jobs of this user on this node that failures are to come, or have a checkpoint taken.
 ///

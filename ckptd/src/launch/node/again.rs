@@ -5,7 +5,6 @@ use super::{Left, Node};
 use crate::launch::manager::forget_all;
 use crate::launch::process::{Caller, Process};
 use crate::launch::talk::Report;
-use crate::line::{Call, FromGuardian, Has, Line, Socket};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -13,6 +12,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use understudy_numbers::Guardian;
 use understudy_protocol::Known;
+use understudy_wire::line::{Call, FromGuardian, Has, Line, Socket};
 
 /// How often guardians are looked for that have not come.
 const LOOK: Duration = Duration::from_millis(100);
@@ -99,7 +99,7 @@ impl Node {
             if page.has_played() || page.has_ended() {
                 page.tell(&mut known);
                 self.is_protected |= known.has_part || known.is_protected;
-                if let Ok(process) = Process::new(caller) {
+                if let Ok(process) = Process::new(caller, self.poller.registry()) {
                     self.processes.insert(number, process);
                 }
             } else {

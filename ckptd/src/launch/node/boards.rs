@@ -4,16 +4,16 @@ use super::Node;
 use crate::launch::Answer;
 use crate::launch::mail::Mail;
 use crate::launch::talk::Report;
-use crate::line::{Boards, ToProcess};
-use crate::private::read_own;
-use crate::relay::{board, job_of_directory, name_in_memory};
 use bincode::config::standard;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::PathBuf;
+use understudy_formats::private::read_own;
 use understudy_numbers::{ProcessNumber, Worker};
+use understudy_relay::{board, job_of_directory, name_in_memory};
+use understudy_wire::line::{Boards, ToProcess};
 
 impl Node {
     /// A process wants to see boards of the node of another one.
@@ -26,7 +26,7 @@ impl Node {
         let Some(generation) = self.begun.as_ref().map(|begun| begun.name.clone()) else {
             return;
         };
-        let slot = self.mailbox.slot();
+        let slot = self.post.slot();
         // Nothing comes if its generation ends: it hears of that.
         let show = move |bytes: Option<Vec<u8>>| {
             if let Some(bytes) = bytes {

@@ -3,8 +3,8 @@
 //! A wrapper or a limit of single ranks (`mpirun -n 1 a : -n 3 b`) may refuse these alone.
 
 use super::Node;
-use crate::line::ASIDE;
 use std::time::Duration;
+use understudy_wire::line::ASIDE;
 
 /// Interval of polling for refused processes, of which no message comes.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

@@ -9,13 +9,14 @@ use super::Node;
 use crate::launch::process::Process;
 use crate::launch::talk::Report;
 use crate::launch::{Answer, Manager, Name, Rank};
-use crate::line::{ChildNews, ChildProgram, ToGuardian, ToManager};
-use rustix::event::{PollFd, PollFlags, poll};
+use understudy_wire::io::{Interest, is_ready};
+
 use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use understudy_numbers::{Guardian, ProcessNumber, Worker};
+use understudy_wire::line::{ChildNews, ChildProgram, ToGuardian, ToManager};
 
 /// One of the processes.
 struct Child {
@@ -35,7 +36,7 @@ impl Child {
     fn end(&self) {
         if let Some(pidfd) = &self.pidfd {
             let _ = pidfd_send_signal(pidfd, Signal::KILL);
-            let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], None);
+            let _ = is_ready(pidfd, Interest::READ, None);
         }
     }
 }
@@ -409,7 +410,7 @@ impl Node {
         for group in &mut ended {
             group.kill();
             for pidfd in group.running() {
-                let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], None);
+                let _ = is_ready(pidfd, Interest::READ, None);
             }
             self.forget_group(group);
         }

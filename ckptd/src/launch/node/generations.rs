@@ -1,20 +1,20 @@
 //! The generations of a node: the servers of its MPI library, and what they ask of other nodes.
 
 use super::Node;
-use crate::events::monotonic_ns;
 use crate::launch::mail::Mail;
 use crate::launch::process::{Process, processors};
 use crate::launch::program::Mpi;
 use crate::launch::talk::{Beginning, FenceOf, Joining, Report};
 use crate::launch::{Answer, Error, Manager, Name, Namespace, Placement, Settings, thread};
-use crate::line::ToProcess;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use understudy_formats::events::monotonic_ns;
 use understudy_numbers::{Generation, ProcessNumber, Rank};
+use understudy_wire::line::ToProcess;
 
 /// Directories in that of the job.
 pub(super) const SESSIONS: &str = "sessions";
@@ -44,9 +44,9 @@ impl Node {
             directory: place(SESSIONS)?,
             memory: place(SEGMENTS)?,
             host: self.host.clone(),
-            peers: Arc::new(self.mailbox.slot()),
+            peers: Arc::new(self.post.slot()),
         })?;
-        let slot = self.mailbox.slot();
+        let slot = self.post.slot();
         thread(move || slot.pass_on(events)).map_err(Error::system("a thread"))?;
         Ok(servers)
     }
@@ -106,7 +106,7 @@ impl Node {
 
     /// What a rank of this node has put, another node wants.
     pub(super) fn look_up(&self, id: u64, of: &Name, rank: Rank) {
-        let slot = self.mailbox.slot();
+        let slot = self.post.slot();
         match &self.servers {
             Some(servers) => servers.modex(of, rank, move |bytes| slot.put(Mail::Reply(id, bytes))),
             None => slot.put(Mail::Reply(id, None)),

@@ -4,10 +4,10 @@ use super::super::memory;
 use super::{Left, Node};
 use crate::launch::process::{Caller, Process};
 use crate::launch::talk::Report;
-use crate::line::{Ended, FromGuardian, Killer, ToGuardian};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 use understudy_numbers::{Guardian, ProcessNumber, Rank};
+use understudy_wire::line::{Ended, FromGuardian, Killer, ToGuardian};
 
 impl Node {
     pub(super) fn hear_guardians(&mut self) {

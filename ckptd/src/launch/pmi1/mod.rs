@@ -10,7 +10,7 @@
 //! | `abort` | nothing; whoever drives the server ends the job |
 //! | `finalize` | farewell |
 //!
-//! [`space`] is all of it as a state machine; here are the sockets, and one thread that serves them all (poll(2)). A rank inherits its end of a pair of
+//! [`space`] is all of it as a state machine; here are the sockets, and one thread that serves them all ([`crate::poller::Poller`]). A rank inherits its end of a pair of
 //! sockets (`PMI_FD`), so nobody else can speak for it. A client that floods the server is disconnected.
 
 pub mod client;

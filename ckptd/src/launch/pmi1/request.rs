@@ -18,9 +18,9 @@
 //! ```
 
 use crate::launch::Preput;
-use crate::line::ChildProgram;
 use std::collections::BTreeMap;
 use std::path::Path;
+use understudy_wire::line::ChildProgram;
 
 /// Bytes of all lines of one.
 const MOST: usize = 4 << 20;

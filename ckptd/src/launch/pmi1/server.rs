@@ -5,18 +5,20 @@ use super::space::{Act, Space};
 use crate::launch::{
     Answer, Error, Event, Fence, Identity, Name, Namespace, Peers, Preput, Purpose, Spawn, What,
 };
-use crate::line::ChildProgram;
-use crate::private::MEMORY;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use crate::poller::{Poller, Ready, Registry, Source};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use understudy_formats::private::MEMORY;
 use understudy_numbers::Rank;
+use understudy_wire::io::{Interest, Outbox};
+use understudy_wire::line::ChildProgram;
 
 /// What is read from a client before the others have their turn, in bytes.
 const TURN: usize = 64 << 10;
@@ -31,8 +33,8 @@ pub struct Server {
 
 struct Shared {
     state: Mutex<State>,
-    /// Written to when there is something new to wait for.
-    wake: OwnedFd,
+    /// Place of the clients' sockets, for which the thread waits.
+    registry: Registry,
     peers: Arc<dyn Peers>,
     events: Mutex<Sender<Event>>,
 }
@@ -50,9 +52,17 @@ struct World {
 }
 
 struct Client {
-    /// Shared with the thread while it waits.
-    socket: Arc<UnixStream>,
-    out: Vec<u8>,
+    socket: Source<UnixStream>,
+    out: Outbox,
+}
+
+impl Client {
+    /// Sends as much as the socket takes, and has the thread wait for the rest.
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush(&*self.socket)?;
+        let interest = Interest::new(true, !self.out.is_empty());
+        self.socket.set_interest(interest)
+    }
 }
 
 /// What must be done without the lock, for a generation.
@@ -75,18 +85,18 @@ impl Server {
     /// # Errors
     /// [`Error::System`].
     pub fn start(peers: Arc<dyn Peers>) -> Result<(Server, Receiver<Event>), Error> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let poller = Poller::new().map_err(Error::system("a poller"))?;
         let (events, received) = mpsc::channel();
         let shared = Arc::new(Shared {
             state: Mutex::default(),
-            wake: wake.map_err(|error| Error::system("eventfd")(error.into()))?,
+            registry: poller.registry().clone(),
             peers,
             events: Mutex::new(events),
         });
         let thread = std::thread::Builder::new().name("pmi1".into());
         let serving = shared.clone();
         let thread = thread
-            .spawn(move || serving.serve())
+            .spawn(move || serving.serve(poller))
             .map_err(Error::system("thread"))?;
         let thread = Some(thread);
         Ok((Server { shared, thread }, received))
@@ -122,6 +132,8 @@ impl Server {
         let (near, far) = UnixStream::pair().map_err(Error::system("a pair of sockets"))?;
         near.set_nonblocking(true)
             .map_err(Error::system("a socket"))?;
+        let near = Source::new(&self.shared.registry, near, Interest::READ)
+            .map_err(Error::system("a socket"))?;
         let variables = [
             (DESCRIPTOR, far.as_raw_fd().to_string()),
             ("PMI_RANK", rank.to_string()),
@@ -139,12 +151,10 @@ impl Server {
             .map(|_| ("PMI_SPAWNED", "1".to_owned()));
         world.space.forget(rank);
         let client = Client {
-            socket: Arc::new(near),
-            out: Vec::new(),
+            socket: near,
+            out: Outbox::new(MOST_TO_SEND),
         };
         world.clients.insert(rank, client);
-        drop(state);
-        self.shared.wake();
         Ok(Identity {
             variables: variables
                 .into_iter()
@@ -163,7 +173,6 @@ impl Server {
     pub fn end(&self, generation: &Name) -> Result<(), Error> {
         let world = self.shared.lock().worlds.remove(generation);
         let world = world.ok_or_else(|| Error::Unknown(generation.to_string()))?;
-        self.shared.wake();
         remove_segments(generation.as_str(), world.generation.here);
         Ok(())
     }
@@ -176,7 +185,7 @@ impl Drop for Server {
             let _ = self.end(&name);
         }
         self.shared.lock().is_over = true;
-        self.shared.wake();
+        self.shared.registry.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -199,16 +208,11 @@ fn segments(key_space: &str, node: usize) -> [String; 2] {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wake(&self) {
-        // It is full only if it has been woken already.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        self.state.lock()
     }
 
     fn tell(&self, generation: &Name, rank: Rank, what: What) {
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = self.events.lock();
         // Nobody listens any more when the server's owner has gone.
         let _ = events.send(Event {
             generation: generation.clone(),
@@ -217,16 +221,17 @@ impl Shared {
         });
     }
 
-    fn serve(self: &Arc<Shared>) {
+    fn serve(self: &Arc<Shared>, mut poller: Poller) {
         loop {
-            let sockets = {
+            let ready = poller.wait(None).unwrap_or_default();
+            let served = {
                 let state = self.lock();
                 if state.is_over {
                     return;
                 }
-                state.sockets()
+                state.ready(&ready)
             };
-            for (generation, rank) in self.wait(&sockets) {
+            for (generation, rank) in served {
                 let outside = {
                     let mut state = self.lock();
                     let Some(world) = state.worlds.get_mut(&generation) else {
@@ -237,28 +242,6 @@ impl Shared {
                 outside.into_iter().for_each(|it| self.ask(&generation, it));
             }
         }
-    }
-
-    /// Waits until something can be done; for whom.
-    fn wait(&self, sockets: &[(Name, Rank, Arc<UnixStream>, PollFlags)]) -> Vec<(Name, Rank)> {
-        let mut polled = vec![PollFd::new(&self.wake, PollFlags::IN)];
-        polled.extend(
-            sockets
-                .iter()
-                .map(|(_, _, socket, flags)| PollFd::new(&**socket, *flags)),
-        );
-        // Interrupted by a signal, it finds nothing.
-        if poll(&mut polled, None).is_err() {
-            return Vec::new();
-        }
-        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
-        let ready = sockets
-            .iter()
-            .zip(&polled[1..])
-            .filter(|(_, polled)| !polled.revents().is_empty());
-        ready
-            .map(|((generation, rank, ..), _)| (generation.clone(), *rank))
-            .collect()
     }
 
     /// Sends and receives what can be sent and received.
@@ -275,7 +258,9 @@ impl Shared {
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
             {
-                world.flush(rank);
+                if client.flush().is_err() {
+                    world.close(rank);
+                }
                 Vec::new()
             }
             _ => {
@@ -355,55 +340,30 @@ impl Shared {
                 let acts = then(&mut world.space, reply);
                 shared.perform(world, acts);
             }
-            drop(state);
-            shared.wake();
         }));
         answer
     }
 }
 
 impl State {
-    /// All sockets, with what is waited for.
-    fn sockets(&self) -> Vec<(Name, Rank, Arc<UnixStream>, PollFlags)> {
+    /// Returns the ranks whose sockets were ready.
+    fn ready(&self, ready: &Ready) -> Vec<(Name, Rank)> {
         let of = |(name, world): (&Name, &World)| -> Vec<_> {
-            let clients = world.clients.iter().map(|(&rank, client)| {
-                let flags = match client.out.is_empty() {
-                    true => PollFlags::IN,
-                    false => PollFlags::IN | PollFlags::OUT,
-                };
-                (name.clone(), rank, client.socket.clone(), flags)
-            });
-            clients.collect()
+            let clients = world.clients.iter();
+            let is_ready = clients.filter(|(_, client)| ready.contains(&client.socket));
+            is_ready.map(|(&rank, _)| (name.clone(), rank)).collect()
         };
         self.worlds.iter().flat_map(of).collect()
     }
 }
 
 impl World {
+    /// Sends an answer; a client that does not take its answers is disconnected.
     fn send(&mut self, rank: Rank, bytes: &[u8]) {
-        if let Some(client) = self.clients.get_mut(&rank) {
-            client.out.extend_from_slice(bytes);
-            self.flush(rank);
-        }
-    }
-
-    /// Sends what can be sent at once. A client that takes none of it is disconnected.
-    fn flush(&mut self, rank: Rank) {
-        let Some(client) = self.clients.get_mut(&rank) else {
-            return;
-        };
-        while !client.out.is_empty() {
-            match (&*client.socket).write(&client.out) {
-                Ok(written) => drop(client.out.drain(..written)),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error)
-                    if error.kind() == ErrorKind::WouldBlock
-                        && client.out.len() <= MOST_TO_SEND =>
-                {
-                    return;
-                }
-                Err(_) => return self.close(rank),
-            }
+        if let Some(client) = self.clients.get_mut(&rank)
+            && (client.out.push(bytes).is_err() || client.flush().is_err())
+        {
+            self.close(rank);
         }
     }
 
@@ -417,6 +377,7 @@ impl World {
 mod tests {
     use super::*;
     use crate::launch::Alone;
+    use std::io::Write;
 
     #[test]
     fn segments_are_called_as_mpich_calls_them() {

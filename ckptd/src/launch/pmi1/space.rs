@@ -3,9 +3,9 @@
 use super::line::Line;
 use super::request::Request;
 use crate::launch::{Namespace, Preput, What};
-use crate::line::ChildProgram;
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_numbers::Rank;
+use understudy_wire::line::ChildProgram;
 
 /// Longest key and value, in bytes; clients are told.
 const LONGEST_KEY: usize = 64;

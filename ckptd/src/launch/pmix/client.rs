@@ -8,10 +8,10 @@ use super::checked;
 use super::library;
 use super::values::{fixed, key_of};
 use crate::launch::Error;
-use crate::proc_stat;
 use std::ffi::{CStr, CString, c_char};
 use std::path::{Path, PathBuf};
 use std::ptr;
+use understudy_formats::proc_stat;
 
 /// To processes of any node (PMIX_GLOBAL).
 const GLOBAL: u8 = 3;

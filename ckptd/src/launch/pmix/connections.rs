@@ -12,14 +12,13 @@
 
 use super::super::{Error, local_peer};
 use super::store::Owner;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use crate::poller::{Poller, Registry, Source};
 use std::ffi::{OsStr, OsString};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
+use understudy_wire::io::{Interest, Outbox};
 
 /// How libpmix begins the addresses that clients find it by.
 const SCHEMES: [&str; 2] = ["tcp4://", "tcp6://"];
@@ -28,6 +27,8 @@ const CLOSING: Duration = Duration::from_secs(10);
 
 /// Most connections of a rank that have sent nothing yet; another one closes the oldest.
 const SILENT: usize = 4;
+/// Bytes that are passed on at once.
+const CHUNK: usize = 1 << 16;
 /// How long to wait when there are no descriptors left.
 const NO_ROOM: Duration = Duration::from_millis(10);
 
@@ -45,32 +46,31 @@ enum Order {
 /// All of them.
 pub struct Connections {
     orders: Sender<Order>,
-    wake: Arc<OwnedFd>,
+    registry: Registry,
 }
 
 impl Connections {
     /// # Errors
-    /// Those of eventfd(2) and of the start of a thread.
+    /// Those of [`Poller::new`] and of the start of a thread.
     pub fn new() -> Result<Connections, Error> {
-        let failed = Error::system("connections of ranks");
-        let wake =
-            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from);
         let (orders, received) = channel();
-        let start = |wake: OwnedFd| {
-            let wake = Arc::new(wake);
+        let start = |poller: Poller| {
+            let registry = poller.registry().clone();
             let mut switch = Switch {
                 orders: received,
-                wake: Arc::clone(&wake),
+                poller,
                 is_over: false,
                 entries: Vec::new(),
                 connections: Vec::new(),
-                bytes: vec![0; 1 << 16],
+                bytes: vec![0; CHUNK],
             };
             let thread = std::thread::Builder::new().name("connections".into());
             thread.spawn(move || switch.run())?;
-            Ok(Connections { orders, wake })
+            Ok(Connections { orders, registry })
         };
-        wake.and_then(start).map_err(failed)
+        Poller::new()
+            .and_then(start)
+            .map_err(Error::system("connections of ranks"))
     }
 
     /// The variables by which a rank would find libpmix, so that it comes here instead. Whether there are any.
@@ -105,7 +105,7 @@ impl Connections {
         let own = listener.local_addr()?;
         self.order(Order::Listen(Entry {
             owner: owner.clone(),
-            listener,
+            listener: Source::new(&self.registry, listener, Interest::READ)?,
             there,
             is_ready: false,
         }));
@@ -137,7 +137,7 @@ impl Connections {
 
     fn order(&self, order: Order) {
         let _ = self.orders.send(order);
-        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+        self.registry.wake();
     }
 }
 
@@ -162,7 +162,7 @@ fn parts(value: &OsStr) -> Option<(&str, SocketAddr, &str)> {
 /// Where a rank connects.
 struct Entry {
     owner: Owner,
-    listener: TcpListener,
+    listener: Source<TcpListener>,
     /// Where libpmix listens.
     there: SocketAddr,
     is_ready: bool,
@@ -171,7 +171,7 @@ struct Entry {
 /// What passes everything on.
 struct Switch {
     orders: Receiver<Order>,
-    wake: Arc<OwnedFd>,
+    poller: Poller,
     is_over: bool,
     entries: Vec<Entry>,
     connections: Vec<Connection>,
@@ -187,9 +187,11 @@ impl Switch {
                 self.obey(order);
             }
             self.accept();
-            let bytes = &mut self.bytes;
+            let (registry, bytes) = (self.poller.registry(), &mut self.bytes);
             self.connections
-                .retain_mut(|it| !std::mem::take(&mut it.is_ready) || it.pass_on(bytes));
+                .retain_mut(|it| !std::mem::take(&mut it.is_ready) || it.pass_on(registry, bytes));
+            // One that cannot be waited for would hang.
+            self.connections.retain_mut(|it| it.watch().is_ok());
         }
     }
 
@@ -200,7 +202,8 @@ impl Switch {
                     log::info!("a connection of another user to a rank's port is closed");
                 }
                 Ok((client, _)) => {
-                    let new = Connection::new(entry.owner.clone(), client, entry.there);
+                    let registry = self.poller.registry();
+                    let new = Connection::new(registry, entry.owner.clone(), client, entry.there);
                     self.connections.extend(new.ok());
                     close_oldest_silent(&mut self.connections, &entry.owner);
                 }
@@ -212,29 +215,14 @@ impl Switch {
     }
 
     fn wait(&mut self) {
-        let wake = PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN);
-        let mut polls = vec![wake];
-        polls.extend(
-            self.entries
-                .iter()
-                .map(|entry| PollFd::new(&entry.listener, PollFlags::IN)),
-        );
-        let mut whose = Vec::new();
-        for (number, connection) in self.connections.iter().enumerate() {
-            let awaited = connection.awaited();
-            whose.extend(awaited.iter().map(|_| number));
-            polls.extend(awaited);
+        let ready = self.poller.wait(None).unwrap_or_default();
+        for entry in &mut self.entries {
+            entry.is_ready = ready.contains(&entry.listener);
         }
-        let _ = poll(&mut polls, None);
-        let ready: Vec<bool> = polls.iter().map(|it| !it.revents().is_empty()).collect();
-        let (of_entries, of_connections) = ready[1..].split_at(self.entries.len());
-        for (entry, &is_ready) in self.entries.iter_mut().zip(of_entries) {
-            entry.is_ready = is_ready;
+        for connection in &mut self.connections {
+            let ends = connection.client.iter().chain(&connection.server);
+            connection.is_ready |= ends.into_iter().any(|end| ready.contains(end));
         }
-        for (number, &is_ready) in whose.into_iter().zip(of_connections) {
-            self.connections[number].is_ready |= is_ready;
-        }
-        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
     }
 
     fn obey(&mut self, order: Order) {
@@ -271,73 +259,63 @@ fn close_oldest_silent(connections: &mut Vec<Connection>, owner: &Owner) {
 struct Connection {
     owner: Owner,
     /// `None`: it has closed it.
-    client: Option<TcpStream>,
+    client: Option<Source<TcpStream>>,
     there: SocketAddr,
     /// `None`: the rank has said nothing yet.
-    server: Option<TcpStream>,
-    up: Way,
-    down: Way,
+    server: Option<Source<TcpStream>>,
+    /// Bytes of the rank for libpmix.
+    up: Outbox,
+    /// Bytes of libpmix for the rank.
+    down: Outbox,
     is_finalised: bool,
     is_ready: bool,
     /// Who waits for its end.
     done: Option<Sender<()>>,
 }
 
-fn prepared(stream: TcpStream) -> io::Result<TcpStream> {
+fn prepared(registry: &Registry, stream: TcpStream) -> io::Result<Source<TcpStream>> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
-    Ok(stream)
+    Source::new(registry, stream, Interest::READ)
 }
 
 impl Connection {
-    fn new(owner: Owner, client: TcpStream, there: SocketAddr) -> io::Result<Connection> {
+    fn new(
+        registry: &Registry,
+        owner: Owner,
+        client: TcpStream,
+        there: SocketAddr,
+    ) -> io::Result<Connection> {
         Ok(Connection {
             owner,
-            client: Some(prepared(client)?),
+            client: Some(prepared(registry, client)?),
             there,
             server: None,
-            up: Way::default(),
-            down: Way::default(),
+            up: Outbox::new(CHUNK),
+            down: Outbox::new(CHUNK),
             is_finalised: false,
             is_ready: true,
             done: None,
         })
     }
 
-    /// What it waits for: something to pass on, or room for that.
-    fn awaited(&self) -> Vec<PollFd<'_>> {
-        let flags = |from: &Way, to: &Way| {
-            let read = if from.pending.is_empty() {
-                PollFlags::IN
-            } else {
-                PollFlags::empty()
-            };
-            let write = if to.pending.is_empty() {
-                PollFlags::empty()
-            } else {
-                PollFlags::OUT
-            };
-            read | write
-        };
-        let client = self
-            .client
-            .iter()
-            .map(|client| (client, flags(&self.up, &self.down)));
-        let server = self
-            .server
-            .iter()
-            .map(|server| (server, flags(&self.down, &self.up)));
-        // One of which nothing is awaited would tell of its end all the time.
-        let awaited = client.chain(server).filter(|(_, flags)| !flags.is_empty());
-        awaited
-            .map(|(stream, flags)| PollFd::new(stream, flags))
-            .collect()
+    /// Has the thread wait for something to pass on, or for room for that.
+    fn watch(&mut self) -> io::Result<()> {
+        let interest = |from: &Outbox, to: &Outbox| Interest::new(from.is_empty(), !to.is_empty());
+        let of_client = interest(&self.up, &self.down);
+        let of_server = interest(&self.down, &self.up);
+        for (end, interest) in [(&mut self.client, of_client), (&mut self.server, of_server)] {
+            if let Some(end) = end {
+                end.set_interest(interest)?;
+            }
+        }
+        Ok(())
     }
 
     /// Passes on what there is. Whether it goes on.
-    fn pass_on(&mut self, bytes: &mut [u8]) -> bool {
+    fn pass_on(&mut self, registry: &Registry, bytes: &mut [u8]) -> bool {
         if let Some(client) = &self.client
-            && !self.up.pass(client, self.server.as_ref(), bytes)
+            && !pass(&mut self.up, client, self.server.as_deref(), bytes)
         {
             self.client = None;
             if self.is_finalised {
@@ -346,13 +324,13 @@ impl Connection {
         }
         let is_open = match &self.server {
             Some(server) => {
-                let is_open = self.down.pass(server, self.client.as_ref(), bytes);
+                let is_open = pass(&mut self.down, server, self.client.as_deref(), bytes);
                 if self.client.is_none() {
-                    self.down.pending.clear();
+                    self.down.clear();
                 }
                 is_open
             }
-            None => self.client.is_some() && self.greet(),
+            None => self.client.is_some() && self.greet(registry),
         };
         if let Some(done) = self.done.take_if(|_| !is_open) {
             let _ = done.send(());
@@ -361,13 +339,15 @@ impl Connection {
     }
 
     /// Connects to libpmix if the rank has said something. Whether that can be.
-    fn greet(&mut self) -> bool {
-        if self.up.pending.is_empty() {
+    fn greet(&mut self, registry: &Registry) -> bool {
+        if self.up.is_empty() {
             return true;
         }
-        self.server = TcpStream::connect(self.there).and_then(prepared).ok();
-        self.server.as_ref().is_some_and(|server| {
-            self.up.flush(server);
+        let server = TcpStream::connect(self.there);
+        self.server = server.and_then(|server| prepared(registry, server)).ok();
+        self.server.as_deref().is_some_and(|server| {
+            // Whoever has gone is found by reading.
+            let _ = self.up.flush(server);
             true
         })
     }
@@ -381,7 +361,7 @@ impl Connection {
 
     fn end(&mut self, done: Sender<()>) {
         self.client = None;
-        self.up.pending.clear();
+        self.up.clear();
         // It may be closed on that side already.
         (self.is_ready, self.done) = (true, Some(done));
         self.close();
@@ -395,39 +375,27 @@ impl Connection {
     }
 }
 
-/// One direction of a connection, and what has been read and not been written.
-#[derive(Default)]
-struct Way {
-    pending: Vec<u8>,
-}
-
-impl Way {
-    /// Passes on some of what there is. Whether more may come.
-    fn pass(&mut self, mut from: &TcpStream, to: Option<&TcpStream>, bytes: &mut [u8]) -> bool {
-        if self.pending.is_empty() {
-            match from.read(bytes) {
-                Ok(0) => return false,
-                Ok(length) => self.pending.extend_from_slice(&bytes[..length]),
-                Err(error) if is_passing(&error) => {}
-                Err(_) => return false,
-            }
-        }
-        if let Some(to) = to {
-            self.flush(to);
-        }
-        true
-    }
-
-    fn flush(&mut self, mut to: &TcpStream) {
-        while !self.pending.is_empty() {
-            match to.write(&self.pending) {
-                Ok(length) => drop(self.pending.drain(..length)),
-                Err(error) if is_passing(&error) => return,
-                // Whoever has gone is found by reading.
-                Err(_) => self.pending.clear(),
-            }
+/// Passes on some of what there is. Whether more may come.
+fn pass(
+    pending: &mut Outbox,
+    mut from: &TcpStream,
+    to: Option<&TcpStream>,
+    bytes: &mut [u8],
+) -> bool {
+    if pending.is_empty() {
+        match from.read(bytes) {
+            Ok(0) => return false,
+            // An empty outbox has room for a chunk.
+            Ok(length) => drop(pending.push(&bytes[..length])),
+            Err(error) if is_passing(&error) => {}
+            Err(_) => return false,
         }
     }
+    if let Some(to) = to {
+        // Whoever has gone is found by reading.
+        let _ = pending.flush(to);
+    }
+    true
 }
 
 fn is_passing(error: &io::Error) -> bool {

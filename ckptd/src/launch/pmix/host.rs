@@ -17,10 +17,11 @@ use crate::launch::{
     Alone, Answer, Event, Fence, Members, Modex, Name, Namespace, Peers, Purpose, What,
 };
 use names::Lookup;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use understudy_numbers::Rank;
 
 /// The server of this process, while libpmix may be called.
@@ -49,7 +50,7 @@ struct World {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 impl Host {
@@ -71,16 +72,16 @@ impl Host {
 
     /// From now on libpmix finds this host.
     pub fn open(self: &Arc<Host>) {
-        *HOST.write().unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
+        *HOST.write() = Some(self.clone());
     }
 
     /// From now on libpmix finds none, and is not called back.
     pub fn close() {
-        *HOST.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *HOST.write() = None;
     }
 
     fn current() -> Option<Arc<Host>> {
-        HOST.read().unwrap_or_else(PoisonError::into_inner).clone()
+        HOST.read().clone()
     }
 
     /// False if there is one of that name.
@@ -304,7 +305,7 @@ unsafe impl Send for Met {}
 impl Met {
     /// Calls it, unless libpmix has been shut down.
     fn answer(self, have_come: bool) {
-        let host = HOST.read().unwrap_or_else(PoisonError::into_inner);
+        let host = HOST.read();
         if let (Some(_), Some(done)) = (&*host, self.done) {
             let status = match have_come {
                 true => Status::SUCCESS,
@@ -400,7 +401,7 @@ unsafe impl Send for Waiting {}
 impl Waiting {
     /// Calls it, unless libpmix has been shut down.
     fn answer(self, reply: Option<Vec<u8>>) {
-        let host = HOST.read().unwrap_or_else(PoisonError::into_inner);
+        let host = HOST.read();
         if host.is_none() {
             return;
         }

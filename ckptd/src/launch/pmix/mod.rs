@@ -30,6 +30,7 @@ use abi::{DmodexDone, Module, NAMESPACE_SIZE, Proc, Status};
 use connections::Connections;
 use host::Host;
 use library::Functions;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{getegid, geteuid};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, OsStr, OsString, c_char, c_void};
@@ -38,9 +39,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use understudy_numbers::Rank;
 use values::{Infos, fixed};
 
@@ -123,9 +124,7 @@ impl Server {
     }
 
     fn generations(&self) -> MutexGuard<'_, BTreeMap<Name, Namespace>> {
-        self.generations
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.generations.lock()
     }
 
     /// Makes a generation known; its ranks may start from now on.

@@ -2,15 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::is_mpi;
-use std::arch::naked_asm;
 use std::ffi::c_int;
 use understudy_abi::OWN_SIGNALS;
-
-/// rt_sigreturn(2): where handlers return to.
-#[unsafe(naked)]
-pub(crate) unsafe extern "C" fn restorer() {
-    naked_asm!("mov eax, 15", "syscall", "ud2")
-}
 
 /// The kernel's `struct sigaction`: handler, flags, restorer, mask (rt_sigaction(2)).
 pub type Action = [usize; 4];

@@ -5,7 +5,7 @@ use super::Error;
 use super::threads::Layout;
 use crate::library;
 use std::ops::Range;
-use understudy_abi::MPI_FIRST_KEY;
+use understudy_abi::{MPI_FIRST_KEY, control_block};
 
 const KEYS_PER_BLOCK: usize = 32;
 /// PTHREAD_KEYS_MAX, in blocks.
@@ -22,7 +22,7 @@ pub struct Saved(Vec<Piece>);
 impl Saved {
     pub fn take() -> Result<Saved, Error> {
         let layout = Layout::get()?;
-        let own = control_block();
+        let own = control_block::address();
         let first = MPI_FIRST_KEY as usize / KEYS_PER_BLOCK;
         let keys = own + layout.specific + first * size_of::<usize>();
         let cancellation = own + layout.cancellation;
@@ -53,16 +53,6 @@ impl Saved {
             };
         }
     }
-}
-
-/// Address of this thread's control block, which is its `struct pthread`.
-fn control_block() -> usize {
-    let address: usize;
-    // SAFETY: glibc's control block points to itself at fs:0x10 (x86-64).
-    unsafe {
-        std::arch::asm!("mov {}, fs:[0x10]", out(reg) address, options(nostack, readonly, preserves_flags))
-    };
-    address
 }
 
 /// The thread-local blocks of the MPI side's libraries in this thread, which are made if need be.

@@ -11,6 +11,7 @@ use std::arch::naked_asm;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use understudy_abi::assembly::return_from_signal;
 
 /// SIGSETXID of glibc: no thread can block it by libc's functions, and nobody else uses it.
 const END: c_int = 33;
@@ -164,7 +165,7 @@ pub unsafe fn end_all() -> Result<(), Error> {
     let end: Action = [
         end_thread as *const () as usize,
         SA_RESTORER | SA_SIGINFO,
-        signals::restorer as *const () as usize,
+        return_from_signal as *const () as usize,
         0,
     ];
     let before = signals::action(END, Some(&end));

@@ -9,17 +9,13 @@ use crate::generated::{LOCAL, Proc};
 use std::ffi::{c_char, c_int};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+use understudy_abi::control_block;
 use understudy_abi::turn::{Lent, Turn, TurnCode, UNCHANGED};
 use understudy_mpi::call;
 
 /// `struct pthread` of the main thread, whose thread-local data these are.
 pub(super) fn main_block() -> usize {
-    let block: usize;
-    // SAFETY: glibc's thread control block points to itself at fs:0x10.
-    unsafe {
-        std::arch::asm!("mov {}, fs:[0x10]", out(reg) block, options(nostack, readonly, preserves_flags))
-    };
-    block
+    control_block::address()
 }
 
 /// The face's part, and what finds symbols of the program.

@@ -21,7 +21,7 @@ use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use understudy_abi::turn::Lent;
-use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, source, wait};
+use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, on_other_stack, source, wait};
 
 /// The program's state at a call: what the callee must preserve, and the call itself.
 #[repr(C)]
@@ -138,31 +138,26 @@ unsafe extern "C" fn call_on_stack(
 ) -> u64 {
     naked_asm!(
         ".cfi_startproc",
-        "push rbp",
-        ".cfi_adjust_cfa_offset 8",
-        ".cfi_rel_offset rbp, 0",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "push qword ptr [rip + {top}]",
-        "mov r11, qword ptr [rip + {top}]",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "mov rcx, r8",
-        "mov r8, r9",
-        // The innermost frame's rsp is its last word.
-        "mov r11, qword ptr [r11 - 8]",
-        "lea r10, [rsp - 64]",
-        "and r10, -16",
-        "mov qword ptr [rip + {top}], r10",
-        "lea rsp, [r11 - 256]",
-        "and rsp, -16",
-        "call rax",
-        "lea rsp, [rbp - 8]",
-        "pop qword ptr [rip + {top}]",
-        "pop rbp",
-        ".cfi_def_cfa rsp, 8",
+        on_other_stack!(
+            "push qword ptr [rip + {top}]",
+            "mov r11, qword ptr [rip + {top}]",
+            "mov rax, rdi",
+            "mov rdi, rsi",
+            "mov rsi, rdx",
+            "mov rdx, rcx",
+            "mov rcx, r8",
+            "mov r8, r9",
+            // The innermost frame's rsp is its last word.
+            "mov r11, qword ptr [r11 - 8]",
+            "lea r10, [rsp - 64]",
+            "and r10, -16",
+            "mov qword ptr [rip + {top}], r10",
+            "lea rsp, [r11 - 256]",
+            "and rsp, -16",
+            "call rax",
+            "lea rsp, [rbp - 8]",
+            "pop qword ptr [rip + {top}]",
+        ),
         "ret",
         ".cfi_endproc",
         top = sym TOP,

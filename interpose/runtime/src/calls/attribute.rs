@@ -1,11 +1,8 @@
 //! Attribute keys and attributes (MPI 4.1, 7.7), also by their names in MPI-1 (16.1).
-#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+#![allow(unsafe_code)]
 
-use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_TYPE, ERR_WIN, SUCCESS};
-use crate::generated::callbacks::{
-    CommCopyFn, CommDeleteFn, TypeCopyFn, TypeDeleteFn, WinCopyFn, WinDeleteFn,
-};
+use crate::generated::callbacks::{CommCopyFn, CommDeleteFn};
 use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtWin};
 use crate::objects::attribute::value::Language;
@@ -92,7 +89,48 @@ fn spoken(key: c_int) -> (c_int, Language) {
     }
 }
 
-fn set(rt: &Runtime, procedure: Proc, object: Object, key: c_int, value: *mut c_void) -> c_int {
+/// Handle of an object that caches attributes.
+pub(super) trait Caching {
+    /// Kind of the keys.
+    const KIND: Kind;
+
+    /// Returns the object.
+    fn object(self) -> Object;
+}
+
+impl Caching for VirtComm {
+    const KIND: Kind = Kind::Comm;
+
+    fn object(self) -> Object {
+        Object::Comm(self)
+    }
+}
+
+impl Caching for VirtDatatype {
+    const KIND: Kind = Kind::Datatype;
+
+    fn object(self) -> Object {
+        Object::Datatype(self)
+    }
+}
+
+impl Caching for VirtWin {
+    const KIND: Kind = Kind::Win;
+
+    fn object(self) -> Object {
+        Object::Win(self)
+    }
+}
+
+/// Serves `MPI_Comm_set_attr` and its kind.
+pub(super) fn set(
+    rt: &Runtime,
+    procedure: Proc,
+    handle: impl Caching,
+    key: c_int,
+    value: *mut c_void,
+) -> c_int {
+    let object = handle.object();
     if object.is_for_later(rt) {
         return 0;
     }
@@ -105,7 +143,9 @@ fn set(rt: &Runtime, procedure: Proc, object: Object, key: c_int, value: *mut c_
     finish_on(rt, procedure, rc, object)
 }
 
-fn delete(rt: &Runtime, procedure: Proc, object: Object, key: c_int) -> c_int {
+/// Serves `MPI_Comm_delete_attr` and its kind.
+pub(super) fn delete(rt: &Runtime, procedure: Proc, handle: impl Caching, key: c_int) -> c_int {
+    let object = handle.object();
     if object.is_for_later(rt) {
         return 0;
     }
@@ -117,16 +157,19 @@ fn delete(rt: &Runtime, procedure: Proc, object: Object, key: c_int) -> c_int {
     finish_on(rt, procedure, rc, object)
 }
 
+/// Serves `MPI_Comm_get_attr` and its kind.
+///
 /// # Safety
 /// `value` and `flag` are the program's, or null.
-unsafe fn get(
+pub(super) unsafe fn get(
     rt: &Runtime,
     procedure: Proc,
-    object: Object,
+    handle: impl Caching,
     key: c_int,
     value: *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
+    let object = handle.object();
     if value.is_null() || flag.is_null() {
         return finish_on(rt, procedure, ERR_ARG, object);
     }
@@ -174,16 +217,20 @@ fn known(function: u64) -> u64 {
     }
 }
 
+/// Serves `MPI_Comm_create_keyval` and its kind, whose callbacks have types of one form.
+///
 /// # Safety
 /// `keyval` is the program's, or null.
-unsafe fn create_keyval(
+pub(super) unsafe fn create_keyval<H: Caching>(
     rt: &Runtime,
     procedure: Proc,
-    kind: Kind,
-    (copy, delete): (Option<usize>, Option<usize>),
+    copy: CommCopyFn<H>,
+    delete: CommDeleteFn<H>,
     keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> c_int {
+    let copy = copy.map(|function| function as usize);
+    let delete = delete.map(|function| function as usize);
     // In other ABIs null is the function that does nothing.
     let nothing = abi::is_foreign().then_some(0);
     let (Some(copy), Some(delete), false) =
@@ -202,289 +249,26 @@ unsafe fn create_keyval(
     let mut objects = objects_mut(rt);
     let key = objects
         .keyvals
-        .create(kind, functions, language, extra_state as u64);
+        .create(H::KIND, functions, language, extra_state as u64);
     // SAFETY: the caller's promise.
     unsafe { *keyval = key };
     SUCCESS
 }
 
+/// Serves `MPI_Comm_free_keyval` and its kind.
+///
 /// # Safety
 /// `keyval` is the program's, or null.
-unsafe fn free_keyval(rt: &Runtime, procedure: Proc, kind: Kind, keyval: *mut c_int) -> c_int {
+pub(super) unsafe fn free_keyval<H: Caching>(
+    rt: &Runtime,
+    procedure: Proc,
+    keyval: *mut c_int,
+) -> c_int {
     // SAFETY: the caller's promise.
-    if keyval.is_null() || !objects_mut(rt).keyvals.free(kind, unsafe { *keyval }) {
+    if keyval.is_null() || !objects_mut(rt).keyvals.free(H::KIND, unsafe { *keyval }) {
         return raise(rt, procedure, ERR_KEYVAL, None);
     }
     // SAFETY: the caller's promise.
     unsafe { *keyval = INVALID };
     SUCCESS
-}
-
-pub unsafe extern "C" fn MPI_Comm_create_keyval(
-    copy: CommCopyFn<VirtComm>,
-    delete: CommDeleteFn<VirtComm>,
-    keyval: *mut c_int,
-    extra_state: *mut c_void,
-) -> c_int {
-    let rt = runtime();
-    let functions = (
-        copy.map(|function| function as usize),
-        delete.map(|function| function as usize),
-    );
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        create_keyval(
-            rt,
-            Proc::MPI_Comm_create_keyval,
-            Kind::Comm,
-            functions,
-            keyval,
-            extra_state,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Keyval_create(
-    copy: CommCopyFn<VirtComm>,
-    delete: CommDeleteFn<VirtComm>,
-    keyval: *mut c_int,
-    extra_state: *mut c_void,
-) -> c_int {
-    let rt = runtime();
-    let functions = (
-        copy.map(|function| function as usize),
-        delete.map(|function| function as usize),
-    );
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        create_keyval(
-            rt,
-            Proc::MPI_Keyval_create,
-            Kind::Comm,
-            functions,
-            keyval,
-            extra_state,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Type_create_keyval(
-    copy: TypeCopyFn<VirtDatatype>,
-    delete: TypeDeleteFn<VirtDatatype>,
-    keyval: *mut c_int,
-    extra_state: *mut c_void,
-) -> c_int {
-    let rt = runtime();
-    let functions = (
-        copy.map(|function| function as usize),
-        delete.map(|function| function as usize),
-    );
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        create_keyval(
-            rt,
-            Proc::MPI_Type_create_keyval,
-            Kind::Datatype,
-            functions,
-            keyval,
-            extra_state,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Win_create_keyval(
-    copy: WinCopyFn<VirtWin>,
-    delete: WinDeleteFn<VirtWin>,
-    keyval: *mut c_int,
-    extra_state: *mut c_void,
-) -> c_int {
-    let rt = runtime();
-    let functions = (
-        copy.map(|function| function as usize),
-        delete.map(|function| function as usize),
-    );
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        create_keyval(
-            rt,
-            Proc::MPI_Win_create_keyval,
-            Kind::Win,
-            functions,
-            keyval,
-            extra_state,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Comm_free_keyval(keyval: *mut c_int) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's argument is handed on.
-    unsafe { free_keyval(rt, Proc::MPI_Comm_free_keyval, Kind::Comm, keyval) }
-}
-
-pub unsafe extern "C" fn MPI_Keyval_free(keyval: *mut c_int) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's argument is handed on.
-    unsafe { free_keyval(rt, Proc::MPI_Keyval_free, Kind::Comm, keyval) }
-}
-
-pub unsafe extern "C" fn MPI_Type_free_keyval(keyval: *mut c_int) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's argument is handed on.
-    unsafe { free_keyval(rt, Proc::MPI_Type_free_keyval, Kind::Datatype, keyval) }
-}
-
-pub unsafe extern "C" fn MPI_Win_free_keyval(keyval: *mut c_int) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's argument is handed on.
-    unsafe { free_keyval(rt, Proc::MPI_Win_free_keyval, Kind::Win, keyval) }
-}
-
-pub unsafe extern "C" fn MPI_Comm_set_attr(
-    comm: VirtComm,
-    keyval: c_int,
-    value: *mut c_void,
-) -> c_int {
-    let rt = runtime();
-    set(
-        rt,
-        Proc::MPI_Comm_set_attr,
-        Object::Comm(comm),
-        keyval,
-        value,
-    )
-}
-
-pub unsafe extern "C" fn MPI_Attr_put(comm: VirtComm, keyval: c_int, value: *mut c_void) -> c_int {
-    let rt = runtime();
-    set(rt, Proc::MPI_Attr_put, Object::Comm(comm), keyval, value)
-}
-
-pub unsafe extern "C" fn MPI_Type_set_attr(
-    datatype: VirtDatatype,
-    keyval: c_int,
-    value: *mut c_void,
-) -> c_int {
-    let rt = runtime();
-    set(
-        rt,
-        Proc::MPI_Type_set_attr,
-        Object::Datatype(datatype),
-        keyval,
-        value,
-    )
-}
-
-pub unsafe extern "C" fn MPI_Win_set_attr(
-    win: VirtWin,
-    keyval: c_int,
-    value: *mut c_void,
-) -> c_int {
-    let rt = runtime();
-    set(rt, Proc::MPI_Win_set_attr, Object::Win(win), keyval, value)
-}
-
-pub unsafe extern "C" fn MPI_Comm_get_attr(
-    comm: VirtComm,
-    keyval: c_int,
-    value: *mut c_void,
-    flag: *mut c_int,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        get(
-            rt,
-            Proc::MPI_Comm_get_attr,
-            Object::Comm(comm),
-            keyval,
-            value,
-            flag,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Attr_get(
-    comm: VirtComm,
-    keyval: c_int,
-    value: *mut c_void,
-    flag: *mut c_int,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        get(
-            rt,
-            Proc::MPI_Attr_get,
-            Object::Comm(comm),
-            keyval,
-            value,
-            flag,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Type_get_attr(
-    datatype: VirtDatatype,
-    keyval: c_int,
-    value: *mut c_void,
-    flag: *mut c_int,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        get(
-            rt,
-            Proc::MPI_Type_get_attr,
-            Object::Datatype(datatype),
-            keyval,
-            value,
-            flag,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Win_get_attr(
-    win: VirtWin,
-    keyval: c_int,
-    value: *mut c_void,
-    flag: *mut c_int,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        get(
-            rt,
-            Proc::MPI_Win_get_attr,
-            Object::Win(win),
-            keyval,
-            value,
-            flag,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Win_delete_attr(win: VirtWin, keyval: c_int) -> c_int {
-    let rt = runtime();
-    delete(rt, Proc::MPI_Win_delete_attr, Object::Win(win), keyval)
-}
-
-pub unsafe extern "C" fn MPI_Comm_delete_attr(comm: VirtComm, keyval: c_int) -> c_int {
-    let rt = runtime();
-    delete(rt, Proc::MPI_Comm_delete_attr, Object::Comm(comm), keyval)
-}
-
-pub unsafe extern "C" fn MPI_Attr_delete(comm: VirtComm, keyval: c_int) -> c_int {
-    let rt = runtime();
-    delete(rt, Proc::MPI_Attr_delete, Object::Comm(comm), keyval)
-}
-
-pub unsafe extern "C" fn MPI_Type_delete_attr(datatype: VirtDatatype, keyval: c_int) -> c_int {
-    let rt = runtime();
-    delete(
-        rt,
-        Proc::MPI_Type_delete_attr,
-        Object::Datatype(datatype),
-        keyval,
-    )
 }

@@ -1,10 +1,9 @@
 //! Buffers for buffered sends (MPI 4.1, 3.6): of the process, of communicators and of sessions. They are only counted with.
-#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+#![allow(unsafe_code)]
 
 use super::arguments::outcome;
 use crate::abi::{is_foreign as is_mpich, standard_version};
 use crate::arch::Rewound;
-use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_BUFFER, ERR_COMM, ERR_OTHER, SUCCESS};
 use crate::generated::Proc;
 use crate::handles::{VirtComm, VirtRequest, VirtSession};
@@ -51,7 +50,15 @@ fn end(rt: &Runtime, procedure: Proc, owner: Owner, outcome: Result<(), c_int>) 
     }
 }
 
-fn attach(rt: &Runtime, procedure: Proc, owner: Owner, buffer: *mut c_void, size: i64) -> c_int {
+/// Serves `MPI_Buffer_attach` and its kind.
+pub(super) fn attach(
+    rt: &Runtime,
+    procedure: Proc,
+    owner: impl Into<Owner>,
+    buffer: *mut c_void,
+    size: impl Into<i64>,
+) -> c_int {
+    let (owner, size) = (owner.into(), size.into());
     let address = buffer as u64;
     let outcome = attached(rt, owner).and_then(|before| {
         let is_automatic = AUTOMATIC.contains(&address);
@@ -86,15 +93,18 @@ fn wait(rt: &Runtime, owner: Owner) -> Result<(), Rewound> {
     Ok(())
 }
 
+/// Serves `MPI_Buffer_detach` and its kind.
+///
 /// # Safety
 /// The program's places for the address and the size.
-unsafe fn detach<Size: TryFrom<i64>>(
+pub(super) unsafe fn detach<Size: TryFrom<i64>>(
     rt: &Runtime,
     procedure: Proc,
-    owner: Owner,
+    owner: impl Into<Owner>,
     buffer: *mut c_void,
     size: *mut Size,
 ) -> c_int {
+    let owner = owner.into();
     outcome!(wait(rt, owner));
     let nothing = Attached {
         owner,
@@ -120,22 +130,26 @@ unsafe fn detach<Size: TryFrom<i64>>(
     end(rt, procedure, owner, outcome)
 }
 
-/// Where nothing is attached there is nothing to wait for.
-fn flush(rt: &Runtime, procedure: Proc, owner: Owner) -> c_int {
+/// Serves `MPI_Buffer_flush` and its kind; without a buffer, the wait ends at once.
+pub(super) fn flush(rt: &Runtime, procedure: Proc, owner: impl Into<Owner>) -> c_int {
+    let owner = owner.into();
     outcome!(wait(rt, owner));
     end(rt, procedure, owner, attached(rt, owner).map(drop))
 }
 
+/// Serves `MPI_Buffer_iflush` and its kind.
+///
 /// What is sent are copies, but the request ends when all of them have been, as the buffer has room for others then.
 ///
 /// # Safety
 /// The program's place for the request.
-unsafe fn begin_flush(
+pub(super) unsafe fn begin_flush(
     rt: &Runtime,
     procedure: Proc,
-    owner: Owner,
+    owner: impl Into<Owner>,
     request: *mut VirtRequest,
 ) -> c_int {
+    let owner = owner.into();
     let outcome = attached(rt, owner).map(|_| {
         let none = RealRequest(std::ptr::null_mut());
         let flush = requests::add(
@@ -149,221 +163,4 @@ unsafe fn begin_flush(
         unsafe { request.write(flush) };
     });
     end(rt, procedure, owner, outcome)
-}
-
-pub unsafe extern "C" fn MPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
-    attach(
-        runtime(),
-        Proc::MPI_Buffer_attach,
-        Owner::Process,
-        buffer,
-        size.into(),
-    )
-}
-
-pub unsafe extern "C" fn MPI_Buffer_detach(buffer: *mut c_void, size: *mut c_int) -> c_int {
-    // SAFETY: the program's places.
-    unsafe {
-        detach(
-            runtime(),
-            Proc::MPI_Buffer_detach,
-            Owner::Process,
-            buffer,
-            size,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Buffer_attach_c(buffer: *mut c_void, size: i64) -> c_int {
-    attach(
-        runtime(),
-        Proc::MPI_Buffer_attach_c,
-        Owner::Process,
-        buffer,
-        size,
-    )
-}
-
-pub unsafe extern "C" fn MPI_Buffer_detach_c(buffer: *mut c_void, size: *mut i64) -> c_int {
-    // SAFETY: the program's places.
-    unsafe {
-        detach(
-            runtime(),
-            Proc::MPI_Buffer_detach_c,
-            Owner::Process,
-            buffer,
-            size,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Buffer_flush() -> c_int {
-    flush(runtime(), Proc::MPI_Buffer_flush, Owner::Process)
-}
-
-pub unsafe extern "C" fn MPI_Buffer_iflush(request: *mut VirtRequest) -> c_int {
-    // SAFETY: the program's place.
-    unsafe { begin_flush(runtime(), Proc::MPI_Buffer_iflush, Owner::Process, request) }
-}
-
-pub unsafe extern "C" fn MPI_Comm_attach_buffer(
-    comm: VirtComm,
-    buffer: *mut c_void,
-    size: c_int,
-) -> c_int {
-    attach(
-        runtime(),
-        Proc::MPI_Comm_attach_buffer,
-        comm.into(),
-        buffer,
-        size.into(),
-    )
-}
-
-pub unsafe extern "C" fn MPI_Comm_detach_buffer(
-    comm: VirtComm,
-    buffer: *mut c_void,
-    size: *mut c_int,
-) -> c_int {
-    // SAFETY: the program's places.
-    unsafe {
-        detach(
-            runtime(),
-            Proc::MPI_Comm_detach_buffer,
-            comm.into(),
-            buffer,
-            size,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Comm_attach_buffer_c(
-    comm: VirtComm,
-    buffer: *mut c_void,
-    size: i64,
-) -> c_int {
-    attach(
-        runtime(),
-        Proc::MPI_Comm_attach_buffer_c,
-        comm.into(),
-        buffer,
-        size,
-    )
-}
-
-pub unsafe extern "C" fn MPI_Comm_detach_buffer_c(
-    comm: VirtComm,
-    buffer: *mut c_void,
-    size: *mut i64,
-) -> c_int {
-    // SAFETY: the program's places.
-    unsafe {
-        detach(
-            runtime(),
-            Proc::MPI_Comm_detach_buffer_c,
-            comm.into(),
-            buffer,
-            size,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Comm_flush_buffer(comm: VirtComm) -> c_int {
-    flush(runtime(), Proc::MPI_Comm_flush_buffer, comm.into())
-}
-
-pub unsafe extern "C" fn MPI_Comm_iflush_buffer(
-    comm: VirtComm,
-    request: *mut VirtRequest,
-) -> c_int {
-    // SAFETY: the program's place.
-    unsafe {
-        begin_flush(
-            runtime(),
-            Proc::MPI_Comm_iflush_buffer,
-            comm.into(),
-            request,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Session_attach_buffer(
-    session: VirtSession,
-    buffer: *mut c_void,
-    size: c_int,
-) -> c_int {
-    attach(
-        runtime(),
-        Proc::MPI_Session_attach_buffer,
-        session.into(),
-        buffer,
-        size.into(),
-    )
-}
-
-pub unsafe extern "C" fn MPI_Session_detach_buffer(
-    session: VirtSession,
-    buffer: *mut c_void,
-    size: *mut c_int,
-) -> c_int {
-    // SAFETY: the program's places.
-    unsafe {
-        detach(
-            runtime(),
-            Proc::MPI_Session_detach_buffer,
-            session.into(),
-            buffer,
-            size,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Session_attach_buffer_c(
-    session: VirtSession,
-    buffer: *mut c_void,
-    size: i64,
-) -> c_int {
-    attach(
-        runtime(),
-        Proc::MPI_Session_attach_buffer_c,
-        session.into(),
-        buffer,
-        size,
-    )
-}
-
-pub unsafe extern "C" fn MPI_Session_detach_buffer_c(
-    session: VirtSession,
-    buffer: *mut c_void,
-    size: *mut i64,
-) -> c_int {
-    // SAFETY: the program's places.
-    unsafe {
-        detach(
-            runtime(),
-            Proc::MPI_Session_detach_buffer_c,
-            session.into(),
-            buffer,
-            size,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Session_flush_buffer(session: VirtSession) -> c_int {
-    flush(runtime(), Proc::MPI_Session_flush_buffer, session.into())
-}
-
-pub unsafe extern "C" fn MPI_Session_iflush_buffer(
-    session: VirtSession,
-    request: *mut VirtRequest,
-) -> c_int {
-    // SAFETY: the program's place.
-    unsafe {
-        begin_flush(
-            runtime(),
-            Proc::MPI_Session_iflush_buffer,
-            session.into(),
-            request,
-        )
-    }
 }

@@ -2,11 +2,11 @@
 #![allow(unsafe_code)]
 
 use crate::arch::{Frame, turn};
-use crate::image::runs::AddrRange;
 use crate::marks::Region;
 use crate::recovery::Runtime;
 use crate::{arch, copies, cut, journal, marks, schedule, world};
 use std::ffi::c_int;
+use understudy_image::runs::AddrRange;
 
 /// Levels of `MPI_Pcontrol` that are requests.
 const POINT: c_int = 75001;

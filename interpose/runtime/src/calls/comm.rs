@@ -61,7 +61,6 @@ macro_rules! construct {
         $crate::calls::comm::construct_by_some!($rt, $procedure, $parent, $newcomm, $constructor)
     }};
 }
-pub(super) use construct;
 
 /// The same where not all members of `parent` need to call it: that must be a communicator, `newcomm` a place for the handle.
 macro_rules! construct_by_some {
@@ -84,6 +83,24 @@ macro_rules! construct_by_some {
     }};
 }
 pub(super) use construct_by_some;
+
+/// Serves `MPI_Comm_split` and its kind.
+///
+/// After a failure the members stay together, even if a spare on another node has replaced one:
+/// a communicator of `MPI_COMM_TYPE_SHARED` need not share memory then.
+/// Topologies are read back from the library's communicator, with the library's order of ranks.
+///
+/// # Safety
+/// `newcomm` is the program's place for the handle, or null.
+pub(super) unsafe fn construct(
+    rt: &Runtime,
+    procedure: Proc,
+    parent: VirtComm,
+    newcomm: *mut VirtComm,
+    constructor: impl FnOnce(&mut RealComm) -> c_int,
+) -> c_int {
+    construct!(rt, procedure, parent, newcomm, constructor)
+}
 
 /// Checks a constructor's arguments that the layer itself uses.
 pub(super) fn may_construct(
@@ -297,53 +314,6 @@ pub unsafe extern "C" fn MPI_Comm_idup_with_info(
     }
 }
 
-pub unsafe extern "C" fn MPI_Comm_split(
-    comm: VirtComm,
-    color: c_int,
-    key: c_int,
-    newcomm: *mut VirtComm,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: a communicator.
-    construct!(rt, Proc::MPI_Comm_split, comm, newcomm, |new| unsafe {
-        real::PMPI_Comm_split(real_comm(rt, comm), color, key, new)
-    })
-}
-
-/// The members stay together after a failure, even if a spare elsewhere has taken the place of one of them: a communicator
-/// of `MPI_COMM_TYPE_SHARED` need not share memory then.
-pub unsafe extern "C" fn MPI_Comm_split_type(
-    comm: VirtComm,
-    split_type: c_int,
-    key: c_int,
-    info: VirtInfo,
-    newcomm: *mut VirtComm,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: a communicator; the real library checks the rest.
-    construct!(rt, Proc::MPI_Comm_split_type, comm, newcomm, |new| unsafe {
-        real::PMPI_Comm_split_type(
-            real_comm(rt, comm),
-            split_type,
-            key,
-            real_info(rt, info),
-            new,
-        )
-    })
-}
-
-pub unsafe extern "C" fn MPI_Comm_create(
-    comm: VirtComm,
-    group: VirtGroup,
-    newcomm: *mut VirtComm,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: a communicator; the real library checks the group.
-    construct!(rt, Proc::MPI_Comm_create, comm, newcomm, |new| unsafe {
-        real::PMPI_Comm_create(real_comm(rt, comm), real_group(rt, group), new)
-    })
-}
-
 pub unsafe extern "C" fn MPI_Comm_create_group(
     comm: VirtComm,
     group: VirtGroup,
@@ -403,22 +373,6 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
             };
             real::PMPI_Intercomm_create(local, local_leader, bridge, remote_leader, tag, new)
         }
-    )
-}
-
-pub unsafe extern "C" fn MPI_Intercomm_merge(
-    intercomm: VirtComm,
-    high: c_int,
-    newintracomm: *mut VirtComm,
-) -> c_int {
-    let rt = runtime();
-    construct!(
-        rt,
-        Proc::MPI_Intercomm_merge,
-        intercomm,
-        newintracomm,
-        // SAFETY: a communicator.
-        |new| unsafe { real::PMPI_Intercomm_merge(real_comm(rt, intercomm), high, new) }
     )
 }
 
@@ -505,17 +459,6 @@ pub unsafe extern "C" fn MPI_Comm_disconnect(comm: *mut VirtComm) -> c_int {
     // SAFETY: the program's handle.
     unsafe { *comm = comm::null_handle(rt) };
     errors::SUCCESS
-}
-
-pub unsafe extern "C" fn MPI_Comm_compare(
-    comm1: VirtComm,
-    comm2: VirtComm,
-    result: *mut c_int,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the real library checks its arguments. Local.
-    let rc = unsafe { real::PMPI_Comm_compare(real_comm(rt, comm1), real_comm(rt, comm2), result) };
-    finish(rt, Proc::MPI_Comm_compare, rc, Some(comm1))
 }
 
 /// No process that the layer protects was spawned.

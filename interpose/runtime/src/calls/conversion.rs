@@ -6,15 +6,30 @@ use crate::calls::runtime;
 use crate::errors::{ERR_ABI, ERR_ARG, SUCCESS};
 use crate::generated::Proc;
 use crate::generated::{HandleKind, real};
-use crate::handles::{VirtFile, VirtInfo, VirtMessage, VirtRequest, real_message, virtual_handle};
+use crate::handles::{VirtFile, VirtInfo, VirtRequest, virtual_handle};
 use crate::objects::comm::hints;
 use crate::objects::errhandler::no_file;
 use crate::objects::lookup::{from_fortran, to_fortran};
-use crate::objects::{info, objects};
+use crate::objects::{datatype, info, objects, op};
 use crate::raise::{finish, unsupported};
+use crate::recovery::Runtime;
 use crate::{early, requests};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::library;
+
+/// Returns true if the program has made an object of this kind with this index.
+pub(super) fn exists(rt: &Runtime, kind: HandleKind, index: u32) -> bool {
+    match kind {
+        HandleKind::Datatype => datatype::index(rt, datatype::handle(index)).is_some(),
+        HandleKind::Group => objects(rt).groups.get(index).is_some(),
+        HandleKind::Info => objects(rt).infos.get(index).is_some(),
+        HandleKind::Op => op::exists(rt, index),
+        HandleKind::Errhandler => objects(rt).errhandlers.get(index).is_some(),
+        HandleKind::Message => early::matched_exists(rt, index),
+        // Conversions of other kinds are handwritten.
+        _ => false,
+    }
+}
 
 /// Fortran handles of created objects start here; below are the real library's predefined ones.
 const CREATED: c_int = 1_000_000;
@@ -36,29 +51,6 @@ pub unsafe extern "C" fn MPI_Request_f2c(request: c_int) -> VirtRequest {
     } else {
         requests::null_handle(rt)
     }
-}
-
-/// `MPI_Message_c2f`
-pub unsafe extern "C" fn MPI_Message_c2f(message: VirtMessage) -> c_int {
-    let rt = runtime();
-    // SAFETY: a predefined message.
-    to_fortran(HandleKind::Message, message.0, || unsafe {
-        real::PMPI_Message_c2f(real_message(rt, message))
-    })
-}
-
-/// `MPI_Message_f2c`
-pub unsafe extern "C" fn MPI_Message_f2c(message: c_int) -> VirtMessage {
-    let rt = runtime();
-    // SAFETY: the real library checks the number.
-    let real = || unsafe { real::PMPI_Message_f2c(message).0 };
-    VirtMessage(from_fortran(
-        rt,
-        HandleKind::Message,
-        message,
-        |it| early::matched_exists(rt, it),
-        real,
-    ))
 }
 
 /// `MPI_File_c2f`: MPI_FILE_NULL is 0 in Open MPI, what is no file -1.

@@ -13,7 +13,6 @@ use crate::generated::{HandleKind, Proc, real};
 use crate::handles::{self, VirtDatatype, real_datatype};
 use crate::objects::attribute::Object;
 use crate::objects::datatype::{Counts, Recipe};
-use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::{attribute, datatype};
 use crate::raise::{finish, raise};
 use crate::recovery::Runtime;
@@ -75,82 +74,41 @@ unsafe fn construct(
     }
 }
 
-/// Constructors that differ in nothing but their arguments: those before the old datatype, and those after it.
-macro_rules! constructors {
-    ($counts:ident: $(extern "C" fn $name:ident($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*) = $real:ident;)*) => {$(
-        pub unsafe extern "C" fn $name(
-            $($before: $before_type,)*
-            oldtype: VirtDatatype,
-            $($after: $after_type,)*
-            newtype: *mut VirtDatatype,
-        ) -> c_int {
-            let rt = $crate::calls::runtime();
-            // SAFETY: the program's arguments are handed on; the datatypes are real.
-            unsafe {
-                construct(rt, (Proc::$name, Counts::$counts), &[oldtype], newtype, |old, new| {
-                    real::$real($($before,)* old[0], $($after,)* new)
-                })
-            }
-        }
-    )*};
+/// Serves `MPI_Type_contiguous` and its kind, which make a datatype of another one.
+///
+/// # Safety
+/// `newtype` is the program's place for the handle, or null.
+pub(super) unsafe fn derive(
+    rt: &Runtime,
+    procedure: (Proc, Counts),
+    oldtype: VirtDatatype,
+    newtype: *mut VirtDatatype,
+    real: impl FnOnce(RealDatatype, *mut RealDatatype) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        construct(rt, procedure, &[oldtype], newtype, |old, new| {
+            real(old[0], new)
+        })
+    }
 }
 
-constructors! {
-    Int:
-    extern "C" fn MPI_Type_contiguous(count: c_int;) = PMPI_Type_contiguous;
-    extern "C" fn MPI_Type_vector(count: c_int, length: c_int, stride: c_int;) = PMPI_Type_vector;
-    extern "C" fn MPI_Type_create_hvector(count: c_int, length: c_int, stride: isize;) = PMPI_Type_create_hvector;
-    extern "C" fn MPI_Type_hvector(count: c_int, length: c_int, stride: isize;) = PMPI_Type_create_hvector;
-    extern "C" fn MPI_Type_indexed(
-        count: c_int, lengths: *const c_int, displacements: *const c_int;
-    ) = PMPI_Type_indexed;
-    extern "C" fn MPI_Type_create_hindexed(
-        count: c_int, lengths: *const c_int, displacements: *const isize;
-    ) = PMPI_Type_create_hindexed;
-    extern "C" fn MPI_Type_hindexed(
-        count: c_int, lengths: *mut c_int, displacements: *mut isize;
-    ) = PMPI_Type_create_hindexed;
-    extern "C" fn MPI_Type_create_indexed_block(
-        count: c_int, length: c_int, displacements: *const c_int;
-    ) = PMPI_Type_create_indexed_block;
-    extern "C" fn MPI_Type_create_hindexed_block(
-        count: c_int, length: c_int, displacements: *const isize;
-    ) = PMPI_Type_create_hindexed_block;
-    extern "C" fn MPI_Type_create_subarray(
-        ndims: c_int, sizes: *const c_int, subsizes: *const c_int, starts: *const c_int, order: c_int;
-    ) = PMPI_Type_create_subarray;
-    extern "C" fn MPI_Type_create_darray(
-        size: c_int, rank: c_int, ndims: c_int, gsizes: *const c_int, distribs: *const c_int, dargs: *const c_int,
-        psizes: *const c_int, order: c_int;
-    ) = PMPI_Type_create_darray;
-    extern "C" fn MPI_Type_create_resized(; lb: isize, extent: isize) = PMPI_Type_create_resized;
-}
-
-constructors! {
-    Large:
-    extern "C" fn MPI_Type_contiguous_c(count: i64;) = PMPI_Type_contiguous_c;
-    extern "C" fn MPI_Type_vector_c(count: i64, length: i64, stride: i64;) = PMPI_Type_vector_c;
-    extern "C" fn MPI_Type_create_hvector_c(count: i64, length: i64, stride: i64;) = PMPI_Type_create_hvector_c;
-    extern "C" fn MPI_Type_indexed_c(
-        count: i64, lengths: *const i64, displacements: *const i64;
-    ) = PMPI_Type_indexed_c;
-    extern "C" fn MPI_Type_create_hindexed_c(
-        count: i64, lengths: *const i64, displacements: *const i64;
-    ) = PMPI_Type_create_hindexed_c;
-    extern "C" fn MPI_Type_create_indexed_block_c(
-        count: i64, length: i64, displacements: *const i64;
-    ) = PMPI_Type_create_indexed_block_c;
-    extern "C" fn MPI_Type_create_hindexed_block_c(
-        count: i64, length: i64, displacements: *const i64;
-    ) = PMPI_Type_create_hindexed_block_c;
-    extern "C" fn MPI_Type_create_subarray_c(
-        ndims: c_int, sizes: *const i64, subsizes: *const i64, starts: *const i64, order: c_int;
-    ) = PMPI_Type_create_subarray_c;
-    extern "C" fn MPI_Type_create_darray_c(
-        size: c_int, rank: c_int, ndims: c_int, gsizes: *const i64, distribs: *const c_int, dargs: *const c_int,
-        psizes: *const c_int, order: c_int;
-    ) = PMPI_Type_create_darray_c;
-    extern "C" fn MPI_Type_create_resized_c(; lb: i64, extent: i64) = PMPI_Type_create_resized_c;
+/// Serves `MPI_Type_create_f90_real` and its kind, which use no other datatype.
+///
+/// # Safety
+/// `newtype` is the program's place for the handle, or null.
+pub(super) unsafe fn make(
+    rt: &Runtime,
+    procedure: Proc,
+    newtype: *mut VirtDatatype,
+    real: impl FnOnce(*mut RealDatatype) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        construct(rt, (procedure, Counts::Int), &[], newtype, |_, new| {
+            real(new)
+        })
+    }
 }
 
 /// The program's array of as many datatypes.
@@ -170,12 +128,16 @@ unsafe fn array<'a>(
     }
 }
 
+/// Serves `MPI_Type_create_struct`, also by its name in MPI-1.
+///
 /// # Safety
 /// The program's arguments.
-unsafe fn structure(
+pub(super) unsafe fn structure(
     rt: &Runtime,
     procedure: Proc,
-    (count, lengths, displacements): (c_int, *const c_int, *const isize),
+    count: c_int,
+    lengths: *const c_int,
+    displacements: *const isize,
     types: *const VirtDatatype,
     newtype: *mut VirtDatatype,
 ) -> c_int {
@@ -230,99 +192,6 @@ pub unsafe extern "C" fn MPI_Type_create_struct_c(
             ),
             Err(rc) => raise(rt, procedure, rc, None),
         }
-    }
-}
-
-pub unsafe extern "C" fn MPI_Type_create_struct(
-    count: c_int,
-    lengths: *const c_int,
-    displacements: *const isize,
-    types: *const VirtDatatype,
-    newtype: *mut VirtDatatype,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        structure(
-            rt,
-            Proc::MPI_Type_create_struct,
-            (count, lengths, displacements),
-            types,
-            newtype,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Type_struct(
-    count: c_int,
-    lengths: *mut c_int,
-    displacements: *mut isize,
-    types: *mut VirtDatatype,
-    newtype: *mut VirtDatatype,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        structure(
-            rt,
-            Proc::MPI_Type_struct,
-            (count, lengths, displacements),
-            types,
-            newtype,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Type_create_f90_real(
-    p: c_int,
-    r: c_int,
-    newtype: *mut VirtDatatype,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        construct(
-            rt,
-            (Proc::MPI_Type_create_f90_real, Counts::Int),
-            &[],
-            newtype,
-            |_, new| real::PMPI_Type_create_f90_real(p, r, new),
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Type_create_f90_complex(
-    p: c_int,
-    r: c_int,
-    newtype: *mut VirtDatatype,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        construct(
-            rt,
-            (Proc::MPI_Type_create_f90_complex, Counts::Int),
-            &[],
-            newtype,
-            |_, new| real::PMPI_Type_create_f90_complex(p, r, new),
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Type_create_f90_integer(
-    r: c_int,
-    newtype: *mut VirtDatatype,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        construct(
-            rt,
-            (Proc::MPI_Type_create_f90_integer, Counts::Int),
-            &[],
-            newtype,
-            |_, new| real::PMPI_Type_create_f90_integer(r, new),
-        )
     }
 }
 
@@ -539,25 +408,4 @@ pub unsafe extern "C" fn MPI_Type_set_name(
         datatype::set_name(rt, datatype);
     }
     finish(rt, Proc::MPI_Type_set_name, rc, None)
-}
-
-pub unsafe extern "C" fn MPI_Type_c2f(datatype: VirtDatatype) -> c_int {
-    let rt = runtime();
-    // SAFETY: a predefined datatype.
-    to_fortran(HandleKind::Datatype, datatype.0, || unsafe {
-        real::PMPI_Type_c2f(real_datatype(rt, datatype))
-    })
-}
-
-pub unsafe extern "C" fn MPI_Type_f2c(datatype: c_int) -> VirtDatatype {
-    let rt = runtime();
-    let exists = |index| datatype::index(rt, datatype::handle(index)).is_some();
-    // SAFETY: the real library checks the number.
-    VirtDatatype(from_fortran(
-        rt,
-        HandleKind::Datatype,
-        datatype,
-        exists,
-        || unsafe { real::PMPI_Type_f2c(datatype).0 },
-    ))
 }

@@ -13,11 +13,11 @@ use crate::objects::{attribute, comm};
 use crate::raise::finish;
 use crate::recovery::Runtime;
 use crate::{clock, ending, job, renewal, spare, sys, world};
-use ckptd::relay::RankStage;
-use ckptd::settings::Threads;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, Ordering};
 use understudy_mpi::library;
+use understudy_relay::RankStage;
+use understudy_settings::Threads;
 
 const THREAD_SINGLE: c_int = 0;
 const THREAD_FUNNELED: c_int = 1;
@@ -125,7 +125,6 @@ fn begin(rt: &Runtime, required: c_int, written: impl FnOnce(c_int)) -> c_int {
     outcome!(job::first_checkpoint(rt));
     crate::user::set_stage(RankStage::Running);
     crate::rehearsal::start(rt);
-    crate::journal::trace::start(rt);
     SUCCESS
 }
 

@@ -5,274 +5,129 @@ use super::arguments::put_text;
 use crate::abi::is_foreign;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, ERR_FILE, ERR_WIN, SUCCESS};
-use crate::generated::callbacks::{CommErrhandlerFn, FileErrhandlerFn, WinErrhandlerFn};
-use crate::generated::{HandleKind, Proc, real};
-use crate::handles::{VirtComm, VirtErrhandler, VirtFile, VirtWin, real_errhandler};
-use crate::objects::errhandler::{Kind, Object};
-use crate::objects::lookup::{from_fortran, to_fortran};
+use crate::generated::callbacks::CommErrhandlerFn;
+use crate::generated::{Proc, real};
+use crate::handles::{VirtComm, VirtErrhandler, VirtFile, VirtSession, VirtWin};
+use crate::objects::errhandler::{ErrorCodes, Kind, Object};
+use crate::objects::session::{self, ERR_SESSION};
 use crate::objects::{comm, errhandler, file, objects, objects_mut, window};
 use crate::raise::{finish, finish_win, raise, raise_on};
 use crate::recovery::Runtime;
 use std::ffi::{CStr, c_char, c_int};
 use understudy_mpi::abi::limit;
 
+/// Handle of an object that has an error handler.
+pub(super) trait Guarded: Copy {
+    /// Kind of the error handlers.
+    const KIND: Kind;
+
+    /// Acts on an object that exists; an error goes to the object's error handler.
+    fn finish(self, rt: &Runtime, procedure: Proc, act: impl FnOnce(Object) -> c_int) -> c_int;
+}
+
+impl Guarded for VirtComm {
+    const KIND: Kind = Kind::Comm;
+
+    fn finish(self, rt: &Runtime, procedure: Proc, act: impl FnOnce(Object) -> c_int) -> c_int {
+        match comm::index(rt, self) {
+            Some(_) => finish(rt, procedure, act(Object::Comm(self)), Some(self)),
+            None => raise(rt, procedure, ERR_COMM, None),
+        }
+    }
+}
+
+impl Guarded for VirtWin {
+    const KIND: Kind = Kind::Win;
+
+    fn finish(self, rt: &Runtime, procedure: Proc, act: impl FnOnce(Object) -> c_int) -> c_int {
+        match window::index(rt, self) {
+            Some(_) => finish_win(rt, procedure, act(Object::Win(self)), self),
+            None => raise(rt, procedure, ERR_WIN, None),
+        }
+    }
+}
+
+impl Guarded for VirtFile {
+    const KIND: Kind = Kind::File;
+
+    fn finish(self, rt: &Runtime, procedure: Proc, act: impl FnOnce(Object) -> c_int) -> c_int {
+        let object = match self {
+            file if file == errhandler::no_file(rt) => Ok(Object::NoFile),
+            file if file::index(rt, file).is_some() => Ok(Object::File(file)),
+            _ => Err(ERR_FILE),
+        };
+        match object.map_or_else(|rc| rc, act) {
+            SUCCESS => SUCCESS,
+            rc => raise_on(rt, procedure, rc, object.unwrap_or(Object::NoFile)),
+        }
+    }
+}
+
+impl Guarded for VirtSession {
+    const KIND: Kind = Kind::Session;
+
+    fn finish(self, rt: &Runtime, procedure: Proc, act: impl FnOnce(Object) -> c_int) -> c_int {
+        let object = Object::Session(self);
+        match session::index(rt, self).map(|_| act(object)) {
+            Some(SUCCESS) => SUCCESS,
+            Some(rc) => raise_on(rt, procedure, rc, object),
+            None => raise(rt, procedure, ERR_SESSION, None),
+        }
+    }
+}
+
+/// Serves `MPI_Comm_create_errhandler` and its kind, whose callbacks have types of one form.
+///
 /// # Safety
-/// The program's place for the handle, or null.
-unsafe fn create(
+/// `errhandler` is the program's place for the handle, or null.
+pub(super) unsafe fn create<H: Guarded>(
     rt: &Runtime,
     procedure: Proc,
-    kind: Kind,
-    function: Option<usize>,
+    function: CommErrhandlerFn<H>,
     errhandler: *mut VirtErrhandler,
 ) -> c_int {
     let Some(function) = function.filter(|_| !errhandler.is_null()) else {
         return raise(rt, procedure, ERR_ARG, None);
     };
+    let function = function as usize as u64;
     // SAFETY: the caller's promise.
-    unsafe { *errhandler = errhandler::create(rt, kind, function as u64) };
+    unsafe { *errhandler = errhandler::create(rt, H::KIND, function) };
     SUCCESS
 }
 
-/// Of files (14.7).
-pub unsafe extern "C" fn MPI_File_create_errhandler(
-    function: FileErrhandlerFn<VirtFile>,
-    errhandler: *mut VirtErrhandler,
-) -> c_int {
-    let rt = runtime();
-    let function = function.map(|function| function as usize);
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        create(
-            rt,
-            Proc::MPI_File_create_errhandler,
-            Kind::File,
-            function,
-            errhandler,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Comm_create_errhandler(
-    function: CommErrhandlerFn<VirtComm>,
-    errhandler: *mut VirtErrhandler,
-) -> c_int {
-    let rt = runtime();
-    let function = function.map(|function| function as usize);
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        create(
-            rt,
-            Proc::MPI_Comm_create_errhandler,
-            Kind::Comm,
-            function,
-            errhandler,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Errhandler_create(
-    function: CommErrhandlerFn<VirtComm>,
-    errhandler: *mut VirtErrhandler,
-) -> c_int {
-    let rt = runtime();
-    let function = function.map(|function| function as usize);
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        create(
-            rt,
-            Proc::MPI_Errhandler_create,
-            Kind::Comm,
-            function,
-            errhandler,
-        )
-    }
-}
-
-fn set(rt: &Runtime, procedure: Proc, comm: VirtComm, errhandler: VirtErrhandler) -> c_int {
-    if comm::index(rt, comm).is_none() {
-        return raise(rt, procedure, ERR_COMM, None);
-    }
-    finish(
-        rt,
-        procedure,
-        Object::Comm(comm).set(rt, errhandler),
-        Some(comm),
-    )
-}
-
-pub unsafe extern "C" fn MPI_Comm_set_errhandler(
-    comm: VirtComm,
+/// Serves `MPI_Comm_set_errhandler` and its kind.
+pub(super) fn set(
+    rt: &Runtime,
+    procedure: Proc,
+    handle: impl Guarded,
     errhandler: VirtErrhandler,
 ) -> c_int {
-    let rt = runtime();
-    set(rt, Proc::MPI_Comm_set_errhandler, comm, errhandler)
+    handle.finish(rt, procedure, |object| object.set(rt, errhandler))
 }
 
-pub unsafe extern "C" fn MPI_Errhandler_set(comm: VirtComm, errhandler: VirtErrhandler) -> c_int {
-    let rt = runtime();
-    set(rt, Proc::MPI_Errhandler_set, comm, errhandler)
-}
-
+/// Serves `MPI_Comm_get_errhandler` and its kind.
+///
 /// # Safety
-/// The program's place for the handle, or null.
-unsafe fn get(
+/// `errhandler` is the program's place for the handle, or null.
+pub(super) unsafe fn get(
     rt: &Runtime,
     procedure: Proc,
-    comm: VirtComm,
+    handle: impl Guarded,
     errhandler: *mut VirtErrhandler,
 ) -> c_int {
-    if comm::index(rt, comm).is_none() {
-        return raise(rt, procedure, ERR_COMM, None);
-    }
-    if errhandler.is_null() {
-        return raise(rt, procedure, ERR_ARG, Some(comm));
-    }
-    // SAFETY: the caller's promise.
-    unsafe { *errhandler = Object::Comm(comm).get(rt) };
-    SUCCESS
-}
-
-pub unsafe extern "C" fn MPI_Comm_get_errhandler(
-    comm: VirtComm,
-    errhandler: *mut VirtErrhandler,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe { get(rt, Proc::MPI_Comm_get_errhandler, comm, errhandler) }
-}
-
-pub unsafe extern "C" fn MPI_Errhandler_get(
-    comm: VirtComm,
-    errhandler: *mut VirtErrhandler,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe { get(rt, Proc::MPI_Errhandler_get, comm, errhandler) }
-}
-
-pub unsafe extern "C" fn MPI_Comm_call_errhandler(comm: VirtComm, errorcode: c_int) -> c_int {
-    let rt = runtime();
-    let procedure = Proc::MPI_Comm_call_errhandler;
-    if comm::index(rt, comm).is_none() {
-        return raise(rt, procedure, ERR_COMM, None);
-    }
-    raise_on(rt, procedure, errorcode, Object::Comm(comm));
-    SUCCESS
-}
-
-pub unsafe extern "C" fn MPI_Win_create_errhandler(
-    function: WinErrhandlerFn<VirtWin>,
-    errhandler: *mut VirtErrhandler,
-) -> c_int {
-    let rt = runtime();
-    let function = function.map(|function| function as usize);
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        create(
-            rt,
-            Proc::MPI_Win_create_errhandler,
-            Kind::Win,
-            function,
-            errhandler,
-        )
-    }
-}
-
-/// Of a window that exists, with its error handler for errors.
-fn finish_window(
-    rt: &Runtime,
-    procedure: Proc,
-    win: VirtWin,
-    rc: impl FnOnce(Object) -> c_int,
-) -> c_int {
-    match window::index(rt, win) {
-        Some(_) => finish_win(rt, procedure, rc(Object::Win(win)), win),
-        None => raise(rt, procedure, ERR_WIN, None),
-    }
-}
-
-pub unsafe extern "C" fn MPI_Win_set_errhandler(win: VirtWin, errhandler: VirtErrhandler) -> c_int {
-    let rt = runtime();
-    finish_window(rt, Proc::MPI_Win_set_errhandler, win, |object| {
-        object.set(rt, errhandler)
-    })
-}
-
-pub unsafe extern "C" fn MPI_Win_get_errhandler(
-    win: VirtWin,
-    errhandler: *mut VirtErrhandler,
-) -> c_int {
-    let rt = runtime();
-    finish_window(rt, Proc::MPI_Win_get_errhandler, win, |object| {
+    handle.finish(rt, procedure, |object| {
         if errhandler.is_null() {
             return ERR_ARG;
         }
-        // SAFETY: the program's place for the handle.
+        // SAFETY: the caller's promise.
         unsafe { *errhandler = object.get(rt) };
         SUCCESS
     })
 }
 
-pub unsafe extern "C" fn MPI_Win_call_errhandler(win: VirtWin, errorcode: c_int) -> c_int {
-    let rt = runtime();
-    let procedure = Proc::MPI_Win_call_errhandler;
-    finish_window(rt, procedure, win, |object| {
-        raise_on(rt, procedure, errorcode, object);
-        SUCCESS
-    })
-}
-
-/// What errors of this file are raised on.
-fn object_of(rt: &Runtime, fh: VirtFile) -> Result<Object, c_int> {
-    match fh {
-        fh if fh == errhandler::no_file(rt) => Ok(Object::NoFile),
-        fh if file::index(rt, fh).is_some() => Ok(Object::File(fh)),
-        _ => Err(ERR_FILE),
-    }
-}
-
-fn finish_file(
-    rt: &Runtime,
-    procedure: Proc,
-    fh: VirtFile,
-    rc: impl FnOnce(Object) -> c_int,
-) -> c_int {
-    let object = object_of(rt, fh);
-    match object.map_or_else(|rc| rc, rc) {
-        SUCCESS => SUCCESS,
-        rc => raise_on(rt, procedure, rc, object.unwrap_or(Object::NoFile)),
-    }
-}
-
-pub unsafe extern "C" fn MPI_File_set_errhandler(
-    fh: VirtFile,
-    errhandler: VirtErrhandler,
-) -> c_int {
-    let rt = runtime();
-    finish_file(rt, Proc::MPI_File_set_errhandler, fh, |object| {
-        object.set(rt, errhandler)
-    })
-}
-
-pub unsafe extern "C" fn MPI_File_get_errhandler(
-    fh: VirtFile,
-    errhandler: *mut VirtErrhandler,
-) -> c_int {
-    let rt = runtime();
-    finish_file(rt, Proc::MPI_File_get_errhandler, fh, |object| {
-        if errhandler.is_null() {
-            return ERR_ARG;
-        }
-        // SAFETY: the program's place for the handle.
-        unsafe { *errhandler = object.get(rt) };
-        SUCCESS
-    })
-}
-
-pub unsafe extern "C" fn MPI_File_call_errhandler(fh: VirtFile, errorcode: c_int) -> c_int {
-    let rt = runtime();
-    let procedure = Proc::MPI_File_call_errhandler;
-    finish_file(rt, procedure, fh, |object| {
+/// Serves `MPI_Comm_call_errhandler` and its kind.
+pub(super) fn call(rt: &Runtime, procedure: Proc, handle: impl Guarded, errorcode: c_int) -> c_int {
+    handle.finish(rt, procedure, |object| {
         raise_on(rt, procedure, errorcode, object);
         SUCCESS
     })
@@ -291,29 +146,6 @@ pub unsafe extern "C" fn MPI_Errhandler_free(errhandler: *mut VirtErrhandler) ->
         unsafe { *errhandler = errhandler::null_handle(rt) };
     }
     finish(rt, procedure, rc, None)
-}
-
-pub unsafe extern "C" fn MPI_Errhandler_c2f(errhandler: VirtErrhandler) -> c_int {
-    let rt = runtime();
-    let real = || real_errhandler(rt, errhandler);
-    // SAFETY: a predefined error handler.
-    to_fortran(HandleKind::Errhandler, errhandler.0, || unsafe {
-        real::PMPI_Errhandler_c2f(real())
-    })
-}
-
-pub unsafe extern "C" fn MPI_Errhandler_f2c(errhandler: c_int) -> VirtErrhandler {
-    let rt = runtime();
-    let exists = |index| objects(rt).errhandlers.get(index).is_some();
-    // SAFETY: the real library checks the number.
-    let real = || unsafe { real::PMPI_Errhandler_f2c(errhandler).0 };
-    VirtErrhandler(from_fortran(
-        rt,
-        HandleKind::Errhandler,
-        errhandler,
-        exists,
-        real,
-    ))
 }
 
 pub unsafe extern "C" fn MPI_Add_error_class(errorclass: *mut c_int) -> c_int {
@@ -360,30 +192,19 @@ pub unsafe extern "C" fn MPI_Add_error_string(errorcode: c_int, string: *const c
     raise(rt, procedure, ERR_ARG, None)
 }
 
-/// The end of a removal (MPI 4.1, 9.5).
-fn removed(rt: &Runtime, procedure: Proc, is_done: bool) -> c_int {
+/// Serves `MPI_Remove_error_class` and its kind (MPI 4.1, 9.5).
+pub(super) fn remove(
+    rt: &Runtime,
+    procedure: Proc,
+    remove: fn(&mut ErrorCodes, c_int) -> bool,
+    number: c_int,
+) -> c_int {
+    // The error handler of the program may call MPI, so that the objects must be free then.
+    let is_done = remove(&mut objects_mut(rt).error_codes, number);
     match is_done {
         true => SUCCESS,
         false => raise(rt, procedure, ERR_ARG, None),
     }
-}
-
-pub unsafe extern "C" fn MPI_Remove_error_class(errorclass: c_int) -> c_int {
-    let rt = runtime();
-    let is_done = objects_mut(rt).error_codes.remove_class(errorclass);
-    removed(rt, Proc::MPI_Remove_error_class, is_done)
-}
-
-pub unsafe extern "C" fn MPI_Remove_error_code(errorcode: c_int) -> c_int {
-    let rt = runtime();
-    let is_done = objects_mut(rt).error_codes.remove_code(errorcode);
-    removed(rt, Proc::MPI_Remove_error_code, is_done)
-}
-
-pub unsafe extern "C" fn MPI_Remove_error_string(errorcode: c_int) -> c_int {
-    let rt = runtime();
-    let is_done = objects_mut(rt).error_codes.remove_text(errorcode);
-    removed(rt, Proc::MPI_Remove_error_string, is_done)
 }
 
 pub unsafe extern "C" fn MPI_Error_class(errorcode: c_int, errorclass: *mut c_int) -> c_int {

@@ -3,11 +3,10 @@
 
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_COMM, SUCCESS};
-use crate::generated::{HandleKind, Proc, real};
-use crate::handles::{VirtComm, VirtGroup, real_group};
-use crate::objects::comm;
+use crate::generated::Proc;
+use crate::handles::{VirtComm, VirtGroup};
 use crate::objects::group::{self, ERR_GROUP};
-use crate::objects::lookup::{from_fortran, to_fortran};
+use crate::objects::{self, comm};
 use crate::raise::raise;
 use crate::recovery::Runtime;
 use crate::world;
@@ -56,38 +55,21 @@ fn known(rt: &Runtime, group: VirtGroup) -> Result<Vec<Worker>, c_int> {
     group::members(rt, group).ok_or(ERR_GROUP)
 }
 
-pub unsafe extern "C" fn MPI_Comm_group(comm: VirtComm, group: *mut VirtGroup) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's place for the handle.
-    unsafe {
-        constructed(
-            rt,
-            Proc::MPI_Comm_group,
-            group,
-            (
-                comm::members(rt, comm).ok_or(ERR_COMM),
-                comm::session(rt, comm),
-            ),
-            Some(comm),
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Comm_remote_group(comm: VirtComm, group: *mut VirtGroup) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's place for the handle.
-    unsafe {
-        constructed(
-            rt,
-            Proc::MPI_Comm_remote_group,
-            group,
-            (
-                comm::remote_members(rt, comm).ok_or(ERR_COMM),
-                comm::session(rt, comm),
-            ),
-            Some(comm),
-        )
-    }
+/// Serves `MPI_Comm_group` and `MPI_Comm_remote_group`.
+///
+/// # Safety
+/// `group` is the program's place for the handle, or null.
+pub(super) unsafe fn of_comm(
+    rt: &Runtime,
+    procedure: Proc,
+    members: fn(&objects::Runtime, VirtComm) -> Option<Vec<Worker>>,
+    comm: VirtComm,
+    group: *mut VirtGroup,
+) -> c_int {
+    let members = members(rt, comm).ok_or(ERR_COMM);
+    let made = (members, comm::session(rt, comm));
+    // SAFETY: the caller's promise.
+    unsafe { constructed(rt, procedure, group, made, Some(comm)) }
 }
 
 /// Ends an inquiry.
@@ -166,15 +148,20 @@ pub unsafe extern "C" fn MPI_Group_translate_ranks(
     }
 }
 
-type Selection<T> = fn(&[Worker], &[T]) -> Result<Vec<Worker>, c_int>;
+type Selection = fn(&[Worker], &[c_int]) -> Result<Vec<Worker>, c_int>;
 
+/// Serves `MPI_Group_incl` and `MPI_Group_excl`.
+///
 /// # Safety
 /// The program's arguments.
-unsafe fn select<T>(
+pub(super) unsafe fn select(
     rt: &Runtime,
     procedure: Proc,
-    selection: Selection<T>,
-    (group, n, ranks, newgroup): (VirtGroup, c_int, *const T, *mut VirtGroup),
+    selection: Selection,
+    group: VirtGroup,
+    n: c_int,
+    ranks: *const c_int,
+    newgroup: *mut VirtGroup,
 ) -> c_int {
     // SAFETY: the program's array and its place for the handle.
     unsafe {
@@ -189,89 +176,41 @@ unsafe fn select<T>(
     }
 }
 
-pub unsafe extern "C" fn MPI_Group_incl(
-    group: VirtGroup,
-    n: c_int,
-    ranks: *const c_int,
-    newgroup: *mut VirtGroup,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        select(
-            rt,
-            Proc::MPI_Group_incl,
-            group::incl,
-            (group, n, ranks, newgroup),
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Group_excl(
-    group: VirtGroup,
-    n: c_int,
-    ranks: *const c_int,
-    newgroup: *mut VirtGroup,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        select(
-            rt,
-            Proc::MPI_Group_excl,
-            group::excl,
-            (group, n, ranks, newgroup),
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Group_range_incl(
-    group: VirtGroup,
-    n: c_int,
-    ranges: *mut [c_int; 3],
-    newgroup: *mut VirtGroup,
-) -> c_int {
-    let rt = runtime();
-    let selection: Selection<[c_int; 3]> =
-        |members, ranges| group::incl(members, &group::expand(ranges, members.len())?);
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        select(
-            rt,
-            Proc::MPI_Group_range_incl,
-            selection,
-            (group, n, ranges.cast_const(), newgroup),
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Group_range_excl(
-    group: VirtGroup,
-    n: c_int,
-    ranges: *mut [c_int; 3],
-    newgroup: *mut VirtGroup,
-) -> c_int {
-    let rt = runtime();
-    let selection: Selection<[c_int; 3]> =
-        |members, ranges| group::excl(members, &group::expand(ranges, members.len())?);
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        select(
-            rt,
-            Proc::MPI_Group_range_excl,
-            selection,
-            (group, n, ranges.cast_const(), newgroup),
-        )
-    }
-}
-
+/// Serves `MPI_Group_range_incl` and `MPI_Group_range_excl`.
+///
 /// # Safety
 /// The program's arguments.
-unsafe fn combine(
+pub(super) unsafe fn select_ranges(
+    rt: &Runtime,
+    procedure: Proc,
+    selection: Selection,
+    group: VirtGroup,
+    n: c_int,
+    ranges: *const [c_int; 3],
+    newgroup: *mut VirtGroup,
+) -> c_int {
+    // SAFETY: the program's array and its place for the handle.
+    unsafe {
+        let members = known(rt, group).and_then(|members| {
+            let ranks = group::expand(array(ranges, n)?, members.len())?;
+            selection(&members, &ranks)
+        });
+        let made = (members, group::session(rt, group));
+        constructed(rt, procedure, newgroup, made, None)
+    }
+}
+
+/// Serves `MPI_Group_union` and its kind.
+///
+/// # Safety
+/// The program's arguments.
+pub(super) unsafe fn combine(
     rt: &Runtime,
     procedure: Proc,
     operation: fn(&[Worker], &[Worker]) -> Vec<Worker>,
-    (group1, group2, newgroup): (VirtGroup, VirtGroup, *mut VirtGroup),
+    group1: VirtGroup,
+    group2: VirtGroup,
+    newgroup: *mut VirtGroup,
 ) -> c_int {
     let members = known(rt, group1).and_then(|first| Ok(operation(&first, &known(rt, group2)?)));
     // SAFETY: the program's place for the handle.
@@ -282,57 +221,6 @@ unsafe fn combine(
             newgroup,
             (members, group::session(rt, group1)),
             None,
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Group_union(
-    group1: VirtGroup,
-    group2: VirtGroup,
-    newgroup: *mut VirtGroup,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        combine(
-            rt,
-            Proc::MPI_Group_union,
-            group::union,
-            (group1, group2, newgroup),
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Group_intersection(
-    group1: VirtGroup,
-    group2: VirtGroup,
-    newgroup: *mut VirtGroup,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        combine(
-            rt,
-            Proc::MPI_Group_intersection,
-            group::intersection,
-            (group1, group2, newgroup),
-        )
-    }
-}
-
-pub unsafe extern "C" fn MPI_Group_difference(
-    group1: VirtGroup,
-    group2: VirtGroup,
-    newgroup: *mut VirtGroup,
-) -> c_int {
-    let rt = runtime();
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        combine(
-            rt,
-            Proc::MPI_Group_difference,
-            group::difference,
-            (group1, group2, newgroup),
         )
     }
 }
@@ -357,25 +245,4 @@ pub unsafe extern "C" fn MPI_Group_free(group: *mut VirtGroup) -> c_int {
     // SAFETY: the program's handle.
     unsafe { *group = group::null_handle(rt) };
     SUCCESS
-}
-
-pub unsafe extern "C" fn MPI_Group_c2f(group: VirtGroup) -> c_int {
-    let rt = runtime();
-    // SAFETY: a predefined group.
-    to_fortran(HandleKind::Group, group.0, || unsafe {
-        real::PMPI_Group_c2f(real_group(rt, group))
-    })
-}
-
-pub unsafe extern "C" fn MPI_Group_f2c(group: c_int) -> VirtGroup {
-    let rt = runtime();
-    let exists = |index| crate::objects::objects(rt).groups.get(index).is_some();
-    // SAFETY: the real library checks the number.
-    VirtGroup(from_fortran(
-        rt,
-        HandleKind::Group,
-        group,
-        exists,
-        || unsafe { real::PMPI_Group_f2c(group).0 },
-    ))
 }

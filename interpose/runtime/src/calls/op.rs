@@ -4,25 +4,25 @@
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_OP, SUCCESS};
 use crate::generated::callbacks::UserFunction;
-use crate::generated::{HandleKind, Proc, real};
+use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, VirtOp, real_datatype, real_op};
 use crate::journal;
-use crate::objects::lookup::{from_fortran, to_fortran};
 use crate::objects::op;
 use crate::raise::{finish, raise};
+use crate::recovery::Runtime;
 use std::ffi::{c_int, c_void};
 
-/// An operator with the program's function, and the program's place for the handle.
+/// Serves `MPI_Op_create`, also for functions that get a pointer to an `MPI_Count`.
 ///
 /// # Safety
-/// A place, or null.
-unsafe fn create(
+/// `op` is the program's place for the handle, or null.
+pub(super) unsafe fn create(
+    rt: &Runtime,
     procedure: Proc,
     function: UserFunction<VirtDatatype>,
     commute: c_int,
     op: *mut VirtOp,
 ) -> c_int {
-    let rt = runtime();
     if op.is_null() {
         return raise(rt, procedure, ERR_OP, None);
     }
@@ -38,25 +38,6 @@ unsafe fn create(
         }
         Err(rc) => raise(rt, procedure, rc, None),
     }
-}
-
-pub unsafe extern "C" fn MPI_Op_create(
-    function: UserFunction<VirtDatatype>,
-    commute: c_int,
-    op: *mut VirtOp,
-) -> c_int {
-    // SAFETY: the program's arguments.
-    unsafe { create(Proc::MPI_Op_create, function, commute, op) }
-}
-
-/// The function gets a pointer to an `MPI_Count`.
-pub unsafe extern "C" fn MPI_Op_create_c(
-    function: UserFunction<VirtDatatype>,
-    commute: c_int,
-    op: *mut VirtOp,
-) -> c_int {
-    // SAFETY: the program's arguments.
-    unsafe { create(Proc::MPI_Op_create_c, function, commute, op) }
 }
 
 /// What the C++ bindings of Open MPI 4 say of an operator that they have just made: its function, which is theirs, is to get that of the
@@ -115,24 +96,4 @@ macro_rules! reduce_local {
 reduce_local! {
     MPI_Reduce_local, PMPI_Reduce_local, c_int;
     MPI_Reduce_local_c, PMPI_Reduce_local_c, i64;
-}
-
-pub unsafe extern "C" fn MPI_Op_c2f(op: VirtOp) -> c_int {
-    let rt = runtime();
-    // SAFETY: a predefined operator.
-    to_fortran(HandleKind::Op, op.0, || unsafe {
-        real::PMPI_Op_c2f(real_op(rt, op))
-    })
-}
-
-pub unsafe extern "C" fn MPI_Op_f2c(op: c_int) -> VirtOp {
-    let rt = runtime();
-    // SAFETY: the real library checks the number.
-    VirtOp(from_fortran(
-        rt,
-        HandleKind::Op,
-        op,
-        |it| op::exists(rt, it),
-        || unsafe { real::PMPI_Op_f2c(op).0 },
-    ))
 }

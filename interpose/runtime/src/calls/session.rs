@@ -7,7 +7,6 @@ use super::sides;
 use crate::attempt;
 use crate::calls::runtime;
 use crate::errors::{ERR_ARG, ERR_RANK, ERR_UNSUPPORTED_OPERATION, SUCCESS};
-use crate::generated::callbacks::SessionErrhandlerFn;
 use crate::generated::{HandleKind, Proc};
 use crate::handles::{VirtComm, VirtErrhandler, VirtGroup, VirtInfo, VirtSession};
 use crate::objects::comm::{create, hints};
@@ -217,69 +216,6 @@ pub unsafe extern "C" fn MPI_Group_from_session_pset(
         put(newgroup, group::create(rt, members, session.0 as u64)?)
     });
     finish(rt, Proc::MPI_Group_from_session_pset, session, outcome)
-}
-
-pub unsafe extern "C" fn MPI_Session_create_errhandler(
-    function: SessionErrhandlerFn<VirtSession>,
-    errhandler: *mut VirtErrhandler,
-) -> c_int {
-    let rt = runtime();
-    let Some(function) = function.filter(|_| !errhandler.is_null()) else {
-        return raise(rt, Proc::MPI_Session_create_errhandler, ERR_ARG, None);
-    };
-    // SAFETY: the program's place for the handle.
-    unsafe {
-        errhandler.write(errhandler::create(
-            rt,
-            Kind::Session,
-            function as usize as u64,
-        ))
-    };
-    SUCCESS
-}
-
-pub unsafe extern "C" fn MPI_Session_set_errhandler(
-    session: VirtSession,
-    errhandler: VirtErrhandler,
-) -> c_int {
-    let rt = runtime();
-    let set = |_| match Object::Session(session).set(rt, errhandler) {
-        SUCCESS => Ok(()),
-        rc => Err(rc),
-    };
-    finish(
-        rt,
-        Proc::MPI_Session_set_errhandler,
-        session,
-        known(rt, session).and_then(set),
-    )
-}
-
-pub unsafe extern "C" fn MPI_Session_get_errhandler(
-    session: VirtSession,
-    errhandler: *mut VirtErrhandler,
-) -> c_int {
-    let rt = runtime();
-    let outcome = match known(rt, session) {
-        Ok(_) if errhandler.is_null() => Err(ERR_ARG),
-        // SAFETY: the program's place for the handle.
-        Ok(_) => unsafe { put(errhandler, Object::Session(session).get(rt)) },
-        Err(rc) => Err(rc),
-    };
-    finish(rt, Proc::MPI_Session_get_errhandler, session, outcome)
-}
-
-pub unsafe extern "C" fn MPI_Session_call_errhandler(
-    session: VirtSession,
-    errorcode: c_int,
-) -> c_int {
-    let rt = runtime();
-    let procedure = Proc::MPI_Session_call_errhandler;
-    if session::index(rt, session).is_none() {
-        return raise(rt, procedure, ERR_SESSION, None);
-    }
-    raise_on(rt, procedure, errorcode, Object::Session(session));
-    SUCCESS
 }
 
 pub unsafe extern "C" fn MPI_Session_c2f(session: VirtSession) -> c_int {

@@ -32,34 +32,13 @@ pub(super) fn must_be_open(rt: &Runtime) -> Result<(), c_int> {
     }
 }
 
-/// Calls that only look at what the library has registered.
-macro_rules! local {
-    ($($name:ident, $real:ident($($argument:ident: $type:ty),*);)*) => {$(
-        #[doc = concat!("`", stringify!($name), "`")]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
-            let rt = $crate::calls::runtime();
-            if !tool::is_open(rt) {
-                return NOT_INITIALIZED;
-            }
-            let _apart = Apart::new();
-            // SAFETY: the program's arguments are handed on.
-            unsafe { real::$real($($argument),*) }
-        }
-    )*};
-}
-
-local! {
-    MPI_T_cvar_get_num, PMPI_T_cvar_get_num(num_cvar: *mut c_int);
-    MPI_T_cvar_get_index, PMPI_T_cvar_get_index(name: *const c_char, cvar_index: *mut c_int);
-    MPI_T_category_get_num, PMPI_T_category_get_num(num_cat: *mut c_int);
-    MPI_T_category_get_info, PMPI_T_category_get_info(cat_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int, num_cvars: *mut c_int, num_pvars: *mut c_int, num_categories: *mut c_int);
-    MPI_T_category_get_index, PMPI_T_category_get_index(name: *const c_char, category_index: *mut c_int);
-    MPI_T_category_get_cvars, PMPI_T_category_get_cvars(cat_index: c_int, len: c_int, indices: *mut c_int);
-    MPI_T_category_get_pvars, PMPI_T_category_get_pvars(cat_index: c_int, len: c_int, indices: *mut c_int);
-    MPI_T_category_get_categories, PMPI_T_category_get_categories(cat_index: c_int, len: c_int, indices: *mut c_int);
-    MPI_T_category_changed, PMPI_T_category_changed(stamp: *mut c_int);
-    MPI_T_pvar_get_num, PMPI_T_pvar_get_num(num_pvar: *mut c_int);
-    MPI_T_pvar_get_index, PMPI_T_pvar_get_index(name: *const c_char, var_class: c_int, pvar_index: *mut c_int);
+/// Serves `MPI_T_cvar_get_num` and its kind, which report what the library has registered.
+pub(super) fn query(rt: &Runtime, call: impl FnOnce() -> c_int) -> c_int {
+    if !tool::is_open(rt) {
+        return NOT_INITIALIZED;
+    }
+    let _apart = Apart::new();
+    call()
 }
 
 /// `MPI_T_init_thread`
@@ -390,7 +369,7 @@ unsafe fn value_of(
     Some(unsafe { std::slice::from_raw_parts(value.cast(), size * count.max(0) as usize) }.to_vec())
 }
 
-/// `MPI_T_cvar_write`: it is written again in each generation.
+/// `MPI_T_cvar_write`; see [`tool::written`].
 pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_void) -> c_int {
     let rt = runtime();
     let write = || {

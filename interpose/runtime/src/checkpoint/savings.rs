@@ -1,12 +1,12 @@
 //! What a capture is without, by the marks of the program.
 
 use crate::events;
-use crate::image::capture::LeftOut;
-use crate::image::runs::{self, PageRun};
-use crate::journal::trace::places;
+use crate::journal::address_names;
 use crate::marks::{self, Mark, Way};
 use crate::recovery::Runtime;
-use ckptd::events::{Kind, MarkSaving};
+use understudy_formats::events::{Kind, MarkSaving};
+use understudy_image::capture::LeftOut;
+use understudy_image::runs::{self, PageRun};
 use understudy_numbers::Epoch;
 
 /// Marks that are listed for a capture; those with the most pages.
@@ -28,7 +28,7 @@ pub fn tell(rt: &Runtime, epoch: Epoch, at_point: bool, left_out: LeftOut, spare
     }));
     marks.sort_by_key(|it| std::cmp::Reverse((it.saved, it.held)));
     marks.truncate(ROWS);
-    let name = |place| marks::name(rt, place, || places::names(&[place]).concat());
+    let name = |place| marks::name(rt, place, || address_names::names(&[place]).concat());
     let marks = marks.into_iter().map(|share| share.saving(name));
     events::emit(Kind::LeftOut {
         epoch,
@@ -92,7 +92,7 @@ fn shares(marks: &[Mark], mut left_out: LeftOut, spared: &[PageRun]) -> Vec<Shar
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::runs::AddrRange;
+    use understudy_image::runs::AddrRange;
 
     #[test]
     fn a_page_that_is_marked_twice_is_saved_once() {

@@ -3,9 +3,9 @@
 use super::{Keep, keep};
 use crate::copies::Runtime;
 use crate::headroom::{self, Claim};
-use crate::image::PAGE_SIZE;
-use crate::image::layout::Layout;
 use crate::{sys, user};
+use understudy_image::PAGE_SIZE;
+use understudy_image::layout::Layout;
 
 /// Returns what this worker claims for the checkpoint that is taken here.
 ///

@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::Script;
-use crate::image::epoch::Image;
-use crate::image::store::PageStore;
-use crate::image::{PAGE_SIZE, epoch::SlotRun};
+use understudy_image::epoch::Image;
+use understudy_image::store::PageStore;
+use understudy_image::{PAGE_SIZE, epoch::SlotRun};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The encoded [`super::Saved`] of a rank.
@@ -69,7 +69,7 @@ impl Copy {
             .flat_map(slots)
             .take(if every { usize::MAX } else { 1 })
         {
-            let page = store.ptr(crate::image::store::Slot(slot));
+            let page = store.ptr(understudy_image::store::Slot(slot));
             // SAFETY: an allocated slot; a checkpoint that is under way has slots of its own.
             unsafe { *page.add(PAGE_SIZE / 3) ^= 4 };
         }

@@ -1,11 +1,11 @@
 //! What a checkpoint under way may use of this process's copies.
 
 use super::copy::Copy;
-use super::habit::Habit;
 use super::legacy::Legacy;
+use understudy_policy::habit::Habit;
 
-use crate::image::helper::Helper;
-use crate::image::store::PageStore;
+use understudy_image::helper::Helper;
+use understudy_image::store::PageStore;
 
 /// What a checkpoint works with.
 pub struct Hands<'a> {

@@ -13,16 +13,16 @@ use super::records::{Found, Records, Standing};
 use super::{Keep, STORE};
 use crate::copies::Runtime;
 use crate::fault::Lack;
-use crate::image::absent;
-use crate::image::epoch::SlotRun;
-use crate::image::runs::{self, PageRun};
-use crate::image::store::{Extent, Files, PageStore, Slot, StoreError};
 use crate::renewal::Inheritance;
 use crate::{fault, marks, peers, renewal, sys, world};
 use bincode::config::standard;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use understudy_image::absent;
+use understudy_image::epoch::SlotRun;
+use understudy_image::runs::{self, PageRun};
+use understudy_image::store::{Extent, Files, PageStore, Slot, StoreError};
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 
 /// Copies of one epoch in this process.

@@ -5,12 +5,12 @@
 
 use super::copy::{Copy, State};
 use super::transfer::{Payload, Transfer};
-use crate::image::epoch::{Delta, Image, SlotRun, WrongBase};
-use crate::image::parity::{self, Combine};
-use crate::image::runs::{self, PageRun};
-use crate::image::store::{PageStore, StoreError};
-use crate::image::wire::Outgoing;
 use bincode::config::standard;
+use understudy_image::epoch::{Delta, Image, SlotRun, WrongBase};
+use understudy_image::parity::{self, Combine};
+use understudy_image::runs::{self, PageRun};
+use understudy_image::store::{PageStore, StoreError};
+use understudy_image::wire::Outgoing;
 use understudy_numbers::Epoch;
 
 /// The layer whose holder keeps the description.

@@ -6,11 +6,11 @@ use super::parity::Folding;
 use super::transfer::Payload;
 use crate::copies::Runtime;
 use crate::ending::fail;
-use crate::image::epoch::WrongBase;
-use crate::image::helper::{Helper, Task};
-use crate::image::parity::Combine;
-use crate::image::store::PageStore;
 use crate::world;
+use understudy_image::epoch::WrongBase;
+use understudy_image::helper::{Helper, Task};
+use understudy_image::parity::Combine;
+use understudy_image::store::PageStore;
 use understudy_numbers::Epoch;
 
 /// What has come.

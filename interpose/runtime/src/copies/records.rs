@@ -3,10 +3,10 @@
 //! A record is written into the place of the older one: its head is emptied first and written last, in one page. So a process
 //! that is killed leaves the newer one, the older one, or both, each with its checksum.
 
-use crate::image::store::{Files, Front, StoreError};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use understudy_image::store::{Files, Front, StoreError};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// What a head begins with; the last byte is the version of what is recorded.

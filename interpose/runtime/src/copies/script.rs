@@ -2,15 +2,15 @@
 
 use crate::arch::Frame;
 use crate::fault::Harm;
-use crate::image::absent::{self, Sums};
-use crate::image::epoch::Image;
-use crate::image::layout::Layout;
-use crate::image::runs::{PageIndex, PageRun};
-use crate::image::store::PageStore;
 use crate::journal::{Inputs, Journal};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use understudy_image::absent::{self, Sums};
+use understudy_image::epoch::Image;
+use understudy_image::layout::Layout;
+use understudy_image::runs::{PageIndex, PageRun};
+use understudy_image::store::PageStore;
 use understudy_numbers::Worker;
 
 /// How a worker's static data are had.

@@ -4,21 +4,21 @@
 //! then, and everything only where that finds something.
 
 use super::copy::State;
-use super::habit::{FEW, Habit, Question};
 use super::hands::Hands;
 use super::transfer::Transfer;
 use super::{Keep, buddies};
 use crate::copies::Runtime;
-use crate::image::alike::{self, Wanted};
-use crate::image::epoch::Delta;
-use crate::image::helper::{Helper, Task};
-use crate::image::runs::{self, PageRun};
-use crate::image::sums;
-use crate::image::wire::SendOptions;
 use crate::{fault, sys, told, world};
-use ckptd::settings::SharedPages;
 use std::mem::replace;
+use understudy_image::alike::{self, Wanted};
+use understudy_image::epoch::Delta;
+use understudy_image::helper::{Helper, Task};
+use understudy_image::runs::{self, PageRun};
+use understudy_image::sums;
+use understudy_image::wire::SendOptions;
 use understudy_mpi as mpi;
+use understudy_policy::habit::{FEW, Habit, Question};
+use understudy_settings::SharedPages;
 
 /// Pages in a sample.
 const SAMPLE: u64 = 64;

@@ -12,13 +12,13 @@ mod asking;
 
 use super::copy::{Copy, State};
 use crate::copies::Runtime;
-use crate::image::alike::Wanted;
-use crate::image::epoch::SlotRun;
-use crate::image::store::PageStore;
-use crate::image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
 use crate::own_messages::{self, Peer, tag};
 use std::ffi::{c_int, c_void};
 use std::mem::take;
+use understudy_image::alike::Wanted;
+use understudy_image::epoch::SlotRun;
+use understudy_image::store::PageStore;
+use understudy_image::wire::{Header, Incoming, Outgoing, SendOptions, WireError};
 use understudy_mpi as mpi;
 use understudy_mpi::both;
 use understudy_mpi::real_types::{RealComm, RealRequest};
@@ -86,7 +86,7 @@ impl Payload {
 
     /// Its length.
     pub fn bytes(&self) -> u64 {
-        self.incoming.header().page_count() * crate::image::PAGE_SIZE as u64
+        self.incoming.header().page_count() * understudy_image::PAGE_SIZE as u64
             + self.state.bytes.len() as u64
     }
 

@@ -1,12 +1,12 @@
 //! Cuts without a checkpoint, since its copies do not fit into memory.
 
 use crate::headroom::{self, Shortage};
-use crate::image::PAGE_SIZE;
 use crate::protection::{self, Loss};
 use crate::recovery::Runtime;
 use crate::{copies, overdue, schedule, sys, world};
 use std::sync::Once;
 use std::time::Instant;
+use understudy_image::PAGE_SIZE;
 use understudy_numbers::Epoch;
 
 /// Remedies for the user.

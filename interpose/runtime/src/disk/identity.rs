@@ -2,11 +2,11 @@
 
 use super::format::Identity;
 use crate::disk::Runtime;
-use crate::image::vmas;
 use crate::user;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use understudy_image::vmas;
 use understudy_mpi::library;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 

@@ -3,12 +3,12 @@
 
 use super::catalogue::{Key, Name};
 use super::format::{Damage, Decoder, Head, Identity, SECTION_PAGES};
-use crate::image::epoch::Image;
-use crate::image::store::PageStore;
-use crate::image::wire::{Header, Incoming};
-use ckptd::private::open_own;
 use std::fs::File;
 use std::path::Path;
+use understudy_formats::private::open_own;
+use understudy_image::epoch::Image;
+use understudy_image::store::PageStore;
+use understudy_image::wire::{Header, Incoming};
 
 /// An epoch of one worker.
 pub struct Loaded {

@@ -1,27 +1,24 @@
-//! The directories of a disk level, and this job's files there: on disk, and where they are held, in memory as well.
+//! The directory of a disk level, and this job's files there.
 
 use super::catalogue::{self, Key, Name};
 use super::format::{Damage, Identity};
 use super::load::{Loaded, load};
 use super::static_file;
-use crate::image::store::PageStore;
 use crate::{sys, told};
-use ckptd::epochs::flush;
-use ckptd::epochs::owner::{self, ClaimError, OWNER, Owner, Ownership};
-use ckptd::private::is_own;
-use std::collections::BTreeSet;
+
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use understudy_formats::epochs::owner::{self, ClaimError, OWNER, Owner, Ownership};
+use understudy_formats::private::is_own;
+use understudy_image::store::PageStore;
 use understudy_numbers::Worker;
 
 /// Where a worker's files are.
 pub struct Places {
     /// On disk.
     pub directory: PathBuf,
-    /// In this node's memory, from where they are copied to disk.
-    pub held: Option<PathBuf>,
     /// Keeps other jobs out of the directory on disk.
     ownership: Option<Ownership>,
 }
@@ -37,23 +34,14 @@ fn listing(directory: &Path) -> Vec<String> {
 
 impl Places {
     /// Makes what is missing. Whatever stands in the way on disk is told when the first epoch cannot be written.
-    pub fn open(directory: &Path, hold: bool) -> Places {
+    pub fn open(directory: &Path) -> Places {
         let _ = fs::DirBuilder::new()
             .mode(0o700)
             .recursive(true)
             .create(directory);
         let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
-        let held = hold.then(|| flush::make_held(&directory)).and_then(|made| {
-            made.inspect_err(|error| {
-                log::warn!(
-                    "epochs cannot be held in memory: {error}; they are written to disk at once"
-                )
-            })
-            .ok()
-        });
         Places {
             directory,
-            held,
             ownership: None,
         }
     }
@@ -81,41 +69,19 @@ impl Places {
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = &PathBuf> {
-        self.held.iter().chain([&self.directory])
-    }
-
     /// The epochs of which there is a file of this worker, the oldest first.
     pub fn keys(&self, worker: Worker) -> Vec<Key> {
-        let of = |place: &PathBuf| {
-            catalogue::of_worker(listing(place).iter().map(String::as_str), worker)
-        };
-        let keys: BTreeSet<Key> = self.all().flat_map(of).collect();
-        keys.into_iter().collect()
+        let names = listing(&self.directory);
+        catalogue::of_worker(names.iter().map(String::as_str), worker)
     }
 
-    /// Loads an epoch, from memory if it is held and whole there.
+    /// Loads an epoch.
     pub fn load(
         &self,
         name: Name,
         own: &Identity,
         store: &mut PageStore,
     ) -> Result<Loaded, Damage> {
-        let file = name.to_string();
-        let held = self
-            .held
-            .as_ref()
-            .filter(|place| place.join(&file).exists());
-        if let Some(place) = held {
-            match load(place, name, own, store) {
-                Ok(loaded) => return Ok(loaded),
-                Err(damage) if !self.directory.join(&file).exists() => return Err(damage),
-                Err(damage) => log::warn!(
-                    "{}: {damage}; its copy on disk is taken",
-                    place.join(&file).display()
-                ),
-            }
-        }
         load(&self.directory, name, own, store)
     }
 
@@ -123,21 +89,15 @@ impl Places {
     pub fn remove(&self, worker: Worker, keys: &[Key]) {
         for &key in keys {
             let name = Name { key, worker }.to_string();
-            self.all().for_each(|place| {
-                let _ = fs::remove_file(place.join(&name));
-            });
+            let _ = fs::remove_file(self.directory.join(name));
         }
     }
 
-    /// Removes what a worker, or the daemon for it, has not completed.
+    /// Removes files of a worker that were not completed.
     pub fn remove_torn(&self, worker: Worker) {
-        for place in self.all() {
-            for torn in catalogue::torn(listing(place).iter().map(String::as_str), worker) {
-                let path = place.join(torn);
-                if !flush::is_being_written(&path) {
-                    let _ = fs::remove_file(path);
-                }
-            }
+        let names = listing(&self.directory);
+        for torn in catalogue::torn(names.iter().map(String::as_str), worker) {
+            let _ = fs::remove_file(self.directory.join(torn));
         }
     }
 
@@ -154,17 +114,6 @@ impl Places {
         for name in static_file::of_worker(&listing(&self.directory), worker) {
             let _ = fs::remove_file(self.directory.join(name));
         }
-    }
-
-    /// Removes what is held of this job and fulfils `is_old`, whosever it is: a worker may have moved to another node.
-    pub fn let_go(&self, lineage: u64, is_old: impl Fn(Key) -> bool) {
-        let Some(place) = &self.held else { return };
-        let names = listing(place);
-        let of_job = names.iter().filter_map(|name| Name::parse(name));
-        for name in of_job.filter(|name| name.key.lineage == lineage && is_old(name.key)) {
-            let _ = fs::remove_file(place.join(name.to_string()));
-        }
-        flush::remove_if_empty(place);
     }
 }
 

@@ -8,15 +8,8 @@
 //! it was being written is wrong in the file, and is found so when the file is read for the first time.
 #![allow(unsafe_code)]
 
-use crate::image::PAGE_SIZE;
-use crate::image::epoch::Image;
-use crate::image::runs::PageRun;
-use crate::image::store::PageStore;
-use crate::image::threads::without_signals;
 use crate::sys;
 use bincode::config::standard;
-use ckptd::epochs::catalogue::{PART, PREFIX, STATIC};
-use ckptd::private::{create_anew, open_own};
 use std::ffi::c_void;
 use std::fs::File;
 use std::io::{self, Write};
@@ -24,6 +17,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use understudy_formats::epochs::catalogue::{PART, PREFIX, STATIC};
+use understudy_formats::private::{create_anew, open_own};
+use understudy_image::PAGE_SIZE;
+use understudy_image::epoch::Image;
+use understudy_image::runs::PageRun;
+use understudy_image::store::PageStore;
+use understudy_image::threads::without_signals;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -81,7 +81,7 @@ unsafe impl Send for Piece {}
 /// Starts to write an image, beside the program.
 pub fn write(path: PathBuf, image: &Image, store: &PageStore) -> io::Result<Writing> {
     let pages: Vec<PageRun> = image.runs().iter().map(|run| run.pages).collect();
-    let piece = |run: &crate::image::epoch::SlotRun| Piece {
+    let piece = |run: &understudy_image::epoch::SlotRun| Piece {
         from: store.ptr(run.slot).cast_const().cast(),
         length: run.pages.pages as usize * PAGE_SIZE,
     };

@@ -6,16 +6,10 @@
 #![allow(unsafe_code)]
 
 use super::catalogue::PART;
-use super::copy::{self, Outcome};
 use super::format::{Encoder, Head};
 use super::static_file::StaticFile;
-use crate::image::absent::Sums;
-use crate::image::runs::PageIndex;
-use crate::image::threads::without_signals;
-use crate::image::{PAGE_SIZE, sums};
 use crate::sys;
-use ckptd::client::Address;
-use ckptd::private::create_anew;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
@@ -23,6 +17,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use understudy_formats::private::create_anew;
+use understudy_image::absent::Sums;
+use understudy_image::runs::PageIndex;
+use understudy_image::threads::without_signals;
+use understudy_image::{PAGE_SIZE, sums};
 
 /// What an epoch is made of.
 pub struct Pages {
@@ -105,8 +104,6 @@ fn checked<'a>(page: PageIndex, sum: u64, content: &'a [u8], what: &str) -> io::
 pub struct Job {
     /// Where.
     pub directory: PathBuf,
-    /// Where it is held, and copied from.
-    pub held: Option<PathBuf>,
     /// Its name.
     pub name: String,
     /// What.
@@ -119,6 +116,9 @@ pub struct Job {
     pub files: Vec<RawFd>,
 }
 
+/// Length of a whole file in bytes.
+pub type Outcome = io::Result<u64>;
+
 /// The thread.
 pub struct Writer {
     jobs: Sender<Job>,
@@ -129,8 +129,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts it; a daemon may copy what is held.
-    pub fn start(daemon: Option<Address>) -> io::Result<Writer> {
+    /// Starts the thread.
+    pub fn start() -> io::Result<Writer> {
         let (jobs, todo) = channel::<Job>();
         let (done, outcomes) = channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -138,7 +138,7 @@ impl Writer {
         let work = move || {
             sys::leave_descriptors();
             for job in todo {
-                if done.send(write(&job, daemon.as_ref(), &stopped)).is_err() {
+                if done.send(write(&job, &stopped)).is_err() {
                     return;
                 }
             }
@@ -204,45 +204,26 @@ fn sync(file: RawFd) -> io::Result<()> {
     }
 }
 
-fn write(job: &Job, daemon: Option<&Address>, stop: &AtomicBool) -> Outcome {
+fn write(job: &Job, stop: &AtomicBool) -> Outcome {
     job.files.iter().try_for_each(|&file| sync(file))?;
-    if let Some(held) = &job.held {
-        match write_at(held, job, stop, false) {
-            Ok(_) => {
-                return copy::to_disk(
-                    &held.join(&job.name),
-                    &job.directory.join(&job.name),
-                    daemon,
-                    stop,
-                );
-            }
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                log::warn!(
-                    "there is no room to hold an epoch in {}: it is written to disk at once",
-                    held.display()
-                );
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    let length = write_at(&job.directory, job, stop, true)?;
+    let length = write_file(job, stop)?;
     File::open(&job.directory)?.sync_all()?;
     Ok(length)
 }
 
-/// Writes the file; nothing of it is left if that fails.
-fn write_at(directory: &Path, job: &Job, stop: &AtomicBool, sync: bool) -> Outcome {
-    let part = directory.join(job.name.clone() + PART);
-    let done = write_part(&part, job, stop, sync);
-    let done =
-        done.and_then(|length| std::fs::rename(&part, directory.join(&job.name)).map(|()| length));
+/// Writes the file, and removes its parts if that fails.
+fn write_file(job: &Job, stop: &AtomicBool) -> Outcome {
+    let part = job.directory.join(job.name.clone() + PART);
+    let whole = job.directory.join(&job.name);
+    let done = write_part(&part, job, stop);
+    let done = done.and_then(|length| std::fs::rename(&part, whole).map(|()| length));
     if done.is_err() {
         let _ = std::fs::remove_file(&part);
     }
     done
 }
 
-fn write_part(part: &Path, job: &Job, stop: &AtomicBool, sync: bool) -> Outcome {
+fn write_part(part: &Path, job: &Job, stop: &AtomicBool) -> Outcome {
     let mut encoder = Encoder::new(create_anew(part)?, &job.head, &job.state)?;
     job.pages.each(
         |page| match encoder.page(page)? && stop.load(Ordering::Relaxed) {
@@ -251,8 +232,6 @@ fn write_part(part: &Path, job: &Job, stop: &AtomicBool, sync: bool) -> Outcome 
         },
     )?;
     let file = encoder.finish()?;
-    if sync {
-        file.sync_all()?;
-    }
+    file.sync_all()?;
     Ok(file.metadata()?.len())
 }

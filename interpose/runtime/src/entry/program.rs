@@ -1,7 +1,8 @@
 //! The edge between a program of another ABI and the handlers ([`understudy_mpi::abi`]).
 
+use crate::calls::HANDLERS;
 use crate::calls::runtime;
-use crate::generated::{HANDLERS, HandleKind};
+use crate::generated::HandleKind;
 use crate::handles::{VirtComm, real_comm};
 use crate::{abi, arch};
 use std::ffi::{CStr, c_int, c_void};

@@ -5,13 +5,14 @@ use crate::arch::{
     AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX,
     OFFSET_OF_RSP, RECORD, RECOVER, TOP, WAIT, divert_to,
 };
+use crate::calls::HANDLERS;
 use crate::cell::OWNER;
 use crate::entry::program;
-use crate::generated::{HANDLERS, SLOT_COUNT, STACK_WORDS};
+use crate::generated::{SLOT_COUNT, STACK_WORDS};
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
-use understudy_abi::{ZONE_SHIFT, ZONE_TAG, wait};
+use understudy_abi::{ZONE_SHIFT, ZONE_TAG, on_other_stack, wait};
 
 /// Fills the dispatch table; `forward` gives the address for slots that are functions of the real library or of libc as they
 /// are.
@@ -264,18 +265,11 @@ pub unsafe extern "C" fn file_effect() {
         "shr r10, {zone_shift}",
         "cmp r10, {zone_tag}",
         "je 9f",
-        "push rbp",
-        ".cfi_adjust_cfa_offset 8",
-        ".cfi_rel_offset rbp, 0",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "mov rsp, qword ptr [rip + {top}]",
-        "sub rsp, {frame_size}",
-        "call {note}",
-        "mov rsp, rbp",
-        "pop rbp",
-        ".cfi_def_cfa rsp, 8",
-        ".cfi_same_value rbp",
+        on_other_stack!(
+            "mov rsp, qword ptr [rip + {top}]",
+            "sub rsp, {frame_size}",
+            "call {note}",
+        ),
         "9: ret",
         ".cfi_endproc",
         owner = sym OWNER,

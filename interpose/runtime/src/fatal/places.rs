@@ -1,8 +1,8 @@
 //! Which file an address belongs to, from /proc/self/maps, without allocation.
 #![allow(unsafe_code)]
 
-use ckptd::relay::NAME_LEN;
 use std::ffi::c_int;
+use understudy_relay::NAME_LEN;
 
 /// A place in a file.
 #[derive(Clone)]

@@ -1,13 +1,13 @@
 //! Memory that a checkpoint takes, compared with what every node has left.
 #![allow(unsafe_code)]
 
-use crate::image::PAGE_SIZE;
-use crate::redundancy::Redundancy;
-use ckptd::budget::Budget;
-use ckptd::cgroup::Limit;
 use std::collections::BTreeMap;
+use understudy_formats::budget::Budget;
+use understudy_formats::cgroup::Limit;
+use understudy_image::PAGE_SIZE;
 use understudy_mpi::comm::Plain;
 use understudy_numbers::Worker;
+use understudy_policy::redundancy::Redundancy;
 
 /// Memory that a worker needs for the next checkpoint, and has, in pages.
 #[repr(C)]
@@ -104,7 +104,7 @@ fn needed(redundancy: &Redundancy, worker: Worker, claims: &[Claim]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ckptd::settings::Scheme;
+    use understudy_settings::Scheme;
 
     fn claims(free: u64, owner: u64) -> Vec<Claim> {
         let claim = |captured| Claim {

@@ -8,14 +8,14 @@
 //! it afterwards ([`has_given_up`]).
 
 use super::{allocating, budget, reserve};
-use crate::image::store::Files;
-use crate::image::threads::without_signals;
 use crate::sys;
 use crate::world::{self, Runtime};
-use ckptd::budget::Budget;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
+use understudy_formats::budget::Budget;
+use understudy_image::store::Files;
+use understudy_image::threads::without_signals;
 
 /// Bytes that a process can make present in a second, with huge pages.
 const BYTES_PER_SECOND: u64 = 8 << 30;

@@ -1,11 +1,11 @@
 //! What a journal is made of, by procedure and call site; kept if there are event files.
 
+use super::address_names;
 use super::format::{END, Site};
 use super::sources;
-use super::trace::places;
 use crate::generated::Proc;
-use ckptd::events::{Amount, JournalCalls, JournalRow, Worker};
 use std::collections::HashMap;
+use understudy_formats::events::{Amount, JournalCalls, JournalRow, Worker};
 
 /// Places that are listed; the others are added up.
 const ROWS: usize = 40;
@@ -39,7 +39,7 @@ impl Accounts {
         let mut others = Amount::default();
         rest.iter().for_each(|(_, calls)| others += *calls);
         let addresses: Vec<u64> = listed.iter().map(|((_, address), _)| *address).collect();
-        let places = places::names(&addresses).into_iter();
+        let places = address_names::names(&addresses).into_iter();
         let rows = listed
             .iter()
             .zip(places)

@@ -4,9 +4,9 @@ use super::function::{Visit, VisitError};
 use crate::arch::Frame;
 use crate::generated::Proc;
 use crate::journal::Runtime;
-use ckptd::settings::Rule;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
+use understudy_settings::Rule;
 
 /// With fewer calls than this nothing can be said of a pattern.
 const FEW_CALLS: u64 = 100;
@@ -23,9 +23,9 @@ fn tell_all_once(rt: &Runtime, name: &str, why: &VisitError) {
     }
 }
 
-/// Whether calls are made at places that have made calls before, for long enough.
+/// Calls at known places since the last call at a new place.
 #[derive(Default)]
-pub struct Pattern {
+struct Pattern {
     calls: u64,
     /// Places of the program that have made calls: return addresses.
     places: HashSet<u64>,
@@ -34,19 +34,17 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// A call has been made; whether it is the first at its place.
-    pub fn call(&mut self, place: u64) -> bool {
+    /// Counts a call that was made at a place.
+    fn call(&mut self, place: u64) {
         self.calls += 1;
         self.since_new += 1;
-        let is_new = self.places.insert(place);
-        if is_new {
+        if self.places.insert(place) {
             self.since_new = 0;
         }
-        is_new
     }
 
-    /// Whether that is enough of a pattern, with a journal of so many bytes.
-    pub fn has_set_in(&self, journal: usize) -> bool {
+    /// True if these calls are enough of a pattern, for a journal of this length in bytes.
+    fn has_set_in(&self, journal: usize) -> bool {
         let (few, part) = if journal < LONG {
             (FEW_CALLS, 2)
         } else {

@@ -3,13 +3,13 @@
 #![allow(unsafe_code)]
 
 use super::names;
-use crate::image::vmas;
 use object::{Object, ObjectSymbol, SymbolKind};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use understudy_image::vmas;
 
 const PERF_TYPE_BREAKPOINT: u32 = 5;
 const HW_BREAKPOINT_X: u32 = 4;

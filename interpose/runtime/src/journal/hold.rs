@@ -8,7 +8,6 @@
 //! replaced when the program's state is loaded.
 #![allow(unsafe_code)]
 
-pub mod dispositions;
 mod emulate;
 mod files;
 mod inquire;
@@ -16,12 +15,13 @@ mod inquire;
 use super::inputs::{Asked, Inputs};
 use super::replay;
 use crate::journal::{DOOR, Runtime};
-use dispositions::Disposition;
-use std::arch::naked_asm;
+
 use std::collections::{HashMap, HashSet};
 use std::ffi::{c_int, c_long, c_void};
 use std::io;
+use understudy_abi::assembly::return_from_signal;
 use understudy_abi::{STUB_PAGE, ZONE_END, ZONE_START};
+use understudy_policy::dispositions::{self, Disposition};
 
 const PR_SET_SYSCALL_USER_DISPATCH: c_int = 59;
 const DISPATCH_OFF: libc::c_ulong = 0;
@@ -159,12 +159,6 @@ unsafe fn make(number: i64, arguments: &[i64; 6]) -> i64 {
     result
 }
 
-/// rt_sigreturn(2) from inside of the zone, with the program's stack.
-#[unsafe(naked)]
-unsafe extern "C" fn return_from_signal() {
-    naked_asm!("mov eax, 15", "syscall", "ud2")
-}
-
 extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     let rt = DOOR.get();
     // SAFETY: the kernel hands over a context that belongs to this handler.
@@ -186,6 +180,7 @@ extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
         return;
     }
     if number == libc::SYS_rt_sigreturn {
+        // With the program's stack, but from inside of the zone.
         registers[libc::REG_RIP as usize] = return_from_signal as *const () as i64;
         return;
     }

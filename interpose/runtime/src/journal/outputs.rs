@@ -11,7 +11,7 @@ use crate::objects::comm::{self, Comm, topology};
 use std::cell::Ref;
 use std::ffi::{c_int, c_void};
 
-include!(concat!(env!("OUT_DIR"), "/outputs.rs"));
+include!("../generated/outputs.rs");
 
 /// `MPI_PROC_NULL`, `MPI_ROOT`
 const PROC_NULL: c_int = -2;

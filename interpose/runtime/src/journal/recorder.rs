@@ -7,26 +7,14 @@ use super::outputs::{Call, NotKnown, Piece};
 use super::row::Unit;
 use super::typemap::TypeMaps;
 use crate::arch::Frame;
-use crate::generated::Proc;
+use crate::generated::{DOUBLES, EXECUTED, Proc, RECEIVES};
 use crate::handles::VirtRequest;
 use crate::journal::Runtime;
 use crate::requests::{self, State};
 use crate::{events, world};
-use ckptd::events::{Amount, Kind};
 use std::collections::HashMap;
 use std::ffi::c_void;
-
-/// Calls that a replay makes itself: they give the program memory of its own side.
-pub const EXECUTED: [Proc; 2] = [Proc::MPI_Alloc_mem, Proc::MPI_Free_mem];
-/// Receives that end in their call.
-const RECEIVES: [Proc; 4] = [
-    Proc::MPI_Recv,
-    Proc::MPI_Mrecv,
-    Proc::MPI_Sendrecv,
-    Proc::MPI_Sendrecv_replace,
-];
-/// Their result is a double.
-const DOUBLES: [Proc; 2] = [Proc::MPI_Wtime, Proc::MPI_Wtick];
+use understudy_formats::events::{Amount, Kind};
 
 /// What is being recorded.
 #[derive(Default)]
@@ -66,8 +54,7 @@ impl Recorder {
         let call = Call::of(frame).ok_or(NotKnown)?;
         // Or one of libc's.
         let procedure = Proc::from_slot(frame.slot as u32);
-        let is_one_of =
-            |list: &[Proc]| procedure.is_some_and(|procedure| list.contains(&procedure));
+        let is_one_of = |slots: &[u32]| slots.contains(&(frame.slot as u32));
         if is_one_of(&EXECUTED) {
             return Ok(());
         }
@@ -117,7 +104,7 @@ impl Recorder {
                 bytes: self.journal.size() as u64,
             };
             let table = accounts.table(world::worker(rt), journal, kept.map(|kept| kept as u64));
-            events::emit(Kind::JournalCalls(table));
+            events::emit(Kind::JournalCalls { calls: table });
         }
     }
 

@@ -3,10 +3,9 @@
 
 use super::format::{END, Journal, NotAJournal, Reader, Written};
 use super::outputs::Call;
-use super::recorder::EXECUTED;
 use super::sources;
 use crate::arch::{self, Answer, Frame};
-use crate::generated::Proc;
+use crate::generated::{EXECUTED, Proc};
 use crate::journal::{DOOR, Runtime};
 
 /// Why a replay did not come to its end.
@@ -63,11 +62,7 @@ pub unsafe fn run(
         end,
     }));
     sources::watch(true);
-    let executed = |slot| {
-        EXECUTED
-            .iter()
-            .any(|procedure| procedure.slot() as usize == slot)
-    };
+    let executed = |slot| EXECUTED.iter().any(|&other| other as usize == slot);
     arch::answer_all(executed, answer);
     // SAFETY: handed on to the caller.
     let left = unsafe { arch::run_user(begin, result) };

@@ -1,7 +1,7 @@
 //! Marks as the program has made them, for whoever asks what they have saved.
 
 use super::Way;
-use crate::image::runs::AddrRange;
+use understudy_image::runs::AddrRange;
 
 /// What the program has said of some memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]

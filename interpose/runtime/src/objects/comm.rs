@@ -8,7 +8,6 @@ pub mod create;
 pub mod firsts;
 pub mod freed;
 pub mod hints;
-mod plan;
 mod rebuild;
 mod recent;
 pub mod spawned;
@@ -93,8 +92,8 @@ pub struct Comm {
     pub inits: u64,
     /// How many blocking collectives this process has entered on it, unless every worker is a member.
     pub collectives: u64,
-    /// How often control variables had been written when it was made: their values may be part of it.
-    pub writes: u64,
+    /// Changes of control variables before it was made; see `tool::written`.
+    pub variable_changes: u64,
     /// What MPICH has counted on it.
     pub firsts: firsts::Firsts,
     /// The session that it comes from: the program's handle; 0: the World Model.
@@ -113,10 +112,10 @@ impl Comm {
     }
 
     /// A recipe of the same members, without what is each communicator's own.
-    fn duplicate(self, uid: u64, writes: u64) -> Comm {
+    fn duplicate(self, uid: u64, variable_changes: u64) -> Comm {
         Comm {
             uid,
-            writes,
+            variable_changes,
             name: None,
             attributes: Vec::new(),
             inits: 0,
@@ -171,7 +170,7 @@ pub fn init(rt: &Runtime, world: RealComm, workers: u32, me: Worker) -> mpi::Res
         info: Vec::new(),
         inits: 0,
         collectives: 0,
-        writes: 0,
+        variable_changes: 0,
         firsts: Vec::new(),
         session: 0,
         is_freed: false,

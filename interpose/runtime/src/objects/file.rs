@@ -13,7 +13,6 @@ use crate::generated::HandleKind;
 use crate::handles::{VirtComm, VirtFile, virtual_handle};
 use crate::objects::Runtime;
 use crate::{user, world};
-use ckptd::private::in_memory;
 use layout::Layout;
 use pointer::Pointer;
 use std::cell::{Ref, RefMut};
@@ -24,6 +23,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use understudy_formats::private::in_memory;
 use understudy_numbers::{ProcessNumber, Worker};
 
 /// How a file may be used (`MPI_MODE_…`, alike in all ABIs).

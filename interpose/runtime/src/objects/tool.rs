@@ -99,6 +99,8 @@ pub(super) struct Reals {
     /// Whether the library's interface is initialised, and was before MPI_Init, where every generation begins.
     is_open: bool,
     was_open: bool,
+    /// True if the message of [`written::check_communicators`] was logged.
+    is_older_told: bool,
 }
 
 impl Reals {
@@ -109,6 +111,7 @@ impl Reals {
         pvars: Vec::new(),
         is_open: false,
         was_open: false,
+        is_older_told: false,
     };
 }
 
@@ -382,12 +385,14 @@ pub fn make_session() -> Result<*mut c_void, c_int> {
     Ok(session)
 }
 
-/// Makes the real handles again, and writes the last values, in a new generation whose communicators are there. What the library does not have any more stays void.
+/// Makes the real handles again, in a new generation whose communicators exist.
+///
+/// A handle of a variable that the library no longer has stays void.
 pub fn rebuild(rt: &Runtime) {
     if !written::open_again(rt) {
         return;
     }
-    written::all_again(rt);
+    written::write_bound(rt);
     let tool = objects(rt).tool.clone();
     for (index, cvar) in tool.cvars.iter() {
         connect(

@@ -3,10 +3,10 @@
 //! How far a dead process's relay has got, and what it did to files since the cut, lies in memory of its node. A living
 //! process of that node reads it; where there is none, the user is told what follows.
 
-use super::plan::{Identity, Plan};
 use crate::recovery::Runtime;
 use crate::{sys, world};
 use understudy_numbers::{ProcessNumber, Worker};
+use understudy_policy::recovery_plan::{Identity, Plan};
 
 /// Notes what a plan leads to. The players are still those from before the failure.
 pub fn note(rt: &Runtime, living: &[Identity], plan: &Plan) {

@@ -2,7 +2,6 @@
 
 use super::load::{self, Loaded, Origin};
 use super::meeting::{Meeting, give_up, meet};
-use super::plan::Plan;
 use super::report::Report;
 use super::repost::{make_recorded, repost};
 use super::{fetch, found, newcomers};
@@ -14,10 +13,11 @@ use crate::world::{self, Part};
 use crate::{
     copies, daemon, disk, events, objects, own_messages, rehearsal, rendezvous, renewal, user,
 };
-use ckptd::events::RecoveryStage;
+use understudy_formats::events::RecoveryStage;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
+use understudy_policy::recovery_plan::Plan;
 
 /// A further failure: everything from the start.
 pub struct Again;

@@ -14,13 +14,14 @@
 use crate::gather::everybodys;
 use crate::recovery::Runtime;
 use crate::{peers, schedule, user, world};
-use ckptd::relay::{Frame, NOTE_WORDS, Note, Position};
 use std::ffi::c_int;
 use std::fmt::Write;
 use understudy_mpi as mpi;
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
+use understudy_policy::recovery_plan::Verdict;
+use understudy_relay::{Frame, NOTE_WORDS, Note, Position};
 
 /// How often the same may happen.
 const LIMIT: usize = 3;
@@ -81,15 +82,6 @@ impl History {
         earlier: Vec::new(),
         now: Vec::new(),
     };
-}
-
-/// Why the program cannot go on, and with which status it ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// For the user.
-    pub why: String,
-    /// Exit status.
-    pub status: c_int,
 }
 
 /// What a process that joins the job has to know of those before.

@@ -4,19 +4,19 @@ use super::found::{self, has_own, note_layers, refuse_own};
 use super::group;
 use super::load::{self, Damaged};
 use super::moves::{Move, drive};
-use super::plan::{self, Plan, Remake};
 use crate::copies::{self, Payload, Transfer};
 use crate::ending::fail;
-use crate::image::absent;
-use crate::image::prefault::Prefault;
-use crate::image::runs::normalise;
 use crate::recovery::Runtime;
 use crate::rehearsal::{self, Offer, Rebuild};
 use crate::{disk, events, marks, world};
-use ckptd::events::Kind;
 use std::time::Instant;
+use understudy_formats::events::Kind;
+use understudy_image::absent;
+use understudy_image::prefault::Prefault;
+use understudy_image::runs::normalise;
 use understudy_mpi as mpi;
 use understudy_numbers::Worker;
+use understudy_policy::recovery_plan::{self as plan, Plan, Remake};
 
 /// The holders send copies to those workers that have none of their own. Such a process makes memory ready for it meanwhile,
 /// if it has nothing there yet.

@@ -1,12 +1,12 @@
 //! What this process tells of copies in a recovery: what it has got, and what was damaged.
 
 use super::load::Damaged;
-use super::plan::{Held, Plan, Refused};
 use super::welcome;
 use crate::recovery::Runtime;
 use crate::{copies, disk, world};
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
+use understudy_policy::recovery_plan::{Held, Plan, Refused};
 
 /// What this process tells of copies in a recovery.
 pub(super) struct Found {

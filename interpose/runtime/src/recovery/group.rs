@@ -3,17 +3,17 @@
 use super::found::refuse_own;
 use super::load::{self, Damaged};
 use super::moves::{Move, drive};
-use super::plan::{Plan, Remake};
 use crate::copies::parity::{self, Description, Folding};
 use crate::copies::{self, Copy, Payload};
 use crate::ending::fail;
-use crate::image::epoch::{Image, SlotRun};
-use crate::image::parity::{Combine, accumulate, blank};
-use crate::image::prefault::Prefault;
 use crate::recovery::Runtime;
 use crate::world;
+use understudy_image::epoch::{Image, SlotRun};
+use understudy_image::parity::{Combine, accumulate, blank};
+use understudy_image::prefault::Prefault;
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
+use understudy_policy::recovery_plan::{Plan, Remake};
 
 /// What this worker gives for a lost one of its group.
 pub fn send_piece(rt: &Runtime, lost: Worker, me: Worker) -> Option<Move> {

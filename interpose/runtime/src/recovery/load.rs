@@ -4,12 +4,6 @@ use crate::arch::Frame;
 use crate::copies::{Saved, State};
 use crate::ending::fail;
 use crate::generated::Proc;
-use crate::image::absent;
-use crate::image::prefault::Prefault;
-use crate::image::remap::{self, Whose};
-use crate::image::restore;
-use crate::image::restore::RestoreError;
-use crate::image::runs::{self, PageRun};
 use crate::objects::{file, window};
 use crate::recovery::Runtime;
 use crate::step_back::{self, Undone};
@@ -17,8 +11,14 @@ use crate::{
     clock, copies, disk, early, events, fault, handles, marks, objects, recompute, rehearsal,
     requests, schedule, sys, user,
 };
-use ckptd::events::Kind;
 use std::time::Instant;
+use understudy_formats::events::Kind;
+use understudy_image::absent;
+use understudy_image::prefault::Prefault;
+use understudy_image::remap::{self, Whose};
+use understudy_image::restore;
+use understudy_image::restore::RestoreError;
+use understudy_image::runs::{self, PageRun};
 use understudy_numbers::ProcessNumber;
 
 /// The user side is loaded.

@@ -3,20 +3,20 @@
 use super::alone;
 use super::deaths;
 use super::found;
-use super::plan::{self, Gone, Identity, Lost, Plan, Wish};
 use super::wishes;
 use crate::ending::abort;
 use crate::gather::everybodys;
 use crate::recovery::Runtime;
 use crate::world::{self, Part};
 use crate::{copies, disk, events, peers, renewal, user};
-use ckptd::events::Kind;
 use std::ffi::c_int;
 use std::time::Duration;
 use understudy_abi::exit;
+use understudy_formats::events::Kind;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
+use understudy_policy::recovery_plan::{self as plan, Gone, Identity, Lost, Plan, Wish};
 
 /// How long the others leave it to the first process to end the job.
 const LAST_WORD: Duration = Duration::from_secs(1);

@@ -8,7 +8,6 @@ use super::deaths::{self, Death};
 use crate::domains::{self, Place, Places};
 use crate::gather::everybodys;
 use crate::recovery::Runtime;
-use crate::redundancy::Redundancy;
 use crate::schedule::{self, pace::Failures};
 use crate::world::{self, Part, World};
 use crate::{copies, disk, ending, peers, sys, told, user};
@@ -16,6 +15,7 @@ use bincode::config::standard;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Rank};
+use understudy_policy::redundancy::Redundancy;
 
 /// What a newcomer has to know of the job.
 #[derive(bincode::Encode, bincode::Decode)]

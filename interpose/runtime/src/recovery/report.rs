@@ -2,12 +2,12 @@
 
 use super::deaths;
 use super::meeting;
-use super::plan::{Lost, Plan};
 use crate::recovery::Runtime;
 use crate::{copies, events, fault, renewal, world};
-use ckptd::events::{ErrorClass, Kind, RecoveryStage, Spare};
 use std::time::{Duration, Instant};
+use understudy_formats::events::{ErrorClass, Kind, RecoveryStage, Spare};
 use understudy_numbers::{ProcessNumber, Worker};
+use understudy_policy::recovery_plan::{Lost, Plan};
 
 /// What happened, for the user and the event file.
 pub struct Report {
@@ -186,9 +186,9 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Takeover;
     use super::*;
     use understudy_numbers::Epoch;
+    use understudy_policy::recovery_plan::Takeover;
 
     fn plan(takeovers: &[(u32, u32)]) -> Plan {
         let takeover = |&(worker, player): &(u32, u32)| Takeover {

@@ -8,10 +8,10 @@ use crate::ending::{fail, failed_in_init, undone};
 use crate::objects::{comm, tool, window};
 use crate::recovery::Runtime;
 use crate::{arch, copies, disk, events, fault, rendezvous, renewal, sys, user, world};
-use ckptd::events::Kind;
-use ckptd::relay::RankStage;
 use std::time::Instant;
+use understudy_formats::events::Kind;
 use understudy_mpi as mpi;
+use understudy_relay::RankStage;
 
 /// At the end of MPI_Init, when the epoch is chosen and in memory. A failure before all have their copies starts the job again: nothing
 /// on disk has changed then.

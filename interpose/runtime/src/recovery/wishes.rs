@@ -4,16 +4,16 @@
 //! the answer. Settings may differ between processes, and a daemon may be there for some and not for others; what everybody does
 //! follows from what all have said of themselves.
 
-use super::plan::{Identity, Plan, Wish};
 use crate::recovery::{DOOR, Runtime};
 use crate::{daemon, events, renewal, world};
-use ckptd::events::{Kind, SpareChoice};
-use ckptd::pool::Lease;
+use understudy_formats::events::{Kind, SpareChoice};
 use understudy_mpi as mpi;
 use understudy_mpi::call;
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Generation, ProcessNumber, Worker};
+use understudy_policy::recovery_plan::{Identity, Plan, Wish};
+use understudy_wire::spares::Lease;
 
 /// What the process that has asked knows of the answer.
 pub struct Asked(Result<Vec<Lease>, String>);

@@ -2,18 +2,18 @@
 #![allow(unsafe_code)]
 
 use crate::copies::{Base, Script, Way};
-use crate::image::PAGE_SIZE;
-use crate::image::absent::Sums;
-use crate::image::epoch::Image;
-use crate::image::own_memory;
-use crate::image::remap::{self, Whose};
-use crate::image::runs::{self, PageIndex, PageRun};
-use crate::image::store::PageStore;
 use crate::rehearsal::Runtime;
 use crate::{copies, journal, packed, user};
 use std::cell::Ref;
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
+use understudy_image::PAGE_SIZE;
+use understudy_image::absent::Sums;
+use understudy_image::epoch::Image;
+use understudy_image::own_memory;
+use understudy_image::remap::{self, Whose};
+use understudy_image::runs::{self, PageIndex, PageRun};
+use understudy_image::store::PageStore;
 use understudy_numbers::Epoch;
 
 /// There is no such phase any more.

@@ -6,12 +6,6 @@ use super::finding::Finding;
 use super::inputs;
 use crate::copies::{Replay, Script, Way};
 use crate::disk::StaticFile;
-use crate::image::absent::Sums;
-use crate::image::layout::Layout;
-use crate::image::own_memory;
-use crate::image::runs::{PageIndex, PageRun};
-use crate::image::vmas::{self, Vma};
-use crate::image::{PAGE_SIZE, sums};
 use crate::journal::replay::Diverged;
 use crate::journal::{self, Inputs, hold};
 use crate::rehearsal::Runtime;
@@ -25,6 +19,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
+use understudy_image::absent::Sums;
+use understudy_image::layout::Layout;
+use understudy_image::own_memory;
+use understudy_image::runs::{PageIndex, PageRun};
+use understudy_image::vmas::{self, Vma};
+use understudy_image::{PAGE_SIZE, sums};
 
 /// How long a child may take, beside several times as long as the phase took.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(60);

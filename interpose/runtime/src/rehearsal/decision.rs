@@ -3,11 +3,11 @@
 
 use super::replays;
 use crate::copies::Script;
-use crate::image::PAGE_SIZE;
 use crate::rehearsal::Runtime;
 use crate::{events, journal, sys, told, world};
-use ckptd::events::Kind;
-use ckptd::settings::Static;
+use understudy_formats::events::Kind;
+use understudy_image::PAGE_SIZE;
+use understudy_settings::Static;
 
 fn is_open(rt: &Runtime) -> bool {
     rt.is_open.get()

@@ -10,7 +10,7 @@ use crate::own_messages::{Peer, tag};
 use crate::rehearsal::Runtime;
 use crate::{events, fault, headroom, world};
 use bincode::config::standard;
-use ckptd::events::Kind;
+use understudy_formats::events::Kind;
 use understudy_numbers::{Epoch, Worker};
 
 #[derive(Default)]

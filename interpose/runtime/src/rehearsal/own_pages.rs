@@ -3,14 +3,14 @@
 use super::rebuild::{Offer, collect};
 use super::{seed, wanted};
 use crate::copies::Script;
-use crate::image::PAGE_SIZE;
-use crate::image::absent::{self, Sums};
-use crate::image::epoch::Image;
-use crate::image::own_memory;
-use crate::image::runs;
-use crate::image::store::PageStore;
-use crate::image::sums::of_page;
 use crate::rehearsal::Runtime;
+use understudy_image::PAGE_SIZE;
+use understudy_image::absent::{self, Sums};
+use understudy_image::epoch::Image;
+use understudy_image::own_memory;
+use understudy_image::runs;
+use understudy_image::store::PageStore;
+use understudy_image::sums::of_page;
 
 /// Keeps these pages again, which the image lacks.
 pub fn put_back(

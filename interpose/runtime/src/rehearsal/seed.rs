@@ -12,16 +12,16 @@ mod work;
 use super::child;
 use super::finding::Rehearsed;
 use crate::copies::Script;
-use crate::image::runs::PageRun;
 use crate::rehearsal::Runtime;
 use bincode::config::standard;
-use ckptd::line::Line;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
+use understudy_image::runs::PageRun;
+use understudy_wire::line::Line;
 
 /// How much longer an answer may take than the replay.
 const MARGIN: Duration = Duration::from_secs(30);

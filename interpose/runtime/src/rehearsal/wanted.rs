@@ -1,11 +1,11 @@
 //! Pages that a replay is to make, and whether they are right.
 
-use crate::image::PAGE_SIZE;
-use crate::image::absent::{self, Sums};
-use crate::image::epoch::Image;
-use crate::image::runs::PageIndex;
-use crate::image::store::PageStore;
-use crate::image::sums::of_page;
+use understudy_image::PAGE_SIZE;
+use understudy_image::absent::{self, Sums};
+use understudy_image::epoch::Image;
+use understudy_image::runs::PageIndex;
+use understudy_image::store::PageStore;
+use understudy_image::sums::of_page;
 
 /// How often a phase is replayed whose pages do not all come out right: what depends on something that is not the same
 /// twice may have been proved by chance, and may come out right by another.

@@ -8,19 +8,19 @@ use super::{is_used, own_pages, seed, spares_own};
 use crate::copies::{Base, Replay, Script, Way, sums_of};
 use crate::disk::Writing;
 use crate::fault::{self, Harm};
-use crate::image::store::PageStore;
-use crate::image::{PAGE_SIZE, absent};
 use crate::journal::{self, Inputs, Phase};
 use crate::own_messages::{Peer, tag};
 use crate::rehearsal::Runtime;
 use crate::{copies, disk, ending, events, marks, told, world};
 use bincode::config::standard;
-use ckptd::events::{Kind, Worker};
-use ckptd::settings::Static;
 use std::cell::{Ref, RefMut};
 use std::path::Path;
 use std::time::Duration;
+use understudy_formats::events::{Kind, Worker};
+use understudy_image::store::PageStore;
+use understudy_image::{PAGE_SIZE, absent};
 use understudy_numbers::Epoch;
+use understudy_settings::Static;
 
 /// How far this worker's script is.
 #[derive(Default)]

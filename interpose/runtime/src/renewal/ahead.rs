@@ -70,7 +70,7 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn new() -> io::Result<Scratch> {
         let name = format!("understudy-ahead-{}", std::process::id());
-        let directory = ckptd::private::in_memory().join(name);
+        let directory = understudy_formats::private::in_memory().join(name);
         // A process of the same number may have been killed.
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir(&directory)?;
@@ -87,7 +87,10 @@ impl Drop for Scratch {
 /// MPICH (4.2 and later) leaves the memory that it would share with other processes of its world, by the number of its process.
 fn remove_segments(child: libc::pid_t) {
     for start in ["mpich_shm", "mpich_vci"] {
-        let _ = std::fs::remove_file(format!("{}/{start}_{child:x}_0", ckptd::private::MEMORY));
+        let _ = std::fs::remove_file(format!(
+            "{}/{start}_{child:x}_0",
+            understudy_formats::private::MEMORY
+        ));
     }
 }
 

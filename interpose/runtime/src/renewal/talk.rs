@@ -1,11 +1,9 @@
-//! What this process, its guardian and their process manager say to each other (`ckptd::line`).
+//! The messages among this process, its guardian and their manager (`understudy_wire::line`).
 #![allow(unsafe_code)]
 
 use crate::renewal::LOOK;
 use crate::renewal::Runtime;
 use crate::{shim, sys, told};
-use ckptd::line::{self, Boards, Hello, LINE, Line, ProcessPlace, Socket, ToManager, ToProcess};
-use ckptd::proc_stat;
 use std::ffi::c_int;
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,8 +13,12 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use understudy_formats::proc_stat;
 use understudy_mpi::{call, library};
 use understudy_numbers::{ProcessNumber, Worker};
+use understudy_wire::line::{
+    self, Boards, Hello, LINE, Line, ProcessPlace, Socket, ToManager, ToProcess,
+};
 
 // understudy-mpi and ckptd do not know each other.
 const _: () = {

@@ -7,12 +7,12 @@
 
 use crate::sys::{self, quietly};
 use crate::{events, renewal, told};
-use ckptd::advice;
-use ckptd::events::Kind;
-use ckptd::rate::FailureRate;
-use ckptd::settings::Interval;
-use ckptd::warning::{self, News, Watch};
 use std::time::{Duration, Instant};
+use understudy_formats::advice;
+use understudy_formats::events::Kind;
+use understudy_formats::rate::FailureRate;
+use understudy_formats::warning::{self, News, Watch};
+use understudy_settings::Interval;
 
 /// Until anything has been measured.
 const FIRST: Duration = Duration::from_secs(10);

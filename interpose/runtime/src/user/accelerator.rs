@@ -19,18 +19,18 @@
 
 use super::{UserError, files, loader, threads, zones};
 use crate::arch::{call_user, turn};
-use crate::image::threads::without_signals;
-use crate::image::vmas::{self, Owner};
 use crate::told::{self, user_symbol};
 use crate::user::Runtime;
 use crate::{sys, world};
-use ckptd::cuda::{CHECKPOINT_STEPS as STEPS, version_name};
-use ckptd::settings::Static;
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
+use understudy_formats::cuda::{CHECKPOINT_STEPS as STEPS, version_name};
+use understudy_image::threads::without_signals;
+use understudy_image::vmas::{self, Owner};
 use understudy_numbers::Worker;
+use understudy_settings::Static;
 
 /// `cuda.h`
 const CUDA_ERROR_NOT_READY: i32 = 600;

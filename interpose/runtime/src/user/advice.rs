@@ -6,10 +6,6 @@
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
-use crate::image::PAGE_SIZE;
-use crate::image::kernel::{Filter, Pagemap, category};
-use crate::image::layout::{Area, Backing, Layout};
-use crate::image::runs::{self, AddrRange, PageRun};
 use crate::user::Runtime;
 use bincode::{Decode, Encode};
 use std::cell::Cell;
@@ -17,6 +13,10 @@ use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use understudy_abi::STUB_PAGE;
+use understudy_image::PAGE_SIZE;
+use understudy_image::kernel::{Filter, Pagemap, category};
+use understudy_image::layout::{Area, Backing, Layout};
+use understudy_image::runs::{self, AddrRange, PageRun};
 
 const MADV_GUARD_INSTALL: i32 = 102;
 const MADV_GUARD_REMOVE: i32 = 103;

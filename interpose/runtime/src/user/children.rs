@@ -11,10 +11,10 @@ use super::{signals, undo};
 use crate::cell::Field;
 use crate::told;
 use crate::user::Runtime;
-use ckptd::proc_stat;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
+use understudy_formats::proc_stat;
 
 /// A process: its number, and its start in clock ticks since the host's (proc(5), `stat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]

@@ -3,13 +3,13 @@
 
 use super::output;
 use crate::arch::turn;
-use ckptd::private::open_own;
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use understudy_abi::effect;
+use understudy_formats::private::open_own;
 use understudy_numbers::Epoch;
 
 /// Where it is noted that other threads than the main one change files: in the ledger, and beside the epochs on disk; null: nobody looks.

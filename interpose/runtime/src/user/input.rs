@@ -1,7 +1,7 @@
 //! Standard input from a pipe, a socket or a terminal.
 //!
 //! Such input gives each byte once. The guardian relays the input and keeps what may be read again
-//! ([`ckptd::line::InputRequest`]). A checkpoint has the position up to which the program has read.
+//! ([`understudy_wire::line::InputRequest`]). A checkpoint has the position up to which the program has read.
 //! A process that is set back, or replaces another, gets a pipe that is fed from that position on.
 //! Regular files are restored by their offsets (`super::files`).
 //!

@@ -12,15 +12,15 @@
 
 use super::kernel_calls::kernel_calls;
 use super::{UserError, sharing, zones};
-use crate::image::procmap;
-use crate::image::remap::memory_file;
-use crate::image::vmas::Vma;
 use crate::kernel_state::attributes::{REQUESTS, UNCOUNTED};
-use ckptd::proc_file::ProcFile;
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::null_mut;
 use understudy_abi::kernel_aio::{Context as Known, Contexts, Request};
+use understudy_formats::proc_file::ProcFile;
+use understudy_image::procmap;
+use understudy_image::remap::memory_file;
+use understudy_image::vmas::Vma;
 
 /// Beginning of the kernel's name for a ring.
 const NAME: &[u8] = b"/[aio]";

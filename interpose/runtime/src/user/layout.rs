@@ -3,13 +3,13 @@
 
 use super::zones::{self, without};
 use super::{loader, tls};
-use crate::image::layout::{Backing, Layout};
-use crate::image::runs::AddrRange;
-use crate::image::vmas::{self, Owner, Zones};
 use crate::told;
 use crate::user::Runtime;
 use std::iter;
 use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, STUB_PAGE, USER_LD_HEAP};
+use understudy_image::layout::{Backing, Layout};
+use understudy_image::runs::AddrRange;
+use understudy_image::vmas::{self, Owner, Zones};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Rank;

@@ -21,8 +21,6 @@ mod vector;
 
 use super::UserError;
 use crate::cell::Field;
-use crate::image::runs::AddrRange;
-use crate::image::vmas;
 use crate::user::Runtime;
 use crate::{told, unwinder, world};
 use list::Library;
@@ -33,6 +31,8 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::fs::MetadataExt;
 use understudy_abi::{LD_HEAP_HEADER, LD_HEAP_SIZE, LIBRARY_PLACES, USER_LD_HEAP, effect};
+use understudy_image::runs::AddrRange;
+use understudy_image::vmas;
 
 pub use list::{libraries, link_maps};
 pub use memory::is_locked;

@@ -12,8 +12,8 @@
 //! x86-64 (`struct_mutex.h`, `struct_rwlock.h`; pthread_mutex_lock.c and pthread_rwlock_common.c).
 #![allow(unsafe_code)]
 
-use crate::image::layout::{Area, Backing, Layout};
-use crate::image::runs::{self, AddrRange, PageRun};
+use understudy_image::layout::{Area, Backing, Layout};
+use understudy_image::runs::{self, AddrRange, PageRun};
 
 /// Number of a thread (gettid(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]

@@ -8,15 +8,15 @@
 
 use super::kernel_calls::kernel_calls;
 use super::{UserError, zones};
-use crate::image::PAGE_SIZE;
-use crate::image::layout::{Backing, Layout};
-use crate::image::procmap;
-use crate::image::runs::{self, AddrRange, PageRun};
-use crate::image::vmas::{Owner, Vma};
 use crate::kernel_state::attributes::{HOME_NODES, SHARED_POLICIES};
 use crate::user::Runtime;
 use std::io;
 use std::sync::atomic::Ordering;
+use understudy_image::PAGE_SIZE;
+use understudy_image::layout::{Backing, Layout};
+use understudy_image::procmap;
+use understudy_image::runs::{self, AddrRange, PageRun};
+use understudy_image::vmas::{Owner, Vma};
 
 /// Policy with its flags, then the mask of nodes up to the last bit.
 ///

@@ -1,12 +1,8 @@
-//! Standard output and error: exactly once, through the relay (`ckptd::relay`).
+//! Standard output and error: exactly once, through the relay (`understudy_relay`).
 #![allow(unsafe_code)]
 
 use crate::told;
 use crate::user::Runtime;
-use ckptd::private::in_memory;
-use ckptd::relay::{
-    LedgerObserver, LedgerView, NOTE_WORDS, NoteCell, Position, RankStage, Stream, name_in_memory,
-};
 use std::fs::File;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
@@ -15,7 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
+use understudy_formats::private::in_memory;
 use understudy_numbers::{Epoch, ProcessNumber};
+use understudy_relay::{
+    LedgerObserver, LedgerView, NOTE_WORDS, NoteCell, Position, RankStage, Stream, name_in_memory,
+};
 
 /// Places in the two streams, if they go through a relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]

@@ -6,8 +6,8 @@
 
 use super::memory_policy;
 use crate::user::Runtime;
-use ckptd::proc_file::ProcFile;
 use std::fs;
+use understudy_formats::proc_file::ProcFile;
 
 /// Value of an attribute in the kernel's form; empty if the kernel lacks the attribute.
 type Value = Vec<u8>;

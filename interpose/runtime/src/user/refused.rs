@@ -3,14 +3,14 @@
 
 use super::kernel_calls::kernel_calls;
 use super::{UserError, kernel_aio, lowered_limits, memory_policy, system_v, threads, zones};
-use crate::image::procmap;
-use crate::image::vmas::{Owner, Vma};
 use crate::kernel_state::attributes::{DIRECTORY, GUARDS, LIMITS, MAPPED, NAMESPACES, RAW_THREADS};
 use crate::kernel_state::{self, STATUS};
 use crate::user::Runtime;
-use ckptd::proc_file::ProcFile;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+use understudy_formats::proc_file::ProcFile;
+use understudy_image::procmap;
+use understudy_image::vmas::{Owner, Vma};
 
 /// State at the start of the process that must not change.
 #[derive(Debug)]

@@ -4,12 +4,12 @@
 
 use super::files::{descriptors, path_of, stat};
 use super::{UserError, zones};
-use crate::image::procmap;
-use crate::image::shared::Part;
-use crate::image::vmas::{Owner, REMOVED, Vma};
 use crate::shim;
 use crate::user::Runtime;
 use std::os::unix::ffi::OsStrExt;
+use understudy_image::procmap;
+use understudy_image::shared::Part;
+use understudy_image::vmas::{Owner, REMOVED, Vma};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A writable shared mapping of something that has a name.

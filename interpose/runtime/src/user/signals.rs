@@ -4,12 +4,12 @@
 mod waiting_signals;
 
 use crate::arch::turn;
-use ckptd::events::realtime_ns;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use understudy_abi::OWN_SIGNALS;
 use understudy_abi::turn::LET_THROUGH;
 use understudy_abi::{ZONE_END, ZONE_START};
+use understudy_formats::events::realtime_ns;
 use understudy_mpi::cancellation;
 use waiting_signals::Waiting;
 

@@ -13,14 +13,14 @@
 use super::locks::{Change, ThreadNumber};
 use super::{UserError, loader, threads, zones};
 use crate::cell::Field;
-use crate::image::layout::Layout;
 use crate::told;
 use crate::user::Runtime;
-use ckptd::proc_file::ProcFile;
 use std::cell::Cell;
 use std::io;
 use std::path::Path;
 use understudy_abi::STOP_SIGNAL;
+use understudy_formats::proc_file::ProcFile;
+use understudy_image::layout::Layout;
 
 /// What is known of the program's timers.
 pub(super) struct Timers {

@@ -6,10 +6,12 @@
 #![allow(unsafe_code)]
 
 use super::UserError;
-use crate::image::runs::AddrRange;
 use crate::{sys, told};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::c_void;
 use understudy_abi::RUNTIME_FIRST_KEY;
+use understudy_elf::{LoadedModule, ProgramHeader};
+use understudy_image::runs::AddrRange;
+use understudy_mpi::library;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A piece of memory with its name.
@@ -28,32 +30,6 @@ pub struct Saved {
     floating_point: (u32, u16),
 }
 
-/// `struct dl_phdr_info` of dl_iterate_phdr(3).
-#[repr(C)]
-pub(super) struct ModuleInfo {
-    pub base: usize,
-    pub name: *const c_char,
-    pub headers: *const Header,
-    pub header_count: u16,
-    pub adds: u64,
-    pub subs: u64,
-    pub tls_module: usize,
-    pub tls_data: *mut c_void,
-}
-
-/// `Elf64_Phdr`
-#[repr(C)]
-pub(super) struct Header {
-    pub kind: u32,
-    pub flags: u32,
-    pub offset: u64,
-    pub virtual_address: u64,
-    pub physical_address: u64,
-    pub file_size: u64,
-    pub memory_size: u64,
-    pub align: u64,
-}
-
 /// A module of the user side.
 pub struct Module {
     /// Path; empty for the program.
@@ -67,6 +43,29 @@ pub struct Module {
 }
 
 impl Module {
+    fn of(module: &LoadedModule) -> Module {
+        // Kind NT_GNU_BUILD_ID, owner "GNU" (elf(5)).
+        const BUILD_ID: &[u8] = b"\x03\0\0\0GNU\0";
+        let range = |header: &ProgramHeader| {
+            let start = (module.base() + header.address) as u64;
+            (start & !4095, (start + header.size as u64 + 4095) & !4095)
+        };
+        let tls = module.of_kind(ProgramHeader::TLS).next();
+        // SAFETY: notes are read-only.
+        let notes = |header| unsafe { module.memory(header) };
+        let notes: Vec<&[u8]> = module.of_kind(ProgramHeader::NOTE).map(notes).collect();
+        let notes = notes.concat();
+        let has_build_id = notes.windows(8).any(|window| window == BUILD_ID);
+        Module {
+            name: String::from_utf8_lossy(module.name()).into_owned(),
+            ranges: module.of_kind(ProgramHeader::LOAD).map(range).collect(),
+            tls: tls
+                .filter(|_| !module.tls_block.is_null())
+                .map(|header| (module.tls_block as u64, header.size)),
+            notes: has_build_id.then(|| xxh3_64(&notes)),
+        }
+    }
+
     /// Checksum of what it was built from.
     pub fn build(&self) -> u64 {
         let path = if self.name.is_empty() {
@@ -79,53 +78,6 @@ impl Module {
     }
 }
 
-unsafe extern "C" fn collect(info: *const ModuleInfo, _size: usize, modules: *mut c_void) -> c_int {
-    const PT_LOAD: u32 = 1;
-    const PT_TLS: u32 = 7;
-    const PT_NOTE: u32 = 4;
-    // Kind NT_GNU_BUILD_ID, owner "GNU" (elf(5)).
-    const BUILD_ID: &[u8] = b"\x03\0\0\0GNU\0";
-    // SAFETY: dl_iterate_phdr passes a valid structure and our own argument.
-    unsafe {
-        let (info, modules) = (&*info, &mut *modules.cast::<Vec<Module>>());
-        let headers = std::slice::from_raw_parts(info.headers, info.header_count as usize);
-        let name = CStr::from_ptr(info.name).to_string_lossy().into_owned();
-        let range = |header: &Header| {
-            let start = info.base as u64 + header.virtual_address;
-            (start & !4095, (start + header.memory_size + 4095) & !4095)
-        };
-        let ranges = headers
-            .iter()
-            .filter(|header| header.kind == PT_LOAD)
-            .map(range)
-            .collect();
-        let tls = headers
-            .iter()
-            .find(|header| header.kind == PT_TLS && !info.tls_data.is_null());
-        let tls = tls.map(|header| (info.tls_data as u64, header.memory_size as usize));
-        let bytes = |header: &Header| {
-            std::slice::from_raw_parts(
-                (info.base as u64 + header.virtual_address) as *const u8,
-                header.memory_size as usize,
-            )
-        };
-        let notes: Vec<&[u8]> = headers
-            .iter()
-            .filter(|header| header.kind == PT_NOTE)
-            .map(bytes)
-            .collect();
-        let notes = notes.concat();
-        let has_build_id = notes.windows(8).any(|window| window == BUILD_ID);
-        modules.push(Module {
-            name,
-            ranges,
-            tls,
-            notes: has_build_id.then(|| xxh3_64(&notes)),
-        });
-    }
-    0
-}
-
 /// Checksum of what this library was built from.
 pub fn own_build() -> u64 {
     let here = own_build as *const () as u64;
@@ -136,25 +88,30 @@ pub fn own_build() -> u64 {
             .any(|&(start, end)| (start..end).contains(&here))
     };
     let mut modules: Vec<Module> = Vec::new();
-    // SAFETY: `collect` takes what dl_iterate_phdr(3) passes; the structures' beginnings are the same.
-    unsafe {
-        type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
-        type Own = unsafe extern "C" fn(*const ModuleInfo, usize, *mut c_void) -> c_int;
-        let callback = std::mem::transmute::<Own, Callback>(collect);
-        libc::dl_iterate_phdr(Some(callback), (&raw mut modules).cast());
-    }
+    library::for_each_own_module(|module| modules.push(Module::of(module)));
     modules
         .iter()
         .find(|module| is_here(module))
         .map_or(0, Module::build)
 }
 
+/// Calls `see` for each module of the user side, in load order.
+pub(super) fn for_each_module(see: impl FnMut(&LoadedModule)) {
+    // SAFETY: dl_iterate_phdr(3) of the program's namespace.
+    unsafe {
+        understudy_elf::for_each_module(
+            |callback, data| {
+                (told::info().user_iterate)(callback as *const c_void, data);
+            },
+            see,
+        )
+    };
+}
+
 /// The modules of the user side, in load order.
 pub fn modules() -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
-    let callback: unsafe extern "C" fn(*const ModuleInfo, usize, *mut c_void) -> c_int = collect;
-    // SAFETY: the callback has the type that dl_iterate_phdr(3) calls.
-    unsafe { (told::info().user_iterate)(callback as *const c_void, (&raw mut modules).cast()) };
+    for_each_module(|module| modules.push(Module::of(module)));
     modules
 }
 
@@ -183,12 +140,7 @@ fn key_slots() -> Vec<(u64, usize)> {
 
 /// Address of this thread's control block.
 pub fn control_block() -> u64 {
-    let address: u64;
-    // SAFETY: glibc's thread control block points to itself at fs:0x10.
-    unsafe {
-        std::arch::asm!("mov {}, fs:[0x10]", out(reg) address, options(nostack, readonly, preserves_flags))
-    };
-    address
+    understudy_abi::control_block::address() as u64
 }
 
 /// Checksum of the stack protector's value and the pointer guard, which stacks and saved contexts hold.

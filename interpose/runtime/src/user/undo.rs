@@ -32,7 +32,6 @@ mod object;
 mod outcome;
 mod overwrite;
 mod place;
-mod ranges;
 #[cfg(test)]
 mod tests;
 
@@ -44,15 +43,11 @@ use crate::{told, world};
 use caller::Caller;
 pub use caller::full_name;
 use child_effects::ChildEffects;
-use ckptd::private::{in_memory, open_own};
-use ckptd::relay::in_file_names;
-use ckptd::settings::Threads;
 pub use note::Call;
 use note::Recorder;
 pub use object::{note_object, note_queue};
 use overwrite::Source;
 use place::{ChildLogLabel, Place};
-pub use ranges::Range;
 use std::cell::{Cell, RefMut};
 use std::ffi::{CStr, c_char, c_int};
 use std::fs::{self, File};
@@ -61,7 +56,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use understudy_abi::effect;
 use understudy_abi::written::Written;
+use understudy_formats::private::{in_memory, open_own};
 use understudy_numbers::{Epoch, ProcessNumber};
+pub use understudy_policy::ranges::Range;
+use understudy_relay::in_file_names;
+use understudy_settings::Threads;
 
 /// The logs.
 pub(super) struct Undo {

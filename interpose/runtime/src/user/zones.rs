@@ -1,8 +1,8 @@
 //! Which addresses are not the user side's.
 
-use crate::image::runs::AddrRange;
-use crate::image::vmas::Zones;
 use std::sync::OnceLock;
+use understudy_image::runs::AddrRange;
+use understudy_image::vmas::Zones;
 
 static ZONES: OnceLock<Zones> = OnceLock::new();
 

@@ -130,17 +130,24 @@ fn packages(manifest: &str) -> Vec<String> {
     names
 }
 
-/// Finds the Rust files of a package, without build outputs and without packages inside.
+/// Finds the handwritten Rust files of a package, without build outputs and packages inside.
 fn collect(directory: &Path, found: &mut Vec<PathBuf>) {
     let entries =
         fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     for path in entries.map(|entry| entry.expect("a readable directory").path()) {
         if has_extension(&path, "rs") {
             found.push(path);
-        } else if path.is_dir() && !path.ends_with("target") && !path.join("Cargo.toml").exists() {
+        } else if path.is_dir() && !is_foreign(&path) {
             collect(&path, found);
         }
     }
+}
+
+/// Returns true for outputs of builds, generated sources, and packages.
+fn is_foreign(directory: &Path) -> bool {
+    directory.ends_with("target")
+        || directory.ends_with("generated")
+        || directory.join("Cargo.toml").exists()
 }
 
 fn has_extension(path: &Path, extension: &str) -> bool {

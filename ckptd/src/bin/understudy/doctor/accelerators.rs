@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::Check;
-use ckptd::cuda::{CHECKPOINT_STEPS, version_name};
 use std::ffi::{CStr, c_int, c_void};
 use std::path::Path;
+use understudy_formats::cuda::{CHECKPOINT_STEPS, version_name};
 
 const NAME: &str = "accelerators";
 

@@ -2,14 +2,14 @@
 
 use super::{Check, accelerators, kernel};
 use crate::{layer, node};
-use ckptd::budget::Budget;
-use ckptd::cgroup::Groups;
-use ckptd::private::{MEMORY as SHARED_MEMORY, make_in_memory};
 use ckptd::report::{bytes, count};
-use ckptd::settings::{Config, unknown};
 use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::path::Path;
+use understudy_formats::budget::Budget;
+use understudy_formats::cgroup::Groups;
+use understudy_formats::private::{MEMORY as SHARED_MEMORY, make_in_memory};
+use understudy_settings::{Config, unknown};
 
 /// The runtime's descriptors begin at 600.
 const DESCRIPTORS: u64 = 1024;

@@ -3,7 +3,6 @@
 use super::checks::available_memory;
 use super::{Arguments, Check};
 use crate::outcome::Failure;
-use ckptd::events::{Epoch, Kind, Role};
 use ckptd::report::{Event, Job, Live, Standing, bytes};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
@@ -13,6 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use understudy_formats::events::{Epoch, Kind, Role};
 
 /// What is tried.
 const NAME: &str = "the program";

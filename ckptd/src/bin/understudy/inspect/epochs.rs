@@ -1,10 +1,7 @@
 //! Epochs on disk.
 
 use super::shared::{self, Sharing, Sums};
-use ckptd::epochs::catalogue::Key;
-use ckptd::epochs::format::{Damage, Decoder, Identity, SECTION_PAGES};
-use ckptd::pages::PAGE_SIZE;
-use ckptd::private::open_regular;
+use ckptd::report::described;
 use ckptd::report::{bytes, count};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -12,6 +9,10 @@ use std::fmt::Write;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use understudy_formats::epochs::catalogue::Key;
+use understudy_formats::epochs::format::{Damage, Decoder, Identity, SECTION_PAGES};
+use understudy_formats::pages::PAGE_SIZE;
+use understudy_formats::private::open_regular;
 use understudy_numbers::{Epoch, Worker};
 
 /// A worker's file of an epoch.
@@ -32,7 +33,9 @@ pub struct EpochFile {
 pub struct Content {
     pub lineage: u64,
     pub generation: u64,
+    #[serde(serialize_with = "described")]
     pub epoch: Epoch,
+    #[serde(serialize_with = "described")]
     pub worker: Worker,
     pub workers: u32,
     pub program: String,
@@ -115,6 +118,7 @@ fn verify(path: &Path, content: &mut Option<Content>, sums: &mut Sums) -> Result
 pub struct Epochs {
     pub lineage: u64,
     pub generation: u64,
+    #[serde(serialize_with = "described")]
     pub epoch: Epoch,
     /// Every worker has a whole file.
     pub is_complete: bool,

@@ -1,12 +1,13 @@
 //! Event files: how much each kind of record takes, copies, journals.
 
 use super::tables;
-use ckptd::events::{Kind, ProcessNumber, Worker};
 use ckptd::report::{Job, JournalTable, Report, bytes, count};
+use ckptd::report::{by_number, described};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use understudy_formats::events::{Kind, ProcessNumber, Worker};
 
 /// What copies have moved from one rank to another.
 #[derive(Debug, Default, Clone, Copy, Serialize)]
@@ -20,7 +21,9 @@ pub struct Copied {
 /// A pair of ranks.
 #[derive(Debug, Serialize)]
 pub struct Pair {
+    #[serde(serialize_with = "described")]
     pub from: ProcessNumber,
+    #[serde(serialize_with = "described")]
     pub to: ProcessNumber,
     #[serde(flatten)]
     pub copied: Copied,
@@ -43,6 +46,7 @@ pub struct EventFiles {
     /// Copies, by who sent them to whom.
     pub copies: Vec<Pair>,
     /// Bytes of the journals of the initialisation phase, by worker, as far as they were rehearsed or kept.
+    #[serde(serialize_with = "by_number")]
     pub journals: BTreeMap<Worker, u64>,
     /// What the journals are made of.
     pub journal_calls: Option<JournalTable>,

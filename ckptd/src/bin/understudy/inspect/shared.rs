@@ -2,11 +2,12 @@
 //!
 //! They would not have to be kept, or sent, for each of these workers.
 
-use ckptd::pages::PAGE_SIZE;
 use ckptd::report::bytes;
+use ckptd::report::described;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use understudy_formats::pages::PAGE_SIZE;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -42,6 +43,7 @@ pub struct Shares {
 
 #[derive(Debug, Serialize)]
 struct OfWorker {
+    #[serde(serialize_with = "described")]
     worker: Worker,
     #[serde(flatten)]
     shares: Shares,

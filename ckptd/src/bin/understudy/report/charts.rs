@@ -3,10 +3,10 @@
 use super::chart::{percent, table, time_axis};
 use super::facts::Facts;
 use super::timeline::seconds;
-use ckptd::events::ProcessNumber;
 use ckptd::report::{CheckpointPoint, bytes, time};
 use maud::{Markup, html};
 use std::collections::BTreeSet;
+use understudy_formats::events::ProcessNumber;
 
 /// Columns of a drawing: more checkpoints are put together.
 const COLUMNS: usize = 250;
@@ -160,7 +160,7 @@ pub fn traffic(facts: &Facts) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ckptd::events::Epoch;
+    use understudy_formats::events::Epoch;
 
     /// A page with an element for each checkpoint of three days has 10 MB.
     #[test]

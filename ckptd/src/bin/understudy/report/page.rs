@@ -6,9 +6,9 @@ use super::survival::survival;
 use super::timeline::timeline;
 use super::{advice, charts, clock, journals, story};
 use ckptd::report::{Recovery, Report, count, time};
-use ckptd::settings::SETTINGS;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::time::Duration;
+use understudy_settings::SETTINGS;
 
 /// The page for a job.
 pub fn page(report: &Report, facts: &Facts, mtbf: Duration) -> String {

@@ -1,9 +1,9 @@
 //! The job in words: what failed, what it cost, what was lost.
 
 use super::timeline::seconds;
-use ckptd::events::Worker;
 use ckptd::report::{Ended, Recovery, Report, count, time};
 use maud::{Markup, html};
+use understudy_formats::events::Worker;
 
 /// How it ended, in a sentence or two.
 pub fn outcome(report: &Report) -> String {

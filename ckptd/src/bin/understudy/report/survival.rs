@@ -83,7 +83,7 @@ fn longest_gap(points: &[CheckpointPoint], end: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ckptd::events::ProcessNumber;
+    use understudy_formats::events::ProcessNumber;
 
     fn facts(hosts: &[&str]) -> Facts {
         let hosts = hosts.iter().enumerate();

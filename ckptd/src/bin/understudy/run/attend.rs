@@ -6,11 +6,9 @@ use super::signals::Signals;
 use super::verdict::{Verdict, verdict};
 use super::{EVENTS_PREFIX, Progress, cannot};
 use crate::outcome::{Failure, Outcome, tell};
-use ckptd::events::realtime_ns;
-use ckptd::events::{HEADER_LEN, rank_of_file_name};
 use ckptd::launch::{UNWRITTEN, end_with_parent, is_unwanted};
 use ckptd::report::{Live, Protection, RunRecord, count};
-use ckptd::settings::SECRET;
+use crossbeam_channel::{bounded, select, tick};
 use std::ffi::OsString;
 use std::fs::DirEntry;
 use std::io::{self, Read, Write};
@@ -18,9 +16,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use understudy_formats::events::realtime_ns;
+use understudy_formats::events::{HEADER_LEN, rank_of_file_name};
+use understudy_settings::SECRET;
 
 /// How often the event files are looked at.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -202,20 +202,19 @@ fn pump(mut from: impl Read, mut to: impl Write, terminal: &Terminal) -> io::Res
 
 /// Waits for the launcher's end.
 fn attend(mut child: Child, live: &mut Live, teller: &mut Teller) -> Result<ExitStatus, Failure> {
-    let (sender, ended) = mpsc::channel();
+    let (sender, ended) = bounded(1);
     std::thread::Builder::new().spawn(move || sender.send(child.wait()))?;
+    let ticks = tick(PERIOD);
     loop {
-        match ended.recv_timeout(PERIOD) {
-            Ok(status) => return Ok(status?),
-            Err(RecvTimeoutError::Timeout) => {
-                // Without event files the job goes on all the same.
-                if let Ok(Some(standing)) = live.poll() {
-                    teller.tell(standing);
-                }
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(cannot("nobody waits for mpirun any more"));
-            }
+        select! {
+            recv(ended) -> status => match status {
+                Ok(status) => return Ok(status?),
+                Err(_) => return Err(cannot("nobody waits for mpirun any more")),
+            },
+            // Without event files the job goes on all the same.
+            recv(ticks) -> _ => if let Ok(Some(standing)) = live.poll() {
+                teller.tell(standing);
+            },
         }
     }
 }

@@ -5,7 +5,6 @@
 use super::attend::Events;
 use super::settings::Settings;
 use crate::layer;
-use ckptd::client::{Address, Client};
 use ckptd::daemon::default_socket;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -17,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
+use understudy_wire::client::{Address, Client};
 
 /// How long a daemon that runs already may take to answer.
 const LIMIT: Duration = Duration::from_millis(200);
@@ -149,7 +149,7 @@ fn addresses(child: &mut Child, is_remote: bool) -> std::io::Result<Option<Strin
 }
 
 fn write_token(path: &Path) -> std::io::Result<()> {
-    let text = ckptd::wire::auth::nonce()?
+    let text = understudy_wire::auth::nonce()?
         .iter()
         .fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
@@ -188,7 +188,7 @@ mod tests {
         let path = directory.path().join("token");
         write_token(&path).expect("written");
         write_token(&path).expect("written again");
-        let tokens = ckptd::wire::auth::read_tokens(&path).expect("fit");
+        let tokens = understudy_wire::auth::read_tokens(&path).expect("fit");
         assert_eq!((tokens.len(), tokens[0].len()), (1, 64));
     }
 

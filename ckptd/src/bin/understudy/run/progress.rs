@@ -1,11 +1,12 @@
 //! Telling how a job gets on.
 
 use super::Progress;
-use ckptd::events::realtime_ns;
 use ckptd::report::{Protection, Standing};
+use parking_lot::Mutex;
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use understudy_formats::events::realtime_ns;
 
 /// Time between two plain lines about nothing but checkpoints.
 const PLAIN_PERIOD: Duration = Duration::from_secs(60);
@@ -42,10 +43,7 @@ pub struct Terminal(Arc<Mutex<Bottom>>);
 impl Terminal {
     /// Passes the job's output through.
     pub fn write(&self, to: &mut impl Write, text: &[u8]) -> io::Result<()> {
-        let mut bottom = self
-            .0
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut bottom = self.0.lock();
         let mut screen = io::stderr().lock();
         bottom.hide(&mut screen);
         let _ = screen.flush();
@@ -56,10 +54,7 @@ impl Terminal {
     }
 
     fn set(&self, text: String) {
-        let mut bottom = self
-            .0
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut bottom = self.0.lock();
         if bottom.text != text || !bottom.is_shown {
             let mut screen = io::stderr().lock();
             bottom.hide(&mut screen);

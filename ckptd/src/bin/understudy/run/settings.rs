@@ -5,12 +5,12 @@ use crate::layer;
 use crate::node;
 use crate::outcome::Failure;
 use ckptd::report::count;
-use ckptd::settings::{Config, Form, PREFIX, SECRET, SETTINGS, unknown};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use rustix::rand::GetRandomFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
+use understudy_settings::{Config, Form, PREFIX, SECRET, SETTINGS, unknown};
 
 /// Values by variable: what was given as an option, later also what the environment has.
 pub struct Settings {
@@ -117,7 +117,7 @@ impl Settings {
                     count(config.spares, "spare", "spares")
                 ));
             }
-            if !may_be_unprotected && !config.trace {
+            if !may_be_unprotected {
                 config.check_workers(workers)?;
             }
             config.check_files()?;

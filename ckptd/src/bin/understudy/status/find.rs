@@ -1,16 +1,18 @@
 //! Jobs by the ledgers of their ranks, and by their event files where the launcher tells where these are.
 
-use ckptd::events::realtime_ns;
-use ckptd::events::{ProcessNumber, Role};
-use ckptd::relay::{RankStage, Seat, survey};
+use ckptd::report::described;
 use ckptd::report::{Live, Standing, count};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use understudy_formats::events::realtime_ns;
+use understudy_formats::events::{ProcessNumber, Role};
+use understudy_relay::{RankStage, Seat, survey};
 
 /// A rank on this node.
 #[derive(Debug, Serialize)]
 pub struct RankStatus {
+    #[serde(serialize_with = "described")]
     pub rank: ProcessNumber,
     pub pid: u32,
     pub lives: bool,
@@ -19,6 +21,7 @@ pub struct RankStatus {
     /// It is a spare without a part.
     pub is_idle: bool,
     /// The part that it plays, as far as event files tell.
+    #[serde(serialize_with = "described")]
     pub role: Option<Role>,
 }
 

@@ -105,9 +105,9 @@ fn folded(text: &str, width: usize) -> Vec<String> {
 mod tests {
     use super::super::find::RankStatus;
     use super::*;
-    use ckptd::events::{ProcessNumber, Role, Worker};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use understudy_formats::events::{ProcessNumber, Role, Worker};
 
     /// The failures stand at the end of the line.
     #[test]

@@ -6,10 +6,10 @@ use crate::launch::node::Node;
 use crate::launch::process::{Process, processors};
 use crate::launch::talk::Report;
 use crate::launch::{Answer, Error, Name, Namespace, Placement, Rank, Spawn, Spawned};
-use crate::line::{ChildProgram, ChildStart, ToGuardian};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use understudy_numbers::Worker;
+use understudy_wire::line::{ChildProgram, ChildStart, ToGuardian};
 
 impl Node {
     /// A rank wants processes started.
@@ -87,7 +87,7 @@ impl Node {
             broke: None,
         });
         if is_told {
-            let (slot, joined) = (self.mailbox.slot(), name.clone());
+            let (slot, joined) = (self.post.slot(), name.clone());
             let (answer, _) = Answer::new(Box::new(move |reply| {
                 slot.put(Mail::Joined(joined, reply.is_some()))
             }));

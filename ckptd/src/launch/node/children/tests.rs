@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::launch::talk::Order;
-use crate::line::{Listener, Socket};
-use crate::private::Directory;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::process::{Child as Process, Command};
 use std::sync::mpsc;
+use understudy_formats::private::Directory;
 use understudy_numbers::Generation;
+use understudy_wire::line::{Listener, Socket};
 
 fn node() -> (Node, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();

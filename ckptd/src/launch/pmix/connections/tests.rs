@@ -1,5 +1,6 @@
 use super::*;
 use crate::launch::{Name, Rank};
+use std::io::Write;
 
 /// What stands for libpmix, and the port at which it is found by ranks.
 struct Server {

@@ -5,10 +5,9 @@ use super::super::abi::{App, Info, Proc, SpawnDone, Status, Type};
 use super::super::values::text_in;
 use super::{HOST, Host, slice, texts};
 use crate::launch::{Answer, Spawn};
-use crate::line::ChildProgram;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::PathBuf;
-use std::sync::PoisonError;
+use understudy_wire::line::ChildProgram;
 
 /// Where the processes are to run (PMIX_WDIR).
 const DIRECTORY: &str = "pmix.wdir";
@@ -25,7 +24,7 @@ unsafe impl Send for Waiting {}
 impl Waiting {
     /// Calls it, unless libpmix has been shut down.
     fn answer(self, name: Option<Vec<u8>>) {
-        let host = HOST.read().unwrap_or_else(PoisonError::into_inner);
+        let host = HOST.read();
         if host.is_none() {
             return;
         }

@@ -17,7 +17,6 @@ use crate::objects::{comm, info};
 use crate::recovery::Runtime;
 use crate::user::{self, FileCall};
 use crate::{cut, early, told, world};
-use ckptd::relay::in_file_names;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -27,6 +26,7 @@ use std::path::{Path, PathBuf};
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Rank;
+use understudy_relay::in_file_names;
 
 /// A name may begin with that of a file system's type.
 fn without_type(name: &CStr) -> &[u8] {

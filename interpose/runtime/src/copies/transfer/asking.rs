@@ -3,11 +3,11 @@
 
 use super::{QUESTION, Step, Transfer, fits, head};
 use crate::copies::Runtime;
-use crate::image::alike::{Wanted, answer_bytes};
-use crate::image::epoch::SlotRun;
-use crate::image::store::PageStore;
 use crate::own_messages::{self, Peer, tag};
 use std::mem::take;
+use understudy_image::alike::{Wanted, answer_bytes};
+use understudy_image::epoch::SlotRun;
+use understudy_image::store::PageStore;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::Worker;

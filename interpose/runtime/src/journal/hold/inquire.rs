@@ -144,7 +144,7 @@ fn own_stat<'a>(hold: &'a Hold, number: c_long, a: &[i64; 6], texts: &[&[u8]]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::hold::dispositions::{self, Disposition};
+    use understudy_policy::dispositions::{self, Disposition};
 
     #[test]
     fn every_question_has_its_arguments() {

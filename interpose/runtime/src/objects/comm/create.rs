@@ -7,7 +7,6 @@
 //! The exchange about the new communicator takes place on it.
 #![allow(unsafe_code)]
 
-use super::plan::{derived_uid, next_uid};
 use super::spawned::{self, is_spawned, own_group, remote_group, with_group};
 use super::{Comm, Topology, freed, hints, null_real};
 use crate::errors;
@@ -20,6 +19,7 @@ use understudy_mpi::comm::Extreme;
 use understudy_mpi::real_types::RealComm;
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
+use understudy_policy::communicator_plan::{derived_uid, next_uid};
 
 /// A new communicator that is not yet in the table.
 pub struct Made {
@@ -70,7 +70,7 @@ pub fn register(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
 pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
     let recipe = super::get(rt, parent)?.clone();
     let uid = candidate(rt);
-    let duplicate = recipe.duplicate(uid, written::count(rt));
+    let duplicate = recipe.duplicate(uid, written::changes(rt));
     let index = objects_mut(rt).comms.insert(duplicate);
     Some(super::handle(rt, index))
 }
@@ -101,7 +101,7 @@ impl Begun {
         } else {
             0
         };
-        let duplicate = recipe.duplicate(uid, written::count(rt));
+        let duplicate = recipe.duplicate(uid, written::changes(rt));
         let index = objects_mut(rt).comms.insert(duplicate);
         let real = null_real(rt);
         Some(Box::new(Begun { index, real, uid }))
@@ -183,7 +183,7 @@ fn describe(
         collective_over_all,
         inits: 0,
         collectives: 0,
-        writes: written::count(rt),
+        variable_changes: written::changes(rt),
         firsts: Vec::new(),
         session: 0,
         is_freed: false,

@@ -15,18 +15,7 @@ use understudy_mpi::abi::object;
 use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{RealComm, RealOp};
 use understudy_mpi::{self as mpi, check};
-
-/// Blocking collectives that MPICH counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Counted {
-    Barrier,
-    Bcast,
-    Reduce,
-    Allreduce,
-}
-
-/// The first ones on a communicator, as many of each as count.
-pub type Firsts = Vec<Counted>;
+pub use understudy_policy::communicator_plan::{Counted, Firsts};
 
 /// So many of each count.
 fn limit() -> usize {

@@ -179,7 +179,7 @@ mod tests {
             collective_over_all: false,
             inits: 0,
             collectives: 0,
-            writes: 0,
+            variable_changes: 0,
             firsts: Vec::new(),
             session: 0,
             is_freed: true,

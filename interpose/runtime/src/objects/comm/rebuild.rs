@@ -2,14 +2,13 @@
 #![allow(unsafe_code)]
 
 use super::create::BRIDGE_TAG;
-use super::plan::{Part, Planned, batches, chooser, uids_of};
 use super::{
     SELF, Topology, WORLD, connect_world, firsts, handle, hints, make_bridge, name_predefined,
     null_real, renew_self,
 };
 use crate::generated::{HandleKind, real};
 use crate::handles::real_comm;
-use crate::objects::tool::written::{self, Fresh};
+use crate::objects::tool::written;
 use crate::objects::{Objects, Runtime, group, objects};
 use crate::{fault, gather, handles};
 use std::collections::HashMap;
@@ -17,6 +16,7 @@ use std::ffi::c_int;
 use understudy_mpi::real_types::{RealComm, UNDEFINED};
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::{Epoch, Worker};
+use understudy_policy::communicator_plan::{Part, Planned, batches, chooser, uids_of};
 
 /// Makes the real communicators and groups of all workers from their recipes. Collective over `new_world`, in which each
 /// worker has the rank that it has in the recipes.
@@ -40,16 +40,13 @@ pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<(
     renew_self(rt)?;
     make_bridge(rt, new_world)?;
     let bridge = rt.comm.state.borrow().bridge.ok_or(mpi::Error::INTERN)?;
-    let told = gather::everybodys(bridge, &(chosen_by(rt, me), written::precede(rt)))?;
-    let are_of_values = told.iter().any(|&(_, precede)| precede);
-    let plan = batches(told.into_iter().flat_map(|(chosen, _)| chosen).collect());
+    let chosen = gather::everybodys(bridge, &chosen_by(rt, me))?;
+    let plan = batches(chosen.into_iter().flatten().collect());
     let own = own_indices(rt);
     agree_on(bridge, uids_of(me, &plan) == sorted(own.keys().copied()))?;
 
-    let mut made = Made {
-        fresh: are_of_values.then(|| Fresh::read(rt)),
-        ..Made::default()
-    };
+    written::write_before_communicators(rt);
+    let mut made = Made::default();
     for batch in &plan {
         make_batch(rt, bridge, me, batch, &own, &mut made)?;
         fault::point("rebuild.half", epoch);
@@ -71,8 +68,6 @@ struct Made {
     results: Vec<(u32, RealComm)>,
     /// To be freed.
     parts: Vec<RealComm>,
-    /// If some communicators are to be made with other values of control variables.
-    fresh: Option<Fresh>,
 }
 
 fn finish(rt: &Runtime, made: Made) {
@@ -171,36 +166,9 @@ fn make_batch(
     };
     comm.return_errors();
     let index = *own.get(&planned.uid).ok_or(mpi::Error::INTERN)?;
-    let comm = match made.fresh.take() {
-        None => make_one(rt, (world, comm), planned, part, index, made),
-        Some(fresh) => {
-            let writes = objects(rt).comms.get(index).map_or(0, |comm| comm.writes);
-            let comm = fresh.in_force(rt, writes, || {
-                make_one(
-                    rt,
-                    (world, duplicate(rt, comm, made)?),
-                    planned,
-                    part,
-                    index,
-                    made,
-                )
-            });
-            made.fresh = Some(fresh);
-            comm
-        }
-    };
-    made.results.push((index, comm?));
+    let comm = make_one(rt, (world, comm), planned, part, index, made)?;
+    made.results.push((index, comm));
     Ok(())
-}
-
-/// The values that are in force now are those of the duplicate.
-fn duplicate(rt: &Runtime, comm: RealComm, made: &mut Made) -> mpi::Result<RealComm> {
-    let mut new = null_real(rt);
-    made.parts.push(comm);
-    // SAFETY: a communicator of ours.
-    check(unsafe { real::PMPI_Comm_dup(comm, &mut new) })?;
-    new.return_errors();
-    Ok(new)
 }
 
 /// From a communicator of its own group to what it was. Only its members call this.

@@ -6,11 +6,11 @@ use super::work::serve;
 use crate::rehearsal::Runtime;
 use crate::user::signals;
 use crate::{renewal, shim, sys};
-use ckptd::line::Line;
 use std::fs::File;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use understudy_wire::line::Line;
 
 /// The two ends of a line.
 fn pair() -> io::Result<[Line; 2]> {

@@ -1,8 +1,8 @@
 //! What a seed and its owner have in common: signals that wait, and lines that are looked at.
 #![allow(unsafe_code)]
 
-use ckptd::line::Line;
 use std::os::fd::{AsFd, AsRawFd};
+use understudy_wire::line::Line;
 
 /// Whether something can be read there, or its other end has gone, within so many milliseconds; -1: whenever that is.
 pub fn look(descriptors: &[i32], timeout: i32) -> Vec<i16> {

@@ -4,18 +4,18 @@
 use super::quiet::{Quiet, look};
 use super::{Answer, Request, read};
 use crate::copies::Script;
-use crate::image::runs::PageRun;
 use crate::rehearsal::Runtime;
 use crate::rehearsal::child::{Child, Task};
 use crate::rehearsal::finding::{Finding, Rehearsed};
 use crate::sys;
 use bincode::config::standard;
-use ckptd::line::Line;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use understudy_abi::RUNTIME_FD_BASE;
+use understudy_image::runs::PageRun;
+use understudy_wire::line::Line;
 
 /// What the process is called in lists of processes.
 const NAME: &std::ffi::CStr = c"understudy-seed";

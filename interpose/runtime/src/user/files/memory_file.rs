@@ -2,12 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::path_of;
-use crate::image::vmas::REMOVED;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
+use understudy_image::vmas::REMOVED;
 
 /// Beginning of the kernel's names of such files.
 const PREFIX: &[u8] = b"/memfd:";

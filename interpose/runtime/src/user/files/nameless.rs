@@ -5,7 +5,6 @@
 #![allow(unsafe_code)]
 
 use super::{Open, memory_file, stat};
-use crate::image::vmas::REMOVED;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -17,6 +16,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use understudy_abi::written::BACKUP_PREFIX;
+use understudy_image::vmas::REMOVED;
 
 /// More than this many bytes, of all of a process together, would make every checkpoint long.
 const MOST: usize = 64 << 20;

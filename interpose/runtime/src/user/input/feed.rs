@@ -4,13 +4,15 @@
 use super::withheld;
 use crate::sys::lift_owned;
 use crate::told;
-use ckptd::line::{InputPage, InputReply, InputRequest, Line, PAGE, ProcessPlace, Socket};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 use understudy_numbers::Guardian;
+use understudy_wire::line::{
+    InputPage, InputReply, InputRequest, Line, PAGE, ProcessPlace, Socket,
+};
 
 /// Time that the relay has to reply.
 const LIMIT: Duration = Duration::from_secs(10);

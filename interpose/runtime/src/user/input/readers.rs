@@ -1,9 +1,9 @@
 //! Threads that wait in a system call until a pipe has input (proc(5), `syscall`).
 #![allow(unsafe_code)]
 
-use crate::image::own_memory;
 use crate::user::open;
 use std::fs;
+use understudy_image::own_memory;
 
 /// Arguments of a system call that name descriptors.
 enum Names {

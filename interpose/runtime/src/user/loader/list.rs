@@ -3,8 +3,9 @@
 
 use crate::arch::call_user;
 use crate::told;
-use crate::user::tls::{Header, ModuleInfo};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use crate::user::tls;
+use std::ffi::c_void;
+use understudy_elf::{LinkMap, LoadedModule, LoaderDebug, ProgramHeader};
 use understudy_mpi::library;
 
 /// A loaded library.
@@ -22,16 +23,6 @@ pub struct Library {
     pub alignment: u64,
 }
 
-/// The public head of glibc's `struct link_map`.
-#[repr(C)]
-pub struct LinkMap {
-    pub(super) base: u64,
-    pub(super) name: *const c_char,
-    pub(super) dynamic: *const c_void,
-    next: *const LinkMap,
-    previous: *const LinkMap,
-}
-
 /// What dl_iterate_phdr(3) tells of a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Module {
@@ -46,75 +37,44 @@ pub struct Module {
     pub alignment: u64,
 }
 
-unsafe extern "C" fn collect(info: *const ModuleInfo, _size: usize, modules: *mut c_void) -> c_int {
-    const PT_LOAD: u32 = 1;
-    const PT_DYNAMIC: u32 = 2;
-    const DT_FLAGS: u64 = 30;
-    const DF_STATIC_TLS: u64 = 0x10;
-    // SAFETY: dl_iterate_phdr passes a valid structure and our own argument.
-    unsafe {
-        let (info, modules) = (&*info, &mut *modules.cast::<Vec<Module>>());
-        let headers: &[Header] =
-            std::slice::from_raw_parts(info.headers, info.header_count as usize);
-        let segments = || headers.iter().filter(|header| header.kind == PT_LOAD);
-        let base = info.base as u64;
-        let dynamic = headers.iter().find(|header| header.kind == PT_DYNAMIC);
-        let entries = dynamic.map_or(&[][..], |header| {
-            let entries = (base + header.virtual_address) as *const [u64; 2];
-            std::slice::from_raw_parts(entries, header.memory_size as usize / 16)
-        });
-        modules.push(Module {
+impl Module {
+    fn of(module: &LoadedModule) -> Module {
+        let base = module.base() as u64;
+        let segments = || module.of_kind(ProgramHeader::LOAD);
+        Module {
             base,
             end: segments()
-                .map(|header| base + header.virtual_address + header.memory_size)
+                .map(|header| base + (header.address + header.size) as u64)
                 .max()
                 .unwrap_or(base),
-            tls_module: info.tls_module as u64,
-            tls_block: info.tls_data as u64,
-            is_static: entries
-                .iter()
-                .any(|&[tag, value]| tag == DT_FLAGS && value & DF_STATIC_TLS != 0),
-            alignment: segments().map(|header| header.align).max().unwrap_or(1),
-        });
+            tls_module: module.tls_module as u64,
+            tls_block: module.tls_block as u64,
+            is_static: module.has_static_tls(),
+            alignment: segments().map(|header| header.alignment).max().unwrap_or(1),
+        }
     }
-    0
 }
-
-type Callback = unsafe extern "C" fn(*const ModuleInfo, usize, *mut c_void) -> c_int;
 
 /// The modules of the user side, in load order.
 pub fn modules() -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
-    // SAFETY: the callback has the type that dl_iterate_phdr(3) calls.
-    unsafe {
-        (told::info().user_iterate)(
-            collect as Callback as *const c_void,
-            (&raw mut modules).cast(),
-        )
-    };
+    tls::for_each_module(|module| modules.push(Module::of(module)));
     modules
 }
 
 /// The modules of the runtime side, the runtime's before the MPI library's.
 pub fn runtime_modules() -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
-    // SAFETY: libc's structure of that name is the head of ours; the procedures walk the runtime's namespace and the MPI library's.
-    unsafe {
-        let callback: unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int =
-            std::mem::transmute(collect as Callback);
-        libc::dl_iterate_phdr(Some(callback), (&raw mut modules).cast());
-        library::iterate(callback, (&raw mut modules).cast());
-    }
+    let mut note = |module: &LoadedModule| modules.push(Module::of(module));
+    library::for_each_own_module(&mut note);
+    library::for_each_module(&mut note);
     modules
 }
 
 /// ld.so's records of the libraries of the user side, in load order. To be walked while the program does not run.
 pub fn link_maps() -> impl Iterator<Item = &'static LinkMap> {
     // SAFETY: ld.so's list of the program's namespace.
-    let map = |at: *const LinkMap| unsafe { at.as_ref() };
-    std::iter::successors(map(told::info().link_map.cast()), move |before| {
-        map(before.next)
-    })
+    unsafe { LinkMap::list(told::info().link_map.cast()) }
 }
 
 /// All libraries of the user side in load order.
@@ -123,16 +83,14 @@ pub fn libraries() -> Vec<Library> {
     let modules = modules();
     let mut modules = modules.iter();
     for map in link_maps() {
-        // SAFETY: ld.so keeps the name as long as the record.
-        let path = unsafe { CStr::from_ptr(map.name) }
-            .to_string_lossy()
-            .into_owned();
+        let path = String::from_utf8_lossy(map.name()).into_owned();
+        let base = map.base() as u64;
         // dl_iterate_phdr(3) walks the same list.
         let module = modules.next();
         list.push(Library {
             path,
-            base: map.base,
-            end: module.map_or(map.base, |module| module.end),
+            base,
+            end: module.map_or(base, |module| module.end),
             handle: std::ptr::from_ref(map) as u64,
             tls_module: module.map_or(0, |module| module.tls_module),
             alignment: module.map_or(1, |module| module.alignment),
@@ -141,30 +99,10 @@ pub fn libraries() -> Vec<Library> {
     list
 }
 
-/// How many link-map namespaces there are (dlmopen(3)), from what ld.so keeps for debuggers (`struct r_debug_extended` of
-/// glibc's `<link.h>`).
+/// Returns the number of link-map namespaces (dlmopen(3)).
 pub fn namespaces() -> usize {
-    #[repr(C)]
-    struct Debug {
-        version: i32,
-        head: [usize; 4],
-        next: *const Debug,
-    }
-    const EXTENDED: i32 = 2;
-    let mut at = told::user_symbol("_r_debug") as *const Debug;
-    let mut count = 0;
-    // SAFETY: ld.so's list; its elements have a successor from this version on.
-    unsafe {
-        while let Some(version) = at.cast::<i32>().as_ref() {
-            count += 1;
-            at = if *version < EXTENDED {
-                std::ptr::null()
-            } else {
-                (*at).next
-            };
-        }
-    }
-    count
+    // SAFETY: ld.so's list, or null.
+    unsafe { LoaderDebug::namespaces(told::user_symbol("_r_debug") as *const LoaderDebug) }
 }
 
 /// Has ld.so say where a module's thread-local block is, which makes it if need be.

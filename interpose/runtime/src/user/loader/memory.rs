@@ -13,7 +13,6 @@
 
 use super::list::{self, Module};
 use super::vector::{self, Entry};
-use crate::image::runs::AddrRange;
 use crate::user::Runtime;
 use crate::user::tls;
 use crate::{sys, told};
@@ -22,6 +21,7 @@ use std::sync::OnceLock;
 use understudy_abi::{
     LD_HEAP_CLASSES, LD_HEAP_REGIONS, LD_HEAP_SIZE, RUNTIME_LD_HEAP, USER_LD_HEAP,
 };
+use understudy_image::runs::AddrRange;
 
 const WORD: u64 = 8;
 const REGION: u64 = (LD_HEAP_SIZE / LD_HEAP_REGIONS) as u64;
@@ -46,7 +46,7 @@ pub struct Snapshot {
 pub fn find(rt: &Runtime, first_heap: &[AddrRange]) {
     let (start, length) = told::info().loader_data;
     // ld.so's first allocations lie behind its data, in the same page.
-    let end = (start + length).next_multiple_of(crate::image::PAGE_SIZE);
+    let end = (start + length).next_multiple_of(understudy_image::PAGE_SIZE);
     let data = AddrRange::new(start as u64 & !(WORD - 1), end as u64);
     let Some(not) = not_state(data) else { return };
     if !vector::lengthen(&list::modules()) {

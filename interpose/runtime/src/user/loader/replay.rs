@@ -9,12 +9,12 @@ use super::list::{self, Library};
 use super::operations::{Call, Operation, is_named};
 use super::{Block, Saved, vector};
 use crate::arch::call_user;
-use crate::image::runs::AddrRange;
-use crate::image::vmas::{self, Owner};
 use crate::told;
 use crate::user::{UserError, zones};
 use std::ffi::CString;
 use understudy_abi::LIBRARY_PLACES;
+use understudy_image::runs::AddrRange;
+use understudy_image::vmas::{self, Owner};
 
 /// Makes ld.so's state the saved one, which these operations lead to.
 pub fn run(saved: &Saved, operations: &[Operation]) -> Result<(), UserError> {
@@ -120,7 +120,7 @@ fn perform(operation: &Operation, reserved: &mut Vec<u64>) -> Result<(), UserErr
 /// For a library that is to be aligned to more than a page, ld.so (glibc 2.35 and later, `_dl_map_segment`) reserves as much
 /// more, and gives back what is left over on both sides. `before` are opened before it.
 fn make_room(library: &Library, before: &[Library]) -> Result<u64, UserError> {
-    const PAGE: u64 = crate::image::PAGE_SIZE as u64;
+    const PAGE: u64 = understudy_image::PAGE_SIZE as u64;
     let (base, length, alignment) = (library.base, library.end - library.base, library.alignment);
     let (lowest, room) = if alignment > PAGE && base.is_multiple_of(alignment) && is_aligning() {
         (base - alignment + PAGE, length.max(alignment) + alignment)

@@ -7,12 +7,12 @@
 
 use crate::arch::raw::{self, word};
 use crate::arch::turn;
+use crate::user::loader;
 use crate::user::locks::ThreadNumber;
-use crate::user::{loader, tls};
 use crate::{sys, told};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use understudy_abi::{ZONE_SHIFT, ZONE_TAG};
+use understudy_abi::{ZONE_SHIFT, ZONE_TAG, control_block};
 use understudy_mpi::exit_word::exit_word;
 
 /// What ld.so knows of threads that it has made, of threads on stacks of their callers, and of stacks to be used again.
@@ -92,7 +92,7 @@ impl Places {
         let Some(_lock) = self.lock(STILL_TIMEOUT) else {
             return false;
         };
-        let main = tls::control_block() as usize + self.links;
+        let main = control_block::address() + self.links;
         // SAFETY: the lock is held.
         unsafe {
             (0..LISTS).all(|list| self.is_ring(list))
@@ -211,7 +211,7 @@ impl Places {
             block: node - self.links,
             number: 0,
         };
-        !thread.is_runtimes() && thread.block != tls::control_block() as usize
+        !thread.is_runtimes() && thread.block != control_block::address()
     }
 
     /// # Safety

@@ -11,10 +11,11 @@
 use super::call_number::{LOAD, MAX_CODE, loaded_number};
 use crate::arch::raw::{self, word};
 use crate::arch::turn;
-use crate::image::PAGE_SIZE;
 use crate::told;
 use std::arch::naked_asm;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use understudy_abi::control_block;
+use understudy_image::PAGE_SIZE;
 
 /// As many threads can be stopped.
 pub const SLOTS: usize = 1024;
@@ -121,7 +122,7 @@ fn sequences() -> usize {
     }
     // SAFETY: constants of ld.so, and the area, whose second word is the processor's number.
     unsafe {
-        let area = (crate::user::tls::control_block() as usize).wrapping_add_signed(offset.read());
+        let area = control_block::address().wrapping_add_signed(offset.read());
         let processor = ((area + 4) as *const u32).read_volatile();
         if size.read() == 0 || processor >= UNREGISTERED {
             0
@@ -158,12 +159,10 @@ unsafe extern "C" fn park(slot: &Slot, frame: usize) -> Way {
     slot.frame.store(way.frame, Ordering::Relaxed);
     slot.continues
         .store(way.continues as u32, Ordering::Relaxed);
-    let (block, mut gs): (usize, usize);
+    let (block, mut gs) = (control_block::address(), 0usize);
     const ARCH_GET_GS: usize = 0x1004;
-    gs = 0;
-    // SAFETY: the control block points to itself; arch_prctl(2) writes one word.
+    // SAFETY: arch_prctl(2) writes one word.
     unsafe {
-        std::arch::asm!("mov {}, fs:[0x10]", out(reg) block, options(nostack, readonly, preserves_flags));
         raw::call(
             libc::SYS_arch_prctl,
             [ARCH_GET_GS, &raw mut gs as usize, 0, 0, 0, 0],
@@ -367,7 +366,19 @@ unsafe extern "C" fn begin(slot: &Slot) -> ! {
         register_again(block);
         let frame = slot.frame.load(Ordering::Relaxed);
         slot.state.store(FREE, Ordering::SeqCst);
-        std::arch::asm!("mov rsp, {}", "mov eax, 15", "syscall", "ud2", in(reg) frame + 8, options(noreturn));
+        return_to(frame)
+    }
+}
+
+/// Goes on from a signal frame (rt_sigreturn(2)).
+///
+/// # Safety
+/// The frame must be one that the calling thread may go on from.
+#[inline(always)]
+unsafe fn return_to(frame: usize) -> ! {
+    // SAFETY: handed on to the caller.
+    unsafe {
+        std::arch::asm!("mov rsp, {}", "mov eax, 15", "syscall", "ud2", in(reg) frame + 8, options(noreturn))
     }
 }
 
@@ -389,7 +400,7 @@ unsafe extern "C" fn leave(slot: &Slot) -> ! {
         if frame == 0 {
             end(slot, block)
         }
-        std::arch::asm!("mov rsp, {}", "mov eax, 15", "syscall", "ud2", in(reg) frame + 8, options(noreturn));
+        return_to(frame)
     }
 }
 

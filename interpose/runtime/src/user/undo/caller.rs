@@ -1,12 +1,12 @@
 //! Names that a process gives in its calls, and the files that these lead to.
 
 use super::note::Call;
-use ckptd::private::MEMORY;
 use std::ffi::{CStr, OsStr, c_int};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use understudy_abi::effect;
+use understudy_formats::private::MEMORY;
 
 /// Both names of a call, each with the descriptor of its directory (openat(2)).
 pub type Names<'a> = [(c_int, Option<&'a CStr>); 2];

@@ -8,7 +8,6 @@
 use super::caller::{Caller, Names};
 use super::log::Log;
 use super::note::{Call, Recorder};
-use crate::image::threads::without_signals;
 use crate::{sys, told};
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -27,6 +26,7 @@ use understudy_abi::child_effects::{
     CALL_ALLOWED, LONGEST_NAME, NAMESPACE, NO_NAME, REPORT_RETURN, RETURN_NOTED, Request, SOCKET,
 };
 use understudy_abi::effect;
+use understudy_image::threads::without_signals;
 use understudy_numbers::Epoch;
 
 /// Longest time in which a child sends a request.

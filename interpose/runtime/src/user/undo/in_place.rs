@@ -5,9 +5,6 @@ use super::caller::is_of_interest;
 use super::log::{Effect, Id};
 use super::note::{Known, LARGEST_OVERWRITTEN, LARGEST_TRUNCATED, Recorder, metadata_of};
 use super::overwrite::Source;
-use super::ranges::Range;
-use crate::image::vmas::REMOVED;
-use ckptd::private::MEMORY;
 use std::ffi::c_int;
 use std::fs::{self, File};
 use std::io;
@@ -16,6 +13,9 @@ use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use understudy_formats::private::MEMORY;
+use understudy_image::vmas::REMOVED;
+use understudy_policy::ranges::Range;
 
 /// So many bytes are read at a time.
 const PIECE: usize = 16 << 20;

@@ -13,11 +13,11 @@ use super::anchor::directory_of;
 pub use super::file_id::{Attributes, Id};
 use super::outcome::Outcome;
 use crate::user::files::is_backup;
-use ckptd::private::open_own;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use understudy_formats::private::open_own;
 use understudy_numbers::Epoch;
 use xxhash_rust::xxh3::xxh3_64;
 

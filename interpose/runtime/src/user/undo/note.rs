@@ -5,9 +5,6 @@ use super::keep::{self, Keeper};
 use super::log::{Effect, Id, Line, Log, Record};
 use super::outcome::Outcome;
 use super::place::MOVED;
-use super::ranges::Ranges;
-use ckptd::events::{monotonic_ns, realtime_ns};
-use ckptd::private::in_memory;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::fmt::Display;
@@ -17,7 +14,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use understudy_formats::events::{monotonic_ns, realtime_ns};
+use understudy_formats::private::in_memory;
 use understudy_numbers::Epoch;
+use understudy_policy::ranges::Ranges;
 
 /// More of a file is not copied because the program may overwrite it in memory.
 pub(super) const LARGEST_OVERWRITTEN: u64 = 64 << 20;

@@ -12,13 +12,13 @@ use super::keep::{self, SMALL};
 use super::log::{Effect, Id};
 use super::note::{Known, Recorder, metadata_of};
 use super::outcome::Outcome;
-use super::ranges::Range;
 use std::cell::OnceCell;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use understudy_policy::ranges::Range;
 
 /// More of what is overwritten between two cuts is not kept in memory. (Tests come to it, too.)
 const MOST_IN_LOG: u64 = if cfg!(test) { 500 } else { 16 << 20 };

@@ -1,15 +1,15 @@
 //! Where the logs of a job are.
 //!
-//! They are in the user's directory in memory that outlives a process (`ckptd::private`). With a disk level they are beside the epochs, since the job may be started
+//! They are in the user's directory in memory that outlives a process (`understudy_formats::private`). With a disk level they are beside the epochs, since the job may be started
 //! again when the memory is gone, or on another node; if the disk takes no more, in memory again, and a mark stays.
 
 use super::log::{Log, RENEWED};
-use ckptd::private::{in_memory, open_own};
 use std::ffi::OsStr;
 use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use understudy_formats::private::{in_memory, open_own};
 use understudy_numbers::{Epoch, ProcessNumber};
 
 /// What a log has become that had to go on in memory.

@@ -1,0 +1,238 @@
+//! Which epochs a directory holds: pure functions of file names.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use understudy_numbers::{Epoch, Worker};
+
+/// An epoch on disk. The order is that of time.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, bincode::Encode, bincode::Decode,
+)]
+pub struct Key {
+    /// When the job was first started, in nanoseconds since 1970: the same for all of its restarts.
+    pub lineage: u64,
+    /// Recoveries and restarts so far. What is computed again after one of them must not be taken for a part of what was
+    /// written before.
+    pub generation: u64,
+    /// Number of the epoch.
+    pub epoch: Epoch,
+}
+
+/// A worker's file of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// The epoch.
+    pub key: Key,
+    /// The worker.
+    pub worker: Worker,
+}
+
+/// What is behind the name of a file that is being written.
+pub const PART: &str = ".part";
+/// What the names of all files begin with.
+pub const PREFIX: &str = "understudy-";
+const SUFFIX: &str = ".epoch";
+/// What the names of files of static data end with.
+pub const STATIC: &str = ".static";
+
+impl fmt::Display for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (
+            Key {
+                lineage,
+                generation,
+                epoch,
+            },
+            worker,
+        ) = (self.key, self.worker);
+        write!(
+            out,
+            "{PREFIX}{lineage:016x}-{generation:04}-{:08}-w{:05}{SUFFIX}",
+            epoch.0, worker.0
+        )
+    }
+}
+
+impl Name {
+    /// Reads a file's name; `None` if it is not one of ours.
+    pub fn parse(text: &str) -> Option<Name> {
+        let mut parts = text.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.split('-');
+        let name = Name {
+            key: Key {
+                lineage: u64::from_str_radix(parts.next()?, 16).ok()?,
+                generation: parts.next()?.parse().ok()?,
+                epoch: Epoch(parts.next()?.parse().ok()?),
+            },
+            worker: Worker(parts.next()?.strip_prefix('w')?.parse().ok()?),
+        };
+        (name.to_string() == text).then_some(name)
+    }
+}
+
+/// The epochs of which there is a file of `worker`, the oldest first.
+pub fn of_worker<'a>(listing: impl IntoIterator<Item = &'a str>, worker: Worker) -> Vec<Key> {
+    let names = listing.into_iter().filter_map(Name::parse);
+    let keys: BTreeSet<Key> = names
+        .filter(|name| name.worker == worker)
+        .map(|name| name.key)
+        .collect();
+    keys.into_iter().collect()
+}
+
+/// Files of `worker` whose writing was never completed.
+pub fn torn<'a>(listing: impl IntoIterator<Item = &'a str>, worker: Worker) -> Vec<&'a str> {
+    let is_torn = |file: &&str| {
+        let name = file.strip_suffix(PART).and_then(Name::parse);
+        name.is_some_and(|name| name.worker == worker)
+    };
+    listing.into_iter().filter(is_torn).collect()
+}
+
+/// Epochs and static data of all workers of a job, those whose writing was never completed, too. (Its undo logs are other processes' matter.)
+pub fn of_job<'a>(listing: impl IntoIterator<Item = &'a str>, lineage: u64) -> Vec<&'a str> {
+    let prefix = format!("{PREFIX}{lineage:016x}-");
+    let is_of_job = |name: &&str| {
+        name.starts_with(&prefix) && [SUFFIX, STATIC].iter().any(|kind| name.contains(kind))
+    };
+    listing.into_iter().filter(is_of_job).collect()
+}
+
+/// What can be tried, given what each worker has: the newest first. Epochs that not everybody has are among them, so that
+/// it can be said which file is missing.
+pub fn candidates(of_workers: &[Vec<Key>]) -> Vec<Key> {
+    let all: BTreeSet<Key> = of_workers.iter().flatten().copied().collect();
+    all.into_iter().rev().collect()
+}
+
+/// Which of a worker's `files` are not needed any more, when all workers have whole files of the epochs `complete`: those
+/// of the same job that are older than the last two of these.
+pub fn expendable(files: &[Key], complete: &BTreeSet<Key>) -> Vec<Key> {
+    let Some(second) = complete.iter().rev().nth(1) else {
+        return Vec::new();
+    };
+    let is_old = |key: &&Key| key.lineage == second.lineage && *key < second;
+    files.iter().filter(is_old).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(generation: u64, epoch: u64) -> Key {
+        Key {
+            lineage: 7,
+            generation,
+            epoch: Epoch(epoch),
+        }
+    }
+
+    fn file(generation: u64, epoch: u64, worker: u32) -> String {
+        let key = key(generation, epoch);
+        let worker = Worker(worker);
+        Name { key, worker }.to_string()
+    }
+
+    #[test]
+    fn a_name_comes_back_and_nothing_else_is_one() {
+        let text = file(2, 31, 4);
+        assert_eq!(
+            text,
+            "understudy-0000000000000007-0002-00000031-w00004.epoch"
+        );
+        assert_eq!(
+            Name::parse(&text),
+            Some(Name {
+                key: key(2, 31),
+                worker: Worker(4)
+            })
+        );
+        let huge = Name {
+            key: Key {
+                lineage: u64::MAX,
+                generation: 123_456,
+                epoch: Epoch(u64::MAX),
+            },
+            worker: Worker(u32::MAX),
+        };
+        assert_eq!(Name::parse(&huge.to_string()), Some(huge));
+        for wrong in [
+            "",
+            "understudy-.epoch",
+            "understudy-7-2-31-w4.epoch",
+            &format!("{text}.part"),
+            &format!("x{text}"),
+            &text.replace(".epoch", "-1.epoch"),
+            &text.replace("0007", "000g"),
+        ] {
+            assert_eq!(Name::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn epochs_come_in_the_order_of_time() {
+        // After the recovery that begins generation 1, epoch 3 is older than epoch 2 of that generation.
+        let files = [
+            file(0, 3, 1),
+            file(1, 2, 1),
+            file(0, 2, 1),
+            file(0, 9, 0),
+            "core".into(),
+        ];
+        let found = of_worker(files.iter().map(String::as_str), Worker(1));
+        assert_eq!(found, [key(0, 2), key(0, 3), key(1, 2)]);
+        let all = candidates(&[
+            vec![key(0, 2), key(0, 3)],
+            vec![key(0, 2), key(1, 1)],
+            vec![],
+        ]);
+        assert_eq!(all, [key(1, 1), key(0, 3), key(0, 2)]);
+    }
+
+    #[test]
+    fn torn_files_are_those_of_the_worker() {
+        let files = [
+            file(0, 3, 1),
+            file(0, 4, 1) + PART,
+            file(0, 4, 2) + PART,
+            "x.part".into(),
+        ];
+        assert_eq!(
+            torn(files.iter().map(String::as_str), Worker(1)),
+            [&files[1]]
+        );
+    }
+
+    #[test]
+    fn all_files_of_a_job_are_found_but_its_logs() {
+        let files = [
+            file(0, 3, 1),
+            file(0, 4, 2) + PART,
+            "understudy-0000000000000007-w00002.static".into(),
+            "understudy-0000000000000007-0000000000000007-0.undo".into(),
+            "understudy-0000000000000008-w00002.static".into(),
+            "results".into(),
+        ];
+        assert_eq!(of_job(files.iter().map(String::as_str), 7), files[..3]);
+    }
+
+    #[test]
+    fn two_complete_epochs_stay_and_all_that_is_newer() {
+        let files = [key(0, 1), key(0, 2), key(0, 3), key(0, 4), key(1, 3)];
+        let complete = |list: &[Key]| list.iter().copied().collect::<BTreeSet<_>>();
+        assert_eq!(expendable(&files, &complete(&[])), []);
+        assert_eq!(expendable(&files, &complete(&[key(0, 4)])), []);
+        assert_eq!(
+            expendable(&files, &complete(&[key(0, 1), key(0, 2), key(0, 4)])),
+            [key(0, 1)]
+        );
+        assert_eq!(
+            expendable(&files, &complete(&[key(0, 4), key(1, 3)])),
+            [key(0, 1), key(0, 2), key(0, 3)]
+        );
+        let other = Key {
+            lineage: 6,
+            ..key(0, 1)
+        };
+        assert_eq!(expendable(&[other], &complete(&[key(0, 4), key(1, 3)])), []);
+    }
+}

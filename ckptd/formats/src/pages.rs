@@ -1,0 +1,229 @@
+//! Sorted runs of pages and the set algebra on them.
+//!
+//! Everything the image does is expressed on runs, never on single pages: a rank has millions of
+//! pages but few runs, so each operation below is linear in the number of runs.
+
+use bincode::{Decode, Encode};
+
+/// Method of finding pages that have changed since the last capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tracking {
+    /// The kernel's help if it can be had.
+    #[default]
+    Auto,
+    /// Write protection by userfaultfd, dirty pages by `PAGEMAP_SCAN`.
+    PagemapScan,
+    /// Comparison of every page with its copy.
+    Compare,
+}
+
+/// The only page size: x86-64's base page, also inside huge pages.
+pub const PAGE_SIZE: usize = 4096;
+
+/// `log2(PAGE_SIZE)`.
+pub const PAGE_SHIFT: u32 = PAGE_SIZE.trailing_zeros();
+
+/// A page of the user side, numbered `address / PAGE_SIZE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct PageIndex(pub u64);
+
+impl PageIndex {
+    /// The page that contains `addr`.
+    pub const fn containing(addr: u64) -> Self {
+        Self(addr >> PAGE_SHIFT)
+    }
+
+    /// The address of the page's first byte.
+    pub const fn addr(self) -> u64 {
+        self.0 << PAGE_SHIFT
+    }
+}
+
+/// A half-open range of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+pub struct AddrRange {
+    /// First address.
+    pub start: u64,
+    /// First address behind the range.
+    pub end: u64,
+}
+
+impl AddrRange {
+    /// The range `start..end`.
+    pub const fn new(start: u64, end: u64) -> Self {
+        Self { start, end }
+    }
+
+    /// Whether the range holds no address.
+    pub const fn is_empty(self) -> bool {
+        self.start >= self.end
+    }
+
+    /// Length in bytes.
+    pub const fn len(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// Whether `addr` lies in the range.
+    pub const fn contains(self, addr: u64) -> bool {
+        self.start <= addr && addr < self.end
+    }
+
+    /// The common part, if there is one.
+    pub fn intersect(self, other: Self) -> Option<Self> {
+        let cut = Self::new(self.start.max(other.start), self.end.min(other.end));
+        (!cut.is_empty()).then_some(cut)
+    }
+
+    /// The pages the range touches, whole or in part.
+    pub const fn pages(self) -> PageRun {
+        let first = self.start >> PAGE_SHIFT;
+        let last = self.end.div_ceil(1 << PAGE_SHIFT);
+        PageRun {
+            start: PageIndex(first),
+            pages: last.saturating_sub(first),
+        }
+    }
+}
+
+/// A run of consecutive pages; never empty inside a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+pub struct PageRun {
+    /// First page.
+    pub start: PageIndex,
+    /// Number of pages.
+    pub pages: u64,
+}
+
+impl PageRun {
+    /// The pages with numbers `start..end`.
+    pub const fn between(start: u64, end: u64) -> Self {
+        Self {
+            start: PageIndex(start),
+            pages: end - start,
+        }
+    }
+
+    /// The number of the first page behind the run.
+    pub const fn end(self) -> u64 {
+        self.start.0 + self.pages
+    }
+
+    /// The run as addresses.
+    pub const fn range(self) -> AddrRange {
+        AddrRange::new(self.start.addr(), self.end() << PAGE_SHIFT)
+    }
+}
+
+/// Appends `run` to a sorted list, joining it with the last one where they touch or overlap.
+///
+/// The run must not start before the last one does.
+pub fn push(list: &mut Vec<PageRun>, run: PageRun) {
+    if run.pages == 0 {
+        return;
+    }
+    match list.last_mut() {
+        Some(last) if last.end() >= run.start.0 => {
+            last.pages = last.end().max(run.end()) - last.start.0;
+        }
+        _ => list.push(run),
+    }
+}
+
+/// Sorts and joins runs that come in any order.
+pub fn normalise(mut list: Vec<PageRun>) -> Vec<PageRun> {
+    list.sort_unstable();
+    let mut out = Vec::with_capacity(list.len());
+    for run in list {
+        push(&mut out, run);
+    }
+    out
+}
+
+/// Whether the runs are what all functions here expect: sorted, apart, none empty, and all of them addresses.
+pub fn is_list(runs: &[PageRun]) -> bool {
+    let mut end = 0;
+    runs.iter().all(|run| {
+        let is_next = run.pages > 0 && run.start.0 >= end;
+        let last = run.start.0.checked_add(run.pages);
+        end = last.unwrap_or(u64::MAX);
+        is_next && end <= u64::MAX >> PAGE_SHIFT
+    })
+}
+
+/// Number of pages in a list.
+pub fn total(list: &[PageRun]) -> u64 {
+    list.iter().map(|run| run.pages).sum()
+}
+
+/// Pages in `a` or `b`.
+pub fn union(a: &[PageRun], b: &[PageRun]) -> Vec<PageRun> {
+    let mut out = Vec::with_capacity(a.len() + b.len());
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() || j < b.len() {
+        let from_a = j == b.len() || (i < a.len() && a[i].start <= b[j].start);
+        if from_a {
+            push(&mut out, a[i]);
+            i += 1;
+        } else {
+            push(&mut out, b[j]);
+            j += 1;
+        }
+    }
+    out
+}
+
+/// Pages in both `a` and `b`.
+pub fn intersect(a: &[PageRun], b: &[PageRun]) -> Vec<PageRun> {
+    let mut out = Vec::new();
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        let start = a[i].start.0.max(b[j].start.0);
+        let end = a[i].end().min(b[j].end());
+        if start < end {
+            push(&mut out, PageRun::between(start, end));
+        }
+        if a[i].end() <= b[j].end() {
+            i += 1;
+        } else {
+            j += 1;
+        }
+    }
+    out
+}
+
+/// Pages in `a` that are not in `b`.
+pub fn subtract(a: &[PageRun], b: &[PageRun]) -> Vec<PageRun> {
+    let mut out = Vec::with_capacity(a.len());
+    let mut j = 0;
+    for run in a {
+        let mut at = run.start.0;
+        while j < b.len() && b[j].end() <= at {
+            j += 1;
+        }
+        let mut k = j;
+        while k < b.len() && b[k].start.0 < run.end() {
+            if b[k].start.0 > at {
+                push(&mut out, PageRun::between(at, b[k].start.0));
+            }
+            at = at.max(b[k].end());
+            k += 1;
+        }
+        if at < run.end() {
+            push(&mut out, PageRun::between(at, run.end()));
+        }
+        // The last run of `b` looked at may reach into the next run of `a`.
+        j = k.saturating_sub(1).max(j);
+    }
+    out
+}
+
+/// The part of a sorted list inside one range of pages.
+pub fn within(list: &[PageRun], bounds: PageRun) -> Vec<PageRun> {
+    let first = list.partition_point(|run| run.end() <= bounds.start.0);
+    let behind = list.partition_point(|run| run.start.0 < bounds.end());
+    if first >= behind {
+        return Vec::new();
+    }
+    intersect(&list[first..behind], &[bounds])
+}

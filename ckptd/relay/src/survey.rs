@@ -1,0 +1,117 @@
+//! All ledgers of a node, for who wants to know what runs there, or what was left behind.
+
+use super::ledger::{LedgerError, Mapping, RankStage};
+use super::{job_of_name, lives};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::SeqCst;
+use understudy_formats::private::{Directory, in_memory};
+use understudy_numbers::ProcessNumber;
+
+/// A rank of some job, as its ledger shows it.
+#[derive(Debug, Clone)]
+pub struct Seat {
+    /// The ledger.
+    pub path: PathBuf,
+    /// The launcher's name of the job.
+    pub job: String,
+    pub rank: ProcessNumber,
+    /// What the ledger says; `None` if it is of another version, or not ready.
+    pub entry: Option<Entry>,
+}
+
+/// What a ledger says.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// Process ids; 0 where one has not introduced itself.
+    pub pid: u32,
+    pub launcher: u32,
+    pub relay: u32,
+    pub stage: RankStage,
+    /// It is a spare without a part.
+    pub is_idle: bool,
+    /// Whether the rank's process is there.
+    pub lives: bool,
+}
+
+impl Seat {
+    /// Whether anything of the rank is still there: itself, its relay, its launcher.
+    pub fn is_taken(&self) -> bool {
+        let is_relay = |pid: u32| lives(pid) && name_of(pid) == "ckptd-relay";
+        let by_entry = |entry: Entry| {
+            entry.lives
+                || is_relay(entry.relay)
+                || (lives(entry.launcher) && has_started_ranks(entry.launcher))
+        };
+        // A ledger that is being made has a launcher, whose process id is in the job's name.
+        self.entry.is_some_and(by_entry) || has_launcher(&self.job)
+    }
+}
+
+/// Names of launchers, ckptd's own among them.
+const LAUNCHERS: [&str; 5] = ["ckptd", "prterun", "mpirun", "mpiexec", "prted"];
+
+/// Whether a process is a launcher.
+fn has_started_ranks(pid: u32) -> bool {
+    LAUNCHERS.contains(&name_of(pid).as_str())
+}
+
+/// Whether the launcher lives on this node that has given a job its name: `prterun-HOST-PID@N`.
+pub fn has_launcher(job: &str) -> bool {
+    let pid = job
+        .rsplit_once('@')
+        .and_then(|(launcher, _)| launcher.rsplit_once('-')?.1.parse().ok());
+    pid.is_some_and(|pid| lives(pid) && has_started_ranks(pid))
+}
+
+/// All ranks of this user that have a ledger on this node.
+pub fn survey() -> Vec<Seat> {
+    let Ok(Some(directory)) = Directory::open(&in_memory()) else {
+        return Vec::new();
+    };
+    let seat = |name: OsString| {
+        let (job, rank) = job_of_name(name.to_str()?)?;
+        let (job, rank) = (job.to_owned(), ProcessNumber(rank.parse().ok()?));
+        let path = directory.path().join(&name);
+        let entry = match Mapping::open_ready(&path, false) {
+            Ok((ledger, _)) => {
+                let pid = ledger.rank_pid.load(SeqCst);
+                Some(Entry {
+                    pid,
+                    launcher: ledger.launcher_pid.load(SeqCst),
+                    relay: ledger.relay_pid.load(SeqCst),
+                    stage: ledger.stage(),
+                    is_idle: ledger.idle.load(SeqCst) != 0,
+                    lives: pid != 0 && lives(pid),
+                })
+            }
+            // Another user's, or gone.
+            Err(LedgerError::NotALedger | LedgerError::Io(_)) => return None,
+            Err(_) => None,
+        };
+        Some(Seat {
+            path,
+            job,
+            rank,
+            entry,
+        })
+    };
+    let mut seats: Vec<_> = directory.names().into_iter().filter_map(seat).collect();
+    seats.sort_by(|a, b| (&a.job, a.rank).cmp(&(&b.job, b.rank)));
+    seats
+}
+
+fn name_of(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_process_has_these_names() {
+        assert!(!has_launcher("prterun-node-a-4294967295@1") && !has_launcher("nonsense"));
+    }
+}

@@ -1,0 +1,357 @@
+//! All settings of a job as values, read and checked.
+//!
+//! The layer reads them in every rank, `understudy run` and `understudy doctor` before a job starts: one piece of code, so that what a
+//! job would stop for is known before it has waited in a queue.
+
+use super::fault::{self, Fault};
+use super::values::{
+    Interval, LogLimit, Rehearse, Require, Rule, Scheme, SharedPages, Static, Threads, init_end,
+    interval, log_limit, new_phase, number, rehearse, require, scheme, shared_pages, switch,
+    threads, tracking,
+};
+use super::{SECRET, SETTINGS, Setting, domains};
+use std::path::PathBuf;
+use std::time::Duration;
+use understudy_formats::pages::Tracking;
+use understudy_wire::client::Address;
+
+/// All settings of a run.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How many of the last ranks are spares.
+    pub spares: u32,
+    /// Distance from a rank to the holder of its copy, in worker ranks; `None`: the ranks per node.
+    pub buddy_offset: Option<u32>,
+    /// How workers are protected.
+    pub scheme: Scheme,
+    /// Whether pages that a holder has itself are left out of its copies.
+    pub shared_pages: SharedPages,
+    /// File that says which hosts fail together; `None`: each node is by itself.
+    pub domains: Option<PathBuf>,
+    /// When to take checkpoints.
+    pub interval: Interval,
+    /// Whether cuts are taken at any call about messages where no candidate comes for long.
+    pub anywhere: bool,
+    /// Mean time between failures of the job.
+    pub mtbf: Duration,
+    /// What somebody outside says of failures to come; `None`: a file in the job's directory.
+    pub warnings: Option<PathBuf>,
+    /// How changed pages are found.
+    pub tracking: Tracking,
+    /// Whose initialisation phase is recorded and rehearsed, even if nothing follows from that.
+    pub rehearse: Rehearse,
+    /// How static data are brought back.
+    pub static_data: Static,
+    /// How long a journal may get.
+    pub log_limit: LogLimit,
+    /// The level of `MPI_Pcontrol` that begins another phase.
+    pub new_phase: Option<i32>,
+    /// Where the initialisation phase ends.
+    pub init_end: Rule,
+    /// Whether the job stops if it cannot be protected.
+    pub require: Require,
+    /// Whether memory that the program says it does not need is overwritten.
+    pub poison: bool,
+    /// Where epochs are written to.
+    pub disk: Option<PathBuf>,
+    /// How many epochs there are from one that is written to the next.
+    pub disk_every: u64,
+    /// Whether the job goes on from an epoch on disk.
+    pub restart: bool,
+    /// Whether new spares join the job in place of those that are used up.
+    pub replenish: bool,
+    /// What threads of the program's own may do.
+    pub threads: Threads,
+    /// The daemon that may choose spares.
+    pub daemon: Option<Address>,
+    /// File of the token that it wants over TCP.
+    pub daemon_token: Option<PathBuf>,
+    /// Where event files go.
+    pub log_dir: Option<PathBuf>,
+    /// Deaths to be died on purpose.
+    pub faults: Vec<Fault>,
+}
+
+/// Takes one value.
+type Parse = fn(&mut Config, &str) -> Result<(), String>;
+
+/// How the value of each variable of [`SETTINGS`] is read.
+const VALUES: &[(&str, Parse)] = &[
+    ("UNDERSTUDY_SPARES", |config, text| {
+        config.spares = number(text, "a number of ranks")?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_COPIES", |config, text| {
+        config.scheme = scheme(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_SHARED_PAGES", |config, text| {
+        config.shared_pages = shared_pages(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_BUDDY_OFFSET", |config, text| {
+        config.buddy_offset = Some(number(text, "a rank offset").and_then(
+            |offset| match offset {
+                0 => Err("an offset of 0 would keep the copy in the rank itself".into()),
+                offset => Ok(offset),
+            },
+        )?);
+        Ok(())
+    }),
+    ("UNDERSTUDY_DOMAIN", |config, text| {
+        config.domains = Some(PathBuf::from(text));
+        Ok(())
+    }),
+    ("UNDERSTUDY_INTERVAL", |config, text| {
+        config.interval = interval(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_MTBF", |config, text| {
+        config.mtbf = understudy_formats::advice::duration(text)
+            .ok_or_else(|| format!("`{text}` is not a time (`6h`, `30d`)"))?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_WARNINGS", |config, text| {
+        config.warnings = Some(PathBuf::from(text));
+        Ok(())
+    }),
+    ("UNDERSTUDY_TRACKING", |config, text| {
+        config.tracking = tracking(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_STATIC", |config, text| {
+        config.static_data = match text {
+            "image" => Static::Image,
+            "replay" => Static::Replay,
+            "disk" => Static::Disk,
+            "auto" => Static::Auto,
+            _ => {
+                return Err(format!(
+                    "`{text}` is none of `image`, `replay`, `disk`, `auto`"
+                ));
+            }
+        };
+        Ok(())
+    }),
+    ("UNDERSTUDY_INIT_END", |config, text| {
+        config.init_end = init_end(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_NEW_PHASE", |config, text| {
+        config.new_phase = new_phase(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_LOG_LIMIT", |config, text| {
+        config.log_limit = log_limit(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_REHEARSE", |config, text| {
+        config.rehearse = rehearse(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_DISK", |config, text| {
+        let path = std::path::absolute(text).map_err(|error| format!("`{text}`: {error}"))?;
+        config.disk = Some(path);
+        Ok(())
+    }),
+    ("UNDERSTUDY_DISK_EVERY", |config, text| {
+        config.disk_every = number(text, "a number of epochs").and_then(|every| match every {
+            0 => Err("it must be at least 1".into()),
+            every => Ok(every),
+        })?;
+        Ok(())
+    }),
+    // `private` reads it, before there is a configuration.
+    ("UNDERSTUDY_RUNTIME_DIR", |_, text| {
+        match text.is_empty() || text.starts_with('/') {
+            true => Ok(()),
+            false => Err(format!("`{text}` is no absolute path")),
+        }
+    }),
+    ("UNDERSTUDY_RESTART", |config, text| {
+        config.restart = switch(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_ANYWHERE", |config, text| {
+        config.anywhere = switch(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_THREADS", |config, text| {
+        config.threads = threads(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_REPLENISH", |config, text| {
+        config.replenish = switch(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_CKPTD", |config, text| {
+        config.daemon = Some(Address::parse(text)?);
+        Ok(())
+    }),
+    ("UNDERSTUDY_CKPTD_TOKEN", |config, text| {
+        config.daemon_token = Some(PathBuf::from(text));
+        Ok(())
+    }),
+    ("UNDERSTUDY_REQUIRE", |config, text| {
+        config.require = require(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_POISON", |config, text| {
+        config.poison = switch(text)?;
+        Ok(())
+    }),
+    ("UNDERSTUDY_DISABLE", |_, text| switch(text).map(drop)),
+    ("UNDERSTUDY_LATE", |_, text| switch(text).map(drop)),
+    // The face's matter.
+    (SECRET, |_, _| Ok(())),
+    ("UNDERSTUDY_LOG", |_, _| Ok(())),
+    ("UNDERSTUDY_LOG_DIR", |config, text| {
+        config.log_dir = Some(PathBuf::from(text));
+        Ok(())
+    }),
+    ("UNDERSTUDY_FAULT", |config, text| {
+        config.faults = fault::parse(text)?;
+        Ok(())
+    }),
+];
+
+impl Config {
+    /// Reads the variables through `lookup`. An error names the variable, what is wrong with it, and what is possible.
+    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
+        let mut config = Config {
+            spares: 1,
+            buddy_offset: None,
+            scheme: Scheme::Copies(1),
+            shared_pages: SharedPages::Auto,
+            domains: None,
+            interval: Interval::Time(Duration::from_secs(10)),
+            anywhere: true,
+            mtbf: Duration::from_secs(24 * 3600),
+            warnings: None,
+            tracking: Tracking::Auto,
+            rehearse: Rehearse::Off,
+            static_data: Static::Image,
+            log_limit: LogLimit::Part(0.25),
+            new_phase: Some(2),
+            init_end: Rule::Auto,
+            require: Require::Never,
+            poison: false,
+            disk: None,
+            disk_every: 1,
+            restart: false,
+            replenish: false,
+            threads: Threads::AsAsked,
+            daemon: None,
+            daemon_token: None,
+            log_dir: None,
+            faults: Vec::new(),
+        };
+        for (name, parse) in VALUES {
+            if let Some(text) = lookup(name).filter(|text| !text.is_empty()) {
+                parse(&mut config, &text).map_err(|why| format!("{name}: {why}"))?;
+            }
+        }
+        if config.restart && config.disk.is_none() {
+            return Err(
+                "UNDERSTUDY_RESTART: set UNDERSTUDY_DISK to the directory that has the epochs"
+                    .into(),
+            );
+        }
+        if config.static_data == Static::Disk && config.disk.is_none() {
+            return Err(
+                "UNDERSTUDY_STATIC=disk: set UNDERSTUDY_DISK to the directory that static data are to be written to"
+                    .into(),
+            );
+        }
+        if let (Some(way), false) = (
+            config.static_data.exclusive(),
+            config.scheme.is_whole_copies(),
+        ) {
+            return Err(format!(
+                "UNDERSTUDY_STATIC={way} goes with whole copies only, not with UNDERSTUDY_COPIES={}; leave one of the two out",
+                config.scheme
+            ));
+        }
+        if config.shared_pages == SharedPages::Always && !config.scheme.is_whole_copies() {
+            return Err(format!(
+                "UNDERSTUDY_SHARED_PAGES=1 goes with whole copies only, not with UNDERSTUDY_COPIES={}; leave one of the two out",
+                config.scheme
+            ));
+        }
+        Ok(config)
+    }
+
+    /// Whether so many workers can keep copies of each other. What a single one leaves, its process manager keeps.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub fn check_workers(&self, workers: u32) -> Result<(), String> {
+        let fewest = self.scheme.fewest_workers();
+        match workers {
+            1 => Ok(()),
+            _ if workers >= fewest => Ok(()),
+            _ => Err(format!(
+                "UNDERSTUDY_COPIES={} needs at least {fewest} workers, and there are {workers}; set it to 1, or start more",
+                self.scheme
+            )),
+        }
+    }
+
+    /// Whether what names an MPI procedure names one that `is_procedure` knows.
+    ///
+    /// # Errors
+    /// Which name is unknown.
+    pub fn check_procedures(&self, is_procedure: impl Fn(&str) -> bool) -> Result<(), String> {
+        match &self.init_end {
+            Rule::Calls(name, _) if !is_procedure(name) => {
+                Err(format!("UNDERSTUDY_INIT_END: `{name}` is no MPI procedure"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the files that settings name can be used on this host.
+    ///
+    /// # Errors
+    /// Which cannot, and why.
+    pub fn check_files(&self) -> Result<(), String> {
+        if let Some(file) = &self.domains {
+            domains::of_host(file, "")
+                .map_err(|why| format!("UNDERSTUDY_DOMAIN: {}: {why}", file.display()))?;
+        }
+        match &self.daemon_token {
+            Some(file) => understudy_wire::auth::read_tokens(file)
+                .map(drop)
+                .map_err(|why| format!("UNDERSTUDY_CKPTD_TOKEN: {why}")),
+            None => Ok(()),
+        }
+    }
+
+    /// The setting that lets a job stop that cannot be protected from its start.
+    pub fn strict(&self) -> Option<&'static str> {
+        match self {
+            Config {
+                require: Require::Start | Require::Always,
+                ..
+            } => Some("UNDERSTUDY_REQUIRE=1"),
+            Config { restart: true, .. } => Some("UNDERSTUDY_RESTART=1"),
+            _ => None,
+        }
+    }
+
+    /// The settings by name, for the event file.
+    pub fn listing(lookup: impl Fn(&str) -> Option<String>) -> Vec<(String, String)> {
+        let value = |setting: &Setting| {
+            lookup(setting.variable).unwrap_or_else(|| setting.default.to_owned())
+        };
+        SETTINGS
+            .iter()
+            .filter(|setting| setting.variable != SECRET)
+            .map(|setting| (setting.variable.to_owned(), value(setting)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

@@ -1,0 +1,265 @@
+//! How settings are read and checked.
+
+use super::*;
+use crate::{Form, SETTINGS};
+
+fn read(name: &str, value: &str) -> Result<Config, String> {
+    Config::read(|asked| (asked == name).then(|| value.to_owned()))
+}
+
+#[test]
+fn intervals_are_times_call_counts_or_off() {
+    let interval = |text| read("UNDERSTUDY_INTERVAL", text).map(|config| config.interval);
+    assert_eq!(interval("10s"), Ok(Interval::Time(Duration::from_secs(10))));
+    assert_eq!(
+        interval("0.5s"),
+        Ok(Interval::Time(Duration::from_millis(500)))
+    );
+    assert_eq!(
+        interval("250ms"),
+        Ok(Interval::Time(Duration::from_millis(250)))
+    );
+    assert_eq!(interval("100calls"), Ok(Interval::Calls(100)));
+    assert_eq!(interval("off"), Ok(Interval::Off));
+    assert_eq!(interval("auto"), Ok(Interval::Auto));
+    let mtbf = |text| read("UNDERSTUDY_MTBF", text).map(|config| config.mtbf);
+    assert_eq!(mtbf("6h"), Ok(Duration::from_secs(6 * 3600)));
+    assert!(mtbf("often").is_err_and(|why| why.starts_with("UNDERSTUDY_MTBF")));
+    for wrong in [
+        "10", "s", "0calls", "-1s", "0s", "1.5calls", "soon", "31d", "100y",
+    ] {
+        assert!(
+            interval(wrong).unwrap_err().contains("UNDERSTUDY_INTERVAL"),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
+fn schemes_are_copies_or_parity() {
+    let scheme = |text| read("UNDERSTUDY_COPIES", text).map(|config| config.scheme);
+    assert_eq!(scheme("1"), Ok(Scheme::Copies(1)));
+    assert_eq!(scheme("2"), Ok(Scheme::Copies(2)));
+    assert_eq!(scheme("xor:4"), Ok(Scheme::Parity(4)));
+    let both = |name: &str| match name {
+        "UNDERSTUDY_COPIES" => Some("xor:4".to_owned()),
+        "UNDERSTUDY_STATIC" => Some("replay".to_owned()),
+        _ => None,
+    };
+    assert!(Config::read(both).is_err_and(|why| why.contains("UNDERSTUDY_STATIC=replay")));
+    let auto = |name: &str| {
+        if name == "UNDERSTUDY_STATIC" {
+            Some("auto".to_owned())
+        } else {
+            both(name)
+        }
+    };
+    assert!(Config::read(auto).is_ok());
+    for wrong in [
+        "0", "3", "xor", "xor:", "xor:1", "xor:0", "xor:-2", "xor:many",
+    ] {
+        assert!(
+            scheme(wrong).unwrap_err().contains("UNDERSTUDY_COPIES"),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
+fn pages_are_shared_in_whole_copies_only() {
+    let shared = |text| read("UNDERSTUDY_SHARED_PAGES", text).map(|config| config.shared_pages);
+    assert_eq!(shared("auto"), Ok(SharedPages::Auto));
+    assert_eq!(shared("1"), Ok(SharedPages::Always));
+    assert_eq!(shared("0"), Ok(SharedPages::Never));
+    assert!(shared("some").is_err_and(|why| why.contains("UNDERSTUDY_SHARED_PAGES")));
+    let with_parity = |shared: &'static str| {
+        Config::read(move |name| match name {
+            "UNDERSTUDY_COPIES" => Some("xor:4".to_owned()),
+            "UNDERSTUDY_SHARED_PAGES" => Some(shared.to_owned()),
+            _ => None,
+        })
+    };
+    assert!(with_parity("1").is_err_and(|why| why.contains("UNDERSTUDY_SHARED_PAGES=1")));
+    assert!(with_parity("auto").is_ok());
+}
+
+#[test]
+fn the_end_of_the_phase_has_a_rule() {
+    let rule = |text| read("UNDERSTUDY_INIT_END", text).map(|config| config.init_end);
+    assert_eq!(rule("auto"), Ok(Rule::Auto));
+    assert_eq!(
+        rule("MPI_Allreduce#120"),
+        Ok(Rule::Calls("MPI_Allreduce".into(), 120))
+    );
+    assert_eq!(rule("pcontrol:1"), Ok(Rule::Pcontrol(1)));
+    assert_eq!(
+        rule("function:main_loop"),
+        Ok(Rule::Function("main_loop".into()))
+    );
+    assert_eq!(rule("time:30s"), Ok(Rule::Time(Duration::from_secs(30))));
+    for wrong in [
+        "never",
+        "MPI_Allreduce#0",
+        "pcontrol:x",
+        "function:",
+        "time:3calls",
+    ] {
+        assert!(
+            rule(wrong).unwrap_err().contains("UNDERSTUDY_INIT_END"),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
+fn a_rule_names_a_procedure_that_exists() {
+    let checked =
+        |text| read("UNDERSTUDY_INIT_END", text)?.check_procedures(|name| name == "MPI_Allreduce");
+    assert_eq!(checked("MPI_Allreduce#3"), Ok(()));
+    assert!(
+        checked("MPI_Nothing#3")
+            .unwrap_err()
+            .contains("`MPI_Nothing` is no MPI procedure")
+    );
+}
+
+#[test]
+fn workers_keep_each_others_copies() {
+    let config = |name, value| read(name, value).expect("a value");
+    for (copies, fewest) in [("2", 3), ("xor:4", 4)] {
+        let config = config("UNDERSTUDY_COPIES", copies);
+        assert!(
+            config.check_workers(fewest).is_ok() && config.check_workers(fewest - 1).is_err(),
+            "{copies}"
+        );
+    }
+}
+
+#[test]
+fn files_that_settings_name_are_looked_at() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let checked = |name: &str| {
+        read(name, &file.path().to_string_lossy()).and_then(|config| config.check_files())
+    };
+    std::fs::write(file.path(), "n1 left\nn2\n").expect("written");
+    assert!(
+        checked("UNDERSTUDY_DOMAIN")
+            .unwrap_err()
+            .contains("line 2 is not `host domain`")
+    );
+    std::fs::write(file.path(), "n1 left\n").expect("written");
+    assert_eq!(checked("UNDERSTUDY_DOMAIN"), Ok(()));
+    let missing =
+        read("UNDERSTUDY_DOMAIN", "/nowhere/domains").and_then(|config| config.check_files());
+    assert!(
+        missing
+            .unwrap_err()
+            .starts_with("UNDERSTUDY_DOMAIN: /nowhere/domains: ")
+    );
+}
+
+#[test]
+fn static_data_on_disk_need_a_directory() {
+    let why = read("UNDERSTUDY_STATIC", "disk").unwrap_err();
+    assert!(why.contains("UNDERSTUDY_DISK"), "{why}");
+    assert!(
+        read("UNDERSTUDY_STATIC", "memory")
+            .unwrap_err()
+            .contains("`auto`")
+    );
+    let both = |name: &str| match name {
+        "UNDERSTUDY_STATIC" => Some("disk".to_owned()),
+        "UNDERSTUDY_DISK" => Some("epochs".to_owned()),
+        _ => None,
+    };
+    assert_eq!(
+        Config::read(both).map(|config| config.static_data),
+        Ok(Static::Disk)
+    );
+}
+
+#[test]
+fn journals_have_a_limit() {
+    let limit = |text| read("UNDERSTUDY_LOG_LIMIT", text).map(|config| config.log_limit.of(1000));
+    assert_eq!(limit("25%"), Ok(4 << 20), "a small program");
+    assert_eq!(
+        read("UNDERSTUDY_LOG_LIMIT", "25%").map(|config| config.log_limit.of(1 << 30)),
+        Ok(1 << 28)
+    );
+    assert_eq!(limit("2K"), Ok(2048));
+    assert_eq!(limit("77"), Ok(77));
+    for wrong in ["0", "-1%", "5X", "M", "%"] {
+        assert!(
+            limit(wrong).unwrap_err().contains("UNDERSTUDY_LOG_LIMIT"),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
+fn the_readme_lists_every_variable() {
+    let readme = include_str!("../../../README.md");
+    let row = |setting: &Setting| {
+        format!(
+            "| `{}` | {} | {} |",
+            setting.variable, setting.default, setting.meaning
+        )
+    };
+    let section = readme
+        .lines()
+        .skip_while(|line| *line != "## Environment variables")
+        .skip(1);
+    let section = section.take_while(|line| !line.starts_with("## "));
+    let listed: Vec<&str> = section.filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(listed, SETTINGS.iter().map(row).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_setting_can_be_read() {
+    let names = SETTINGS.iter().map(|setting| setting.variable);
+    assert!(names.eq(VALUES.iter().map(|(name, _)| *name)));
+}
+
+#[test]
+fn a_daemon_is_a_socket_here_or_an_address_in_numbers() {
+    let daemon = |text| read("UNDERSTUDY_CKPTD", text).map(|config| config.daemon);
+    assert_eq!(
+        daemon("/run/ckptd"),
+        Ok(Some(Address::Local("/run/ckptd".into())))
+    );
+    let address = Address::Remote(([10, 0, 0, 7], 4711).into());
+    assert_eq!(daemon("tcp:10.0.0.7:4711"), Ok(Some(address)));
+    for wrong in ["ckptd.socket", "tcp:node7:4711", "tcp:10.0.0.7", "tcp:"] {
+        assert!(
+            daemon(wrong).unwrap_err().contains("UNDERSTUDY_CKPTD"),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
+fn a_bad_value_names_its_variable() {
+    assert!(
+        read("UNDERSTUDY_SPARES", "two")
+            .unwrap_err()
+            .starts_with("UNDERSTUDY_SPARES: `two`")
+    );
+    assert!(
+        read("UNDERSTUDY_BUDDY_OFFSET", "0")
+            .unwrap_err()
+            .contains("rank itself")
+    );
+    assert!(read("UNDERSTUDY_REQUIRE", "maybe").is_err());
+    assert!(read("UNDERSTUDY_TRACKING", "magic").is_err());
+}
+
+/// The option of a switch sets 1.
+#[test]
+fn no_option_can_only_set_its_default() {
+    let idle: Vec<&str> = SETTINGS
+        .iter()
+        .filter(|it| matches!(it.form, Form::Switch) && it.default == "1")
+        .map(|it| it.variable)
+        .collect();
+    assert!(idle.is_empty(), "let them take a value: {idle:?}");
+}

@@ -1,0 +1,129 @@
+//! Variables that look like settings and are none: most are slips of the keyboard.
+
+use super::{PREFIX, SETTINGS};
+use std::fmt;
+use understudy_wire::line::{LAUNCHERS, PID_NAMESPACE};
+
+/// What is ours and no setting: what the layer tells itself, and what the module file and the tests set.
+const OTHERS: [&str; 10] = [
+    "UNDERSTUDY_ASIDE",
+    "UNDERSTUDY_BOOT",
+    "UNDERSTUDY_LIBRARY",
+    "UNDERSTUDY_LIB_DIR",
+    "UNDERSTUDY_LINE",
+    "UNDERSTUDY_PAD",
+    PID_NAMESPACE,
+    "UNDERSTUDY_PRELOAD",
+    "UNDERSTUDY_TEST_SEED",
+    "UNDERSTUDY_WAS",
+];
+
+/// Names that are more alike than this are taken for the same one, misspelt (Jaro's measure, 1: equal).
+const ALIKE: f64 = 0.74;
+/// So many slips of the keyboard may be in what settings begin with.
+const SLIPS: usize = 2;
+
+/// A variable that nobody reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unknown {
+    /// Its name.
+    pub name: String,
+    /// The setting that was probably meant.
+    pub nearest: Option<&'static str>,
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.nearest {
+            Some(nearest) => write!(out, "{} is no setting; did you mean {nearest}?", self.name),
+            None => write!(out, "{} is no setting, and nobody reads it", self.name),
+        }
+    }
+}
+
+/// Those among `names` that begin like a setting and are none, or nearly so and were meant for one.
+pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
+    let is_passed_on = |name: &str| name.starts_with(LAUNCHERS);
+    let is_known = |name: &str| {
+        is_passed_on(name)
+            || OTHERS.contains(&name)
+            || SETTINGS.iter().any(|setting| setting.variable == name)
+    };
+    let strays = names.filter(|name| !is_known(name)).filter_map(|name| {
+        let nearest = nearest(&rest(&name)?);
+        (nearest.is_some() || name.starts_with(PREFIX)).then_some(Unknown { name, nearest })
+    });
+    let mut found: Vec<Unknown> = strays.collect();
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    found
+}
+
+/// What follows the beginning that all settings have, in whatever letters and however misspelt.
+fn rest(name: &str) -> Option<String> {
+    let name = name.to_uppercase();
+    let (ours, bare) = (PREFIX, PREFIX.trim_end_matches('_'));
+    if let Some(rest) = name.strip_prefix(ours).or_else(|| name.strip_prefix(bare)) {
+        return (!rest.is_empty()).then(|| rest.to_owned());
+    }
+    let (begin, rest) = name.split_once('_')?;
+    (strsim::osa_distance(begin, bare) <= SLIPS).then(|| rest.to_owned())
+}
+
+fn nearest(rest: &str) -> Option<&'static str> {
+    let likeness = |known: &str| strsim::jaro(rest, &known[PREFIX.len()..]);
+    let known = SETTINGS
+        .iter()
+        .map(|setting| (likeness(setting.variable), setting.variable));
+    let best = known.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    (best.0 > ALIKE).then_some(best.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &str) -> Vec<Unknown> {
+        unknown([name.to_owned()].into_iter())
+    }
+
+    #[test]
+    fn a_misspelt_name_is_told_with_the_one_that_was_meant() {
+        for (name, meant) in [
+            ("UNDERSTUDY_SPARE", "UNDERSTUDY_SPARES"),
+            ("UNDERSTUDY_INTERVALL", "UNDERSTUDY_INTERVAL"),
+            ("UNDERSTUDY_DISC", "UNDERSTUDY_DISK"),
+            ("UNDERSTUDY_LOGDIR", "UNDERSTUDY_LOG_DIR"),
+            ("UNDERSTUDY_COPY", "UNDERSTUDY_COPIES"),
+            ("understudy_spares", "UNDERSTUDY_SPARES"),
+            ("UNDERSTUDYSPARES", "UNDERSTUDY_SPARES"),
+            ("UNDERSTDUY_DISK", "UNDERSTUDY_DISK"),
+            ("UNDERTSUDY_INTERVALL", "UNDERSTUDY_INTERVAL"),
+        ] {
+            assert_eq!(
+                of(name).first().and_then(|it| it.nearest),
+                Some(meant),
+                "{name}"
+            );
+        }
+        assert!(
+            of("UNDERSTUDY_SPARE")[0]
+                .to_string()
+                .contains("did you mean UNDERSTUDY_SPARES?")
+        );
+    }
+
+    #[test]
+    fn names_that_are_known_or_not_ours_are_not_told() {
+        for name in [
+            "UNDERSTUDY_SPARES",
+            "UNDERSTUDY_LIBRARY",
+            "UNDERSTUDY",
+            "OMPI_UNDERSTUDY_X",
+            "UNDERSTUDYING",
+            "UNDERSCORE_DISK",
+        ] {
+            assert_eq!(of(name), [], "{name}");
+        }
+        assert_eq!(of("UNDERSTUDY_ZZZ")[0].nearest, None);
+    }
+}

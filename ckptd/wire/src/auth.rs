@@ -1,0 +1,157 @@
+//! Tokens: who knows one may talk to the daemon, or to the leader of a job, over TCP. A token does not travel: one side sends a number that it has never
+//! sent before, and the other answers with a code (HMAC-SHA256) that only who knows the token can make of it.
+
+use hmac_sha256::HMAC;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The shortest token, in bytes.
+const SHORTEST: usize = 16;
+/// The longest file of tokens, and the most tokens in it.
+const LONGEST_FILE: u64 = 64 << 10;
+const MOST: usize = 256;
+/// What a proof is for: it is worth nothing elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A client is let in by the daemon.
+    Client,
+    /// A node is let in by the leader of a job.
+    Node,
+    /// A node believes that it has found the leader.
+    Leader,
+}
+
+impl Purpose {
+    fn text(self) -> &'static [u8] {
+        match self {
+            Purpose::Client => b"understudy ckptd 1 client",
+            Purpose::Node => b"understudy ckptd 1 node",
+            Purpose::Leader => b"understudy ckptd 1 leader",
+        }
+    }
+}
+
+/// A number that nobody can foresee.
+///
+/// # Errors
+/// Those of getrandom(2).
+pub fn nonce() -> io::Result<[u8; 32]> {
+    let (mut bytes, mut done) = ([0; 32], 0);
+    while done < bytes.len() {
+        done += rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(bytes)
+}
+
+fn code(purpose: Purpose, token: &[u8], nonce: &[u8; 32]) -> HMAC {
+    let mut code = HMAC::new(token);
+    code.update(purpose.text());
+    code.update(nonce);
+    code
+}
+
+/// The answer to a challenge.
+pub fn proof(purpose: Purpose, token: &[u8], nonce: &[u8; 32]) -> [u8; 32] {
+    code(purpose, token, nonce).finalize()
+}
+
+/// The number of the token that the other side knows, from 0. The time that this takes tells nothing of the tokens.
+pub fn verify(
+    purpose: Purpose,
+    tokens: &[Vec<u8>],
+    nonce: &[u8; 32],
+    proof: &[u8; 32],
+) -> Option<usize> {
+    let verdicts = tokens
+        .iter()
+        .map(|token| code(purpose, token, nonce).finalize_verify(proof));
+    let found = verdicts
+        .enumerate()
+        .map(|(at, is_it)| if is_it { at + 1 } else { 0 });
+    found.fold(0, usize::max).checked_sub(1)
+}
+
+/// Reads a file of tokens, one in each line; it must belong to this user, and be nobody else's to read.
+pub fn read_tokens(path: &Path) -> io::Result<Vec<Vec<u8>>> {
+    let refuse = |why: &str| io::Error::other(format!("{}: {why}", path.display()));
+    let file = File::open(path).map_err(|error| refuse(&error.to_string()))?;
+    let about = file.metadata()?;
+    if !about.is_file()
+        || about.uid() != rustix::process::geteuid().as_raw()
+        || about.mode() & 0o077 != 0
+    {
+        return Err(refuse(
+            "a file of tokens must be the own user's, and only readable for them (chmod 600)",
+        ));
+    }
+    let mut text = String::new();
+    file.take(LONGEST_FILE).read_to_string(&mut text)?;
+    let tokens: Vec<Vec<u8>> = text
+        .lines()
+        .map(|line| line.trim().as_bytes().to_vec())
+        .filter(|token| !token.is_empty())
+        .collect();
+    if tokens.is_empty() || tokens.len() > MOST || tokens.iter().any(|token| token.len() < SHORTEST)
+    {
+        return Err(refuse(
+            "a file of tokens has one of at least 16 characters in each line, and at most 256 of them",
+        ));
+    }
+    Ok(tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn only_who_knows_a_token_can_answer() {
+        let tokens = [
+            b"a token of some length".to_vec(),
+            b"another one, as long".to_vec(),
+        ];
+        let (nonce, other) = ([7; 32], [8; 32]);
+        let is_of = |proof: [u8; 32]| verify(Purpose::Client, &tokens, &nonce, &proof);
+        assert_eq!(is_of(proof(Purpose::Client, &tokens[0], &nonce)), Some(0));
+        assert_eq!(is_of(proof(Purpose::Client, &tokens[1], &nonce)), Some(1));
+        assert_eq!(is_of(proof(Purpose::Client, &tokens[1], &other)), None);
+        assert_eq!(is_of(proof(Purpose::Node, &tokens[1], &nonce)), None);
+        assert_eq!(
+            is_of(proof(Purpose::Client, b"a guess of some length", &nonce)),
+            None
+        );
+        assert_eq!(
+            verify(
+                Purpose::Client,
+                &[],
+                &nonce,
+                &proof(Purpose::Client, b"", &nonce)
+            ),
+            None
+        );
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("tokens");
+        let write = |text: &str, mode| {
+            std::fs::write(&path, text).expect("written");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("set");
+        };
+        write("0123456789abcdef\n\nfedcba9876543210 \n", 0o600);
+        assert_eq!(
+            read_tokens(&path).expect("good"),
+            [b"0123456789abcdef".to_vec(), b"fedcba9876543210".to_vec()]
+        );
+        write("0123456789abcdef\n", 0o640);
+        assert!(read_tokens(&path).is_err());
+        write("short\n", 0o600);
+        assert!(read_tokens(&path).is_err());
+        write("\n", 0o600);
+        assert!(read_tokens(&path).is_err());
+    }
+}

@@ -1,0 +1,192 @@
+//! A connection to ckptd that never waits longer than it is told to.
+
+use crate::io::{Interest, is_ready};
+use crate::{Answer, Ask, Decoder, WireError, auth, encode};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// Where a daemon is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// A Unix socket.
+    Local(PathBuf),
+    /// Another node. Only numbers: looking names up may take any time.
+    Remote(SocketAddr),
+}
+
+impl Address {
+    /// `PATH` or `tcp:ADDRESS:PORT`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("tcp:") {
+            Some(address) => address.parse().map(Self::Remote).map_err(|_| {
+                format!("`{text}` is not tcp:ADDRESS:PORT with an address in numbers")
+            }),
+            None if text.starts_with('/') => Ok(Self::Local(text.into())),
+            None => Err(format!(
+                "`{text}` is neither an absolute path of a socket nor tcp:ADDRESS:PORT"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(path) => path.display().fmt(f),
+            Self::Remote(address) => write!(f, "tcp:{address}"),
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// Nobody is there, or the connection has broken.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// What came is no answer.
+    #[error("{0}")]
+    Wire(#[from] WireError),
+    /// Too late.
+    #[error("no answer within {} ms", .0.as_millis())]
+    TimedOut(Duration),
+    /// The daemon does not want this client.
+    #[error("refused: {0}")]
+    Closed(String),
+    /// An answer to another question.
+    #[error("an answer that does not belong to the question")]
+    Unexpected,
+    /// What is asked does not fit into a message.
+    #[error("the question is too long")]
+    TooLong,
+}
+
+trait Stream: Read + Write + AsFd + Send {}
+impl<S: Read + Write + AsFd + Send> Stream for S {}
+
+/// A connection.
+pub struct Client {
+    stream: Box<dyn Stream>,
+    decoder: Decoder,
+}
+
+impl Client {
+    /// Connects, and proves to know the token where that is needed. The descriptor is not below `lowest_fd`.
+    pub fn connect(
+        address: &Address,
+        token: Option<&[u8]>,
+        limit: Duration,
+        lowest_fd: i32,
+    ) -> Result<Self, ClientError> {
+        let until = Instant::now() + limit;
+        let stream: Box<dyn Stream> = match address {
+            Address::Local(path) => Box::new(connect_local(path, lowest_fd)?),
+            Address::Remote(address) => {
+                let stream = TcpStream::connect_timeout(address, limit)?;
+                stream.set_nonblocking(true)?;
+                let _ = stream.set_nodelay(true);
+                let stream = fcntl_dupfd_cloexec(&stream, lowest_fd).map_err(io::Error::from)?;
+                Box::new(TcpStream::from(stream))
+            }
+        };
+        let mut client = Client {
+            stream,
+            decoder: Decoder::default(),
+        };
+        if let Address::Remote(_) = address {
+            client.prove(token.unwrap_or_default(), until, limit)?;
+        }
+        Ok(client)
+    }
+
+    fn prove(&mut self, token: &[u8], until: Instant, limit: Duration) -> Result<(), ClientError> {
+        let Answer::Challenge { nonce } = self.answer(until, limit)? else {
+            return Err(ClientError::Unexpected);
+        };
+        let proof = auth::proof(auth::Purpose::Client, token, &nonce);
+        self.send(&Ask::Prove { proof }, until, limit)?;
+        match self.answer(until, limit)? {
+            Answer::Welcome => Ok(()),
+            _ => Err(ClientError::Unexpected),
+        }
+    }
+
+    /// Asks, and waits for the answer.
+    pub fn ask(&mut self, ask: &Ask, limit: Duration) -> Result<Answer, ClientError> {
+        let until = Instant::now() + limit;
+        self.send(ask, until, limit)?;
+        self.answer(until, limit)
+    }
+
+    /// Says something that has no answer; does not wait.
+    pub fn tell(&mut self, ask: &Ask) -> Result<(), ClientError> {
+        self.send(ask, Instant::now(), Duration::ZERO)
+    }
+
+    fn send(&mut self, ask: &Ask, until: Instant, limit: Duration) -> Result<(), ClientError> {
+        let frame = encode(ask).ok_or(ClientError::TooLong)?;
+        let mut rest = &frame[..];
+        while !rest.is_empty() {
+            match self.stream.write(rest) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Ok(put) => rest = &rest[put..],
+                Err(error) => wait(error, self.stream.as_fd(), Interest::WRITE, until, limit)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, until: Instant, limit: Duration) -> Result<Answer, ClientError> {
+        let mut buffer = [0; 4096];
+        loop {
+            match self.decoder.take()? {
+                Some(Answer::Closed(why)) => return Err(ClientError::Closed(why)),
+                Some(answer) => return Ok(answer),
+                None => {}
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Ok(got) => self.decoder.feed(&buffer[..got]),
+                Err(error) => wait(error, self.stream.as_fd(), Interest::READ, until, limit)?,
+            }
+        }
+    }
+}
+
+/// A Unix socket that does not wait, not even for a daemon that accepts nobody.
+fn connect_local(path: &std::path::Path, lowest_fd: i32) -> io::Result<UnixStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(fcntl_dupfd_cloexec(&socket, lowest_fd)?.into())
+}
+
+/// After an error: if it only says that there is nothing to do yet, waits until there is.
+fn wait(
+    error: io::Error,
+    fd: BorrowedFd<'_>,
+    interest: Interest,
+    until: Instant,
+    limit: Duration,
+) -> Result<(), ClientError> {
+    match error.kind() {
+        io::ErrorKind::Interrupted => return Ok(()),
+        io::ErrorKind::WouldBlock => {}
+        _ => return Err(error.into()),
+    }
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(ClientError::TimedOut(limit));
+    }
+    // If the wait has ended early, the caller tries again, and waits for the rest of the time.
+    is_ready(&fd, interest, left)?;
+    Ok(())
+}

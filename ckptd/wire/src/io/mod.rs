@@ -1,0 +1,13 @@
+//! Input and output that never blocks on one peer.
+//!
+//! * [`Outbox`]: bytes that wait until a descriptor takes them;
+//! * [`Mailbox`]: frames read from a descriptor;
+//! * [`is_ready`]: waits for one descriptor.
+
+mod mailbox;
+mod outbox;
+mod readiness;
+
+pub use mailbox::{Decoder, Mailbox};
+pub use outbox::{Full, Outbox};
+pub use readiness::{Interest, is_ready};

@@ -1,0 +1,174 @@
+//! Bytes on their way to a descriptor that does not block.
+
+use std::io::{self, ErrorKind, Write};
+use thiserror::Error;
+
+/// Sent bytes that are kept before the rest is moved to the front.
+const COMPACTED: usize = 64 << 10;
+
+/// Bytes that wait until a descriptor takes them.
+///
+/// The outbox is bounded. After an error of the descriptor it is closed: it drops all bytes, those
+/// that wait and those that follow, and [`is_closed`](Outbox::is_closed) returns true.
+#[derive(Debug)]
+pub struct Outbox {
+    bytes: Vec<u8>,
+    /// Number of `bytes` that the descriptor has taken.
+    sent: usize,
+    limit: usize,
+    is_closed: bool,
+}
+
+/// Error of an outbox that has no room for a message; nothing of the message is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("{waiting} bytes wait to be sent, and {message} more are too many")]
+pub struct Full {
+    /// Bytes that wait.
+    pub waiting: usize,
+    /// Length of the message in bytes.
+    pub message: usize,
+}
+
+impl Outbox {
+    /// Makes an empty outbox for at most `limit` bytes.
+    pub const fn new(limit: usize) -> Outbox {
+        Outbox {
+            bytes: Vec::new(),
+            sent: 0,
+            limit,
+            is_closed: false,
+        }
+    }
+
+    /// Adds a message behind the bytes that wait.
+    ///
+    /// # Errors
+    /// [`Full`] if the peer takes too little.
+    pub fn push(&mut self, message: &[u8]) -> Result<(), Full> {
+        if self.is_closed {
+            return Ok(());
+        }
+        let waiting = self.len();
+        if message.len() > self.limit.saturating_sub(waiting) {
+            return Err(Full {
+                waiting,
+                message: message.len(),
+            });
+        }
+        if self.sent >= COMPACTED {
+            self.bytes.drain(..std::mem::take(&mut self.sent));
+        }
+        self.bytes.extend_from_slice(message);
+        Ok(())
+    }
+
+    /// Writes bytes until the descriptor takes no more of them.
+    ///
+    /// # Errors
+    /// Those of write(2), except that it would block; the outbox is closed then.
+    pub fn flush(&mut self, mut to: impl Write) -> io::Result<()> {
+        while !self.is_empty() {
+            match to.write(&self.bytes[self.sent..]) {
+                Ok(0) => return Err(self.close(ErrorKind::WriteZero.into())),
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(self.close(error)),
+            }
+        }
+        self.clear();
+        Ok(())
+    }
+
+    fn close(&mut self, error: io::Error) -> io::Error {
+        self.clear();
+        self.is_closed = true;
+        error
+    }
+
+    /// Drops the bytes that wait.
+    pub fn clear(&mut self) {
+        (self.bytes, self.sent) = (Vec::new(), 0);
+    }
+
+    /// Returns the number of bytes that wait.
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// True if no bytes wait.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// True if the descriptor has failed.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    fn pair() -> (UnixStream, UnixStream) {
+        let (near, far) = UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        (near, far)
+    }
+
+    #[test]
+    fn bytes_wait_for_a_slow_reader_and_arrive_in_order() {
+        let (near, mut far) = pair();
+        let mut outbox = Outbox::new(usize::MAX);
+        let mut expected = Vec::new();
+        for number in 0..50u8 {
+            let message = vec![number; 20_000];
+            outbox.push(&message).unwrap();
+            expected.extend(message);
+            outbox.flush(&near).unwrap();
+        }
+        assert!(!outbox.is_empty(), "the kernel takes less than a megabyte");
+        far.set_nonblocking(true).unwrap();
+        let mut read = vec![0; expected.len()];
+        let mut count = 0;
+        while count < read.len() {
+            count += far.read(&mut read[count..]).unwrap_or(0);
+            outbox.flush(&near).unwrap();
+        }
+        assert!(read == expected && outbox.is_empty());
+    }
+
+    #[test]
+    fn a_full_outbox_keeps_nothing_of_a_message() {
+        let mut outbox = Outbox::new(10);
+        outbox.push(b"1234567").unwrap();
+        let full = outbox.push(b"8901").unwrap_err();
+        assert_eq!(
+            full,
+            Full {
+                waiting: 7,
+                message: 4
+            }
+        );
+        outbox.push(b"890").unwrap();
+        let mut written = Vec::new();
+        outbox.flush(&mut written).unwrap();
+        assert_eq!(written, b"1234567890");
+        assert!(outbox.push(b"1234567890").is_ok());
+    }
+
+    #[test]
+    fn an_outbox_closes_when_the_other_end_does() {
+        let (near, far) = pair();
+        drop(far);
+        let mut outbox = Outbox::new(10);
+        outbox.push(b"a").unwrap();
+        assert!(outbox.flush(&near).is_err());
+        assert!(outbox.is_closed() && outbox.is_empty());
+        assert!(outbox.push(&[0; 20]).is_ok() && outbox.is_empty());
+        assert!(outbox.flush(&near).is_ok());
+    }
+}

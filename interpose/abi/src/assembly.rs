@@ -1,0 +1,27 @@
+//! Sequences of x86-64 instructions that hand-written code has in common.
+#![allow(unsafe_code)]
+
+/// Instructions that may move the stack pointer, between those that set and remove a frame.
+///
+/// The instructions must preserve rbp, which holds the stack pointer meanwhile.
+/// A debugger finds the caller through rbp: the function must begin with `.cfi_startproc`.
+#[macro_export]
+macro_rules! on_other_stack {
+    ($($line:literal),* $(,)?) => {
+        concat!(
+            "push rbp\n .cfi_adjust_cfa_offset 8\n .cfi_rel_offset rbp, 0\n",
+            "mov rbp, rsp\n .cfi_def_cfa_register rbp\n",
+            $($line, "\n",)*
+            "mov rsp, rbp\n pop rbp\n .cfi_def_cfa rsp, 8\n .cfi_same_value rbp",
+        )
+    };
+}
+
+/// Returns from a signal handler (rt_sigreturn(2)), as the kernel's `sa_restorer`.
+///
+/// # Safety
+/// The stack pointer must be at the kernel's signal frame.
+#[unsafe(naked)]
+pub unsafe extern "C" fn return_from_signal() {
+    core::arch::naked_asm!("mov eax, 15", "syscall", "ud2")
+}

@@ -1,0 +1,13 @@
+//! Strings of ld.so.
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_char};
+
+/// Returns the bytes of a C string.
+///
+/// # Safety
+/// `text` must be a C string that lives as long as the object that the string belongs to.
+pub(crate) unsafe fn bytes(text: *const c_char) -> &'static [u8] {
+    // SAFETY: handed on to the caller.
+    unsafe { CStr::from_ptr(text) }.to_bytes()
+}

@@ -1,0 +1,65 @@
+//! Entry of a dynamic section.
+#![allow(unsafe_code)]
+
+use core::iter;
+
+/// `Elf64_Dyn`
+#[repr(C)]
+#[derive(Debug)]
+pub struct Dynamic {
+    /// Kind of the entry, such as [`Dynamic::NEEDED`].
+    pub tag: usize,
+    /// Number, offset or address, as the kind has it.
+    pub value: usize,
+}
+
+impl Dynamic {
+    /// Name of a library that the object needs.
+    pub const NEEDED: usize = 1;
+    /// Size of the relocations of [`Dynamic::JMPREL`] in bytes.
+    pub const PLTRELSZ: usize = 2;
+    /// Table of strings.
+    pub const STRTAB: usize = 5;
+    /// Table of symbols.
+    pub const SYMTAB: usize = 6;
+    /// Relocations.
+    pub const RELA: usize = 7;
+    /// Size of the relocations of [`Dynamic::RELA`] in bytes.
+    pub const RELASZ: usize = 8;
+    /// First constructor.
+    pub const INIT: usize = 12;
+    /// Last destructor.
+    pub const FINI: usize = 13;
+    /// Name of the object itself.
+    pub const SONAME: usize = 14;
+    /// Directories that are searched before LD_LIBRARY_PATH.
+    pub const RPATH: usize = 15;
+    /// Relocations of functions that are bound at their first call.
+    pub const JMPREL: usize = 23;
+    /// Size of the array of constructors in bytes.
+    pub const INIT_ARRAYSZ: usize = 27;
+    /// Size of the array of destructors in bytes.
+    pub const FINI_ARRAYSZ: usize = 28;
+    /// Directories that are searched after LD_LIBRARY_PATH.
+    pub const RUNPATH: usize = 29;
+    /// Flags.
+    pub const FLAGS: usize = 30;
+    /// Flag: uses thread-local data whose place is fixed when the object is opened.
+    pub const STATIC_TLS: usize = 0x10;
+}
+
+/// Returns the entries up to the one of kind 0, which ends a dynamic section.
+///
+/// # Safety
+/// `first` must be the first entry of a loaded object, or null.
+pub(crate) unsafe fn entries(
+    first: *const Dynamic,
+) -> impl Iterator<Item = &'static Dynamic> + Clone {
+    let at = |entry: *const Dynamic| {
+        // SAFETY: the entries of a loaded object follow each other up to the one of kind 0.
+        unsafe { entry.as_ref() }.filter(|entry| entry.tag != 0)
+    };
+    iter::successors(at(first), move |entry| {
+        at(core::ptr::from_ref(*entry).wrapping_add(1))
+    })
+}

@@ -1,0 +1,146 @@
+//! ld.so's record of a loaded object.
+#![allow(unsafe_code)]
+
+use crate::c_string::bytes;
+use crate::dynamic::{Dynamic, entries};
+use core::ffi::c_char;
+use core::{iter, ptr, slice};
+
+/// Public head of glibc's `struct link_map`.
+///
+/// A handle of dlopen(3) points to one.
+#[repr(C)]
+#[derive(Debug)]
+pub struct LinkMap {
+    base: usize,
+    name: *const c_char,
+    dynamic: *const Dynamic,
+    next: *const LinkMap,
+    previous: *const LinkMap,
+}
+
+/// `Elf64_Rela`
+#[repr(C)]
+struct Relocation {
+    place: usize,
+    /// Number of the symbol in the upper half.
+    info: u64,
+    addend: i64,
+}
+
+/// `Elf64_Sym`
+#[repr(C)]
+struct Symbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    /// Zero if the symbol is defined elsewhere.
+    section: u16,
+    value: usize,
+    size: u64,
+}
+
+impl LinkMap {
+    /// Lists a record and those of the objects that were loaded after it.
+    ///
+    /// # Safety
+    /// `first` must be a record of ld.so, or null. No object of the list may be loaded or unloaded
+    /// while the list is walked.
+    pub unsafe fn list(first: *const LinkMap) -> impl Iterator<Item = &'static LinkMap> + Clone {
+        // SAFETY: handed on to the caller.
+        let record = |at: *const LinkMap| unsafe { at.as_ref() };
+        iter::successors(record(first), move |before| record(before.next))
+    }
+
+    /// Returns the first record of the list that a record is part of.
+    ///
+    /// # Safety
+    /// As [`LinkMap::list`].
+    pub unsafe fn first_of(record: *const LinkMap) -> *const LinkMap {
+        // SAFETY: handed on to the caller.
+        let at = |record: *const LinkMap| unsafe { record.as_ref() };
+        let records = iter::successors(at(record), |after| at(after.previous));
+        records.last().map_or(ptr::null(), ptr::from_ref)
+    }
+
+    /// Difference between addresses in the file and in memory.
+    pub fn base(&self) -> usize {
+        self.base
+    }
+
+    /// Path of the file; empty for the program.
+    pub fn name(&self) -> &'static [u8] {
+        // SAFETY: ld.so keeps the name as long as the record.
+        unsafe { bytes(self.name) }
+    }
+
+    /// Returns the first entry of this kind in the dynamic section.
+    pub fn entry(&self, tag: usize) -> Option<&'static Dynamic> {
+        self.entries().find(|entry| entry.tag == tag)
+    }
+
+    /// Returns the strings of all entries of this kind.
+    pub fn strings(&self, tag: usize) -> impl Iterator<Item = &'static [u8]> {
+        let table = self.address(Dynamic::STRTAB);
+        let text = move |entry: &Dynamic| {
+            // SAFETY: the value is an offset into the object's string table.
+            table.map(|table| unsafe { bytes((table + entry.value) as *const c_char) })
+        };
+        let entries = self.entries().filter(move |entry| entry.tag == tag);
+        entries.filter_map(text)
+    }
+
+    /// True if the object needs the library of this name.
+    pub fn needs(&self, soname: &[u8]) -> bool {
+        self.strings(Dynamic::NEEDED).any(|name| name == soname)
+    }
+
+    /// Returns the names of symbols that are defined elsewhere, one for each relocation.
+    pub fn imports(&self) -> impl Iterator<Item = &'static [u8]> {
+        let tables = self
+            .address(Dynamic::SYMTAB)
+            .zip(self.address(Dynamic::STRTAB));
+        let relocations = [
+            self.relocations(Dynamic::RELA, Dynamic::RELASZ),
+            self.relocations(Dynamic::JMPREL, Dynamic::PLTRELSZ),
+        ];
+        let name = move |relocation: &Relocation| {
+            let (symbols, text) = tables?;
+            let number = (relocation.info >> 32) as usize;
+            // SAFETY: a symbol of the object, and its name.
+            unsafe {
+                let symbol = (symbols as *const Symbol).add(number).as_ref()?;
+                let is_import = number != 0 && symbol.section == 0;
+                is_import.then(|| bytes((text + symbol.name as usize) as *const c_char))
+            }
+        };
+        relocations.into_iter().flatten().filter_map(name)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &'static Dynamic> + Clone {
+        // SAFETY: of a loaded object; null if it has no dynamic section.
+        unsafe { entries(self.dynamic) }
+    }
+
+    /// Returns the address that the entry of this kind has.
+    fn address(&self, tag: usize) -> Option<usize> {
+        let value = self.entry(tag)?.value;
+        // ld.so relocates the entry in place, except in a section that is read-only (the vDSO).
+        Some(if value < self.base {
+            value + self.base
+        } else {
+            value
+        })
+    }
+
+    fn relocations(&self, table: usize, size: usize) -> &'static [Relocation] {
+        let size = self.entry(size).map_or(0, |entry| entry.value);
+        match self.address(table) {
+            // SAFETY: relocations of the object, of that many bytes.
+            Some(at) if at != 0 => unsafe {
+                slice::from_raw_parts(at as *const Relocation, size / size_of::<Relocation>())
+            },
+            _ => &[],
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Description of a loaded object by dl_iterate_phdr(3).
+#![allow(unsafe_code)]
+
+use crate::c_string::bytes;
+use crate::dynamic::{Dynamic, entries};
+use crate::program_header::ProgramHeader;
+use core::ffi::{c_char, c_int, c_void};
+use core::{ptr, slice};
+
+/// `struct dl_phdr_info`
+#[repr(C)]
+#[derive(Debug)]
+pub struct LoadedModule {
+    base: usize,
+    name: *const c_char,
+    headers: *const ProgramHeader,
+    header_count: u16,
+    loaded: u64,
+    unloaded: u64,
+    /// Number of the object's thread-local data; zero if it has none.
+    pub tls_module: usize,
+    /// Thread-local data of the calling thread; null if they are not made yet.
+    pub tls_block: *const c_void,
+}
+
+/// Type of the function that dl_iterate_phdr(3) calls.
+pub type Callback = unsafe extern "C" fn(*const LoadedModule, usize, *mut c_void) -> c_int;
+
+impl LoadedModule {
+    /// Difference between addresses in the file and in memory.
+    pub fn base(&self) -> usize {
+        self.base
+    }
+
+    /// Path of the file; empty for the program.
+    pub fn name(&self) -> &[u8] {
+        // SAFETY: ld.so keeps the name as long as the object.
+        unsafe { bytes(self.name) }
+    }
+
+    /// All program headers.
+    pub fn headers(&self) -> &[ProgramHeader] {
+        // SAFETY: the object's program headers, which are mapped with it.
+        unsafe { slice::from_raw_parts(self.headers, usize::from(self.header_count)) }
+    }
+
+    /// Returns the program headers of one kind.
+    pub fn of_kind(&self, kind: u32) -> impl Iterator<Item = &ProgramHeader> + Clone {
+        self.headers()
+            .iter()
+            .filter(move |header| header.kind == kind)
+    }
+
+    /// Returns the memory that a program header of the object describes.
+    ///
+    /// # Safety
+    /// The segment must be readable, and must not change.
+    pub unsafe fn memory(&self, header: &ProgramHeader) -> &[u8] {
+        let start = ptr::with_exposed_provenance(self.base + header.address);
+        // SAFETY: handed on to the caller.
+        unsafe { slice::from_raw_parts(start, header.size) }
+    }
+
+    /// True if the object has thread-local data, its own or another's, at a fixed place.
+    pub fn has_static_tls(&self) -> bool {
+        let section = self.of_kind(ProgramHeader::DYNAMIC).next();
+        let first = section.map_or(ptr::null(), |header| {
+            ptr::with_exposed_provenance(self.base + header.address)
+        });
+        // SAFETY: the dynamic section of a loaded object, or null.
+        let mut entries = unsafe { entries(first) };
+        entries.any(|entry| entry.tag == Dynamic::FLAGS && entry.value & Dynamic::STATIC_TLS != 0)
+    }
+}
+
+/// Calls `see` for every object, in load order.
+///
+/// # Safety
+/// `iterate` must be dl_iterate_phdr(3) of some namespace.
+pub unsafe fn for_each_module<See: FnMut(&LoadedModule)>(
+    iterate: impl FnOnce(Callback, *mut c_void),
+    mut see: See,
+) {
+    unsafe extern "C" fn call<See: FnMut(&LoadedModule)>(
+        module: *const LoadedModule,
+        _size: usize,
+        see: *mut c_void,
+    ) -> c_int {
+        // SAFETY: dl_iterate_phdr(3) passes a valid structure and the argument below.
+        unsafe { (*see.cast::<See>())(&*module) };
+        0
+    }
+    iterate(call::<See>, (&raw mut see).cast());
+}

@@ -1,0 +1,114 @@
+//! The objects of the test itself.
+#![allow(unsafe_code)]
+
+use crate::{Callback, Dynamic};
+use crate::{LinkMap, LoadedModule, LoaderDebug, ProgramHeader, for_each_module, program_headers};
+use core::ffi::{c_int, c_void};
+use std::vec::Vec;
+
+unsafe extern "C" {
+    static _r_debug: LoaderDebug;
+    static __ehdr_start: u8;
+    fn dl_iterate_phdr(callback: Callback, data: *mut c_void) -> c_int;
+}
+
+fn link_maps() -> Vec<&'static LinkMap> {
+    // SAFETY: nothing is loaded while tests run.
+    unsafe { LinkMap::list(LoaderDebug::first(&raw const _r_debug)) }.collect()
+}
+
+fn for_each(see: impl FnMut(&LoadedModule)) {
+    // SAFETY: libc's function.
+    let iterate = |callback, data| unsafe {
+        dl_iterate_phdr(callback, data);
+    };
+    // SAFETY: as above.
+    unsafe { for_each_module(iterate, see) };
+}
+
+#[test]
+fn both_lists_have_the_objects_in_one_order() {
+    let mut modules = Vec::new();
+    for_each(|module| modules.push((module.base(), module.name().to_vec())));
+    let records = link_maps();
+    let records = records.iter().map(|map| (map.base(), map.name().to_vec()));
+    assert_eq!(modules, records.collect::<Vec<_>>());
+    assert!(modules[0].1.is_empty() && modules.len() > 1);
+}
+
+#[test]
+fn every_record_leads_to_the_first() {
+    let records = link_maps();
+    for &record in &records {
+        // SAFETY: a record of ld.so.
+        let first = unsafe { LinkMap::first_of(record) };
+        assert!(core::ptr::eq(first, records[0]));
+    }
+    // SAFETY: null.
+    assert!(unsafe { LinkMap::first_of(core::ptr::null()) }.is_null());
+}
+
+#[test]
+fn the_dynamic_section_names_what_a_library_is_and_needs() {
+    let records = link_maps();
+    assert!(records[0].needs(b"libc.so.6") && !records[0].needs(b"libc.so"));
+    let libc = records
+        .iter()
+        .find(|map| map.name().ends_with(b"/libc.so.6"))
+        .unwrap();
+    let names: Vec<_> = libc.strings(Dynamic::SONAME).collect();
+    assert_eq!(names, [b"libc.so.6"]);
+    assert!(libc.entry(usize::MAX).is_none());
+}
+
+#[test]
+fn imports_are_what_others_define() {
+    let program = link_maps()[0];
+    assert!(program.imports().any(|name| name == b"dl_iterate_phdr"));
+    assert!(program.imports().all(|name| name != b"both_lists"));
+}
+
+#[test]
+fn the_vdso_has_strings_and_no_imports() {
+    let records = link_maps();
+    let vdso = records.iter().find(|map| map.name() == b"linux-vdso.so.1");
+    if let Some(vdso) = vdso {
+        assert_eq!(vdso.imports().count(), 0);
+        assert_eq!(
+            vdso.strings(Dynamic::SONAME).next(),
+            Some(&b"linux-vdso.so.1"[..])
+        );
+    }
+}
+
+#[test]
+fn program_headers_are_those_in_memory() {
+    let base = &raw const __ehdr_start as usize;
+    // SAFETY: this program.
+    let mapped = unsafe { program_headers(base) };
+    let here = program_headers_are_those_in_memory as *const () as usize;
+    let is_here = |header: &&ProgramHeader| {
+        header.kind == ProgramHeader::LOAD
+            && (header.address..header.address + header.size).contains(&(here - base))
+    };
+    let code = mapped.iter().find(is_here).unwrap();
+    assert!(code.is_code() && !code.is_data() && code.alignment >= 4096);
+    let mut count = 0;
+    for_each(|module| {
+        if module.name().is_empty() {
+            count = module.headers().len();
+            assert!(module.of_kind(ProgramHeader::DYNAMIC).count() == 1);
+            assert!(!module.has_static_tls());
+        }
+    });
+    assert_eq!(count, mapped.len());
+}
+
+#[test]
+fn there_is_one_namespace() {
+    // SAFETY: ld.so's list, and none.
+    unsafe {
+        assert_eq!(LoaderDebug::namespaces(&raw const _r_debug), 1);
+        assert_eq!(LoaderDebug::namespaces(core::ptr::null()), 0);
+    }
+}

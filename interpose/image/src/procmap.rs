@@ -1,0 +1,179 @@
+//! The user side's mappings without a text: `PROCMAP_QUERY` (Linux 6.11) answers for one address.
+//!
+//! Most mappings of a rank are the runtime's. Their zones are passed over in one step here, where
+//! `/proc/self/maps` has a line with a name for every one of them.
+
+#![allow(unsafe_code)]
+
+use super::runs::AddrRange;
+use super::vmas::{self, MapsError, Prot, Vma, Zones};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::{Mutex, PoisonError};
+
+const READABLE: u64 = 1 << 0;
+const WRITABLE: u64 = 1 << 1;
+const EXECUTABLE: u64 = 1 << 2;
+const SHARED: u64 = 1 << 3;
+const COVERING_OR_NEXT: u64 = 1 << 4;
+
+/// `struct procmap_query` of `linux/fs.h`.
+#[repr(C)]
+#[derive(Default)]
+struct Query {
+    size: u64,
+    flags: u64,
+    addr: u64,
+    start: u64,
+    end: u64,
+    vma_flags: u64,
+    page_size: u64,
+    offset: u64,
+    inode: u64,
+    major: u32,
+    minor: u32,
+    name_size: u32,
+    build_id_size: u32,
+    name_addr: u64,
+    build_id_addr: u64,
+}
+
+/// `_IOWR('f', 17, struct procmap_query)`.
+const PROCMAP_QUERY: u64 = (3 << 30) | ((size_of::<Query>() as u64) << 16) | (0x66 << 8) | 17;
+
+const _: () = assert!(size_of::<Query>() == 104 && PROCMAP_QUERY == 0xc068_6611);
+
+/// Room for a name: `PATH_MAX`, and what the kernel adds to it.
+const NAME: usize = 4096 + 64;
+
+/// Lists the mappings that are not wholly inside of an excluded range, and perhaps others.
+///
+/// # Errors
+/// When the mappings cannot be listed.
+pub fn read_outside(zones: &Zones) -> Result<Vec<Vma>, MapsError> {
+    match with_own_maps(|file| query_all(file, zones)).map_err(MapsError::Read)? {
+        Ok(list) => Ok(list),
+        // An old kernel, a sandbox, or a name that is too long: the text has everything.
+        Err(_) => vmas::read_self(),
+    }
+}
+
+/// Uses the list of this process. The file stands for the process that opened it, whose mappings it always shows as they
+/// are: it is opened once, and again in a forked child.
+pub(super) fn with_own_maps<T>(use_it: impl FnOnce(&File) -> T) -> io::Result<T> {
+    static MAPS: Mutex<Option<(u32, File)>> = Mutex::new(None);
+    let mut maps = MAPS.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    let file = match maps.take() {
+        Some((owner, file)) if owner == process => file,
+        _ => File::open("/proc/self/maps")?,
+    };
+    Ok(use_it(&maps.insert((process, file)).1))
+}
+
+fn query_all(file: &File, zones: &Zones) -> io::Result<Vec<Vma>> {
+    let mut list = Vec::new();
+    let mut name = vec![0_u8; NAME];
+    let mut at = 0;
+    while let Some(vma) = query(file, at, &mut name)? {
+        at = vma.range.end;
+        match zones.around(vma.range) {
+            Some(zone) => at = zone.end,
+            None => list.push(vma),
+        }
+    }
+    Ok(list)
+}
+
+/// The mapping at `addr` or the next one.
+fn query(file: &File, addr: u64, name: &mut [u8]) -> io::Result<Option<Vma>> {
+    let mut query = Query {
+        size: size_of::<Query>() as u64,
+        flags: COVERING_OR_NEXT,
+        addr,
+        name_size: name.len() as u32,
+        name_addr: name.as_mut_ptr() as u64,
+        ..Query::default()
+    };
+    // SAFETY: the argument and the buffer it names live across the call and have the layout and
+    // length the kernel is told.
+    let rc = unsafe { libc::ioctl(file.as_raw_fd(), PROCMAP_QUERY, &mut query) };
+    if rc < 0 {
+        let error = io::Error::last_os_error();
+        return if error.raw_os_error() == Some(libc::ENOENT) {
+            Ok(None)
+        } else {
+            Err(error)
+        };
+    }
+    let is = |bit| query.vma_flags & bit != 0;
+    // The length counts the zero at the end.
+    let length = (query.name_size as usize).saturating_sub(1).min(name.len());
+    Ok(Some(Vma {
+        range: AddrRange::new(query.start, query.end),
+        prot: Prot {
+            read: is(READABLE),
+            write: is(WRITABLE),
+            exec: is(EXECUTABLE),
+        },
+        shared: is(SHARED),
+        offset: query.offset,
+        dev: (query.major, query.minor),
+        inode: query.inode,
+        path: name[..length].to_vec(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Layout;
+    use crate::vmas::Owner;
+
+    #[test]
+    fn queries_and_the_text_agree() {
+        let text = vmas::read_self().unwrap();
+        let mut zones = Zones::with_runtime_zone();
+        // A library's mappings, a part of one, and a hole.
+        let some = text[text.len() / 2].range;
+        zones.exclude(
+            AddrRange::new(some.start, text[text.len() / 2 + 2].range.end),
+            Owner::Loader,
+        );
+        zones.exclude(AddrRange::new(0x1000, 0x2000), Owner::Loader);
+        let file = File::open("/proc/self/maps").unwrap();
+        let Ok(list) = query_all(&file, &zones) else {
+            return;
+        };
+        assert!(!list.is_empty() && list.iter().all(|vma| zones.around(vma.range).is_none()));
+        // Other tests map and unmap meanwhile: what both lists have at an address is the same.
+        let named = |list: &[Vma]| {
+            list.iter()
+                .filter(|vma| vma.path.starts_with(b"/"))
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        for vma in named(&list) {
+            if let Some(other) = text
+                .iter()
+                .find(|other| other.range == vma.range && other.path == vma.path)
+            {
+                assert_eq!(&vma, other);
+            }
+        }
+        let program = |list: &[Vma]| {
+            let name = std::env::current_exe()
+                .unwrap()
+                .into_os_string()
+                .into_encoded_bytes();
+            let areas = Layout::of(list, &zones).areas().to_vec();
+            let of_program = |area: &&crate::layout::Area| {
+                format!("{:?}", area.backing).contains(&format!("{name:?}"))
+            };
+            areas.iter().filter(of_program).cloned().collect::<Vec<_>>()
+        };
+        assert!(!program(&list).is_empty());
+        assert_eq!(program(&list), program(&text));
+    }
+}

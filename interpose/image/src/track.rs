@@ -1,0 +1,492 @@
+//! Which pages changed since the last capture.
+
+#![allow(unsafe_code)]
+
+use super::PAGE_SIZE;
+use super::absent;
+use super::epoch::{Delta, Image};
+use super::kernel::Uffd;
+use super::layout::{Backing, Layout};
+use super::observe::{Arming, Observation, ObserveError, Presence};
+use super::opened::{Need, Opened};
+use super::runs::{self, AddrRange, PageRun};
+use super::settled;
+use super::store::PageStore;
+use super::sums::of_page;
+use std::io;
+use understudy_formats::pages::Tracking;
+
+/// Tracking cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TrackError {
+    /// No page map.
+    #[error("cannot open /proc/self/pagemap")]
+    OpenPagemap(#[source] io::Error),
+    /// The kernel lacks `PAGEMAP_SCAN` (it came with Linux 6.7).
+    #[error("the kernel has no PAGEMAP_SCAN")]
+    NoScan,
+    /// No userfaultfd with asynchronous write protection.
+    #[error("cannot open a userfaultfd with asynchronous write protection")]
+    OpenUffd(#[source] io::Error),
+    /// The scratch page of the self-test could not be had or watched.
+    #[error("cannot try write tracking out on a scratch page")]
+    SelfTest(#[source] io::Error),
+    /// The kernel accepts every call, yet does not report a write.
+    #[error("write tracking is accepted by the kernel but does not report writes correctly")]
+    Unreliable,
+}
+
+/// A tracker, and what kept it from being a better one.
+#[derive(Debug)]
+pub struct Selected {
+    /// The tracker.
+    pub tracker: Tracker,
+    /// Why [`Tracking::Auto`] had to fall back on comparing.
+    pub fallback: Option<TrackError>,
+}
+
+/// Knows which pages changed.
+#[derive(Debug)]
+pub enum Tracker {
+    /// With the kernel's help, but for shared mappings, which are compared.
+    PagemapScan(ScanTracker),
+    /// By comparing every page that holds content with its copy.
+    Compare(CompareTracker),
+}
+
+/// State of [`Tracker::PagemapScan`].
+#[derive(Debug)]
+pub struct ScanTracker {
+    uffd: Uffd,
+    presence: Presence,
+    /// Areas the kernel refuses to watch; all their pages count as written.
+    unwatched: Vec<PageRun>,
+    /// Pages that count as written although they are protected: their delta was abandoned.
+    carry: Vec<PageRun>,
+    /// Pages that are written in ways that the kernel may not see: by other processes or devices. They are compared.
+    exposed: Vec<PageRun>,
+}
+
+/// State of [`Tracker::Compare`].
+#[derive(Debug)]
+pub struct CompareTracker {
+    presence: Presence,
+    /// Pages (sorted) that count as changed in the next capture.
+    wanted: Vec<PageRun>,
+}
+
+impl Tracker {
+    /// Sets tracking up.
+    ///
+    /// # Errors
+    /// When the way that was asked for cannot be had; with [`Tracking::Auto`] only without a page
+    /// map.
+    pub fn select(choice: Tracking) -> Result<Selected, TrackError> {
+        Self::select_where(choice, None)
+    }
+
+    /// [`Tracker::select`] where the kernel is to be taken for one that fails in this way.
+    ///
+    /// # Errors
+    /// As [`Tracker::select`].
+    pub fn select_where(
+        choice: Tracking,
+        lack: Option<TrackError>,
+    ) -> Result<Selected, TrackError> {
+        let open = || ScanTracker::open().map(Self::PagemapScan);
+        let scan = match choice {
+            Tracking::Auto | Tracking::PagemapScan => lack.map_or_else(open, Err),
+            Tracking::Compare => CompareTracker::open().map(Self::Compare),
+        };
+        match scan {
+            Ok(tracker) => Ok(Selected {
+                tracker,
+                fallback: None,
+            }),
+            Err(why) if choice == Tracking::Auto => Ok(Selected {
+                tracker: Self::Compare(CompareTracker::open()?),
+                fallback: Some(why),
+            }),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Gives up a captured delta that will not be committed.
+    ///
+    /// Its pages count as changed in the next capture and in a rollback, as if it had never been
+    /// captured.
+    pub fn abandon(&mut self, delta: Delta, store: &mut PageStore) {
+        self.mark_changed(&delta.gone());
+        delta.free(store);
+    }
+
+    /// Makes pages (sorted) count as changed.
+    pub(super) fn mark_changed(&mut self, pages: &[PageRun]) {
+        if let Self::PagemapScan(scan) = self {
+            scan.carry = runs::union(&scan.carry, pages);
+            scan.presence.forget();
+        }
+    }
+
+    /// Makes pages (sorted) part of the next capture, though they have not changed.
+    pub fn capture_again(&mut self, pages: &[PageRun]) {
+        match self {
+            Self::PagemapScan(_) => self.mark_changed(pages),
+            Self::Compare(compare) => compare.wanted = pages.to_vec(),
+        }
+    }
+
+    /// From now on to the next capture, these pages (sorted) are compared with their copies: others may write them, by their own
+    /// mappings of them or by devices, which the kernel does not tell.
+    pub fn expose(&mut self, pages: &[PageRun]) {
+        if let Self::PagemapScan(scan) = self {
+            scan.exposed = runs::union(&scan.exposed, pages);
+        }
+    }
+
+    /// Ends that for all others than these.
+    pub fn expose_only(&mut self, pages: Vec<PageRun>) {
+        if let Self::PagemapScan(scan) = self {
+            scan.exposed = pages;
+        }
+    }
+
+    /// Has the kernel watch every area that exists now.
+    pub(super) fn watch(&mut self, layout: &Layout) {
+        if let Self::PagemapScan(scan) = self {
+            scan.watch(layout);
+        }
+    }
+
+    /// What is there, and what changed against the image.
+    pub(super) fn observe(
+        &mut self,
+        layout: &Layout,
+        image: &Image,
+        store: &PageStore,
+    ) -> Result<Observation, ObserveError> {
+        match self {
+            Self::PagemapScan(scan) => scan.observe(layout, image, store, false),
+            Self::Compare(compare) => compare.observe(layout, image, store),
+        }
+    }
+
+    /// Counts the pages that a capture would copy now, but for stacks.
+    ///
+    /// # Errors
+    /// Those of the capture.
+    pub fn count_changed(
+        &mut self,
+        layout: &Layout,
+        image: &Image,
+        store: &PageStore,
+    ) -> Result<u64, ObserveError> {
+        let seen = self.observe(layout, image, store)?;
+        let fresh = runs::subtract(&seen.content, &image.pages());
+        Ok(runs::total(&runs::union(&seen.written, &fresh)))
+    }
+
+    /// As [`Tracker::observe`], for a capture: where one walk can do both, the next period starts
+    /// at once. [`Tracker::arm`] does the rest; without it, what was seen must be given to
+    /// [`Tracker::mark_changed`]. After an error everything counts as changed.
+    pub(super) fn observe_and_arm(
+        &mut self,
+        layout: &Layout,
+        image: &Image,
+        store: &PageStore,
+    ) -> Result<Observation, ObserveError> {
+        match self {
+            Self::PagemapScan(scan) => {
+                let seen = scan.observe(layout, image, store, true);
+                if seen.is_err() {
+                    scan.carry = layout.watched().map(super::layout::Area::pages).collect();
+                }
+                seen
+            }
+            Self::Compare(compare) => compare.observe(layout, image, store),
+        }
+    }
+
+    /// The kernel's view of what is there, without looking at contents. `known` are the pages of the image, sorted.
+    pub(super) fn present(
+        &mut self,
+        layout: &Layout,
+        known: &[PageRun],
+    ) -> Result<Observation, ObserveError> {
+        let presence = match self {
+            Self::PagemapScan(scan) => &mut scan.presence,
+            Self::Compare(compare) => &mut compare.presence,
+        };
+        presence.observe(layout, known, Arming::Later)
+    }
+
+    /// Starts a new period: what is written from now on is changed. `done` are areas (in order)
+    /// where it has begun.
+    pub(super) fn arm(&mut self, layout: &Layout, done: &[AddrRange]) -> Result<(), ObserveError> {
+        match self {
+            Self::PagemapScan(scan) => scan.arm(layout, done),
+            Self::Compare(compare) => {
+                compare.wanted.clear();
+                Ok(())
+            }
+        }
+    }
+}
+
+impl ScanTracker {
+    fn open() -> Result<Self, TrackError> {
+        let presence = Presence::open().map_err(TrackError::OpenPagemap)?;
+        if !presence.has_scan() {
+            return Err(TrackError::NoScan);
+        }
+        let mut tracker = Self {
+            uffd: Uffd::open().map_err(TrackError::OpenUffd)?,
+            presence,
+            unwatched: Vec::new(),
+            carry: Vec::new(),
+            exposed: Vec::new(),
+        };
+        tracker.self_test()?;
+        if tracker
+            .sees_what_is_dropped()
+            .map_err(TrackError::SelfTest)?
+        {
+            tracker.presence.trust_settled();
+        }
+        Ok(tracker)
+    }
+
+    /// Sees a write, and only the write: sandboxes may know the calls but not do the work.
+    fn self_test(&mut self) -> Result<(), TrackError> {
+        let scratch = Scratch::map(2).map_err(TrackError::SelfTest)?;
+        let range = scratch.range();
+        scratch.write(0);
+        scratch.write(1);
+        self.uffd.register(range).map_err(TrackError::SelfTest)?;
+        let pagemap = self.presence.pagemap();
+        pagemap.protect(range).map_err(TrackError::SelfTest)?;
+        scratch.write(1);
+        let layout = Layout::single(super::layout::Area {
+            range,
+            prot: super::vmas::Prot::default(),
+            backing: Backing::Anonymous,
+            may_write: true,
+        });
+        // The second page was written, then, once that was seen, the first one.
+        for page in [1, 0] {
+            let first = range.pages().start.0 + page;
+            let arming = Arming::Now { unwatched: &[] };
+            match self.presence.observe(&layout, &[], arming) {
+                Ok(seen) if seen.written == [PageRun::between(first, first + 1)] => {}
+                _ => return Err(TrackError::Unreliable),
+            }
+            scratch.write(0);
+        }
+        Ok(())
+    }
+
+    /// Whether pages that were protected and have gone, alone or with their page table, count as unprotected.
+    fn sees_what_is_dropped(&mut self) -> io::Result<bool> {
+        const TABLE: u64 = 512;
+        let scratch = Scratch::map(3 * TABLE)?;
+        let range = scratch.range();
+        scratch.write(0);
+        scratch.write(3 * TABLE as usize - 1);
+        self.uffd.register(range)?;
+        self.presence.pagemap().protect(range)?;
+        scratch.drop_all()?;
+        Ok(settled::unprotected(self.presence.pagemap(), range)? == [range.pages()])
+    }
+
+    fn watch(&mut self, layout: &Layout) {
+        self.unwatched.clear();
+        for area in layout.watched() {
+            // Refused for example when the application has a userfaultfd of its own there.
+            if self.uffd.register(area.range).is_err() {
+                runs::push(&mut self.unwatched, area.pages());
+            }
+        }
+    }
+
+    fn observe(
+        &mut self,
+        layout: &Layout,
+        image: &Image,
+        store: &PageStore,
+        arm: bool,
+    ) -> Result<Observation, ObserveError> {
+        let unwatched = &self.unwatched;
+        let arming = if arm {
+            Arming::Now { unwatched }
+        } else {
+            Arming::Later
+        };
+        let mut seen = self.presence.observe(layout, &image.pages(), arming)?;
+        if !(self.carry.is_empty() && self.unwatched.is_empty()) {
+            let also = runs::union(&self.carry, &self.unwatched);
+            seen.written = runs::union(&seen.written, &runs::intersect(&seen.content, &also));
+        }
+        if !self.exposed.is_empty() {
+            let also = runs::intersect(&seen.content, &self.exposed);
+            seen.uncertain = runs::union(&seen.uncertain, &runs::subtract(&also, &seen.written));
+        }
+        if !seen.uncertain.is_empty() {
+            compare(&mut seen, layout, image, store)?;
+        }
+        Ok(seen)
+    }
+
+    fn arm(&mut self, layout: &Layout, done: &[AddrRange]) -> Result<(), ObserveError> {
+        for area in layout.watched() {
+            let range = area.range;
+            if done.binary_search(&range).is_ok() {
+                continue;
+            }
+            let done = self.presence.pagemap().protect(range);
+            done.map_err(|source| ObserveError::Scan { range, source })?;
+        }
+        self.carry.clear();
+        Ok(())
+    }
+}
+
+impl CompareTracker {
+    fn open() -> Result<Self, TrackError> {
+        let presence = Presence::open().map_err(TrackError::OpenPagemap)?;
+        let wanted = Vec::new();
+        Ok(Self { presence, wanted })
+    }
+
+    fn observe(
+        &mut self,
+        layout: &Layout,
+        image: &Image,
+        store: &PageStore,
+    ) -> Result<Observation, ObserveError> {
+        let known = image.pages();
+        let mut seen = self.presence.observe(layout, &known, Arming::Later)?;
+        seen.written.clear();
+        seen.uncertain.clone_from(&seen.content);
+        compare(&mut seen, layout, image, store)?;
+        seen.written = runs::union(&seen.written, &runs::intersect(&seen.content, &self.wanted));
+        Ok(seen)
+    }
+}
+
+/// Decides about the uncertain pages: adds those that changed to the written ones.
+fn compare(
+    seen: &mut Observation,
+    layout: &Layout,
+    image: &Image,
+    store: &PageStore,
+) -> Result<(), ObserveError> {
+    let opened = Opened::open(layout, &seen.uncertain, Need::Read)?;
+    let mut written = Vec::new();
+    for run in image.slots_of(&seen.uncertain) {
+        let copy = store.ptr(run.slot);
+        for (i, page) in (run.pages.start.0..run.pages.end()).enumerate() {
+            if page_bytes(page) != bytes_at(copy.wrapping_add(i * PAGE_SIZE)) {
+                runs::push(&mut written, PageRun::between(page, page + 1));
+            }
+        }
+    }
+    let mut changed = Vec::new();
+    for run in absent::among(image.absent(), &seen.uncertain) {
+        for (page, _) in run
+            .each()
+            .filter(|&(page, sum)| of_page(page, page_bytes(page.0)) != sum)
+        {
+            runs::push(&mut changed, PageRun::between(page.0, page.0 + 1));
+        }
+    }
+    let written = runs::union(&written, &changed);
+    let fresh = runs::subtract(&seen.uncertain, &image.pages());
+    let zero = zero_pages(layout, &fresh);
+    opened.close()?;
+    let written = runs::union(&written, &runs::subtract(&fresh, &zero));
+    seen.written = runs::union(&seen.written, &written);
+    seen.content = runs::subtract(&seen.content, &zero);
+    Ok(())
+}
+
+/// Pages that hold only zeros, where that is what an absent page means.
+fn zero_pages(layout: &Layout, pages: &[PageRun]) -> Vec<PageRun> {
+    let mut zero = Vec::new();
+    for area in layout.tracked() {
+        if matches!(
+            area.backing,
+            Backing::PrivateFile { .. } | Backing::RemovedFile { .. } | Backing::SharedFile { .. }
+        ) {
+            continue;
+        }
+        for run in runs::within(pages, area.pages()) {
+            for page in run.start.0..run.end() {
+                if page_bytes(page) == &[0; PAGE_SIZE] {
+                    runs::push(&mut zero, PageRun::between(page, page + 1));
+                }
+            }
+        }
+    }
+    zero
+}
+
+fn page_bytes(page: u64) -> &'static [u8; PAGE_SIZE] {
+    bytes_at(runs::PageIndex(page).addr() as *const u8)
+}
+
+fn bytes_at(page: *const u8) -> &'static [u8; PAGE_SIZE] {
+    // SAFETY: called for whole pages that are mapped, readable and stand still: pages of the
+    // user side with content in opened areas, and allocated slots. No reference outlives the
+    // comparison it is made for.
+    unsafe { &*page.cast() }
+}
+
+/// Pages for the self-test.
+struct Scratch(AddrRange);
+
+impl Scratch {
+    fn map(pages: u64) -> io::Result<Self> {
+        let bytes = pages as usize * PAGE_SIZE;
+        let rw = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping wherever there is room.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, rw, flags, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self(AddrRange::new(at as u64, at as u64 + bytes as u64)))
+    }
+
+    fn range(&self) -> AddrRange {
+        self.0
+    }
+
+    fn drop_all(&self) -> io::Result<()> {
+        // SAFETY: pages of the mapping made above, which hold nothing that is needed.
+        let rc = unsafe {
+            libc::madvise(
+                self.0.start as *mut libc::c_void,
+                self.0.len() as usize,
+                libc::MADV_DONTNEED,
+            )
+        };
+        if rc == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    fn write(&self, page: usize) {
+        let at = (self.0.start as *mut u8).wrapping_add(page * PAGE_SIZE);
+        // SAFETY: a page of the mapping made above.
+        unsafe { at.write_volatile(1) };
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `map` mapped.
+        unsafe { libc::munmap(self.0.start as *mut libc::c_void, self.0.len() as usize) };
+    }
+}

@@ -1,0 +1,292 @@
+//! Random programs and networks: no worker waits for ever, and at a cut all stand still outside of collectives.
+
+use super::{Agreement, May, Phase};
+use crate::dice::Dice;
+use std::collections::{BTreeMap, VecDeque};
+
+const PROGRAMS: u64 = 20_000;
+/// A worker that stands still gives up at one look of so many.
+const PATIENCE: usize = 200;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    Send(usize),
+    Receive(usize),
+    /// The number of a collective, whose members all have it in their programs.
+    Collective(usize),
+    /// Sets a flag in memory, without MPI, and waits for it.
+    Set(usize),
+    Await(usize),
+}
+
+#[derive(Debug, Default)]
+struct Worker {
+    program: VecDeque<Step>,
+    /// Inside of a call in which it does not look at anything.
+    is_blind: bool,
+    is_asked: bool,
+    agreement: Agreement,
+    /// Attempts in which it has voted, by vote.
+    voted: [u64; 3],
+    /// News of attempts in which somebody goes on.
+    news: VecDeque<u64>,
+    /// Messages that have come, by sender.
+    came: Vec<u64>,
+    cuts: u64,
+}
+
+#[derive(Debug, Default)]
+struct Collective {
+    members: Vec<usize>,
+    entered: Vec<usize>,
+    /// The first member waits for nobody.
+    is_broadcast: bool,
+}
+
+impl Collective {
+    fn lets_out(&self, who: usize) -> bool {
+        let first = self.members[0];
+        match self.is_broadcast {
+            true => who == first || self.entered.contains(&first),
+            false => self.entered.len() == self.members.len(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Job {
+    dice: Dice,
+    workers: Vec<Worker>,
+    collectives: Vec<Collective>,
+    /// What was said in the second and the third vote, by attempt.
+    agreed: [BTreeMap<u64, Vec<bool>>; 2],
+    flags: Vec<bool>,
+    /// How many cuts there were.
+    cuts: u64,
+}
+
+impl Job {
+    /// One order of all that happens: what of it concerns a worker is its program, so that all of them end.
+    fn new(seed: u64) -> Job {
+        let mut job = Job {
+            dice: Dice(seed),
+            workers: Vec::new(),
+            collectives: Vec::new(),
+            agreed: Default::default(),
+            flags: Vec::new(),
+            cuts: 0,
+        };
+        let count = 2 + job.dice.below(4);
+        job.workers.resize_with(count, Worker::default);
+        job.workers
+            .iter_mut()
+            .for_each(|worker| worker.came = vec![0; count]);
+        for _ in 0..job.dice.below(60) {
+            let [from, to] = [job.dice.below(count), job.dice.below(count)];
+            if job.dice.below(8) == 0 {
+                job.workers[from]
+                    .program
+                    .push_back(Step::Set(job.flags.len()));
+                job.workers[to]
+                    .program
+                    .push_back(Step::Await(job.flags.len()));
+                job.flags.push(false);
+            } else if job.dice.below(6) > 0 {
+                job.workers[from].program.push_back(Step::Send(to));
+                job.workers[to].program.push_back(Step::Receive(from));
+            } else {
+                let members = (0..count).filter(|_| job.dice.below(2) == 0).collect();
+                let is_broadcast = job.dice.below(2) == 0;
+                job.collective(members, is_broadcast);
+            }
+        }
+        job.collective((0..count).collect(), false);
+        job
+    }
+
+    fn collective(&mut self, members: Vec<usize>, is_broadcast: bool) {
+        let number = self.collectives.len();
+        members.iter().for_each(|&member| {
+            self.workers[member]
+                .program
+                .push_back(Step::Collective(number))
+        });
+        self.collectives.push(Collective {
+            members,
+            entered: Vec::new(),
+            is_broadcast,
+        });
+    }
+
+    /// Everybody has voted.
+    fn is_over(&self, vote: usize, attempt: u64) -> bool {
+        self.workers
+            .iter()
+            .all(|worker| worker.voted[vote] >= attempt)
+    }
+
+    fn tell(&mut self, attempt: u64) {
+        self.workers
+            .iter_mut()
+            .for_each(|worker| worker.news.push_back(attempt));
+    }
+
+    /// What a worker does at a call where it may stand still; whether it may go on.
+    fn look(&mut self, who: usize) -> bool {
+        // News and ends of votes come late.
+        while self.dice.below(3) > 0
+            && let Some(attempt) = self.workers[who].news.pop_front()
+        {
+            if self.workers[who].agreement.hears(attempt) {
+                self.tell(attempt);
+            }
+        }
+        let mut agreement = self.workers[who].agreement;
+        if !agreement.is_under_way() {
+            if !std::mem::take(&mut self.workers[who].is_asked) {
+                return true;
+            }
+            agreement.begin();
+            self.workers[who].voted[0] = agreement.number;
+        }
+        let attempt = agreement.number;
+        let vote = match agreement.phase {
+            Phase::Gathering => 0,
+            Phase::Standing { .. } => 1,
+            Phase::Confirming { .. } => 2,
+            Phase::Over | Phase::Agreed => panic!("{agreement:?} is over"),
+        };
+        if self.is_over(vote, attempt) && self.dice.below(3) > 0 {
+            let all = |said: &BTreeMap<u64, Vec<bool>>| said[&attempt].iter().all(|&agrees| agrees);
+            let says = match vote {
+                0 => agreement.gathered(true, true),
+                1 => agreement.stood(all(&self.agreed[0])),
+                _ => {
+                    agreement.confirmed(all(&self.agreed[1]));
+                    None
+                }
+            };
+            if let Some(says) = says {
+                self.agreed[vote].entry(attempt).or_default().push(says);
+                self.workers[who].voted[vote + 1] = attempt;
+            }
+        } else if agreement.may() == May::Stand
+            && agreement.may_give_up()
+            && self.dice.below(PATIENCE) == 0
+        {
+            assert!(agreement.goes_on(), "{agreement:?}");
+            self.tell(attempt);
+        }
+        self.workers[who].agreement = agreement;
+        match agreement.may() {
+            May::GoOn => true,
+            May::Stand => false,
+            May::Cut => {
+                self.cut(who);
+                true
+            }
+        }
+    }
+
+    /// This worker takes the cut. All others have come to it, or will, without another step.
+    fn cut(&mut self, who: usize) {
+        let number = self.workers[who].agreement.number;
+        for other in &self.workers {
+            let has_taken = other.cuts > self.workers[who].cuts;
+            assert!(!other.is_blind || has_taken, "{other:?} does not look");
+            assert!(
+                has_taken || other.agreement.may() != May::GoOn,
+                "{other:?} goes on"
+            );
+            assert!(has_taken || other.agreement.number == number);
+        }
+        self.workers[who].cuts += 1;
+        self.cuts = self.cuts.max(self.workers[who].cuts);
+        self.workers[who].agreement.end();
+    }
+
+    /// One worker goes one step, if it can.
+    fn step(&mut self, who: usize) -> bool {
+        if self.dice.below(30) == 0 {
+            self.workers[who].is_asked = true;
+        }
+        let Some(&next) = self.workers[who].program.front() else {
+            return false;
+        };
+        // The cut itself waits for all.
+        if self
+            .workers
+            .iter()
+            .any(|worker| worker.cuts < self.workers[who].cuts)
+        {
+            return false;
+        }
+        let looks = self.workers[who].agreement.is_under_way() || self.workers[who].is_asked;
+        match next {
+            // Whoever is in a wait without looking is not asked before it is over.
+            Step::Receive(_) | Step::Send(_)
+                if !self.workers[who].is_blind && looks && !self.look(who) =>
+            {
+                return true;
+            }
+            Step::Receive(from) if self.workers[who].came[from] == 0 => {
+                self.workers[who].is_blind = !self.workers[who].agreement.is_under_way();
+                return false;
+            }
+            Step::Receive(from) => self.workers[who].came[from] -= 1,
+            Step::Send(to) => self.workers[to].came[who] += 1,
+            Step::Set(flag) => self.flags[flag] = true,
+            Step::Await(flag) if !self.flags[flag] => return false,
+            Step::Await(_) => {}
+            Step::Collective(number) => {
+                if !self.collectives[number].entered.contains(&who) {
+                    // At its entry it may look for a while; who stands there stays.
+                    if looks && self.dice.below(2) == 0 {
+                        self.look(who);
+                    }
+                    if self.workers[who].agreement.may() == May::Stand {
+                        self.look(who);
+                        return true;
+                    }
+                    if self.workers[who].agreement.goes_on() {
+                        let attempt = self.workers[who].agreement.off;
+                        self.tell(attempt);
+                    }
+                    self.collectives[number].entered.push(who);
+                    self.workers[who].is_blind = true;
+                }
+                if !self.collectives[number].lets_out(who) {
+                    return false;
+                }
+            }
+        }
+        self.workers[who].is_blind = false;
+        self.workers[who].program.pop_front();
+        true
+    }
+
+    /// Runs until all programs have ended.
+    fn run(&mut self) {
+        let mut idle = 0;
+        while self.workers.iter().any(|worker| !worker.program.is_empty()) {
+            let who = self.dice.below(self.workers.len());
+            idle = if self.step(who) && self.workers[who].agreement.may() != May::Stand {
+                0
+            } else {
+                idle + 1
+            };
+            assert!(idle < 10_000, "nobody gets on: {self:#?}");
+        }
+    }
+}
+
+#[test]
+fn nobody_waits_for_ever_and_all_stand_still_at_a_cut() {
+    let mut cuts = 0;
+    for seed in 0..PROGRAMS {
+        let mut job = Job::new(seed);
+        job.run();
+        cuts += job.cuts;
+    }
+    assert!(cuts > PROGRAMS / 10, "{cuts}");
+}

@@ -1,0 +1,292 @@
+//! Random programs of several threads: none waits for ever, and all processes enter what they have in common in one order.
+
+use super::{Assemblies, Other, Side, Word};
+use crate::dice::Dice;
+use crate::gathering::Gatherings;
+use std::collections::{BTreeMap, VecDeque};
+use understudy_numbers::Worker;
+
+const PROGRAMS: u64 = 2_000;
+
+/// A process, and the thread of it that calls.
+type Member = (usize, usize);
+
+/// What all members call at the same time.
+#[derive(Debug)]
+enum Call {
+    /// A collective of one communicator.
+    Collective(Comm),
+    /// A constructor: one side, or two.
+    Constructor(Vec<Vec<Member>>),
+}
+
+#[derive(Debug, Default)]
+struct Comm {
+    members: Vec<Member>,
+    /// The words on the collective that is under way, by process.
+    words: BTreeMap<usize, bool>,
+    /// What all have said in the last round, and who has not heard of it.
+    said: Option<(bool, Vec<usize>)>,
+}
+
+impl Call {
+    fn members(&self) -> Vec<Member> {
+        match self {
+            Call::Collective(comm) => comm.members.clone(),
+            Call::Constructor(sides) => sides.concat(),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    /// What it calls, in order.
+    program: VecDeque<usize>,
+    is_waiting: bool,
+}
+
+#[derive(Debug)]
+struct Process {
+    threads: Vec<Thread>,
+    gatherings: Gatherings,
+    assemblies: Assemblies,
+    is_inside: bool,
+    entered: Vec<usize>,
+}
+
+struct Job {
+    dice: Dice,
+    processes: Vec<Process>,
+    calls: Vec<Call>,
+    /// Who is inside of each.
+    inside: Vec<Vec<usize>>,
+    /// Words on their way, by sender and receiver.
+    on_their_way: BTreeMap<(usize, usize), VecDeque<Word>>,
+}
+
+fn worker(process: usize) -> Worker {
+    Worker(process as u32)
+}
+
+/// What a member of such a constructor says of its side.
+fn side_of(number: usize, sides: &[Vec<Member>], process: usize) -> Side {
+    let is_mine = |side: &Vec<Member>| side.iter().any(|member| member.0 == process);
+    let mine = sides.iter().position(is_mine).unwrap();
+    let leader = |side: usize| worker(sides[side].last().unwrap().0);
+    let name = |part: usize| 1_000 + (3 * number + part) as u64;
+    let other = (sides.len() == 2 && leader(mine) == worker(process)).then(|| Other {
+        name: name(2),
+        leader: leader(1 - mine),
+    });
+    Side {
+        name: name(mine),
+        members: sides[mine].iter().map(|member| worker(member.0)).collect(),
+        leader: leader(mine),
+        other,
+    }
+}
+
+impl Job {
+    fn new(seed: u64) -> Job {
+        let mut dice = Dice(seed);
+        let process = |dice: &mut Dice| Process {
+            threads: (0..1 + dice.below(4)).map(|_| Thread::default()).collect(),
+            gatherings: Gatherings::NONE,
+            assemblies: Assemblies::NONE,
+            is_inside: false,
+            entered: Vec::new(),
+        };
+        let processes: Vec<Process> = (0..2 + dice.below(4)).map(|_| process(&mut dice)).collect();
+        let mut job = Job {
+            calls: Vec::new(),
+            inside: Vec::new(),
+            on_their_way: BTreeMap::new(),
+            dice,
+            processes,
+        };
+        for _ in 0..1 + job.dice.below(6) {
+            let members = job.some_members();
+            let call = if members.is_empty() || job.dice.below(2) == 0 {
+                let members = members.into_iter().collect();
+                Call::Collective(Comm {
+                    members,
+                    ..Comm::default()
+                })
+            } else {
+                let mut sides = vec![Vec::new(), Vec::new()];
+                for member in members {
+                    sides[job.dice.below(2)].push(member);
+                }
+                sides.retain(|side| !side.is_empty());
+                Call::Constructor(sides)
+            };
+            job.calls.push(call);
+            job.inside.push(Vec::new());
+        }
+        // One order of all, so that the program ends where threads need nobody's leave.
+        for _ in 0..30 {
+            let call = job.dice.below(job.calls.len());
+            for (process, thread) in job.calls[call].members() {
+                job.processes[process].threads[thread]
+                    .program
+                    .push_back(call);
+            }
+        }
+        job
+    }
+
+    fn some_members(&mut self) -> Vec<Member> {
+        let count = self.processes.len();
+        let wanted = 1 + self.dice.below(count);
+        let mut members = Vec::new();
+        for process in 0..count {
+            if self.dice.below(count) < wanted {
+                members.push((
+                    process,
+                    self.dice.below(self.processes[process].threads.len()),
+                ));
+            }
+        }
+        members
+    }
+
+    /// One thread goes as far as it can, or a word comes.
+    fn step(&mut self) {
+        if self.dice.below(3) == 0 {
+            return self.deliver();
+        }
+        let process = self.dice.below(self.processes.len());
+        let thread = self.dice.below(self.processes[process].threads.len());
+        let first = self.processes[process].threads[thread].program.front();
+        let Some(&number) = first.filter(|_| !self.processes[process].is_inside) else {
+            return;
+        };
+        let enters = match &mut self.calls[number] {
+            Call::Collective(comm) => gather(
+                &mut self.processes[process],
+                (process, thread),
+                number,
+                comm,
+            ),
+            Call::Constructor(sides) => {
+                let side = side_of(number, sides, process);
+                let (enters, told) =
+                    assemble(&mut self.processes[process], (process, thread), side);
+                for (to, word) in told {
+                    let way = self.on_their_way.entry((process, to.index()));
+                    way.or_default().push_back(word);
+                }
+                enters
+            }
+        };
+        if enters {
+            let own = &mut self.processes[process];
+            own.threads[thread].is_waiting = false;
+            own.threads[thread].program.pop_front();
+            own.is_inside = true;
+            own.entered.push(number);
+            self.inside[number].push(process);
+        }
+        self.go_on(number);
+    }
+
+    /// A word comes: those between two processes in their order.
+    fn deliver(&mut self) {
+        let ways = self.on_their_way.len();
+        if ways == 0 {
+            return;
+        }
+        let at = self.dice.below(ways);
+        if let Some((&(from, to), words)) = self.on_their_way.iter_mut().nth(at) {
+            if let Some(word) = words.pop_front() {
+                self.processes[to].assemblies.hear(worker(from), word);
+            }
+            self.on_their_way.retain(|_, words| !words.is_empty());
+        }
+    }
+
+    /// What the library does: a round ends when all have given their word, a call when all are inside.
+    fn go_on(&mut self, number: usize) {
+        let members = self.calls[number].members().len();
+        if let Call::Collective(comm) = &mut self.calls[number]
+            && comm.words.len() == members
+        {
+            let would_enter = comm.words.values().all(|&word| word);
+            comm.words.clear();
+            comm.said = Some((
+                would_enter,
+                comm.members.iter().map(|&(process, _)| process).collect(),
+            ));
+        }
+        if self.inside[number].len() == members {
+            for process in self.inside[number].drain(..) {
+                self.processes[process].is_inside = false;
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let mut threads = self.processes.iter().flat_map(|process| &process.threads);
+        threads.all(|thread| thread.program.is_empty())
+    }
+}
+
+/// A thread looks at the collective that it is at the entry of. Whether it enters.
+fn gather(own: &mut Process, (process, thread): Member, number: usize, comm: &mut Comm) -> bool {
+    let is_alone = own.threads.len() == 1;
+    if !std::mem::replace(&mut own.threads[thread].is_waiting, true) {
+        comm.words
+            .insert(process, own.gatherings.come(number as u64, is_alone));
+        return false;
+    }
+    let Some((would_enter, hear)) = &mut comm.said else {
+        return false;
+    };
+    let Some(at) = hear.iter().position(|&who| who == process) else {
+        return false;
+    };
+    hear.swap_remove(at);
+    if *would_enter {
+        own.gatherings.enter(number as u64);
+        return true;
+    }
+    comm.words
+        .insert(process, own.gatherings.again(number as u64));
+    false
+}
+
+/// The same of a constructor, and what is to be told.
+fn assemble(
+    own: &mut Process,
+    (process, thread): Member,
+    side: Side,
+) -> (bool, Vec<(Worker, Word)>) {
+    let me = worker(process);
+    if !own.assemblies.has(thread) {
+        own.assemblies.come(me, thread, side);
+    }
+    let enters = own.assemblies.go_on(me, thread, &mut own.gatherings);
+    (enters, own.assemblies.told())
+}
+
+#[test]
+fn no_thread_waits_for_ever_and_all_enter_in_one_order() {
+    for seed in 0..PROGRAMS {
+        let mut job = Job::new(seed);
+        let mut steps = 0u32;
+        while !job.is_over() {
+            job.step();
+            steps += 1;
+            assert!(steps < 400_000, "seed {seed} waits for ever");
+        }
+        for one in &job.processes {
+            for other in &job.processes {
+                let both = |process: &Process, with: &Process| -> Vec<usize> {
+                    let shared = |call: &&usize| with.entered.contains(call);
+                    process.entered.iter().filter(shared).copied().collect()
+                };
+                assert_eq!(both(one, other), both(other, one), "seed {seed}");
+            }
+        }
+    }
+}

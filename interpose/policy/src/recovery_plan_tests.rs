@@ -1,0 +1,646 @@
+//! Plans from what the living say.
+
+use super::{Fetch, Gone, Held, Identity, Lost, Plan, Refused, Remake, Takeover, Wish};
+use crate::redundancy::Redundancy;
+use understudy_numbers::{Epoch, ProcessNumber, Worker};
+use understudy_settings::Scheme;
+
+/// All workers in one domain.
+fn copies(workers: u32, offset: u32, copies: u32) -> Redundancy {
+    Redundancy::place(&vec![0; workers as usize], offset, Scheme::Copies(copies))
+}
+
+/// The plan if copies are `offset` further.
+fn make(living: &[Identity], workers: u32, offset: u32) -> Result<Plan, Lost> {
+    super::make(living, &copies(workers, offset, 1), workers, &[])
+}
+
+/// Whose copies are lost.
+fn lost_worker(living: &[Identity], workers: u32) -> Option<u32> {
+    match make(living, workers, 1) {
+        Err(Lost::Copies { worker, .. }) => Some(worker.0),
+        _ => None,
+    }
+}
+
+fn worker(process: u32, part: u32, committed: u64) -> Identity {
+    Identity {
+        process: ProcessNumber(process),
+        part: Some(Worker(part)),
+        committed: Epoch(committed),
+        ..Identity::default()
+    }
+}
+
+fn newcomer(process: u32) -> Identity {
+    Identity {
+        process: ProcessNumber(process),
+        ..Identity::default()
+    }
+}
+
+fn holding(process: u32, own: u32, layers: u64, epoch: u64) -> Identity {
+    let held = Held {
+        own: Worker(own),
+        has_own: true,
+        layers,
+        epoch: Epoch(epoch),
+        whole: None,
+        player: None,
+    };
+    Identity {
+        held: Some(held),
+        ..newcomer(process)
+    }
+}
+
+fn whole(identity: Identity, whole: u64) -> Identity {
+    Identity {
+        whole: Some(Epoch(whole)),
+        ..identity
+    }
+}
+
+fn takeover(worker: u32, player: u32) -> Takeover {
+    Takeover {
+        worker: Worker(worker),
+        player: ProcessNumber(player),
+        has_own: false,
+        layers: 0,
+    }
+}
+
+fn fetch(worker: u32, from: u32) -> Fetch {
+    let (worker, from) = (Worker(worker), Worker(from));
+    Fetch { worker, from }
+}
+
+fn remake(worker: u32, layer: usize, at: u32) -> Remake {
+    let (worker, at) = (Worker(worker), Worker(at));
+    Remake { worker, layer, at }
+}
+
+fn players<const N: usize>(players: [u32; N]) -> Vec<ProcessNumber> {
+    players.map(ProcessNumber).into()
+}
+
+#[test]
+fn the_lowest_newcomer_takes_the_lowest_dead_part() {
+    let living = [
+        worker(0, 0, 3),
+        worker(2, 2, 3),
+        worker(3, 3, 3),
+        newcomer(4),
+        newcomer(5),
+    ];
+    let plan = make(&living, 4, 2).unwrap();
+    assert_eq!(
+        plan,
+        Plan {
+            epoch: Epoch(3),
+            takeovers: vec![takeover(1, 4)],
+            players: players([0, 4, 2, 3]),
+            fetches: vec![fetch(1, 3)],
+            remakes: vec![remake(3, 0, 1)],
+            lost: None,
+        }
+    );
+}
+
+#[test]
+fn an_epoch_that_anyone_has_committed_counts() {
+    let living = [whole(worker(0, 0, 3), 4), worker(1, 1, 4), newcomer(3)];
+    assert_eq!(make(&living, 3, 1).unwrap().epoch, Epoch(4));
+    let behind = [worker(0, 0, 3), worker(1, 1, 4), newcomer(3)];
+    assert_eq!(
+        make(&behind, 3, 1),
+        Err(Lost::Behind {
+            worker: Worker(0),
+            at: Epoch(3),
+            epoch: Epoch(4)
+        })
+    );
+}
+
+#[test]
+fn an_epoch_that_the_dead_may_have_committed_counts_if_all_others_have_it_whole() {
+    let all = [
+        whole(worker(0, 0, 3), 4),
+        whole(worker(1, 1, 3), 4),
+        newcomer(3),
+    ];
+    assert_eq!(make(&all, 3, 1).unwrap().epoch, Epoch(4));
+    let not_all = [whole(worker(0, 0, 3), 4), worker(1, 1, 3), newcomer(3)];
+    assert_eq!(make(&not_all, 3, 1).unwrap().epoch, Epoch(3));
+    // Worker 2, which is dead as well, may have been the only one who knew that worker 1 had not got so far.
+    let no_holder = [
+        whole(worker(0, 0, 3), 4),
+        whole(worker(3, 3, 3), 4),
+        newcomer(4),
+        newcomer(5),
+    ];
+    let lost = Lost::Copies {
+        worker: Worker(1),
+        died: true,
+        holders: vec![(Worker(2), Gone::Dead)],
+        epoch: Epoch(3),
+    };
+    assert_eq!(make(&no_holder, 4, 1), Err(lost));
+}
+
+#[test]
+fn what_is_lost_is_named() {
+    let living = [worker(0, 0, 2), worker(3, 3, 2), newcomer(4), newcomer(5)];
+    let lost = Lost::Copies {
+        worker: Worker(1),
+        died: true,
+        holders: vec![(Worker(2), Gone::Dead)],
+        epoch: Epoch(2),
+    };
+    assert_eq!(make(&living, 4, 1), Err(lost));
+    assert_eq!(make(&[worker(0, 0, 0), newcomer(2)], 2, 1), Err(Lost::Init));
+}
+
+#[test]
+fn what_a_newcomer_got_in_an_earlier_attempt_is_a_copy() {
+    let fetched = Takeover {
+        has_own: true,
+        ..takeover(1, 5)
+    };
+    // Worker 2 held the only other copy of worker 1.
+    let living = [
+        worker(0, 0, 2),
+        worker(3, 3, 2),
+        newcomer(4),
+        holding(5, 1, 0, 2),
+    ];
+    let plan = make(&living, 4, 1).unwrap();
+    assert_eq!(plan.takeovers, vec![fetched, takeover(2, 4)]);
+    assert_eq!(plan.players, players([0, 5, 4, 3]));
+    // An older epoch is of no use.
+    let living = [
+        worker(0, 0, 3),
+        worker(3, 3, 3),
+        newcomer(4),
+        holding(5, 1, 0, 2),
+    ];
+    assert_eq!(lost_worker(&living, 4), Some(1));
+    // Worker 1 kept the copy of worker 0, which its successor has got.
+    let living = [
+        worker(2, 2, 2),
+        worker(3, 3, 2),
+        newcomer(4),
+        holding(5, 1, 1, 2),
+    ];
+    let plan = make(&living, 4, 1).unwrap();
+    let both = Takeover {
+        layers: 1,
+        ..fetched
+    };
+    assert_eq!(plan.takeovers, vec![takeover(0, 4), both]);
+    // Without that copy, worker 0 is lost.
+    let living = [
+        worker(2, 2, 2),
+        worker(3, 3, 2),
+        newcomer(4),
+        holding(5, 1, 0, 2),
+    ];
+    assert_eq!(lost_worker(&living, 4), Some(0));
+}
+
+/// An heir that has all layers of one, and of a later epoch, if `whole` is not 0.
+fn heir(process: u32, own: u32, epoch: u64, whole: u64) -> Identity {
+    let mut heir = holding(process, own, 1, epoch);
+    if let Some(held) = &mut heir.held {
+        held.whole = (whole != 0).then_some(Epoch(whole));
+        held.player = Some(ProcessNumber(own));
+    }
+    heir
+}
+
+#[test]
+fn heirs_need_nobody_else() {
+    let has_all = |worker, player| Takeover {
+        has_own: true,
+        layers: 1,
+        ..takeover(worker, player)
+    };
+    // A worker with its holder, then all at once.
+    let living = [
+        worker(0, 0, 3),
+        worker(3, 3, 3),
+        heir(4, 1, 3, 0),
+        heir(5, 2, 3, 0),
+    ];
+    let plan = make(&living, 4, 1).unwrap();
+    assert_eq!(plan.takeovers, [has_all(1, 4), has_all(2, 5)]);
+    assert_eq!((plan.fetches, plan.remakes), (vec![], vec![]));
+    let plan = make(&[heir(2, 1, 3, 0), heir(3, 0, 3, 0)], 2, 1).unwrap();
+    assert_eq!(plan.takeovers, [has_all(0, 3), has_all(1, 2)]);
+    assert_eq!(plan.epoch, Epoch(3));
+    // A single worker has no holder.
+    let alone = Redundancy::place(&[0], 1, Scheme::Copies(0));
+    assert_eq!(
+        super::make(&[heir(1, 0, 3, 0)], &alone, 1, &[])
+            .unwrap()
+            .takeovers
+            .len(),
+        1
+    );
+    let lost = super::make(&[newcomer(1)], &alone, 1, &[]);
+    assert_eq!(lost, Err(Lost::Everyone));
+}
+
+#[test]
+fn heirs_tell_of_the_epoch_that_was_under_way() {
+    let epoch = |living: &[Identity]| make(living, 3, 1).map(|plan| plan.epoch.0);
+    // Somebody has seen it committed.
+    assert_eq!(
+        epoch(&[heir(3, 0, 4, 0), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
+        Ok(4)
+    );
+    assert_eq!(
+        epoch(&[worker(0, 0, 4), heir(4, 1, 3, 4), worker(2, 2, 4)]),
+        Ok(4)
+    );
+    // It may be committed: all have it whole.
+    assert_eq!(
+        epoch(&[heir(3, 0, 3, 4), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
+        Ok(4)
+    );
+    assert_eq!(
+        epoch(&[
+            whole(worker(0, 0, 3), 4),
+            heir(4, 1, 3, 4),
+            whole(worker(2, 2, 3), 4)
+        ]),
+        Ok(4)
+    );
+    // It was not: a living worker has not got so far.
+    assert_eq!(
+        epoch(&[worker(0, 0, 3), heir(4, 1, 3, 4), heir(5, 2, 3, 4)]),
+        Ok(3)
+    );
+    // Neither had worker 1, whose copy of that epoch died with worker 2.
+    assert_eq!(
+        epoch(&[
+            whole(worker(0, 0, 3), 4),
+            heir(4, 1, 3, 0),
+            heir(5, 2, 3, 0)
+        ]),
+        Ok(3)
+    );
+    // The first epoch was whole, and nobody has died who had seen it committed.
+    assert_eq!(
+        epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 1), heir(5, 2, 0, 1)]),
+        Ok(1)
+    );
+    assert_eq!(
+        epoch(&[heir(3, 0, 0, 1), heir(4, 1, 0, 0), heir(5, 2, 0, 0)]),
+        Err(Lost::Init)
+    );
+    // Worker 1's copy comes from the heir of its holder.
+    let plan = make(
+        &[
+            whole(worker(0, 0, 3), 4),
+            heir(4, 1, 3, 0),
+            heir(5, 2, 3, 4),
+        ],
+        3,
+        1,
+    )
+    .unwrap();
+    assert_eq!((plan.epoch, plan.fetches), (Epoch(4), vec![fetch(1, 2)]));
+}
+
+#[test]
+fn the_epoch_that_costs_less_is_taken_where_nobody_can_have_committed_the_later_one() {
+    let costs = |identity: Identity, lost_ns, fetch_ns| Identity {
+        lost_ns,
+        fetch_ns,
+        ..identity
+    };
+    let living = |lost, fetch| costs(whole(worker(0, 0, 3), 4), lost, fetch);
+    let other = costs(whole(worker(2, 2, 3), 4), 10, 100);
+    let epoch =
+        |living: &[Identity]| make(living, 3, 1).map(|plan| (plan.epoch.0, plan.fetches.len()));
+    assert_eq!(
+        epoch(&[living(99, 80), heir(4, 1, 3, 0), other.clone()]),
+        Ok((3, 0))
+    );
+    assert_eq!(
+        epoch(&[living(100, 80), heir(4, 1, 3, 0), other.clone()]),
+        Ok((4, 1))
+    );
+    assert_eq!(
+        epoch(&[living(0, 0), heir(4, 1, 3, 0), whole(worker(2, 2, 3), 4)]),
+        Ok((4, 1))
+    );
+    // Worker 1 may have come to the meeting, and seen it committed.
+    assert_eq!(
+        epoch(&[living(0, 80), heir(4, 1, 3, 4), other.clone()]),
+        Ok((4, 0))
+    );
+    assert_eq!(
+        epoch(&[living(0, 80), newcomer(4), other.clone()]),
+        Ok((4, 1))
+    );
+    assert_eq!(
+        epoch(&[living(0, 80), holding(4, 1, 1, 3), other.clone()]),
+        Ok((4, 1))
+    );
+    // One who has died never came.
+    assert_eq!(
+        epoch(&[living(0, 80), heir(4, 1, 3, 4), heir(5, 2, 3, 0)]),
+        Ok((3, 0))
+    );
+    // One who lives may need what worker 1 has kept for it.
+    let thin = |lost| Identity {
+        is_thin: true,
+        ..living(lost, 80)
+    };
+    assert_eq!(
+        epoch(&[thin(100), heir(4, 1, 3, 0), other.clone()]),
+        Ok((3, 0))
+    );
+    assert_eq!(
+        epoch(&[thin(0), heir(4, 1, 3, 4), other.clone()]),
+        Ok((4, 0))
+    );
+    assert_eq!(epoch(&[thin(0), newcomer(4), other.clone()]), Ok((4, 1)));
+    // There is no earlier one.
+    let first = |identity| costs(whole(identity, 1), 0, 80);
+    assert_eq!(
+        epoch(&[
+            first(worker(0, 0, 0)),
+            heir(4, 1, 0, 0),
+            first(worker(2, 2, 0))
+        ]),
+        Ok((1, 1))
+    );
+}
+
+#[test]
+fn an_heir_without_a_whole_own_copy_has_those_of_partners() {
+    let thin = |mut heir: Identity| {
+        heir.held.as_mut().unwrap().has_own = false;
+        heir
+    };
+    let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), worker(2, 2, 3)];
+    let plan = make(&living, 3, 1).unwrap();
+    let has_partners = Takeover {
+        layers: 1,
+        ..takeover(1, 4)
+    };
+    assert_eq!(
+        (plan.takeovers, plan.fetches),
+        (vec![has_partners], vec![fetch(1, 2)])
+    );
+    assert_eq!(plan.remakes, []);
+    // Nobody else has its own.
+    let living = [worker(0, 0, 3), thin(heir(4, 1, 3, 0)), newcomer(5)];
+    assert_eq!(lost_worker(&living, 3), Some(1));
+}
+
+#[test]
+fn a_failure_without_a_dead_worker_needs_no_takeover() {
+    let plan = make(&[worker(0, 0, 2), worker(1, 1, 2)], 2, 1).unwrap();
+    assert_eq!(
+        plan,
+        Plan {
+            epoch: Epoch(2),
+            takeovers: vec![],
+            players: players([0, 1]),
+            fetches: vec![],
+            remakes: vec![],
+            lost: None,
+        }
+    );
+}
+
+#[test]
+fn what_is_lost_in_memory_may_be_on_disk() {
+    let living = [
+        worker(0, 0, 2),
+        worker(3, 3, 2),
+        newcomer(4),
+        holding(5, 1, 0, 2),
+    ];
+    let lost = Lost::Behind {
+        worker: Worker(3),
+        at: Epoch(2),
+        epoch: Epoch(4),
+    };
+    let plan = super::from_disk(&living, &copies(4, 1, 1), 4, &[], lost.clone());
+    assert_eq!(plan.takeovers, [takeover(1, 4), takeover(2, 5)]);
+    assert_eq!(
+        (plan.players, plan.lost),
+        (players([0, 4, 5, 3]), Some(lost.clone()))
+    );
+}
+
+fn refusing(mut identity: Identity, worker: u32, at: u32) -> Identity {
+    identity.refused.push(Refused {
+        worker: Worker(worker),
+        at: ProcessNumber(at),
+    });
+    identity
+}
+
+#[test]
+fn a_damaged_copy_is_not_used_and_made_again() {
+    // Copies of worker 1 are at workers 2 (damaged) and 3.
+    let living = [
+        worker(0, 0, 5),
+        worker(2, 2, 5),
+        worker(3, 3, 5),
+        refusing(newcomer(4), 1, 2),
+    ];
+    let plan = super::make(&living, &copies(4, 1, 2), 4, &[]).unwrap();
+    assert_eq!(plan.fetches, [fetch(1, 3)]);
+    assert_eq!(
+        plan.remakes,
+        [remake(0, 0, 1), remake(1, 0, 2), remake(3, 1, 1)]
+    );
+    // With that one copy only, it is lost.
+    let damaged = |died, holders| Lost::Copies {
+        worker: Worker(1),
+        died,
+        holders,
+        epoch: Epoch(5),
+    };
+    let lost = damaged(true, vec![(Worker(2), Gone::Damaged)]);
+    assert_eq!(make(&living, 4, 1), Err(lost));
+    // All that is lost is named.
+    let living = [&living[..2], &living[3..], &[newcomer(5)]].concat();
+    let lost = damaged(
+        true,
+        vec![(Worker(2), Gone::Damaged), (Worker(3), Gone::Dead)],
+    );
+    assert_eq!(super::make(&living, &copies(4, 1, 2), 4, &[]), Err(lost));
+    // A survivor whose own copy is damaged gets it from its holder.
+    let living = [worker(0, 0, 5), refusing(worker(1, 1, 5), 1, 1)];
+    assert_eq!(make(&living, 2, 1).unwrap().fetches, [fetch(1, 0)]);
+    let living = [
+        refusing(worker(0, 0, 5), 1, 0),
+        refusing(worker(1, 1, 5), 1, 1),
+    ];
+    let lost = Lost::Copies {
+        worker: Worker(1),
+        died: false,
+        holders: vec![(Worker(0), Gone::Damaged)],
+        epoch: Epoch(5),
+    };
+    assert_eq!(make(&living, 2, 1), Err(lost));
+}
+
+#[test]
+fn with_two_copies_any_two_may_die_at_once() {
+    for first in 0..5 {
+        for second in first + 1..5u32 {
+            let alive = (0..5u32).filter(|part| ![first, second].contains(part));
+            let mut living: Vec<Identity> = alive.map(|part| worker(part, part, 3)).collect();
+            living.extend([newcomer(5), newcomer(6)]);
+            let plan = super::make(&living, &copies(5, 1, 2), 5, &[]).unwrap();
+            let fetched: Vec<u32> = plan.fetches.iter().map(|fetch| fetch.worker.0).collect();
+            assert_eq!(fetched, [first, second]);
+            assert!(
+                plan.fetches
+                    .iter()
+                    .all(|fetch| ![first, second].contains(&fetch.from.0))
+            );
+        }
+    }
+}
+
+#[test]
+fn with_parity_all_others_of_the_group_are_needed() {
+    // Groups of workers 0, 2, 4 and 1, 3.
+    let parity = |living: &[Identity]| {
+        super::make(
+            living,
+            &Redundancy::place(&[0; 5], 1, Scheme::Parity(3)),
+            5,
+            &[],
+        )
+    };
+    let living = [
+        worker(1, 1, 5),
+        worker(2, 2, 5),
+        worker(4, 4, 5),
+        newcomer(5),
+        newcomer(6),
+    ];
+    let plan = parity(&living).unwrap();
+    assert_eq!(plan.fetches, [fetch(0, 2), fetch(0, 4), fetch(3, 1)]);
+    assert_eq!(
+        plan.remakes,
+        [remake(1, 0, 3), remake(2, 1, 0), remake(4, 0, 0)]
+    );
+    // Two of a group.
+    let gone = |worker, holders| Lost::Copies {
+        worker: Worker(worker),
+        died: true,
+        holders,
+        epoch: Epoch(5),
+    };
+    let living = [
+        worker(1, 1, 5),
+        worker(3, 3, 5),
+        worker(4, 4, 5),
+        newcomer(5),
+        newcomer(6),
+    ];
+    assert_eq!(parity(&living), Err(gone(0, vec![(Worker(2), Gone::Dead)])));
+    // A successor that has all that the dead member had is as good as that, one without the parity is not.
+    let living = |layers| {
+        let successor = holding(5, 2, layers, 5);
+        [
+            worker(1, 1, 5),
+            worker(3, 3, 5),
+            worker(4, 4, 5),
+            successor,
+            newcomer(6),
+        ]
+    };
+    assert_eq!(
+        parity(&living(3)).unwrap().fetches,
+        [fetch(0, 2), fetch(0, 4)]
+    );
+    assert_eq!(
+        parity(&living(0)),
+        Err(gone(0, vec![(Worker(2), Gone::Dead)]))
+    );
+    // What somebody has found damaged cannot be used for others.
+    let living = [
+        worker(1, 1, 5),
+        refusing(worker(2, 2, 5), 2, 2),
+        worker(3, 3, 5),
+        worker(4, 4, 5),
+        newcomer(5),
+    ];
+    assert_eq!(
+        parity(&living),
+        Err(gone(0, vec![(Worker(2), Gone::Damaged)]))
+    );
+    // Parity is made again of what all have.
+    let living = [0, 1, 2, 3, 4].map(|part| refusing(worker(part, part, 5), 0, 2));
+    assert_eq!(
+        parity(&living).unwrap().remakes,
+        [remake(0, 0, 2), remake(4, 1, 2)]
+    );
+}
+
+/// Whatever is wished, the plan has each part once and each newcomer once, and only living idle ones.
+#[test]
+fn a_wish_counts_if_it_is_possible() {
+    let living = [
+        worker(0, 0, 3),
+        worker(3, 3, 3),
+        newcomer(4),
+        newcomer(5),
+        newcomer(6),
+    ];
+    let takeovers = |wishes: &[(u32, u32)]| {
+        let wish = |&(worker, spare): &(u32, u32)| Wish {
+            worker: Worker(worker),
+            spare: ProcessNumber(spare),
+        };
+        let wishes: Vec<Wish> = wishes.iter().map(wish).collect();
+        super::make(&living, &copies(4, 2, 1), 4, &wishes)
+            .unwrap()
+            .takeovers
+    };
+    assert_eq!(
+        takeovers(&[(1, 6), (2, 5)]),
+        [takeover(1, 6), takeover(2, 5)]
+    );
+    assert_eq!(takeovers(&[(2, 4)]), [takeover(1, 5), takeover(2, 4)]);
+    let by_rule = [takeover(1, 4), takeover(2, 5)];
+    // A worker, nobody, a dead one, nonsense, other parts.
+    assert_eq!(takeovers(&[(1, 0), (2, 99)]), by_rule);
+    assert_eq!(takeovers(&[(1, 1), (2, u32::MAX)]), by_rule);
+    assert_eq!(takeovers(&[(0, 6), (7, 5)]), by_rule);
+    // The same newcomer twice.
+    assert_eq!(
+        takeovers(&[(1, 6), (2, 6)]),
+        [takeover(1, 6), takeover(2, 4)]
+    );
+}
+
+#[test]
+fn a_copy_that_is_there_counts_more_than_a_wish() {
+    let living = [
+        worker(0, 0, 3),
+        worker(2, 2, 3),
+        worker(3, 3, 3),
+        newcomer(4),
+        holding(5, 1, 1, 3),
+    ];
+    let wish = Wish {
+        worker: Worker(1),
+        spare: ProcessNumber(4),
+    };
+    let plan = super::make(&living, &copies(4, 2, 1), 4, &[wish]).unwrap();
+    assert_eq!(plan.takeovers[0].player, ProcessNumber(5));
+}

@@ -1,0 +1,119 @@
+//! Parity groups: which workers are in one, and who keeps parity of whom.
+//!
+//! As in a RAID of level 5 (W. Gropp, R. Ross, N. Miller, "Providing Efficient I/O Redundancy in MPI Environments", 2004;
+//! SCR calls it XOR): each member's pages are dealt out to the layers 0 to G - 2 ([`understudy_image::parity`]), and those of
+//! layer l go into the parity that the member l + 1 places further keeps. So no page is in parity that its own member keeps, each
+//! parity has pages of all others, and with any one member gone the others have what it takes.
+
+use understudy_numbers::Worker;
+
+/// The groups of all workers.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub struct Groups {
+    /// Their members, in the order in which they keep each other's pages.
+    members: Vec<Vec<Worker>>,
+    /// Group of each worker, and place in it.
+    places: Vec<(usize, usize)>,
+}
+
+impl Groups {
+    /// Groups of about `size` workers. No two of a group are in one of the `domains` (of each worker), if that can be.
+    pub fn place(domains: &[u32], size: u32) -> Groups {
+        let workers = domains.len();
+        // No group of one: it could keep nothing.
+        let count = workers.div_ceil(size as usize).min(workers / 2).max(1);
+        let mut dealt: Vec<Worker> = Worker::all(workers as u32).collect();
+        // Dealt out domain by domain: as many workers of a domain as there are groups come into different ones.
+        dealt.sort_by_key(|&worker| domains[worker.index()]);
+        let mut members = vec![Vec::new(); count];
+        for (index, worker) in dealt.into_iter().enumerate() {
+            members[index % count].push(worker);
+        }
+        let mut places = vec![(0, 0); workers];
+        for (group, members) in members.iter_mut().enumerate() {
+            members.sort_unstable();
+            for (place, &worker) in members.iter().enumerate() {
+                places[worker.index()] = (group, place);
+            }
+        }
+        Groups { members, places }
+    }
+
+    /// The workers of this worker's group, and its place among them.
+    fn group_of(&self, worker: Worker) -> (&[Worker], usize) {
+        let (group, place) = self.places[worker.index()];
+        (&self.members[group], place)
+    }
+
+    /// The layers of this worker's group: one for each other member.
+    pub fn layers(&self, worker: Worker) -> usize {
+        self.group_of(worker).0.len() - 1
+    }
+
+    /// The most layers of any group.
+    pub fn most_layers(&self) -> usize {
+        self.members
+            .iter()
+            .map(|members| members.len() - 1)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Who keeps the parity for this worker's pages of a layer.
+    pub fn holder_of(&self, worker: Worker, layer: usize) -> Worker {
+        let (members, place) = self.group_of(worker);
+        members[(place + layer + 1) % members.len()]
+    }
+
+    /// Whose pages of a layer are in the parity that this worker keeps.
+    pub fn partner_of(&self, worker: Worker, layer: usize) -> Worker {
+        let (members, place) = self.group_of(worker);
+        members[(place + members.len() - layer - 1) % members.len()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_keep_parity_for_each_other() {
+        for (workers, size) in [
+            (4u32, 4),
+            (4, 2),
+            (5, 2),
+            (3, 2),
+            (7, 3),
+            (8, 4),
+            (9, 4),
+            (2, 2),
+        ] {
+            let domains: Vec<u32> = (0..workers).map(|worker| worker / 2).collect();
+            let groups = Groups::place(&domains, size);
+            for worker in Worker::all(workers) {
+                let layers = groups.layers(worker);
+                assert!(layers >= 1, "{workers} by {size}");
+                let mut others: Vec<Worker> = (0..layers)
+                    .map(|layer| groups.holder_of(worker, layer))
+                    .collect();
+                for (layer, &holder) in others.iter().enumerate() {
+                    assert_eq!(groups.partner_of(holder, layer), worker);
+                }
+                others.sort_unstable();
+                others.dedup();
+                assert!(others.len() == layers && !others.contains(&worker));
+            }
+        }
+        let numbers = |members: &Vec<Worker>| members.iter().map(|worker| worker.0).collect();
+        let members =
+            |groups: &Groups| -> Vec<Vec<u32>> { groups.members.iter().map(numbers).collect() };
+        assert_eq!(
+            members(&Groups::place(&[0, 0, 1, 1], 2)),
+            [vec![0, 2], vec![1, 3]]
+        );
+        assert_eq!(
+            members(&Groups::place(&[0; 5], 3)),
+            [vec![0, 2, 4], vec![1, 3]]
+        );
+    }
+}

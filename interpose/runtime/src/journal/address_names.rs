@@ -1,0 +1,110 @@
+//! Names of addresses in the program: function and offset, and the file that they are in.
+
+use crate::journal::names::readable;
+use object::{Object, ObjectSymbol, SymbolKind};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use understudy_image::vmas::{self, Vma};
+
+/// A place in a file: the offset, and which of the addresses it is.
+type Wanted = (u64, usize);
+/// The function that a place is in: its address, length and name.
+type Function<'a> = (u64, u64, &'a str);
+
+/// The names of addresses, as the program's files are mapped now. Large libraries have so many functions that only those are
+/// looked at closer that are asked for.
+pub fn names(addresses: &[u64]) -> Vec<String> {
+    let vmas = vmas::read_self().unwrap_or_default();
+    let mut names: Vec<String> = addresses
+        .iter()
+        .map(|address| format!("{address:#x}"))
+        .collect();
+    let mut by_file: BTreeMap<&[u8], Vec<Wanted>> = BTreeMap::new();
+    for (index, &address) in addresses.iter().enumerate() {
+        if let Some(vma) = vmas.iter().find(|vma| vma.range.contains(address)) {
+            by_file.entry(&vma.path).or_default().push((address, index));
+        }
+    }
+    for (path, wanted) in by_file {
+        name_in_file(path, base(&vmas, path), wanted, &mut names);
+    }
+    names
+}
+
+/// Where a file is mapped.
+fn base(vmas: &[Vma], path: &[u8]) -> u64 {
+    let first = vmas.iter().find(|vma| vma.path == path);
+    first.map_or(0, |vma| vma.range.start)
+}
+
+fn name_in_file(path: &[u8], base: u64, mut wanted: Vec<Wanted>, names: &mut [String]) {
+    let bytes = std::fs::read(OsStr::from_bytes(path)).unwrap_or_default();
+    let file = object::File::parse(&*bytes).ok();
+    // Some are always mapped at their own addresses.
+    let is_fixed = file
+        .as_ref()
+        .is_some_and(|file| file.kind() == object::ObjectKind::Executable);
+    if !is_fixed {
+        wanted.iter_mut().for_each(|(address, _)| *address -= base);
+    }
+    wanted.sort_unstable();
+    let functions = file
+        .as_ref()
+        .map_or_else(Vec::new, |file| functions(file, &wanted));
+    let file_name = Path::new(OsStr::from_bytes(path))
+        .file_name()
+        .unwrap_or_default();
+    for (number, (offset, index)) in wanted.into_iter().enumerate() {
+        let shown = match functions.get(number).copied().flatten() {
+            Some((start, _, name)) => format!("{}+{:#x}", readable(name), offset - start),
+            None => format!("{offset:#x}"),
+        };
+        names[index] = format!("{shown} ({})", file_name.display());
+    }
+}
+
+/// The function around each of some places, which are sorted; the one that begins last if they overlap.
+fn functions<'a>(file: &'a object::File<'a>, wanted: &[Wanted]) -> Vec<Option<Function<'a>>> {
+    let mut found: Vec<Option<Function<'a>>> = vec![None; wanted.len()];
+    for symbol in file.symbols().chain(file.dynamic_symbols()) {
+        let (start, length) = (symbol.address(), symbol.size().max(1));
+        let first = wanted.partition_point(|(offset, _)| *offset < start);
+        let covers = |&&(offset, _): &&Wanted| offset - start < length;
+        let count = wanted[first..].iter().take_while(covers).count();
+        if count == 0 || symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
+            continue;
+        }
+        let Ok(name) = symbol.name() else { continue };
+        for place in &mut found[first..first + count] {
+            *place = (*place).max(Some((start, length, name)));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    fn somewhere() -> u64 {
+        std::hint::black_box(somewhere as fn() -> u64 as usize as u64)
+    }
+
+    #[test]
+    fn functions_are_found_by_what_is_inside() {
+        let start = somewhere();
+        let names = names(&[start + 3, 16, start]);
+        assert!(
+            names[0].contains("somewhere") && names[0].contains("+0x3 ("),
+            "{names:?}"
+        );
+        assert_eq!(names[1], "0x10");
+        assert!(
+            names[2].contains("somewhere") && names[2].contains("+0x0 ("),
+            "{names:?}"
+        );
+    }
+}

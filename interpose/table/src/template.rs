@@ -1,0 +1,183 @@
+//! Handlers that a function of the runtime's `calls` serves for several procedures.
+//!
+//! The column `source` names the function, by its path in `calls`, and what it gets besides.
+
+use crate::kind::ParamKind;
+use crate::model::{Direction, Handle, Parameter, Procedure, Source, Table};
+use crate::types::{self, Side, identifier, translated};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Returns the sources that are served by a function of `calls`.
+pub(crate) fn is_shared(source: Source) -> bool {
+    matches!(
+        source,
+        Source::Call | Source::Construct | Source::Derive | Source::Tool
+    )
+}
+
+/// Imports the modules of `calls` whose functions serve procedures.
+pub(crate) fn imports(out: &mut String, table: &Table) {
+    let shared = table.procedures.iter().filter(|it| is_shared(it.source));
+    let modules: BTreeSet<&str> = shared
+        .filter_map(|procedure| procedure.arguments.first()?.split("::").next())
+        .chain(["conversion"])
+        .collect();
+    let modules: Vec<&str> = modules.into_iter().collect();
+    let _ = write!(
+        out,
+        "    use crate::calls::{{{}}};\n    use crate::generated::HandleKind;\n\
+         \x20   use crate::objects::datatype::Counts;\n\
+         \x20   use crate::objects::lookup::{{from_fortran, to_fortran}};\n",
+        modules.join(", ")
+    );
+}
+
+/// Returns the path of the function that serves a procedure.
+fn function(procedure: &Procedure) -> &str {
+    let first = procedure.arguments.first();
+    first.unwrap_or_else(|| panic!("`{}` has no function", procedure.name))
+}
+
+/// Returns the last parameter, where a constructor stores the handle.
+fn place(procedure: &Procedure) -> &Parameter {
+    let last = procedure.parameters.last();
+    let place = last.filter(|parameter| parameter.direction != Direction::In);
+    place.unwrap_or_else(|| panic!("`{}` makes no handle", procedure.name))
+}
+
+/// Returns the call of the library's procedure; `argument` gives what a parameter becomes.
+fn library_call(procedure: &Procedure, argument: impl Fn(&Parameter) -> String) -> String {
+    let arguments: Vec<String> = procedure.parameters.iter().map(argument).collect();
+    format!("real::{}({})", procedure.real_name(), arguments.join(", "))
+}
+
+/// Returns the call of a constructor of the library, which stores the handle in `new`.
+fn constructor_call(procedure: &Procedure) -> String {
+    let place = place(procedure);
+    library_call(procedure, |parameter| match parameter == place {
+        true => "new".to_owned(),
+        false => translated(parameter),
+    })
+}
+
+/// Calls the function with the further words of the column and with all arguments.
+fn call(procedure: &Procedure) -> String {
+    let arguments: Vec<String> = ["rt".to_owned(), format!("Proc::{}", procedure.name)]
+        .into_iter()
+        .chain(procedure.arguments.iter().skip(1).cloned())
+        .chain(procedure.parameters.iter().map(identifier))
+        .collect();
+    format!("{}({})", function(procedure), arguments.join(", "))
+}
+
+/// Calls the function with the communicator, if any, the place, and the library's constructor.
+fn construct(procedure: &Procedure) -> String {
+    let parent = procedure
+        .parameters
+        .iter()
+        .find(|parameter| parameter.c_type == "MPI_Comm");
+    let parent = parent.map_or(String::new(), |parent| format!("{}, ", identifier(parent)));
+    format!(
+        "{}(rt, Proc::{}, {parent}{}, |new| {})",
+        function(procedure),
+        procedure.name,
+        identifier(place(procedure)),
+        constructor_call(procedure)
+    )
+}
+
+/// Calls the function with the old datatype, the place, and the library's constructor.
+///
+/// The constructor may be that of another procedure, which the column names.
+fn derive(procedure: &Procedure) -> String {
+    let mut parameters = procedure.parameters.iter();
+    let old = parameters.find(|parameter| parameter.kind == ParamKind::Datatype);
+    let old = identifier(old.expect("an old datatype"));
+    let mut parameters = procedure.parameters.iter();
+    let counts = match parameters.any(|parameter| parameter.c_type.contains("MPI_Count")) {
+        true => "Large",
+        false => "Int",
+    };
+    let place = place(procedure);
+    let argument = |parameter: &Parameter| match parameter == place {
+        true => "new".to_owned(),
+        false => identifier(parameter),
+    };
+    let arguments: Vec<String> = procedure.parameters.iter().map(argument).collect();
+    let name = procedure.real_name();
+    format!(
+        "{}(rt, (Proc::{}, Counts::{counts}), {old}, {}, |{old}, new| real::{}({}))",
+        function(procedure),
+        procedure.name,
+        identifier(place),
+        procedure.arguments.get(1).unwrap_or(&name),
+        arguments.join(", ")
+    )
+}
+
+/// Calls the function with a call of the library.
+fn query(procedure: &Procedure) -> String {
+    format!(
+        "{}(rt, || {})",
+        function(procedure),
+        library_call(procedure, translated)
+    )
+}
+
+/// Returns the kind of the handle that a conversion takes or returns.
+fn converted(procedure: &Procedure) -> Handle {
+    let types = procedure.parameters.iter().map(|it| it.c_type.as_str());
+    let mut handles = types
+        .chain([procedure.returns.as_str()])
+        .filter_map(Handle::from_c_type);
+    handles.next().expect("a conversion has a handle")
+}
+
+/// Converts a handle to Fortran's number; the library knows those of predefined handles.
+fn to_fortran(procedure: &Procedure) -> String {
+    format!(
+        "to_fortran(HandleKind::{}, {}.0, || {})",
+        converted(procedure).name(),
+        identifier(&procedure.parameters[0]),
+        library_call(procedure, translated)
+    )
+}
+
+/// Converts Fortran's number to a handle; the library knows those of predefined handles.
+fn from_fortran(procedure: &Procedure) -> String {
+    let kind = format!("HandleKind::{}", converted(procedure).name());
+    format!(
+        "Virt{}(from_fortran(rt, {kind}, {}, |index| conversion::exists(rt, {kind}, index), || {}.0))",
+        converted(procedure).name(),
+        identifier(&procedure.parameters[0]),
+        library_call(procedure, translated)
+    )
+}
+
+/// Writes a handler that is one call of a function.
+pub(crate) fn handler(out: &mut String, procedure: &Procedure) {
+    let expression = match procedure.source {
+        Source::Call => call(procedure),
+        Source::Construct => construct(procedure),
+        Source::Derive => derive(procedure),
+        Source::Tool => query(procedure),
+        Source::ToFortran => to_fortran(procedure),
+        Source::FromFortran => from_fortran(procedure),
+        other => panic!(
+            "`{}`: {} has another template",
+            procedure.name,
+            other.name()
+        ),
+    };
+    let _ = write!(
+        out,
+        "    pub unsafe extern \"C\" fn h_{}({}) -> {} {{\n\
+         \x20       let rt = crate::calls::runtime();\n\
+         \x20       // SAFETY: the program's arguments are handed on.\n\
+         \x20       unsafe {{ {expression} }}\n    }}\n\n",
+        procedure.name,
+        types::parameter_list(procedure, Side::Virt),
+        types::return_type(procedure, Side::Virt)
+    );
+}
