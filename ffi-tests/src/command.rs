@@ -69,14 +69,12 @@ impl Understudy {
         }
     }
 
-    /// Sets a variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Understudy {
         self.command.env(name, value);
         self
     }
 
-    /// Removes a variable.
     #[must_use]
     pub fn without(mut self, name: &str) -> Understudy {
         self.command.env_remove(name);

@@ -83,7 +83,6 @@ impl Daemon {
         }
     }
 
-    /// Its socket.
     pub fn socket(&self) -> PathBuf {
         self.directory.path().join("socket")
     }

@@ -112,7 +112,6 @@ impl Job {
         self
     }
 
-    /// See [`Job::workers`].
     pub fn worker_count(&self) -> u32 {
         self.workers
     }
@@ -123,12 +122,10 @@ impl Job {
         self
     }
 
-    /// UNDERSTUDY_INTERVAL
     pub fn interval(self, interval: &str) -> Job {
         self.env("UNDERSTUDY_INTERVAL", interval)
     }
 
-    /// UNDERSTUDY_FAULT
     pub fn fault(self, fault: &str) -> Job {
         self.env("UNDERSTUDY_FAULT", fault)
     }

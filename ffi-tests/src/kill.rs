@@ -38,7 +38,6 @@ pub enum Trigger {
 pub struct Kill {
     /// Rank in the launcher's world.
     pub rank: u32,
-    /// The moment …
     pub at: Trigger,
     /// … and how long after it.
     pub delay: Duration,
@@ -50,7 +49,6 @@ pub fn fault_at_commit(rank: u32, checkpoint: u64) -> String {
 }
 
 impl Kill {
-    /// At a moment.
     pub fn at(rank: u32, at: Trigger) -> Kill {
         Kill {
             rank,
@@ -59,7 +57,6 @@ impl Kill {
         }
     }
 
-    /// So much later.
     pub fn after(self, delay: Duration) -> Kill {
         Kill { delay, ..self }
     }

@@ -24,7 +24,6 @@ pub struct Outcome {
     pub(crate) root: Option<tempfile::TempDir>,
     /// An assertion on it has failed.
     failed: AtomicBool,
-    /// The command.
     pub line: String,
     /// mpirun's status; `None` if the job had to be ended.
     pub status: Option<ExitStatus>,
@@ -74,7 +73,6 @@ impl Outcome {
             .map_or_else(PathBuf::new, |root| root.path().join(name))
     }
 
-    /// The working directory.
     pub fn work(&self) -> PathBuf {
         self.path("work")
     }

@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use understudy_formats::private;
 
-/// The workspace.
 pub fn workspace() -> PathBuf {
     let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
     crate_directory
@@ -53,17 +52,14 @@ pub fn layer() -> PathBuf {
     product("libunderstudy.so")
 }
 
-/// ckptd.
 pub fn ckptd() -> PathBuf {
     product("ckptd")
 }
 
-/// What starts jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Launcher {
     /// mpirun without any flag that the layer needs.
     Mpirun,
-    /// `ckptd launch`
     Ckptd,
     /// MPICH's, without any flag that the layer needs.
     Mpiexec,
@@ -316,7 +312,6 @@ pub fn libmpi() -> PathBuf {
 /// Where in its directory a job has its epochs.
 pub const DISK: &str = "disk";
 
-/// A job's own.
 pub(crate) fn directory() -> tempfile::TempDir {
     let directory = tempfile::Builder::new().prefix("ffi-test-").tempdir();
     directory.expect("there is room for temporary files")

@@ -31,7 +31,6 @@ impl Process {
     }
 }
 
-/// All of them.
 pub fn all() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
@@ -219,9 +218,7 @@ pub fn terminate(pid: u32) -> bool {
 pub struct Use {
     /// Resident memory in KiB.
     pub memory: u64,
-    /// Open descriptors.
     pub descriptors: usize,
-    /// Mappings.
     pub mappings: usize,
 }
 

@@ -14,7 +14,6 @@ pub struct Case {
     pub name: &'static str,
     /// Lines on standard output that are printed at once at the end.
     pub tail: usize,
-    /// Files it writes.
     pub files: &'static [&'static str],
     /// Takes away what differs from run to run anyway.
     pub canonical: Canonical,

@@ -24,7 +24,6 @@ pub fn wire(bytes: &mut [u8]) {
     }
 }
 
-/// An event file.
 pub fn events(bytes: &mut [u8]) {
     use understudy_formats::events::{HEADER_LEN, MAGIC, VERSION};
     let Some((head, mut rest)) = bytes.split_at_mut_checked(HEADER_LEN) else {

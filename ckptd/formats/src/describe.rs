@@ -8,9 +8,7 @@ use understudy_numbers::{Epoch, ProcessNumber, Spare, Worker};
 /// A tree of names and plain values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// No value.
     Null,
-    /// True or false.
     Bool(bool),
     /// An integer; no type of a record exceeds its range.
     Integer(i128),

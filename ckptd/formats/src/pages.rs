@@ -49,7 +49,6 @@ pub struct AddrRange {
 }
 
 impl AddrRange {
-    /// The range `start..end`.
     pub const fn new(start: u64, end: u64) -> Self {
         Self { start, end }
     }

@@ -33,7 +33,6 @@ pub enum Refused {
     /// It could lead anywhere.
     #[error("{0} is a symbolic link, and could lead anywhere")]
     Link(PathBuf),
-    /// Something else.
     #[error("{0} is not a directory")]
     NotADirectory(PathBuf),
     /// Somebody else has made it.

@@ -13,7 +13,6 @@ use std::time::Duration;
 /// No warning is longer, in bytes.
 const LONGEST: u64 = 4096;
 
-/// What was said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Warning {
     /// The mean time between failures from now on.
@@ -25,7 +24,6 @@ pub struct Warning {
 /// What a file says, and for how long it has said so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct News {
-    /// Its words.
     pub warning: Warning,
     /// Since it was written, by the clock of whoever keeps the file.
     pub age: Duration,

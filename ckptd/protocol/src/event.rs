@@ -86,7 +86,6 @@ pub struct Known {
     pub heir_of: Option<ProcessNumber>,
 }
 
-/// What happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A guardian has come, on this node, and has told all that it knows ([`Event::Known`]).
@@ -110,7 +109,6 @@ pub enum Event {
     Broke(ProcessNumber, Generation),
     /// The job cannot go on, and is to end with this status.
     Abort(i32),
-    /// Time has passed.
     Tick,
 }
 
@@ -153,11 +151,18 @@ pub enum Action {
     /// An idle spare has died: all processes are to count that as a failure.
     CountSpare,
     /// The guardian may have gone.
-    Kill { number: ProcessNumber, at: Guardian },
+    Kill {
+        number: ProcessNumber,
+        at: Guardian,
+    },
     /// The program is at its end. If that is a good one, all processes are to be told; another program of a script may follow it.
-    End { is_good: bool },
+    End {
+        is_good: bool,
+    },
     /// The guardian ends with this status.
-    Leave { at: Guardian, status: i32 },
-    /// Tell the user.
+    Leave {
+        at: Guardian,
+        status: i32,
+    },
     Say(String),
 }

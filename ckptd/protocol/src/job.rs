@@ -22,7 +22,6 @@ const FRUITLESS: u32 = 30;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// Guardians come.
     Gathering,
     /// Processes leave the last generation.
     Meeting,
@@ -31,7 +30,9 @@ enum Phase {
     /// All processes are killed, to start from the beginning.
     Restarting,
     /// The end has come; those that still run at the deadline are killed.
-    Ending { deadline: Option<Duration> },
+    Ending {
+        deadline: Option<Duration>,
+    },
     /// Guardians have been told to leave.
     Over,
 }
@@ -45,7 +46,6 @@ struct Question {
     wishes: Vec<ProcessNumber>,
 }
 
-/// A job.
 #[derive(Debug)]
 pub struct Job {
     workers: u32,

@@ -38,7 +38,6 @@ pub enum StreamState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum RankStage {
-    /// Before `MPI_Init`.
     Starting = 0,
     /// Inside of `MPI_Init`, where it waits for every other rank.
     Initialising = 1,
@@ -52,7 +51,6 @@ pub enum RankStage {
 pub struct StreamCell {
     /// Relay: odd around `read(2)` and the changes to `raw_read`, `place` and `command` it entails.
     pub(super) seq: AtomicU32,
-    /// Relay: a [`StreamState`].
     pub(super) state: AtomicU32,
     /// Relay: bytes read from the pipe.
     pub(super) raw_read: AtomicU64,
@@ -130,7 +128,6 @@ pub struct Ledger {
     pub(super) rank_pid: AtomicU32,
     /// Rank: process id of the launcher, its parent.
     pub(super) launcher_pid: AtomicU32,
-    /// Rank: a [`RankStage`].
     pub(super) stage: AtomicU32,
     /// Rank: 1 while it is a spare without a part.
     pub(super) idle: AtomicU32,

@@ -11,7 +11,6 @@ use understudy_numbers::ProcessNumber;
 /// A rank of some job, as its ledger shows it.
 #[derive(Debug, Clone)]
 pub struct Seat {
-    /// The ledger.
     pub path: PathBuf,
     /// The launcher's name of the job.
     pub job: String,

@@ -72,7 +72,6 @@ pub struct Config {
     pub faults: Vec<Fault>,
 }
 
-/// Takes one value.
 type Parse = fn(&mut Config, &str) -> Result<(), String>;
 
 /// How the value of each variable of [`SETTINGS`] is read.

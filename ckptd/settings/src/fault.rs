@@ -20,7 +20,6 @@ pub enum Who {
     Spare(u32),
 }
 
-/// Where it strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     /// At a fault point (its place in the table), in this epoch only.
@@ -60,7 +59,6 @@ pub enum Victim {
 /// How something is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
-    /// A bit changes.
     Bit,
     /// Its second half is gone.
     Half,
@@ -69,7 +67,6 @@ pub enum Harm {
 /// What happens to a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It dies.
     Kill,
     /// The process manager of its node dies; once for each rank.
     KillManager,
@@ -81,7 +78,6 @@ pub enum Action {
     Corrupt(Victim),
 }
 
-/// One fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A rank waits, and then something happens to it.

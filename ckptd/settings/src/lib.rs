@@ -28,14 +28,11 @@ pub enum Form {
     Variable,
 }
 
-/// One environment variable.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its name.
     pub variable: &'static str,
     /// Its default, as text.
     pub default: &'static str,
-    /// What it means.
     pub meaning: &'static str,
     /// How `understudy run` takes it.
     pub form: Form,

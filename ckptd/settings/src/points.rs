@@ -4,7 +4,6 @@
 pub struct Point {
     /// What `at=` says.
     pub name: &'static str,
-    /// The moment.
     pub moment: &'static str,
 }
 

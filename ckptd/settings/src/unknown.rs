@@ -26,7 +26,6 @@ const SLIPS: usize = 2;
 /// A variable that nobody reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown {
-    /// Its name.
     pub name: String,
     /// The setting that was probably meant.
     pub nearest: Option<&'static str>,

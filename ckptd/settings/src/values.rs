@@ -46,9 +46,7 @@ pub enum SharedPages {
     /// Where a sample finds enough of them.
     #[default]
     Auto,
-    /// Always.
     Always,
-    /// Never.
     Never,
 }
 
@@ -122,7 +120,6 @@ pub enum Rehearse {
     Off,
     /// That of every fourth worker.
     Sample,
-    /// Everybody's.
     All,
 }
 
@@ -234,7 +231,6 @@ pub enum Require {
     Never,
     /// All, but for those that have begun and get short of memory.
     Start,
-    /// All.
     Always,
 }
 

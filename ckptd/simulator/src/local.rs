@@ -11,7 +11,6 @@ pub struct Local {
     pub data_flow: Run,
 }
 
-/// One run.
 pub fn local(setting: &Setting, failures: Failures) -> Local {
     let nodes = setting.grid.nodes();
     let state = State {

@@ -63,7 +63,6 @@ impl AsFd for Stream {
 /// What a client speaks.
 #[derive(Debug)]
 enum Speaks {
-    /// Frames.
     Frames(Mailbox<Decoder>, Who),
     /// Hypertext; only to ask for the figures.
     Text(Mailbox<Request>),
@@ -89,7 +88,6 @@ pub(super) enum Goes {
     Away(&'static str),
 }
 
-/// A client.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Stream,

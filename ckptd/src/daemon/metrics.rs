@@ -3,7 +3,6 @@
 use crate::pool::Pools;
 use std::fmt::Write;
 
-/// What is counted.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) registered: u64,
@@ -20,7 +19,6 @@ pub(super) struct Counters {
     pub(super) started: u64,
 }
 
-/// All figures.
 pub(super) fn text(pools: &Pools, counters: &Counters, connections: usize) -> String {
     let mut out = String::new();
     let mut metric = |name: &str, kind: &str, help: &str, values: &[(String, u64)]| {

@@ -39,7 +39,6 @@ pub enum StartError {
     System {
         /// What was to be done.
         what: String,
-        /// The system's word.
         error: std::io::Error,
     },
 }

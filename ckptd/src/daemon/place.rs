@@ -23,7 +23,6 @@ pub fn default_socket() -> PathBuf {
     directory.join("ckptd.socket")
 }
 
-/// The own user.
 pub(super) fn uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }

@@ -14,12 +14,10 @@ const ENDED: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Rings {
     jobs: BTreeMap<JobKey, VecDeque<Event>>,
-    /// The oldest first.
     ended: VecDeque<JobKey>,
 }
 
 impl Rings {
-    /// Something has happened.
     pub(super) fn note(&mut self, key: &JobKey, what: String) {
         log::info!("{}: {what}", key.name);
         self.ended.retain(|ended| ended != key);
@@ -53,7 +51,6 @@ impl Rings {
     }
 }
 
-/// For people.
 pub(super) fn text(happening: &Happening) -> String {
     match happening {
         Happening::Registered { rank } => format!("rank {rank} has come as a spare"),

@@ -168,7 +168,6 @@ struct Server {
     poller: Poller,
     service: Service,
     sweeper: Sweeper,
-    /// The oldest first.
     connections: Vec<Source<Connection>>,
     start: Instant,
 }

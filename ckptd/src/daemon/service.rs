@@ -23,7 +23,6 @@ pub(super) enum Who {
     },
     /// Belongs to this realm.
     Known {
-        /// See [`JobKey::realm`].
         realm: u32,
         /// If it is a spare.
         spare: Option<(JobKey, Ticket)>,
@@ -41,9 +40,7 @@ impl Who {
 /// What follows from a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// Nothing is sent.
     Nothing,
-    /// This is sent.
     Send(Answer),
     /// This is sent, and the connection ends.
     End(String),
@@ -236,7 +233,6 @@ impl Service {
             .min()
     }
 
-    /// All figures.
     pub(super) fn metrics(&self, connections: usize) -> String {
         metrics::text(&self.pools, &self.counters, connections)
     }

@@ -80,7 +80,6 @@ impl Stream {
     }
 }
 
-/// All of them.
 #[derive(Default)]
 pub struct Children {
     running: Vec<Running>,
@@ -284,7 +283,6 @@ impl Children {
         }
     }
 
-    /// Whether any run.
     pub fn are_any(&self) -> bool {
         !self.running.is_empty()
     }

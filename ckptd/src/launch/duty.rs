@@ -25,7 +25,6 @@ pub enum ToLeader {
 /// What a leader says, by its standard output.
 #[derive(Debug, Encode, Decode)]
 pub enum FromLeader {
-    /// It listens there.
     Port(u16),
     /// It does not wait for this node any more.
     Lost(u32),

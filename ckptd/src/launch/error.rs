@@ -5,7 +5,6 @@ use std::io;
 use std::path::PathBuf;
 use understudy_formats::private;
 
-/// Why something failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -29,7 +28,6 @@ pub enum Error {
     /// This process has been started by another PMIx launcher, whom libpmix would call.
     #[error("the environment has {0}, of another PMIx launcher")]
     Inherited(&'static str),
-    /// A PMIx function.
     #[error("{call}: {status}")]
     Pmix { call: &'static str, status: Status },
     /// Names go into files' names and lists.
@@ -85,7 +83,6 @@ pub enum Error {
     /// A second manager of the same job.
     #[error("two hosts of the job are this one")]
     SameHost,
-    /// It has died.
     #[error("the process manager of this job has gone; the job ends")]
     NoManager,
     /// Each that was started has died, too.
@@ -100,7 +97,6 @@ pub enum Error {
     /// The directory of this user in memory cannot be made.
     #[error("the job needs a directory in /dev/shm ({0})")]
     NoSharedMemory(private::Refused),
-    /// A system call.
     #[error("{what}: {source}")]
     System { what: String, source: io::Error },
 }

@@ -17,7 +17,6 @@ struct Gathering {
 struct Question {
     /// Who has asked, and by which number it knows that.
     by: (u32, u64),
-    /// Whose it is.
     of: Name,
     /// Who has not answered yet.
     from: BTreeSet<u32>,

@@ -10,7 +10,6 @@ use std::io;
 use std::time::{Duration, Instant};
 use understudy_wire::io::Interest;
 
-/// The connection.
 pub struct Follower {
     link: Source<Link>,
     /// When beats were sent that have not been heard back, the first of which has this number.
@@ -18,7 +17,6 @@ pub struct Follower {
     first: u64,
     /// When the last beat was sent that the leader has heard.
     certain: Instant,
-    /// Silence beyond [`LEASE`].
     doubt: Doubt,
     /// Why the connection has ended.
     ended: Option<io::Error>,

@@ -167,7 +167,6 @@ pub(crate) fn listed(ranks: impl Iterator<Item = Rank>) -> String {
         .join(",")
 }
 
-/// One MPI_COMM_WORLD.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Namespace {
     pub name: Name,

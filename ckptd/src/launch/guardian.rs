@@ -106,7 +106,6 @@ struct Guardian {
     /// A process of the program has been refused.
     has_refused: Cell<bool>,
     memory: MemoryKills,
-    /// Where processes call.
     listener: Source<Listener>,
     /// Who has not said yet what it is.
     callers: Vec<Source<Line>>,

@@ -69,13 +69,11 @@ struct Stranger {
 struct Node {
     link: Source<Link>,
     heard: Instant,
-    /// Silence beyond [`SILENCE`].
     doubt: Doubt,
     /// When its connection ended.
     ended: Option<Instant>,
 }
 
-/// All connections.
 pub struct Hub {
     listener: Source<TcpListener>,
     registry: Registry,

@@ -19,7 +19,6 @@ pub const OWN: u32 = 0;
 /// How many of the dead are named where spares are chosen: a message is short.
 const MOST_NAMED: usize = 1000;
 
-/// A job's leader.
 pub struct Leader {
     /// There is none before the first guardian has said how many there are.
     job: Option<Job>,
@@ -74,7 +73,6 @@ impl Leader {
         Some(job.deadline()?.saturating_sub(self.began.elapsed()))
     }
 
-    /// Time has passed.
     pub fn tick(&mut self) {
         self.happen(Event::Tick);
     }

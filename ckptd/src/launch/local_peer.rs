@@ -14,7 +14,6 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// `SOCK_DIAG_BY_FAMILY`, the type of request and reply.
 const BY_FAMILY: u16 = 20;
-/// `NLM_F_REQUEST`
 const REQUEST: u16 = 1;
 /// `struct nlmsghdr`, before each message.
 const HEADER: usize = 16;

@@ -69,7 +69,6 @@ pub struct Node {
     callers: Vec<Source<Line>>,
     /// How many workers the job has.
     workers: u32,
-    /// By rank.
     guardians: BTreeMap<Guardian, Source<Line>>,
     /// If this manager follows another one.
     again: Again,

@@ -100,7 +100,6 @@ impl Seat {
         self.job.starts_with(OWN)
     }
 
-    /// The job's directory.
     pub fn directory(&self) -> PathBuf {
         directory_of(&self.job)
     }

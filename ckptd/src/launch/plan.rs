@@ -10,7 +10,6 @@ pub struct Plan {
     pub spares: u32,
     /// The program, with its arguments.
     pub program: Vec<OsString>,
-    /// The layer's library.
     pub preload: OsString,
     /// The MPI library of a program that opens it late, by its name.
     pub mpi: Option<PathBuf>,

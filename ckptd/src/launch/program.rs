@@ -59,7 +59,6 @@ impl Kind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mpi {
     pub kind: Kind,
-    /// Its file.
     pub library: PathBuf,
 }
 

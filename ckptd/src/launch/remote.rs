@@ -19,7 +19,6 @@ use xxhash_rust::xxh3::xxh3_64;
 /// What is to be started.
 #[derive(Debug, Encode, Decode)]
 pub struct Assignment {
-    /// [`build`]
     pub build: u64,
     pub directory: Vec<u8>,
     pub environment: Environment,
@@ -27,7 +26,6 @@ pub struct Assignment {
     pub duty: Duty,
 }
 
-/// What comes later.
 #[derive(Debug, Encode, Decode)]
 pub enum ToNode {
     /// A signal for the processes.

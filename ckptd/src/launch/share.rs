@@ -70,7 +70,6 @@ pub struct Share {
     /// The program's file, and its name with its arguments.
     file: Text,
     program: Vec<Text>,
-    /// The layer's library.
     preload: Text,
     variables: Vec<(Text, Text)>,
 }

@@ -177,7 +177,6 @@ pub enum Order {
 pub struct Joining {
     pub name: Name,
     pub size: u32,
-    /// Where they are.
     pub host: String,
 }
 

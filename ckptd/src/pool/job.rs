@@ -46,7 +46,6 @@ struct Round {
     leases: Vec<Lease>,
 }
 
-/// One job.
 #[derive(Debug)]
 pub struct Job {
     limits: Limits,
@@ -75,7 +74,6 @@ impl Job {
         }
     }
 
-    /// What it wants.
     pub fn limits(&self) -> Limits {
         self.limits
     }
@@ -85,7 +83,6 @@ impl Job {
         self.launcher
     }
 
-    /// Its spares.
     pub fn spares(&self) -> impl Iterator<Item = SpareView<'_>> {
         self.members.values().map(|member| SpareView {
             spare: &member.spare,

@@ -67,12 +67,10 @@ impl Pools {
         }
     }
 
-    /// All jobs.
     pub fn jobs(&self) -> impl Iterator<Item = (&JobKey, &Job)> {
         self.jobs.iter()
     }
 
-    /// One job.
     pub fn job(&self, key: &JobKey) -> Option<&Job> {
         self.jobs.get(key)
     }

@@ -17,7 +17,6 @@ use std::time::{Duration, SystemTime};
 use understudy_formats::private::{Directory, in_memory, open_own};
 use understudy_relay::{has_launcher, job_of_name, lives, survey};
 
-/// See [`is_settled`].
 const SETTLED: Duration = Duration::from_secs(60);
 
 /// What the names of directories for event files begin with; the process id of `understudy run` follows.
@@ -28,7 +27,6 @@ pub const EVENTS_PREFIX: &str = "understudy-run-";
 pub struct Remains {
     directory: Arc<Directory>,
     name: OsString,
-    /// For people.
     pub what: &'static str,
 }
 
@@ -58,7 +56,6 @@ impl Remains {
     }
 }
 
-/// All of it.
 pub fn of_node() -> Vec<Remains> {
     let kinds = [of_jobs(), segments::abandoned(), event_directories()];
     let found = kinds.into_iter().flatten();

@@ -4,7 +4,6 @@ use super::{Event, Recovery};
 use std::collections::BTreeMap;
 use understudy_formats::events::{Epoch, Kind};
 
-/// What was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
     /// How long a checkpoint has kept the slowest worker, in the mean of all but the first, which copies everything.

@@ -16,7 +16,6 @@ pub struct FailedRank {
     pub role: Option<Role>,
     /// Of what it died, as the others found out.
     pub cause: Option<String>,
-    /// Its last record.
     pub last_sign_ns: Option<u64>,
     /// When it killed itself on purpose, if it did.
     pub killed_ns: Option<u64>,

@@ -58,7 +58,6 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The undisturbed stream.
 pub fn stream(from: u64, to: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity((to - from) as usize + 16);
     for word in from / 8..to.div_ceil(8) {

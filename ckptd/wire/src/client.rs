@@ -16,7 +16,6 @@ use thiserror::Error;
 /// Where a daemon is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
-    /// A Unix socket.
     Local(PathBuf),
     /// Another node. Only numbers: looking names up may take any time.
     Remote(SocketAddr),
@@ -55,7 +54,6 @@ pub enum ClientError {
     /// What came is no answer.
     #[error("{0}")]
     Wire(#[from] WireError),
-    /// Too late.
     #[error("no answer within {} ms", .0.as_millis())]
     TimedOut(Duration),
     /// The daemon does not want this client.
@@ -72,7 +70,6 @@ pub enum ClientError {
 trait Stream: Read + Write + AsFd + Send {}
 impl<S: Read + Write + AsFd + Send> Stream for S {}
 
-/// A connection.
 pub struct Client {
     stream: Box<dyn Stream>,
     decoder: Decoder,

@@ -11,7 +11,6 @@ pub const VERSION: u16 = 3;
 
 /// Bytes in front of every payload.
 pub const HEAD: usize = 16;
-/// The longest payload.
 pub const MAX_PAYLOAD: usize = 256 << 10;
 /// What decoding one payload may allocate: values are longer in memory than in a frame.
 pub const DECODE_LIMIT: usize = 4 << 20;
@@ -23,7 +22,6 @@ pub const UNAUTHENTICATED: usize = 4 << 10;
 /// Why bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum WireError {
-    /// Another protocol.
     #[error("this is not the protocol of ckptd")]
     Magic,
     /// Another version of it.

@@ -8,15 +8,11 @@ use understudy_numbers::{ProcessNumber, Worker};
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum Ask {
     /// It knows a token; only over TCP, where it must come first. Answer: `Welcome`.
-    Prove {
-        /// See [`super::auth::proof`].
-        proof: [u8; 32],
-    },
+    Prove { proof: [u8; 32] },
     /// This client is a spare, from now on as long as the connection lasts. Answer: `Welcome`.
     Register {
         /// The launcher's name of the job.
         job: String,
-        /// Who it is.
         spare: Spare,
         /// How many spares the job wants.
         limits: Limits,
@@ -24,10 +20,7 @@ pub enum Ask {
     /// The spare lives. No answer.
     Beat,
     /// The spare plays the part of a worker and is not in the pool any more. No answer.
-    Playing {
-        /// The worker.
-        worker: Worker,
-    },
+    Playing { worker: Worker },
     /// The spare goes, since the job has ended. No answer.
     Leave,
     /// Spares for dead workers are wanted. Answer: `Leased`.
@@ -36,7 +29,6 @@ pub enum Ask {
         job: String,
         /// The number of this round of leases; it grows with every attempt at a recovery.
         round: u64,
-        /// The parts.
         needs: Vec<Need>,
     },
     /// Some spares are used up, and others could be started. Answer: `Start`.
@@ -52,7 +44,6 @@ pub enum Ask {
     GiveBack {
         /// The launcher's name of the job.
         job: String,
-        /// Of the lease.
         token: Token,
     },
     /// What is known of all jobs. Answer: `Status`.
@@ -73,10 +64,8 @@ pub enum Answer {
     Leased(Vec<Lease>),
     /// So many spares may be started.
     Start {
-        /// How many.
         count: u32,
     },
-    /// All jobs.
     Status(Vec<JobStatus>),
     /// The pool does not do this.
     Refused(Refusal),
@@ -84,7 +73,6 @@ pub enum Answer {
     Closed(String),
 }
 
-/// A job.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct JobStatus {
     /// The launcher's name of it.
@@ -113,6 +101,5 @@ pub struct SpareStatus {
 pub struct Event {
     /// Nanoseconds since 1970.
     pub at: u64,
-    /// What.
     pub what: String,
 }

@@ -11,7 +11,6 @@ pub struct Token(pub u64);
 /// What a spare has got for its registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct Ticket {
-    /// Of this registration.
     pub token: Token,
 }
 
@@ -24,7 +23,6 @@ pub struct Spare {
     pub pid: u32,
     /// The process that has started it, if that is on the same node; else 0.
     pub launcher: u32,
-    /// Its host.
     pub host: String,
     /// What fails together with it.
     pub domain: String,
@@ -35,7 +33,6 @@ pub struct Spare {
 /// Where a process is or was.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Place {
-    /// Its host.
     pub host: String,
     /// What fails together with it.
     pub domain: String,
@@ -44,7 +41,6 @@ pub struct Place {
 /// A part that has to be taken.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Need {
-    /// The worker.
     pub worker: Worker,
     /// Where it has died.
     pub failed: Place,
@@ -55,11 +51,9 @@ pub struct Need {
 /// A spare is to take a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Lease {
-    /// The worker.
     pub worker: Worker,
     /// Rank of the spare in the launcher's world.
     pub rank: ProcessNumber,
-    /// Of this lease.
     pub token: Token,
 }
 
@@ -85,7 +79,6 @@ impl Limits {
 /// Why something was not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error, Encode, Decode)]
 pub enum Refusal {
-    /// Unknown job.
     #[error("there is no such job")]
     NoJob,
     /// A ticket or lease that is not in force (any more).

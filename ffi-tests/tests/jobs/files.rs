@@ -130,7 +130,6 @@ fn output_that_is_led_elsewhere_for_a_while_comes_back() {
     assert_survived_in(job("1calls"), few((13..19).map(|call| (call % 2, call)), 3));
 }
 
-/// No checkpoint follows.
 #[test]
 fn a_line_that_a_child_process_has_appended_is_there_once() {
     let job = || Job::new(place::test_program("appends"), &["6"]).workers(2);

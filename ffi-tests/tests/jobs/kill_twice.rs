@@ -15,7 +15,6 @@ enum Role {
     Partner,
     /// It keeps the only copy of the first.
     Holder,
-    /// Another worker.
     Bystander,
     /// The spare that takes the part of the first.
     Understudy,

@@ -37,7 +37,6 @@ fn protected(arguments: &[&str]) -> Job {
 enum Stop {
     /// Not there yet: copies are thin.
     Thin,
-    /// Data have changed.
     Changed,
     /// Checkpoints have been taken since.
     Half,

@@ -25,7 +25,6 @@ enum Fate {
     Named,
     /// The fault lay behind the run's end.
     NotMet,
-    /// Anything else.
     Wrong,
 }
 

@@ -91,7 +91,6 @@ pub fn one() {
     bench.assert_nothing_left();
 }
 
-/// The other node.
 struct Other {
     out: Mutex<UnixStream>,
     state: Mutex<State>,

@@ -15,7 +15,6 @@ pub struct Request {
     pub key: u32,
     /// Flags of pwritev2(2).
     pub flags: i32,
-    /// Operation (`IOCB_CMD_…`).
     pub operation: u16,
     /// Priority of the request (ioprio_set(2)).
     pub priority: i16,
@@ -27,7 +26,6 @@ pub struct Request {
     pub length: u64,
     /// Place in the file in bytes.
     pub offset: i64,
-    /// Unused.
     pub reserved: u64,
     /// Flags of the notification (`IOCB_FLAG_…`).
     pub notice: u32,
@@ -43,7 +41,6 @@ pub const MAX_CONTEXTS: usize = 64;
 /// Address of a slot that is being filled.
 const RESERVED: usize = usize::MAX;
 
-/// A context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     /// Address of its ring, which is its identifier.
@@ -90,7 +87,6 @@ pub struct Contexts {
 }
 
 impl Contexts {
-    /// No contexts.
     #[expect(clippy::new_without_default, reason = "a constant is needed")]
     pub const fn new() -> Contexts {
         Contexts {
@@ -98,7 +94,6 @@ impl Contexts {
         }
     }
 
-    /// Returns the contexts.
     pub fn all(&self) -> impl Iterator<Item = Context> {
         self.slots.iter().filter_map(Slot::context)
     }
@@ -135,14 +130,12 @@ impl Contexts {
         }
     }
 
-    /// Forgets a context.
     pub fn remove(&self, address: usize) {
         if let Some(slot) = self.slot(address) {
             slot.address.store(0, Ordering::Release);
         }
     }
 
-    /// Forgets all contexts.
     pub fn clear(&self) {
         for slot in &self.slots {
             slot.address.store(0, Ordering::Release);

@@ -28,7 +28,6 @@ pub const ZONE_END: usize = 5 << ZONE_SHIFT;
 pub const MPI_ZONE_START: usize = ZONE_START + (ZONE_END - ZONE_START) / 2;
 /// `address >> ZONE_SHIFT == ZONE_TAG` exactly in the zone; assembly tests the stack pointer that way.
 pub const ZONE_SHIFT: u32 = 43;
-/// See [`ZONE_SHIFT`].
 pub const ZONE_TAG: usize = ZONE_START >> ZONE_SHIFT;
 
 /// Page that receives the patched `mmap`, `mremap` and `shmat` instructions; below 4 GiB, below any program.
@@ -145,7 +144,6 @@ pub const LD_HEAP_REGIONS: usize = 32;
 pub struct LoaderHeap {
     /// The heap's own books, which belong to its content.
     pub state: *mut u8,
-    /// Their length.
     pub state_length: usize,
     /// Bytes in use at the beginning of each region, of the user side's heap and of the runtime side's.
     pub used: [*const [usize; LD_HEAP_CLASSES]; 2],
@@ -176,7 +174,6 @@ pub struct BootInfo {
     pub argv: *const *const c_char,
     /// Path of the program's file.
     pub program: *const c_char,
-    /// Directory of libunderstudy.so.
     pub directory: *const c_char,
     /// The auxiliary vector's `AT_BASE`: where ld.so is mapped.
     pub loader_base: usize,
@@ -230,9 +227,7 @@ pub struct BootInfo {
     pub carry_user_time: unsafe extern "C" fn(),
     /// Base-namespace `dlopen`, for libraries that an understudy must open again: their constructors are not run.
     pub user_dlopen: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void,
-    /// Base-namespace `dlsym(RTLD_DEFAULT, name)`.
     pub user_dlsym: unsafe extern "C" fn(*const c_char) -> *mut c_void,
-    /// Base-namespace `dlclose`.
     pub user_dlclose: unsafe extern "C" fn(*mut c_void) -> c_int,
     /// Writes the addresses of libc's procedures that [`source::SOURCES`] names.
     pub user_sources: unsafe extern "C" fn(*mut *mut c_void),
@@ -246,7 +241,6 @@ pub struct BootInfo {
     pub loader_data: (usize, usize),
     /// What ld.so has allocated for the user side.
     pub loader_heap: LoaderHeap,
-    /// Base-namespace `dl_iterate_phdr`.
     pub user_iterate: unsafe extern "C" fn(callback: *const c_void, data: *mut c_void) -> c_int,
     /// Sixteen integers on the user side, at the same address in every rank, for predefined attributes.
     pub attribute_cells: *mut c_int,
@@ -283,11 +277,9 @@ pub const OWN_SIGNALS: u64 = {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct StopCode {
-    /// The handler.
     pub handler: usize,
     /// From here to `leave` the system call is continued, on the thread's own stack, whose top is the frame.
     pub restart: usize,
-    /// It has returned.
     pub restarted: usize,
     /// What it returned is in the frame.
     pub noted: usize,
@@ -295,7 +287,6 @@ pub struct StopCode {
     pub leave: usize,
     /// The same, eight bytes higher; also the kernel's way back from handlers (`sa_restorer`).
     pub restorer: usize,
-    /// Behind it.
     pub end: usize,
     /// Where the address of `park` is to be put; as long as it is 0, nobody is stopped.
     pub park: *mut usize,
@@ -385,15 +376,12 @@ pub mod effect {
     #[repr(C)]
     #[derive(Clone, Copy, Debug)]
     pub struct Part {
-        /// Where it begins.
         pub offset: u64,
-        /// Its length.
         pub length: u64,
     }
 
     /// Of anything but a directory.
     pub const FILES: i64 = 1;
-    /// Of a directory.
     pub const DIRECTORIES: i64 = 2;
 }
 

@@ -21,11 +21,9 @@ pub enum Subject {
     Process,
     /// Child processes that have ended.
     Children,
-    /// Main thread.
     MainThread,
 }
 
-/// Number of subjects.
 const SUBJECTS: usize = 3;
 /// Number of values in a [`Reading`].
 pub const READING_VALUES: usize = SUBJECTS * (1 + USAGE_VALUES);
@@ -51,7 +49,6 @@ pub struct CarriedTime {
 }
 
 impl CarriedTime {
-    /// Adds nothing.
     #[expect(clippy::new_without_default, reason = "a constant is needed")]
     pub const fn new() -> CarriedTime {
         CarriedTime {

@@ -15,11 +15,9 @@ pub enum Output {
 /// One of the procedures.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
-    /// Its name.
     pub name: &'static str,
     /// Bytes of each argument that mean something.
     pub widths: &'static [u8],
-    /// What it writes.
     pub outputs: &'static [Output],
 }
 

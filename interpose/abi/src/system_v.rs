@@ -23,10 +23,8 @@ pub const FOREIGN: u32 = 4;
 /// Name of a slot that is being filled.
 const RESERVED: i64 = -1;
 
-/// An object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// [`SEMAPHORES`] or [`MESSAGES`].
     pub kind: i64,
     /// Identifier that the program has.
     pub identifier: i32,
@@ -79,7 +77,6 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// No objects.
     #[expect(clippy::new_without_default, reason = "a constant is needed")]
     pub const fn new() -> Objects {
         Objects {
@@ -103,7 +100,6 @@ impl Objects {
         self.find(|it| it.kind == kind && it.identifier == identifier)
     }
 
-    /// Returns the objects.
     pub fn all(&self) -> impl Iterator<Item = Object> {
         self.slots().iter().filter_map(Slot::object)
     }
@@ -113,7 +109,6 @@ impl Objects {
         self.has_more.load(Ordering::Relaxed) != 0
     }
 
-    /// Remembers an object.
     pub fn insert(&self, object: Object) {
         let is_free = |slot: &&Slot| {
             let taken =
@@ -191,7 +186,6 @@ impl Objects {
         }
     }
 
-    /// Forgets all objects.
     pub fn clear(&self) {
         for slot in self.slots() {
             slot.name.store(0, Ordering::Release);

@@ -82,7 +82,6 @@ pub struct TurnCode {
     pub begin: unsafe extern "C" fn(),
     /// Runs a callback of the program without a turn, on the program's stack.
     pub lend: unsafe extern "C" fn(&Lent) -> u64,
-    /// The shared state.
     pub turn: *const Turn,
 }
 
@@ -91,14 +90,12 @@ pub struct TurnCode {
 pub struct Lent {
     /// Its address.
     pub function: usize,
-    /// Up to five.
     pub arguments: [u64; 5],
     /// Where the frame of the next call begins on the runtime's stack.
     pub top: *const AtomicUsize,
 }
 
 impl Turn {
-    /// Nobody's turn.
     pub const fn new() -> Turn {
         Turn {
             lock: AtomicU32::new(0),

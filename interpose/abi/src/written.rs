@@ -6,7 +6,6 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 /// Start of the names of backups of files that the program changes.
 pub const BACKUP_PREFIX: &str = ".understudy-";
 
-/// Nothing is known.
 const UNKNOWN: u64 = 0;
 /// Writes need not be told: no regular file, or they go to its end.
 const UNTOLD: u64 = 1;
@@ -32,7 +31,6 @@ pub struct Written {
 /// What is known of one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// Nothing.
     Unknown,
     /// Writes to it overwrite nothing.
     Untold,
@@ -41,7 +39,6 @@ pub enum Known {
 }
 
 impl Written {
-    /// Nothing is told.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Written {
         Written {

@@ -18,17 +18,12 @@ impl Dynamic {
     pub const NEEDED: usize = 1;
     /// Size of the relocations of [`Dynamic::JMPREL`] in bytes.
     pub const PLTRELSZ: usize = 2;
-    /// Table of strings.
     pub const STRTAB: usize = 5;
-    /// Table of symbols.
     pub const SYMTAB: usize = 6;
-    /// Relocations.
     pub const RELA: usize = 7;
     /// Size of the relocations of [`Dynamic::RELA`] in bytes.
     pub const RELASZ: usize = 8;
-    /// First constructor.
     pub const INIT: usize = 12;
-    /// Last destructor.
     pub const FINI: usize = 13;
     /// Name of the object itself.
     pub const SONAME: usize = 14;
@@ -42,7 +37,6 @@ impl Dynamic {
     pub const FINI_ARRAYSZ: usize = 28;
     /// Directories that are searched after LD_LIBRARY_PATH.
     pub const RUNPATH: usize = 29;
-    /// Flags.
     pub const FLAGS: usize = 30;
     /// Flag: uses thread-local data whose place is fixed when the object is opened.
     pub const STATIC_TLS: usize = 0x10;

@@ -7,7 +7,6 @@ use crate::program_header::ProgramHeader;
 use core::ffi::{c_char, c_int, c_void};
 use core::{ptr, slice};
 
-/// `struct dl_phdr_info`
 #[repr(C)]
 #[derive(Debug)]
 pub struct LoadedModule {
@@ -38,7 +37,6 @@ impl LoadedModule {
         unsafe { bytes(self.name) }
     }
 
-    /// All program headers.
     pub fn headers(&self) -> &[ProgramHeader] {
         // SAFETY: the object's program headers, which are mapped with it.
         unsafe { slice::from_raw_parts(self.headers, usize::from(self.header_count)) }

@@ -13,7 +13,6 @@ pub struct LoaderDebug {
     changed: usize,
     state: i32,
     loader: usize,
-    /// Absent before [`EXTENDED`].
     next: *const LoaderDebug,
 }
 

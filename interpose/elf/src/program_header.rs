@@ -24,11 +24,8 @@ pub struct ProgramHeader {
 impl ProgramHeader {
     /// Segment that is mapped.
     pub const LOAD: u32 = 1;
-    /// Dynamic section.
     pub const DYNAMIC: u32 = 2;
-    /// Notes.
     pub const NOTE: u32 = 4;
-    /// Initial thread-local data.
     pub const TLS: u32 = 7;
 
     /// True if the segment may be executed.

@@ -15,7 +15,6 @@ use understudy_abi::exit;
 pub struct Program {
     /// The null-terminated argv; that of a script without what the kernel has put in front, which it will put there again.
     argv: *const *const c_char,
-    /// The whole environment.
     pub environment: *const *const c_char,
     /// The file that was executed: the program or the script.
     pub path: Path,

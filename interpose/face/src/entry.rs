@@ -150,7 +150,6 @@ pub fn connect(entries: &[*const c_void; ENTRIES]) {
     }
 }
 
-/// Number of slots.
 pub fn slot_count() -> usize {
     SLOT_NAMES.len()
 }

@@ -96,7 +96,6 @@ fn is_listening(signal: c_int) -> bool {
     SIGNALS.contains(&signal) && !HOOK.load(Ordering::Relaxed).is_null()
 }
 
-/// The handler.
 unsafe extern "C" fn on_fatal(signal: c_int, info: *const c_void, context: *mut c_void) {
     let default = [0usize; 4];
     // SAFETY: system calls on this process; the runtime's function is called with the kernel's arguments.

@@ -11,7 +11,6 @@ pub const SEVERAL_NODES: &str = "the job has ranks on several nodes, and its lau
 /// How a failed job can go on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
-    /// It cannot.
     None,
     /// This process has a process manager, and a guardian.
     Manager,

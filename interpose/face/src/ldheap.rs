@@ -180,7 +180,6 @@ extern "C" fn ld_malloc(size: usize) -> *mut c_void {
     with_heap(side, |heap| heap.allocate(size))
 }
 
-/// The program's malloc.
 fn programs_malloc(size: usize) -> *mut c_void {
     // SAFETY: the pointer is ld.so's former malloc().
     unsafe {

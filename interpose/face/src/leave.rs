@@ -5,7 +5,6 @@ use crate::sys::{self, nr, sys};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicIsize, AtomicPtr, Ordering};
 
-/// The runtime's function.
 static HOOK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 /// The process that it is for: children inherit what is registered.
 static PROCESS: AtomicIsize = AtomicIsize::new(0);

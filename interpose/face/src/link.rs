@@ -117,7 +117,6 @@ pub struct Path {
 }
 
 impl Path {
-    /// An empty path.
     pub const fn new() -> Path {
         Path {
             bytes: [0; 4096],
@@ -135,7 +134,6 @@ impl Path {
         self
     }
 
-    /// Empties it.
     pub fn clear(&mut self) -> &mut Path {
         self.length = 0;
         self.bytes[0] = 0;
@@ -152,7 +150,6 @@ impl Path {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
     }
 
-    /// For system calls.
     pub fn as_ptr(&self) -> *const c_char {
         self.bytes.as_ptr().cast()
     }
@@ -321,19 +318,14 @@ pub unsafe fn extent(base: usize) -> Extent {
     extent
 }
 
-/// See [`extent`].
 pub struct Extent {
     /// First address.
     pub base: usize,
     /// Bytes from there to the end of its last segment.
     pub length: usize,
-    /// Its executable segment.
     pub code: usize,
-    /// Length of that.
     pub code_length: usize,
-    /// Its writable segment.
     pub data: usize,
-    /// Length of that.
     pub data_length: usize,
 }
 

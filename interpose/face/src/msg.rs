@@ -10,7 +10,6 @@ pub struct Line {
 }
 
 impl Line {
-    /// An empty line.
     pub const fn new() -> Line {
         Line {
             text: [0; 1024],

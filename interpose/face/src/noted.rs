@@ -29,7 +29,6 @@ pub fn is_protected() -> bool {
 /// A process that notes effects of its children.
 #[derive(Clone, Copy)]
 pub struct Parent {
-    /// Process number.
     pub process: isize,
     /// Inode of the process's pid namespace.
     pub namespace: u64,

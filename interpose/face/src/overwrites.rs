@@ -16,7 +16,6 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::effect::{self, Part};
 use understudy_abi::written::{Known, Written};
 
-/// libc's `_IO_file_write`.
 static STREAM_WRITE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Not at a place that is named, but at the descriptor's own.
@@ -193,7 +192,6 @@ pub unsafe fn before_parts(
     flags & RWF_APPEND == 0 && before(fd, offset, length())
 }
 
-/// `struct iovec`.
 #[repr(C)]
 pub struct Buffer {
     pub start: *const c_void,

@@ -33,7 +33,6 @@ const TICKS_PER_SECOND: i64 = 100;
 static REAL: [AtomicPtr<c_void>; 4] = [const { AtomicPtr::new(core::ptr::null_mut()) }; 4];
 const NAMES: [&CStr; 4] = [c"clock_gettime", c"clock", c"times", c"getrusage"];
 
-/// Returns libc's function.
 fn real(index: usize) -> *mut c_void {
     next(&REAL[index], NAMES[index])
 }

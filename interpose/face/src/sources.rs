@@ -87,7 +87,6 @@ macro_rules! sources {
             }
         )*
 
-        /// Where each goes.
         static TABLE: [AtomicPtr<c_void>; COUNT] = [$(AtomicPtr::new($name::find as *const () as *mut c_void)),*];
         const NAMES: [&core::ffi::CStr; COUNT] = [$(c_name($text)),*];
 

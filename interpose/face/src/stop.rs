@@ -9,7 +9,6 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use understudy_abi::{STOP_SIGNAL, StopCode};
 
-/// The runtime's function.
 static PARK: AtomicUsize = AtomicUsize::new(0);
 /// The handler that was there before, for signals that are not the runtime's.
 static OTHERS: AtomicUsize = AtomicUsize::new(0);
@@ -20,7 +19,6 @@ const RESTART: usize = 219;
 const RAX: usize = 152;
 const RIP: usize = 176;
 const MASK: usize = 304;
-/// In `siginfo_t`.
 const CODE: usize = 8;
 const VALUE: usize = 24;
 
@@ -142,7 +140,6 @@ pub fn unblock() {
     set(1);
 }
 
-/// Lets others run.
 pub fn give_way() {
     // SAFETY: sched_yield(2).
     unsafe { sys!(nr::SCHED_YIELD) };

@@ -92,9 +92,7 @@ pub(crate) use sys;
 
 const PROT_READ_WRITE: usize = 3;
 const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
-/// `MAP_NORESERVE`
 pub const MAP_NORESERVE: usize = 0x4000;
-/// `MAP_FIXED_NOREPLACE`
 pub const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
 
 /// Maps `length` bytes of zeroed private memory, at `address` exactly if it is not 0 (fails if that place is taken).

@@ -49,7 +49,6 @@ pub fn created_for_timers() -> *const u32 {
     TIMERS.as_ptr()
 }
 
-/// That number.
 #[inline]
 pub fn count() -> u32 {
     CREATED.load(Ordering::Relaxed)

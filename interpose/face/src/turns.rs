@@ -292,7 +292,6 @@ fn is_nested(kept: &mut Kept, own: usize) -> bool {
     is_nested
 }
 
-/// Before a call.
 extern "C" fn take(kept: &mut Kept) -> u32 {
     let own = control_block::address();
     if !is_shared() && own != threads::main() {
@@ -384,7 +383,6 @@ pub fn at_the_end(run: impl FnOnce()) -> bool {
     true
 }
 
-/// After a call.
 extern "C" fn end(kept: &mut Kept) {
     let own = TURN.holder.load(Ordering::Relaxed);
     if own != threads::main() && own != 0 {

@@ -23,7 +23,6 @@ pub enum Executed {
 /// Reason for which nothing is preloaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Set-user-id or set-group-id.
     OtherUser,
     Capabilities,
     Musl,

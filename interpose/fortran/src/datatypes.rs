@@ -9,7 +9,6 @@ unsafe extern "C" {
     fn PMPI_Comm_call_errhandler(comm: Handle, class: c_int) -> c_int;
 }
 
-/// `MPI_COMM_WORLD` in Fortran.
 const WORLD: c_int = 0;
 
 /// Classes of Open MPI: `MPI_TYPECLASS_INTEGER`, `_REAL` and `_COMPLEX`; size in bytes; the datatype in Fortran, of several the first.

@@ -17,7 +17,6 @@ use bincode::{Decode, Encode};
 /// Pages of one worker, as another one is asked for them.
 #[derive(Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Wanted {
-    /// Sorted.
     pages: Vec<PageRun>,
     /// The checksum of each.
     sums: Vec<u64>,
@@ -57,12 +56,10 @@ impl Wanted {
         }
     }
 
-    /// Which they are.
     pub fn pages(&self) -> &[PageRun] {
         &self.pages
     }
 
-    /// How many.
     pub fn page_count(&self) -> u64 {
         runs::total(&self.pages)
     }

@@ -24,7 +24,6 @@ pub enum CaptureError {
     Allocate {
         /// Changed pages.
         pages: u64,
-        /// Why not.
         source: StoreError,
     },
     /// An area could not be opened for reading, or closed again.
@@ -44,10 +43,8 @@ pub struct LeftOut {
     pub written: Vec<PageRun>,
 }
 
-/// A capture.
 #[derive(Debug)]
 pub struct Captured {
-    /// What changed.
     pub delta: Delta,
     /// What was left out.
     pub left_out: LeftOut,

@@ -18,7 +18,6 @@ pub struct SlotRun {
 }
 
 impl SlotRun {
-    /// The slots.
     pub fn extent(self) -> Extent {
         Extent {
             first: self.slot,
@@ -86,7 +85,6 @@ impl Image {
         }
     }
 
-    /// The committed epoch.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }

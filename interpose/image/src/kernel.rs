@@ -23,7 +23,6 @@ pub mod category {
     pub const WRITTEN: u64 = 1 << 1;
     /// A page of the page cache, not an anonymous one.
     pub const FILE: u64 = 1 << 2;
-    /// In memory.
     pub const PRESENT: u64 = 1 << 3;
     /// Swapped out, being migrated, or a marker without a page.
     pub const SWAPPED: u64 = 1 << 4;
@@ -112,14 +111,12 @@ pub struct Filter {
     pub all: u64,
     /// Categories of which a page must have one; 0 for no such demand.
     pub any: u64,
-    /// Categories to report.
     pub report: u64,
 }
 
 /// Regions per ioctl. The kernel fills a buffer of its own first, so more brings little.
 const BATCH: usize = 2048;
 
-/// `/proc/self/pagemap`.
 #[derive(Debug)]
 pub struct Pagemap {
     file: File,

@@ -15,11 +15,9 @@ const MOST: u64 = 1 << 30;
 /// A file as the list of mappings tells it: its name may be another file's by and by.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Mapped {
-    /// The file's name.
     pub path: Vec<u8>,
     /// Device as (major, minor).
     pub dev: (u32, u32),
-    /// Inode.
     pub inode: u64,
 }
 
@@ -52,7 +50,6 @@ pub enum Known {
 /// What is behind a mapping.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum Backing {
-    /// Private anonymous memory.
     Anonymous,
     /// The brk heap: private anonymous memory whose end the kernel knows.
     Heap,
@@ -71,28 +68,24 @@ pub enum Backing {
     },
     /// A private mapping of a file: its unmodified pages come from the file.
     PrivateFile {
-        /// The file.
         file: Mapped,
         /// Offset of the mapping's first byte.
         offset: u64,
     },
     /// The same of a file that has lost its name. All of its pages are content, and elsewhere it is anonymous memory.
     RemovedFile {
-        /// The file.
         file: Mapped,
         /// Offset of the mapping's first byte.
         offset: u64,
     },
     /// A shared mapping of a file.
     SharedFile {
-        /// The file.
         file: Mapped,
         /// Offset of the mapping's first byte.
         offset: u64,
     },
     /// A part of a window that workers of a node share.
     Window {
-        /// Which.
         part: Part,
         /// Offset of the mapping's first byte.
         offset: u64,
@@ -106,9 +99,7 @@ fn is_one<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
 /// One mapping of the user side.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Area {
-    /// Addresses covered.
     pub range: AddrRange,
-    /// Access rights.
     pub prot: Prot,
     /// What is behind it.
     pub backing: Backing,

@@ -34,20 +34,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 pub enum ObserveError {
     /// The page map gave no answer.
     #[error("cannot scan the pages of {range:x?}")]
-    Scan {
-        /// The area.
-        range: AddrRange,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    Scan { range: AddrRange, source: io::Error },
     /// The residency of shared memory is unknown.
     #[error("cannot tell which pages of the shared memory at {range:x?} exist")]
-    Residency {
-        /// The area.
-        range: AddrRange,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    Residency { range: AddrRange, source: io::Error },
     /// An area could not be opened for reading.
     #[error("cannot open an area for reading")]
     Open(#[from] ProtError),
@@ -71,12 +61,10 @@ pub(super) struct Observation {
 /// Whether looking at an area also starts its next period.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Arming<'a> {
-    /// Looking changes nothing.
     Later,
     /// Written pages are protected again at once, where that takes no second look; not in areas
     /// that touch these pages, which the kernel does not watch.
     Now {
-        /// Sorted.
         unwatched: &'a [PageRun],
     },
 }

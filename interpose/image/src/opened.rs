@@ -8,12 +8,9 @@ use super::prot::{ProtError, protect};
 use super::runs::{self, AddrRange, PageRun};
 use super::vmas::Prot;
 
-/// The access needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// To read.
     Read,
-    /// To write.
     Write,
 }
 
@@ -46,7 +43,6 @@ impl Opened {
         Ok(opened)
     }
 
-    /// Closes them.
     pub fn close(mut self) -> Result<(), ProtError> {
         self.close_all()
     }

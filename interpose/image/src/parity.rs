@@ -18,13 +18,11 @@ const UNIT: u64 = 16;
 /// A stretch of pages inside of one unit: its layer, its first page, the parity page for that, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
-    /// The layer.
     layer: usize,
     /// The first page.
     page: u64,
     /// Its page of parity; the following belong to the following.
     parity: u64,
-    /// How many.
     pages: u64,
 }
 

@@ -10,11 +10,8 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot change the access rights of {range:x?} to {prot:?}")]
 pub struct ProtError {
-    /// The area.
     pub range: AddrRange,
-    /// The rights wanted.
     pub prot: Prot,
-    /// The kernel's answer.
     pub source: io::Error,
 }
 
@@ -30,7 +27,6 @@ pub(super) fn can_be_written(range: AddrRange, prot: Prot) -> bool {
     allowed && back.is_ok()
 }
 
-/// `mprotect`.
 pub(super) fn protect(range: AddrRange, prot: Prot) -> Result<(), ProtError> {
     let bytes = range.len() as usize;
     // SAFETY: the range belongs to the user side, whose threads stand still, and gets back the

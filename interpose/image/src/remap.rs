@@ -22,53 +22,31 @@ pub enum LayoutError {
     List(#[source] MapsError),
     /// A mapping could not be removed.
     #[error("cannot unmap {range:x?}")]
-    Unmap {
-        /// Where.
-        range: AddrRange,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    Unmap { range: AddrRange, source: io::Error },
     /// A saved mapping lies where something else is that must stay.
     #[error("a saved mapping at {range:x?} is in the way of memory that is not the user's")]
-    Conflict {
-        /// Where.
-        range: AddrRange,
-    },
+    Conflict { range: AddrRange },
     /// A mapping could not be made.
     #[error("cannot map {range:x?} as {backing:?}")]
     Map {
-        /// Where.
         range: AddrRange,
-        /// What.
         backing: Backing,
-        /// The kernel's answer.
         source: io::Error,
     },
     /// A mapped file could not be opened.
     #[error("cannot open {path:?} to map it again")]
-    OpenFile {
-        /// The file.
-        path: String,
-        /// The kernel's answer.
-        source: io::Error,
-    },
+    OpenFile { path: String, source: io::Error },
     /// Its name leads to another file.
     #[error(
         "{path:?} has been replaced while the job ran, so that a process that needs it again would map another file; leave files alone that \
          running jobs use, or give new ones new names"
     )]
-    Replaced {
-        /// The file.
-        path: String,
-    },
+    Replaced { path: String },
     /// Nobody else has it.
     #[error(
         "the pages at {range:x?} are those of a file that was removed, and are more than copies hold of one"
     )]
-    Removed {
-        /// Where.
-        range: AddrRange,
-    },
+    Removed { range: AddrRange },
     /// Memory of a window could not be had.
     #[error("cannot map the memory of a window again that workers share, on this node's /dev/shm")]
     OpenWindow(#[source] io::Error),
@@ -77,12 +55,9 @@ pub enum LayoutError {
     Protect(#[source] ProtError),
 }
 
-/// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LayoutStats {
-    /// Mappings removed.
     pub unmapped: usize,
-    /// Mappings made.
     pub mapped: usize,
     /// Mappings whose access rights were changed.
     pub protected: usize,
@@ -147,7 +122,6 @@ pub fn memory_file(bytes: u64) -> io::Result<OwnedFd> {
 /// Whose the layout is that a process gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// This process's own.
     Own,
     /// That of another process of the job.
     Anothers,

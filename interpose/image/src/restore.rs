@@ -35,15 +35,11 @@ pub enum RestoreError {
     Drop {
         /// The pages.
         pages: PageRun,
-        /// The kernel's answer.
         source: io::Error,
     },
     /// A shared file is shorter than what the image holds of it.
     #[error("the file {path:?} is too short for the image")]
-    FileTooShort {
-        /// The file.
-        path: String,
-    },
+    FileTooShort { path: String },
     /// Tracking could not be started again.
     #[error("cannot start tracking again")]
     Arm(#[source] ObserveError),

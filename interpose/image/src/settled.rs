@@ -20,7 +20,6 @@ const CLOSE: u64 = if cfg!(test) { 2 } else { 128 };
 pub(super) enum Part {
     /// All pages are settled.
     Settled(PageRun),
-    /// Nothing is known.
     Unknown(PageRun),
 }
 

@@ -25,9 +25,7 @@ pub struct Slot(pub u64);
 /// A run of consecutive slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// First slot.
     pub first: Slot,
-    /// Number of slots.
     pub len: u64,
 }
 
@@ -67,7 +65,6 @@ pub enum StoreError {
     Reserve {
         /// Bytes asked for.
         bytes: usize,
-        /// The kernel's answer.
         source: io::Error,
     },
     /// More of the arena could not be made accessible.
@@ -75,7 +72,6 @@ pub enum StoreError {
     Grow {
         /// Bytes asked for.
         bytes: usize,
-        /// The kernel's answer.
         source: io::Error,
     },
     /// Memory could not be touched ahead of time.
@@ -83,7 +79,6 @@ pub enum StoreError {
     Populate {
         /// Pages asked for.
         pages: u64,
-        /// The kernel's answer.
         source: io::Error,
     },
     /// Free memory could not be given back.
@@ -91,7 +86,6 @@ pub enum StoreError {
     GiveBack {
         /// Pages to give back.
         pages: u64,
-        /// The kernel's answer.
         source: io::Error,
     },
     /// The arena has no room.
@@ -199,7 +193,6 @@ impl PageStore {
         self.arena.set_sum(slot, sum);
     }
 
-    /// Slots in use.
     pub fn live(&self) -> u64 {
         self.live
     }

@@ -39,7 +39,6 @@ pub enum TrackError {
 /// A tracker, and what kept it from being a better one.
 #[derive(Debug)]
 pub struct Selected {
-    /// The tracker.
     pub tracker: Tracker,
     /// Why [`Tracking::Auto`] had to fall back on comparing.
     pub fallback: Option<TrackError>,
@@ -54,7 +53,6 @@ pub enum Tracker {
     Compare(CompareTracker),
 }
 
-/// State of [`Tracker::PagemapScan`].
 #[derive(Debug)]
 pub struct ScanTracker {
     uffd: Uffd,
@@ -67,7 +65,6 @@ pub struct ScanTracker {
     exposed: Vec<PageRun>,
 }
 
-/// State of [`Tracker::Compare`].
 #[derive(Debug)]
 pub struct CompareTracker {
     presence: Presence,

@@ -13,11 +13,8 @@ pub const REMOVED: &[u8] = b" (deleted)";
 /// Access rights of a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Prot {
-    /// Readable.
     pub read: bool,
-    /// Writable.
     pub write: bool,
-    /// Executable.
     pub exec: bool,
 }
 
@@ -34,9 +31,7 @@ impl Prot {
 /// One line of `/proc/self/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vma {
-    /// Addresses covered.
     pub range: AddrRange,
-    /// Access rights.
     pub prot: Prot,
     /// `MAP_SHARED` rather than `MAP_PRIVATE`.
     pub shared: bool,
@@ -159,10 +154,7 @@ pub enum MapsError {
     Read(#[source] io::Error),
     /// A line is not of the documented form.
     #[error("cannot parse the /proc/self/maps line {line:?}")]
-    Parse {
-        /// The line.
-        line: String,
-    },
+    Parse { line: String },
 }
 
 /// Lists the mappings of this process.

@@ -57,7 +57,6 @@ pub struct ChunkMut {
 // SAFETY: as of `Chunk`.
 unsafe impl Send for ChunkMut {}
 
-/// How to send.
 #[derive(Clone, Copy, Debug)]
 pub struct SendOptions {
     /// Limit of a chunk in bytes.
@@ -296,7 +295,6 @@ impl Incoming {
         &mut self.sums
     }
 
-    /// What was announced.
     pub fn header(&self) -> &Header {
         &self.header
     }

@@ -55,13 +55,11 @@ const LAST_CODE: c_int = 92;
 /// The first key of an attribute that the runtime gives out; those of predefined attributes are smaller.
 const FIRST_KEY: c_int = 1000;
 
-/// A predefined handle.
 pub struct Predefined {
     /// What it is a handle of.
     pub kind: HandleKind,
     /// Open MPI's name of the object.
     pub symbol: &'static CStr,
-    /// The handle.
     pub value: u64,
 }
 
@@ -69,11 +67,8 @@ pub struct Predefined {
 pub struct StatusLayout {
     /// Bytes of the whole.
     pub size: usize,
-    /// `MPI_SOURCE`
     pub source: usize,
-    /// `MPI_TAG`
     pub tag: usize,
-    /// `MPI_ERROR`
     pub error: usize,
     /// Bytes received: the low word, then the high one, whose lowest bit says whether the operation was cancelled (MPICH).
     pub bytes: usize,
@@ -89,13 +84,10 @@ pub enum Value {
 
 /// What differs between Open MPI's ABI and this one.
 pub struct Abi {
-    /// For messages.
     pub name: &'static str,
     /// Bytes of a handle.
     pub handle: usize,
-    /// The status.
     pub status: StatusLayout,
-    /// Predefined handles.
     pub handles: &'static [Predefined],
     /// By domain: values in Open MPI and here.
     pub values: [&'static [(c_int, c_int)]; 20],
@@ -227,7 +219,6 @@ pub trait Edge: 'static {
     /// What lives as long as the call.
     type Guard;
 
-    /// The other ABI.
     fn abi() -> &'static Abi;
 
     /// A handle of the caller's, for the callee.

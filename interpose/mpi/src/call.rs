@@ -148,7 +148,6 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// Local calls follow.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Apart {
         let page = PAGE.swap(&raw const ALONE as usize, Ordering::Relaxed);

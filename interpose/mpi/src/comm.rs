@@ -29,7 +29,6 @@ unsafe impl Plain for u64 {}
 // SAFETY: numbers.
 unsafe impl<const N: usize> Plain for [u64; N] {}
 
-/// `MPI_BYTE`
 pub fn byte() -> RealDatatype {
     static BYTE: OnceLock<RealDatatype> = OnceLock::new();
     *BYTE.get_or_init(|| RealDatatype(object(c"ompi_mpi_byte")))
@@ -50,13 +49,11 @@ impl RealComm {
     /// `MPI_COMM_NULL`'s place where there is no communicator.
     pub const NONE: RealComm = RealComm(std::ptr::null_mut());
 
-    /// `MPI_COMM_WORLD`
     pub fn world() -> RealComm {
         static WORLD: OnceLock<RealComm> = OnceLock::new();
         *WORLD.get_or_init(|| RealComm(object(c"ompi_mpi_comm_world")))
     }
 
-    /// `MPI_COMM_SELF`
     pub fn of_self() -> RealComm {
         RealComm(object(c"ompi_mpi_comm_self"))
     }

@@ -18,9 +18,7 @@ const SUCCESS: c_int = 0;
 impl Error {
     /// The call was abandoned, since a process has failed.
     pub const ABANDONED: Error = Error(ABANDONED);
-    /// `MPI_ERR_OTHER`
     pub const OTHER: Error = Error(16);
-    /// `MPI_ERR_INTERN`
     pub const INTERN: Error = Error(17);
 
     /// The code, as the library has returned it.

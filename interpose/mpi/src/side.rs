@@ -72,7 +72,6 @@ pub struct Snapshot {
 pub struct Times {
     /// Until all threads had ended.
     pub threads: Duration,
-    /// Descriptors and libraries.
     pub descriptors: Duration,
     /// Memory, and the rest.
     pub memory: Duration,

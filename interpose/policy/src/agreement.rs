@@ -23,7 +23,6 @@ mod tests;
 pub enum May {
     /// Go on with the program.
     GoOn,
-    /// Nothing but look.
     Stand,
     /// Take the cut, which all do.
     Cut,
@@ -33,20 +32,21 @@ pub enum May {
 enum Phase {
     #[default]
     Over,
-    /// The first vote.
     Gathering,
     /// The second one; whether this worker has agreed.
-    Standing { agrees: bool },
+    Standing {
+        agrees: bool,
+    },
     /// The third one; whether this worker has stood still since.
-    Confirming { agrees: bool },
+    Confirming {
+        agrees: bool,
+    },
     /// It has come to a cut.
     Agreed,
 }
 
-/// A worker's part.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Agreement {
-    /// Attempts begun.
     number: u64,
     /// The last one in which somebody has gone on.
     off: u64,

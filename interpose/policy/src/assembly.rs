@@ -42,19 +42,24 @@ pub struct Other {
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Word {
     /// To the leader of this side: a member has come.
-    Come { side: u64 },
+    Come {
+        side: u64,
+    },
     /// To the other leader: all of this side have come.
     Others {
         name: u64,
         side: u64,
         members: Vec<u32>,
     },
-    /// Enter nothing else.
-    Hold { name: u64 },
-    /// The answer.
-    Held { name: u64 },
-    /// All are held.
-    Enter { name: u64 },
+    Hold {
+        name: u64,
+    },
+    Held {
+        name: u64,
+    },
+    Enter {
+        name: u64,
+    },
 }
 
 #[derive(Debug)]

@@ -18,13 +18,11 @@ pub type Firsts = Vec<Counted>;
 /// A communicator as told to all workers by the one that chose its `uid`.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Planned {
-    /// See [`super::Comm::uid`].
     pub uid: u64,
     /// Worker ranks of one group in the order of their ranks.
     pub members: Vec<Worker>,
     /// Worker ranks of the other group of an intercommunicator.
     pub remote: Option<Vec<Worker>>,
-    /// See [`super::Comm::firsts`].
     pub firsts: Firsts,
 }
 
@@ -62,7 +60,6 @@ pub struct Part<'p> {
     pub rank: usize,
     /// Whether that is the second of the two groups as they stand in the plan.
     pub second: bool,
-    /// The other group.
     pub remote: Option<&'p [Worker]>,
 }
 

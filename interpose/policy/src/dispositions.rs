@@ -16,7 +16,6 @@ pub enum Disposition {
     Pretend,
     /// Depends on its arguments ([`super::emulate`]).
     Emulate,
-    /// Ends the replay.
     GiveUp,
 }
 

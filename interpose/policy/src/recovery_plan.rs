@@ -8,7 +8,6 @@ use understudy_numbers::{Epoch, ProcessNumber, Worker};
 /// Why the program cannot go on, and with which status it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// For the user.
     pub why: String,
     /// Exit status.
     pub status: c_int,
@@ -17,7 +16,6 @@ pub struct Verdict {
 /// What a living process says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Identity {
-    /// Its number.
     pub process: ProcessNumber,
     /// The worker that it plays; a newcomer plays none.
     pub part: Option<Worker>,
@@ -39,7 +37,6 @@ pub struct Identity {
     pub refused: Vec<Refused>,
 }
 
-/// A damaged copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Refused {
     /// The worker whose copy it is.
@@ -76,18 +73,14 @@ impl Held {
 /// Somebody would have this spare take this part. It counts if it is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// The worker.
     pub worker: Worker,
-    /// The spare.
     pub spare: ProcessNumber,
 }
 
 /// A newcomer takes the part of a dead worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Takeover {
-    /// The worker.
     pub worker: Worker,
-    /// The newcomer.
     pub player: ProcessNumber,
     /// It has the worker's own copy already.
     pub has_own: bool,
@@ -98,20 +91,15 @@ pub struct Takeover {
 /// A worker gets its own copy, or a part of it, from a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
-    /// The worker.
     pub worker: Worker,
-    /// The holder.
     pub from: Worker,
 }
 
 /// A worker's copy is made again at its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remake {
-    /// The worker.
     pub worker: Worker,
-    /// The layer.
     pub layer: usize,
-    /// The holder.
     pub at: Worker,
 }
 
@@ -179,18 +167,15 @@ pub enum Lost {
     Everyone,
     /// No copy of a worker is left.
     Copies {
-        /// The worker.
         worker: Worker,
         /// Whether it has died; otherwise its own copy is damaged.
         died: bool,
         /// Each holder of its copy, and what is wrong there.
         holders: Vec<(Worker, Gone)>,
-        /// The epoch.
         epoch: Epoch,
     },
     /// A worker has neither committed the epoch nor its copies whole, which cannot be.
     Behind {
-        /// The worker.
         worker: Worker,
         /// The epoch that it has.
         at: Epoch,

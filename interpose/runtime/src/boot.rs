@@ -99,7 +99,6 @@ pub extern "C" fn understudy_runtime_flush() {
     crate::user::flush_output();
 }
 
-/// Where thunks enter.
 fn entries() -> [unsafe extern "C" fn(); understudy_abi::ENTRIES] {
     if fault::counts_calls() {
         [entry::enter_counted; understudy_abi::ENTRIES]

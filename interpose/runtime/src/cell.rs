@@ -132,7 +132,6 @@ impl<T> Door<T> {
 pub struct Field<T>(RefCell<T>);
 
 impl<T> Field<T> {
-    /// Wraps a value.
     pub const fn new(value: T) -> Field<T> {
         Field(RefCell::new(value))
     }

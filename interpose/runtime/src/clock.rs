@@ -20,7 +20,6 @@ const UNSET: u64 = f64::NAN.to_bits();
 /// All clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, bincode::Encode, bincode::Decode)]
 pub struct Reading {
-    /// What `MPI_Wtime` says.
     wtime: f64,
     /// Seconds of the monotonic clock, since this start of the node.
     monotonic: f64,
@@ -58,7 +57,6 @@ pub fn wtime() -> Option<f64> {
     (!offset.is_nan()).then(|| seconds(CLOCK_MONOTONIC) + offset)
 }
 
-/// All clocks now.
 pub fn read() -> Reading {
     quietly(|| {
         let monotonic = seconds(CLOCK_MONOTONIC);

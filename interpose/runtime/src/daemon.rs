@@ -32,7 +32,6 @@ const SPARE_LIMIT: Duration = Duration::from_millis(20);
 /// Time between two signs of life. The daemon takes a spare for dead after 10 s.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// A spare's connection.
 struct Link {
     client: Option<Client>,
     /// When it says next that it lives, or tries to connect.

@@ -172,7 +172,6 @@ pub struct Told {
     base: u64,
 }
 
-/// Of this process.
 pub fn told(rt: &Runtime) -> Option<Told> {
     let told = |disk: &Disk| Told {
         lineage: disk.lineage,
@@ -227,7 +226,6 @@ pub fn forget_loaded(rt: &Runtime, store: &mut PageStore) {
     }
 }
 
-/// What was loaded.
 pub fn take_chosen(rt: &Runtime) -> Option<Loaded> {
     let mut level = rt.disk.borrow_mut();
     let disk = level.as_mut()?;

@@ -25,7 +25,6 @@ pub struct Place {
     pub pid: u64,
     /// What fails together with it; UNKNOWN where that could not be found out.
     pub domain: u64,
-    /// Padded with zeros.
     host: [u8; NAME],
 }
 
@@ -46,7 +45,6 @@ pub struct Places {
 }
 
 impl Places {
-    /// Everybody's place.
     pub fn all(&self) -> &[Place] {
         &self.all
     }

@@ -66,7 +66,6 @@ unsafe impl Plain for Bookmark {}
 /// Whether a rank can be saved at this cut; the larger value is the stronger objection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ability {
-    /// It can.
     Now = 0,
     /// Not now: a non-blocking collective is under way.
     Later = 1,
@@ -95,7 +94,6 @@ pub enum Exchange {
 /// What a worker has sent to this one.
 #[derive(Clone, Copy)]
 pub struct Sent {
-    /// Messages in flight.
     in_flight: u64,
     /// Synchronous sends that it will ask about.
     synchronous: u64,

@@ -37,11 +37,9 @@ runtime! {
 /// A message that was taken before the program asked for it.
 #[derive(Clone, Debug, PartialEq, bincode::Encode, bincode::Decode)]
 pub struct Early {
-    /// Virtual communicator.
     pub comm: u64,
     /// Rank of the sender in it.
     pub source: i32,
-    /// Tag.
     pub tag: i32,
     /// The bytes, in the order of the sender's type map.
     pub data: Vec<u8>,
@@ -85,7 +83,6 @@ pub fn list(rt: &Runtime) -> Ref<'_, Vec<Early>> {
     rt.early.borrow()
 }
 
-/// Adds one.
 pub fn add(rt: &Runtime, early: Early) {
     change(rt, |list| list.push(early));
 }

@@ -18,7 +18,6 @@ use std::ffi::{c_int, c_void};
 
 runtime! {
     pub struct Runtime {
-        /// The real handles.
         reals: Field<Reals> = Field::new(Reals {
             created: [const { Vec::new() }; KINDS],
             predefined: [std::ptr::null_mut(); DATA_COUNT],
@@ -33,7 +32,6 @@ runtime! {
 include!("generated/virt_types.rs");
 use understudy_mpi::real_types::*;
 
-/// `MPI_IN_PLACE`
 pub const IN_PLACE: *const c_void = std::ptr::without_provenance(1);
 
 const BASE: usize = 0x1e00_0000_0000;

@@ -48,7 +48,6 @@ runtime! {
 
 /// A phase that is recorded.
 pub struct Phase {
-    /// Its calls.
     pub recorder: Recorder,
     /// The call that it began with: that of `MPI_Init`, or a cut.
     pub begin: Frame,
@@ -59,7 +58,6 @@ pub struct Phase {
     /// How long it took.
     pub took: Duration,
     watch: Watch,
-    /// Outcomes are recorded.
     pub records: bool,
     /// How long the journal may be, when this was asked last.
     room: usize,

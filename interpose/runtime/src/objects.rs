@@ -30,7 +30,6 @@ use understudy_mpi::call;
 
 runtime! {
     pub struct Runtime: daemon::Runtime {
-        /// The recipes.
         objects: Field<Objects> = Field::new(Objects {
             comms: Slots::NONE,
             groups: Slots::NONE,
@@ -70,20 +69,14 @@ runtime! {
     }
 }
 
-/// All created objects.
 #[derive(bincode::Encode, bincode::Decode)]
 pub struct Objects {
     /// Communicators; 0 is the world, 1 is self.
     pub comms: Slots<comm::Comm>,
-    /// Groups.
     pub groups: Slots<group::Group>,
-    /// Derived datatypes.
     pub datatypes: Slots<datatype::Datatype>,
-    /// Operators.
     pub ops: Slots<op::Op>,
-    /// Error handlers.
     pub errhandlers: Slots<errhandler::Errhandler>,
-    /// Files.
     pub files: Slots<file::File>,
     /// Data representations that the library has accepted.
     pub representations: Vec<file::representation::Registered>,
@@ -91,15 +84,11 @@ pub struct Objects {
     pub file_errhandler: u64,
     /// Error classes and codes of the program.
     pub error_codes: errhandler::ErrorCodes,
-    /// Info objects.
     pub infos: Slots<info::Info>,
-    /// Attribute keys.
     pub keyvals: attribute::Keyvals,
     /// What the tool interface has given out.
     pub tool: tool::Tool,
-    /// Windows.
     pub windows: Slots<window::Window>,
-    /// Sessions.
     pub sessions: Slots<session::Session>,
     /// Ports and published names.
     pub dynamic: dynamic::Dynamic,

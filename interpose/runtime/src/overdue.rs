@@ -138,7 +138,6 @@ pub fn end() {
     *phase() = None;
 }
 
-/// The thread.
 fn watch() {
     let mut said: Vec<Place> = Vec::new();
     // The begin of the phase that was told of, by this process if it has the word.

@@ -32,7 +32,6 @@ pub mod tag {
     pub const STATE: c_int = 3;
     /// Pages.
     pub const PAGES: c_int = 4;
-    /// Their checksums.
     pub const SUMS: c_int = 5;
     /// Whether a cut is due.
     pub const VOTE: c_int = 6;
@@ -50,7 +49,6 @@ pub mod tag {
     pub const ANSWER: c_int = 9;
     /// All look for a cut wherever they are.
     pub const GATHER: c_int = 13;
-    /// All stand still.
     pub const STAND: c_int = 14;
     /// Nobody is to stand still.
     pub const OFF: c_int = 15;
@@ -67,11 +65,9 @@ pub mod tag {
 /// The other end of a message.
 #[derive(Clone, Copy)]
 pub struct Peer {
-    /// Communicator.
     pub comm: RealComm,
     /// Rank in it, which has all workers.
     pub rank: Worker,
-    /// Tag.
     pub tag: c_int,
 }
 

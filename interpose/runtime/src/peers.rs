@@ -11,7 +11,6 @@ use understudy_numbers::ProcessNumber;
 struct Peers {
     /// Descriptors of the processes on this node.
     local: Vec<c_int>,
-    /// Their numbers.
     ranks: Vec<ProcessNumber>,
     /// Host of each process.
     hosts: Vec<String>,

@@ -41,11 +41,9 @@ runtime! {
     pub struct Runtime: copies::Runtime {
         /// A decision is to be made.
         is_open: Cell<bool> = Cell::new(false),
-        /// Messages under way.
         messages: Field<Vec<(bool, message::Message)>> = Field::new(Vec::new()),
         /// Files that were open at the end of `MPI_Init`.
         inputs: Field<Vec<inputs::Input>> = Field::new(Vec::new()),
-        /// Rehearsals for others.
         holder: Field<Option<holder::State>> = Field::new(None),
         /// The process for replays.
         seed: Field<Option<Rc<seed::Seed>>> = Field::new(None),

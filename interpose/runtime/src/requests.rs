@@ -101,7 +101,6 @@ pub fn replace(rt: &Runtime, saved: Requests) {
     }
 }
 
-/// The program's MPI_REQUEST_NULL.
 #[inline]
 pub fn null_handle(rt: &Runtime) -> VirtRequest {
     static NULL_HANDLE: Predefined = Predefined::new("ompi_request_null");
@@ -166,7 +165,6 @@ pub fn add_send(
     handle
 }
 
-/// Adds a receive.
 #[inline(always)]
 pub fn add_receive(
     rt: &Runtime,
@@ -429,7 +427,6 @@ pub fn set_state(rt: &Runtime, index: u32, state: State) {
     }
 }
 
-/// The real request.
 pub fn real_of(rt: &Runtime, index: u32) -> RealRequest {
     rt.table
         .borrow()

@@ -41,11 +41,9 @@ pub struct Schedule {
 /// The votes of an agreement on a cut at any call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vote {
-    /// All look.
     Gather,
     /// All have stood still.
     Stand,
-    /// They still do.
     Confirm,
 }
 
@@ -61,7 +59,6 @@ impl Vote {
 
 /// The agreement on a cut at any call.
 pub struct Anywhere {
-    /// This worker's part.
     pub agreement: Agreement,
     /// The vote under way.
     pub vote: Option<Rounds>,

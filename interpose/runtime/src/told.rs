@@ -28,7 +28,6 @@ pub fn info() -> &'static BootInfo {
     &INFO.get().expect("the face has started the runtime").0
 }
 
-/// The settings.
 pub fn config() -> &'static Config {
     CONFIG.get().expect("the face has started the runtime")
 }

@@ -5,7 +5,6 @@ use std::ffi::{c_int, c_void};
 
 /// The walk goes on.
 pub const NO_REASON: c_int = 0;
-/// The walk ends.
 pub const END_OF_STACK: c_int = 5;
 
 #[link(name = "gcc_s")]

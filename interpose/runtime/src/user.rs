@@ -80,17 +80,13 @@ runtime! {
     pub struct Runtime: world::Runtime {
         /// Standard output and error.
         streams: Field<output::Streams> = Field::new(output::Streams::START),
-        /// Standard input.
         input: Field<input::Input> = Field::new(input::Input::START),
-        /// Libraries.
         loader: loader::Loaded = loader::Loaded::new(),
         /// Logs of effects on files.
         undo: undo::Undo = undo::Undo::new(),
         /// Files that are open.
         files: files::Others = files::Others::new(),
-        /// Child processes.
         children: children::Children = children::Children::new(),
-        /// Timers.
         timers: timers::Timers = timers::Timers::new(),
         /// `None`: threads are refused.
         threads: Field<Option<threads::Threads>> = Field::new(None),
@@ -98,7 +94,6 @@ runtime! {
         own_frame: Cell<u64> = Cell::new(0),
         /// What [`sharing::check`] has seen.
         shared_mappings: Field<Option<Vec<sharing::Mapping>>> = Field::new(None),
-        /// Attributes of mappings.
         advice: advice::LastReading = advice::LastReading::new(),
         /// A checkpoint that was loaded has NUMA policies of ranges.
         has_loaded_policies: Cell<bool> = Cell::new(false),
@@ -108,7 +103,6 @@ runtime! {
         system_v: Field<system_v::Exchanged> = Field::new(Vec::new()),
         /// State at the start of the process that must not change.
         start: Field<refused::Start> = Field::new(refused::Start::NONE),
-        /// Devices.
         accelerator: accelerator::State = accelerator::State::new(),
         /// What must be equal in all ranks, by name.
         layout: Field<Vec<(String, u64)>> = Field::new(Vec::new()),
@@ -121,7 +115,6 @@ pub static DOOR: Door<Runtime> = Door::new();
 /// Everything of the user side that is not in its pages.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct State {
-    /// The mappings.
     pub layout: Layout,
     libraries: loader::Saved,
     thread_locals: tls::Saved,
@@ -163,7 +156,6 @@ pub enum UserError {
     /// They cannot be stopped.
     #[error("the program's threads cannot be stopped: {0}")]
     Deaf(threads::Deaf),
-    /// Their thread-local data.
     #[error(
         "the thread-local data of the program's threads cannot be saved or put back with this C library"
     )]
@@ -171,7 +163,6 @@ pub enum UserError {
     /// The kernel gives no thread.
     #[error("a thread of the program cannot be made again: {0}")]
     NoThread(std::io::Error),
-    /// Workers share memory.
     #[error(
         "the program's ranks share memory by other means than MPI ({0}), which cannot be saved for each of them alone; if it can do without, tell it so"
     )]
@@ -188,7 +179,6 @@ pub enum UserError {
          one file; let it close the descriptor when it has mapped it, or keep the file's name; or run it with UNDERSTUDY_DISABLE=1"
     )]
     OpenAndMapped(String),
-    /// Keys of memory.
     #[error(
         "the program uses protection keys (pkey_alloc), which an understudy could not have; let it do without, or run it with \
          UNDERSTUDY_DISABLE=1"
@@ -209,22 +199,15 @@ pub enum UserError {
     DeviceLost(accelerator::DriverError),
     /// A file cannot be put back.
     #[error("{path} cannot be put back to what it was at the checkpoint: {why}")]
-    File {
-        /// Its path.
-        path: String,
-        /// The failed action.
-        why: String,
-    },
+    File { path: String, why: String },
     /// Something is open that cannot be saved.
     #[error(
         "the program has {path} open (descriptor {fd}), which cannot be saved: {why}; or run it with UNDERSTUDY_DISABLE=1"
     )]
     Descriptor {
-        /// Its number.
         fd: i32,
         /// What the kernel calls it.
         path: String,
-        /// Why.
         why: String,
     },
     /// More is open than there are numbers for.
@@ -265,7 +248,6 @@ pub enum UserError {
     KernelState {
         /// Name of the state.
         what: String,
-        /// Reason and remedy.
         why: &'static str,
     },
     /// One that was made by timer_create(2).

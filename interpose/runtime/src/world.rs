@@ -19,7 +19,6 @@ runtime! {
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Plays this worker.
     Worker(Worker),
     /// Is to get the part of a dead process.
     Newcomer,
@@ -32,13 +31,11 @@ pub struct World {
     pub workers: RealComm,
     /// All workers, for cuts, shipping and commits.
     pub private: RealComm,
-    /// This process alone.
     pub own: RealComm,
     /// What this process does.
     pub part: Part,
     /// Its number, by which the job knows it: its rank in the launcher's world, if that has started it.
     pub process: ProcessNumber,
-    /// Number of workers.
     pub worker_count: u32,
     /// Who holds whose copies.
     pub redundancy: Redundancy,

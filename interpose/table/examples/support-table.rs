@@ -38,7 +38,6 @@ error, `MPI_ERR_COUNT`, with a line that says so. A refused procedure ends the j
 
 ";
 
-/// The whole file.
 pub fn document() -> String {
     let calls = understudy_table::support_table();
     let besides = understudy_table::mpich_table();

@@ -15,47 +15,30 @@ named! {
         Address = "Address",
         /// Where an address is stored.
         AddressOut = "AddressOut",
-        /// Number of elements.
         Count = "Count",
-        /// Numbers of elements.
         CountArray = "CountArray",
         /// Number of elements as `MPI_Count`.
         BigCount = "BigCount",
-        /// Displacement.
         Displ = "Displ",
-        /// Displacements.
         DisplArray = "DisplArray",
-        /// Datatype handle.
         Datatype = "Datatype",
-        /// Datatype handles.
         DatatypeArray = "DatatypeArray",
-        /// Communicator handle.
         Comm = "Comm",
-        /// Group handle.
         Group = "Group",
-        /// Operator handle.
         Op = "Op",
-        /// Request handle.
         Request = "Request",
-        /// Request handles.
         RequestArray = "RequestArray",
         /// Status object, or the constant that says it is not wanted.
         Status = "Status",
         /// Status objects, or the constant that says they are not wanted.
         StatusArray = "StatusArray",
-        /// Error handler handle.
         Errhandler = "Errhandler",
-        /// Info handle.
         Info = "Info",
-        /// Info handles.
         InfoArray = "InfoArray",
         /// Handle of a matched message.
         Message = "Message",
-        /// Window handle.
         Win = "Win",
-        /// File handle.
         File = "File",
-        /// Session handle.
         Session = "Session",
         /// Key of an attribute.
         Keyval = "Keyval",
@@ -65,19 +48,14 @@ named! {
         ExtraState = "ExtraState",
         /// Rank, `MPI_PROC_NULL` and (for a source) `MPI_ANY_SOURCE`.
         Rank = "Rank",
-        /// Ranks.
         RankArray = "RankArray",
         /// Triples first, last, stride of ranks.
         RankRanges = "RankRanges",
-        /// Message tag.
         Tag = "Tag",
         /// Root rank of a collective.
         Root = "Root",
-        /// Truth value.
         Flag = "Flag",
-        /// Other integer.
         Int = "Int",
-        /// Other integers.
         IntArray = "IntArray",
         /// Error code or class.
         ErrorCode = "ErrorCode",
@@ -133,7 +111,6 @@ named! {
         FStatus = "FStatus",
         /// Status of the `mpi_f08` module.
         F08Status = "F08Status",
-        /// Reduction function.
         UserFunction = "UserFunction",
         /// Copy callback of a communicator's attribute.
         CommCopyFn = "CommCopyFn",
@@ -167,11 +144,8 @@ named! {
         DatarepExtentFn = "DatarepExtentFn",
         /// Enumeration of the tool interface.
         ToolEnum = "ToolEnum",
-        /// Control variable handle.
         ToolCvar = "ToolCvar",
-        /// Performance variable handle.
         ToolPvar = "ToolPvar",
-        /// Performance variable session.
         ToolSession = "ToolSession",
         /// Pointer whose meaning depends on another parameter.
         Opaque = "Opaque",

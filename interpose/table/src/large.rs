@@ -21,7 +21,6 @@ pub(crate) enum How<'t> {
     Handle(&'t str),
     /// By a function written by hand.
     ByHand,
-    /// Not at all.
     Refused,
 }
 
@@ -178,7 +177,6 @@ fn function_name(name: &str) -> String {
 enum Narrowed {
     /// It is handed on.
     Not,
-    /// A number.
     Value,
     /// How many elements of the next parameter, a datatype, there are.
     Elements,

@@ -63,7 +63,6 @@ pub fn table() -> &'static Table {
 pub struct GeneratedFile {
     /// Path from the directory `interpose`.
     pub path: &'static str,
-    /// Rust source.
     pub text: String,
 }
 

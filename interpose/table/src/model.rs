@@ -48,13 +48,10 @@ named! {
         Probe = "Probe",
         /// Queries and changes of a status object, which hold no handle.
         Status = "Status",
-        /// Pack and unpack.
         Pack = "Pack",
         /// Blocking collectives, also those on neighbourhoods (chapters 6 and 8).
         Collective = "Collective",
-        /// Nonblocking ones.
         NonblockingCollective = "NonblockingCollective",
-        /// Persistent ones.
         PersistentCollective = "PersistentCollective",
         /// Make a communicator (chapters 7 and 8).
         CommConstructor = "CommConstructor",
@@ -66,7 +63,6 @@ named! {
         Group = "Group",
         /// Datatypes: constructors and queries (chapter 5).
         Datatype = "Datatype",
-        /// Reduction operators.
         Op = "Op",
         /// Error handlers of communicators.
         Errhandler = "Errhandler",
@@ -74,7 +70,6 @@ named! {
         Info = "Info",
         /// Attribute caching of communicators and datatypes.
         Attribute = "Attribute",
-        /// Free a handle.
         Destructor = "Destructor",
         /// Between C and Fortran handles and statuses (chapter 19).
         Conversion = "Conversion",
@@ -82,7 +77,6 @@ named! {
         Rma = "Rma",
         /// Files (chapter 14).
         Io = "Io",
-        /// The sessions model.
         Session = "Session",
         /// Process creation, ports and names (chapter 11).
         Dynamic = "Dynamic",
@@ -154,11 +148,8 @@ named! {
 named! {
     /// Which way a parameter's value goes.
     Direction {
-        /// Read only.
         In = "In",
-        /// Written only.
         Out = "Out",
-        /// Read, then written.
         InOut = "InOut",
     }
 }
@@ -188,27 +179,16 @@ named! {
 named! {
     /// The kinds of MPI handles.
     Handle {
-        /// `MPI_Comm`
         Comm = "Comm",
-        /// `MPI_Group`
         Group = "Group",
-        /// `MPI_Request`
         Request = "Request",
-        /// `MPI_Datatype`
         Datatype = "Datatype",
-        /// `MPI_Op`
         Op = "Op",
-        /// `MPI_Errhandler`
         Errhandler = "Errhandler",
-        /// `MPI_Info`
         Info = "Info",
-        /// `MPI_Message`
         Message = "Message",
-        /// `MPI_Win`
         Win = "Win",
-        /// `MPI_File`
         File = "File",
-        /// `MPI_Session`
         Session = "Session",
     }
 }
@@ -220,14 +200,12 @@ impl Handle {
     }
 }
 
-/// A parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// Name as in the standard.
     pub name: String,
     /// C type, arrays written as pointers; `int[3]*` is an array of triples.
     pub c_type: String,
-    /// What it means.
     pub kind: crate::ParamKind,
     /// Which way it goes.
     pub direction: Direction,
@@ -238,7 +216,6 @@ pub struct Parameter {
 /// A row of `procedures.tbl`. Its index in the table is its slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Procedure {
-    /// `MPI_…` or `MPIX_…`.
     pub name: String,
     /// What it is about.
     pub class: Class,
@@ -252,7 +229,6 @@ pub struct Procedure {
     pub fortran: Option<String>,
     /// C type of the result.
     pub returns: String,
-    /// Peculiarities.
     pub flags: Vec<Flag>,
     /// Parameters without the dots of variable arguments.
     pub parameters: Vec<Parameter>,
@@ -322,7 +298,6 @@ named! {
 /// An exported function that is no MPI procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Symbol.
     pub name: String,
     /// `T` strong, `W` weak.
     pub binding: char,
@@ -330,10 +305,8 @@ pub struct Function {
     pub policy: Policy,
 }
 
-/// An exported object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Symbol.
     pub name: String,
     /// `D` data, `B` zeroed, `R` read-only.
     pub section: char,
@@ -345,7 +318,6 @@ pub struct Data {
     pub predefined: Option<Handle>,
 }
 
-/// Both tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     /// Rows of `procedures.tbl`: the first slots.

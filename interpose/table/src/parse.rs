@@ -13,7 +13,6 @@ use std::fmt;
 pub struct TableError {
     /// Line, counted from 1.
     pub line: usize,
-    /// What is wrong.
     pub message: String,
 }
 
@@ -126,7 +125,6 @@ fn procedure(columns: &[&str]) -> RowResult<Procedure> {
     })
 }
 
-/// Reads `procedures.tbl`.
 pub fn parse_procedures(text: &str) -> Result<Vec<Procedure>, TableError> {
     let mut seen = HashSet::new();
     rows(text)

@@ -21,9 +21,7 @@ pub struct Key {
 /// A worker's file of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// The epoch.
     pub key: Key,
-    /// The worker.
     pub worker: Worker,
 }
 

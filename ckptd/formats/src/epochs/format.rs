@@ -34,13 +34,11 @@ const LONGEST_HEAD: u32 = 256 << 20;
 pub struct Identity {
     /// Checksum of this layer's own libraries.
     pub build: u64,
-    /// What MPI_Get_library_version says.
     pub mpi: String,
     /// Workers of the job.
     pub workers: u32,
     /// Path of the program.
     pub program: String,
-    /// Its arguments.
     pub arguments: Vec<Vec<u8>>,
     /// What must be equal in all ranks of a job: addresses, libraries, the processor.
     pub layout: Vec<(String, u64)>,
@@ -49,9 +47,7 @@ pub struct Identity {
 /// The head of a file.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Head {
-    /// The epoch.
     pub key: Key,
-    /// The worker.
     pub worker: Worker,
     /// Whose epoch it is.
     pub identity: Identity,
@@ -89,7 +85,6 @@ pub enum Damage {
     /// A checksum does not match.
     #[error("its {0} is damaged (the checksum does not match)")]
     Checksum(String),
-    /// It contradicts itself.
     #[error("its head is inconsistent")]
     Head,
     /// It belongs to something else.
@@ -189,7 +184,6 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Writes the end.
     pub fn finish(mut self) -> io::Result<W> {
         if self.filled > 0 {
             self.flush()?;
@@ -202,14 +196,12 @@ impl<W: Write> Encoder<W> {
 /// Reads a file, piece by piece.
 pub struct Decoder<R: Read> {
     from: R,
-    /// The head.
     pub head: Head,
     section: u64,
     buffer: Vec<u8>,
 }
 
 impl<R: Read> Decoder<R> {
-    /// Reads the head.
     pub fn new(mut from: R) -> Result<Decoder<R>, Damage> {
         let mut bytes = vec![0; 16];
         from.read_exact(&mut bytes)?;
@@ -299,7 +291,6 @@ impl<R: Read> Decoder<R> {
         Ok(())
     }
 
-    /// Reads the end.
     pub fn finish(mut self) -> Result<(), Damage> {
         let mut end = [0; 8];
         self.from.read_exact(&mut end)?;

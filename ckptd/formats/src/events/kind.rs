@@ -34,7 +34,6 @@ impl fmt::Display for Role {
 /// Through what a failure became known: the outcome of an MPI call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum ErrorClass {
-    /// It was abandoned.
     Abandoned,
     /// An error class, by its number.
     Other(i32),
@@ -122,7 +121,6 @@ impl fmt::Display for RecoveryStage {
 /// How a rank came to its end, as far as it could still say so itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum EndHow {
-    /// `MPI_Finalize` returned.
     Finalized,
     /// `exit` with this status without `MPI_Finalize`.
     Exited(i32),
@@ -158,9 +156,7 @@ described! {
     /// Which process takes a part, and who has chosen it.
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub struct SpareChoice {
-        /// The part.
         pub worker: Worker,
-        /// The spare.
         pub rank: ProcessNumber,
         /// Whether ckptd has named it; otherwise it is the built-in rule's.
         pub by_daemon: bool,
@@ -220,7 +216,6 @@ kinds! {
             spares: u32,
             host: String,
             program: String,
-            /// Its command line.
             command: Vec<String>,
             version: String,
             job: String,
@@ -276,7 +271,6 @@ kinds! {
         },
         /// An idle spare has replayed the initialisation phase of a worker in a child process.
         Rehearsal = "rehearsal" {
-            /// Whose.
             worker: Worker,
             /// Bytes of the journal.
             journal: u64,
@@ -295,7 +289,6 @@ kinds! {
         },
         /// The copy of a worker is without pages that can be rebuilt.
         Thinned = "thinned" {
-            /// Whose.
             worker: Worker,
             /// Pages that are gone.
             pages: u64,
@@ -314,13 +307,11 @@ kinds! {
         /// How static data are brought back was decided at run time.
         StaticData = "static_data" {
             worker: Worker,
-            /// `replay` or `image`.
             way: String,
             reason: String,
         },
         /// Static data of the part that this process plays have been rebuilt.
         Rebuilt = "rebuilt" {
-            /// The worker.
             worker: Worker,
             /// Pages.
             pages: u64,

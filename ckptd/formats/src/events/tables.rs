@@ -10,7 +10,6 @@ described! {
     /// How often, and how much.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Encode, Decode)]
     pub struct Amount {
-        /// Messages, or calls.
         pub count: u64,
         pub bytes: u64,
     }
@@ -30,7 +29,6 @@ described! {
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub struct Traffic {
         pub worker: Worker,
-        /// Messages by receiver.
         pub peers: Vec<(Worker, Amount)>,
         pub other_peers: Amount,
         /// Communicators: number, name, members, remote members, messages, collectives.
@@ -72,13 +70,9 @@ described! {
 /// How a program marks memory that need not be saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub enum MarkWay {
-    /// `understudy_discard`
     Discard,
-    /// `understudy_exclude`
     Exclude,
-    /// `understudy_recompute`
     Recompute,
-    /// `understudy_reversible`
     Reverse,
 }
 

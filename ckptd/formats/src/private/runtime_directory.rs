@@ -26,7 +26,6 @@ use std::sync::OnceLock;
 
 /// Memory that outlives a process (shm_overview(7)); everybody may write there.
 pub const MEMORY: &str = "/dev/shm";
-/// Names another place.
 pub const RUNTIME_DIR: &str = "UNDERSTUDY_RUNTIME_DIR";
 
 /// The directory that this process has made or found.
@@ -93,7 +92,6 @@ fn named() -> Option<PathBuf> {
 struct Candidates {
     /// The place that the user has named.
     named: Option<PathBuf>,
-    /// [`MEMORY`]
     memory: PathBuf,
     /// Directories of sessions; the first one that exists counts.
     sessions: Vec<PathBuf>,

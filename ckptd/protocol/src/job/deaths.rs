@@ -57,7 +57,6 @@ impl Job {
         }
     }
 
-    /// Nobody has died.
     pub(super) fn kill_broken_if_due(&mut self) {
         if self.broken_deadline.is_some_and(|until| self.now >= until) {
             self.kill_broken();

@@ -30,7 +30,6 @@ impl Random {
 /// Where a process is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// Before MPI_Init.
     Starting,
     /// Before its first generation: it waits for any.
     Spare,

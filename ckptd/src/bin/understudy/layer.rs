@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use understudy_formats::private::Directory;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What is preloaded.
 pub const LIBRARY: &str = "libunderstudy.so";
 /// What must lie beside it.
 const COMPANIONS: [&str; 3] = ["libunderstudy_shim.so", "libunderstudy_runtime.so", "ckptd"];

@@ -28,7 +28,6 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Asks a launcher.
     pub fn ask(launcher: &Path) -> io::Result<Self> {
         let output = run(launcher, "--version")?;
         let description = output.lines().next().unwrap_or_default().trim().to_owned();

@@ -105,7 +105,6 @@ impl Group {
     }
 }
 
-/// All of them.
 #[derive(Default)]
 pub(super) struct Children {
     groups: Vec<Group>,

@@ -47,10 +47,8 @@ struct Client {
     is_spawning: bool,
 }
 
-/// A key space.
 pub struct Space {
     name: String,
-    /// On this node.
     here: BTreeSet<Rank>,
     /// Which program each of them is of.
     programs: BTreeMap<Rank, u32>,
@@ -288,7 +286,6 @@ impl Space {
         Ok(())
     }
 
-    /// Whether it fits.
     fn put(&mut self, key: &[u8], value: &[u8]) -> bool {
         let bytes = key.len() + value.len();
         if key.is_empty()

@@ -43,7 +43,6 @@ enum Order {
     Stop,
 }
 
-/// All of them.
 pub struct Connections {
     orders: Sender<Order>,
     registry: Registry,
@@ -163,7 +162,6 @@ fn parts(value: &OsStr) -> Option<(&str, SocketAddr, &str)> {
 struct Entry {
     owner: Owner,
     listener: Source<TcpListener>,
-    /// Where libpmix listens.
     there: SocketAddr,
     is_ready: bool,
 }
@@ -255,7 +253,6 @@ fn close_oldest_silent(connections: &mut Vec<Connection>, owner: &Owner) {
     }
 }
 
-/// One of them.
 struct Connection {
     owner: Owner,
     /// `None`: it has closed it.

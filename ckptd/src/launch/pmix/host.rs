@@ -257,7 +257,6 @@ unsafe extern "C" fn connect(
     }
 }
 
-/// Takes that back.
 unsafe extern "C" fn disconnect(
     procs: *const Proc,
     count: usize,

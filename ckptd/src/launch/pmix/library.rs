@@ -25,7 +25,6 @@ pub fn of(libmpi: &Path) -> Result<PathBuf, Error> {
         .unwrap_or_else(|| SONAME.into()))
 }
 
-/// Its functions.
 pub struct Functions {
     pub init: unsafe extern "C" fn(*mut Module, *mut Info, usize) -> Status,
     pub finalize: unsafe extern "C" fn() -> Status,

@@ -17,7 +17,6 @@ impl Store {
     /// Most values; one that publishes without end must not fill this process.
     const MOST: usize = 10_000;
 
-    /// All or nothing.
     pub fn publish(&mut self, owner: &Owner, values: Vec<(String, Owned)>) -> Status {
         if values.iter().any(|(key, _)| self.0.contains_key(key)) {
             return Status::DUPLICATE_KEY;
@@ -47,7 +46,6 @@ impl Store {
         self.0.retain(|key, (of, _)| of != owner || !is_meant(key));
     }
 
-    /// Forgets a generation.
     pub fn end(&mut self, generation: &Name) {
         self.0.retain(|_, ((of, _), _)| of != generation);
     }

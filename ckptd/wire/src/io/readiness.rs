@@ -18,11 +18,8 @@ pub struct Interest {
 }
 
 impl Interest {
-    /// Readiness for nothing.
     pub const NONE: Interest = Interest::new(false, false);
-    /// Readiness for reading.
     pub const READ: Interest = Interest::new(true, false);
-    /// Readiness for writing.
     pub const WRITE: Interest = Interest::new(false, true);
 
     /// Readiness for reading, writing or both.

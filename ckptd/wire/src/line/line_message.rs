@@ -71,35 +71,64 @@ pub type Boards = Vec<Result<Vec<u8>, String>>;
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum ToManager {
     /// MPI is as before `MPI_Init`, for this generation; for any, if this process has not been in one: it is a spare until it is.
-    Ready { generation: Generation },
+    Ready {
+        generation: Generation,
+    },
     /// This worker goes on with the program in this generation: if it is protected, all can go back to an epoch.
-    Running { generation: Generation },
+    Running {
+        generation: Generation,
+    },
     /// This generation has failed here, although nobody has died.
-    Failed { generation: Generation },
+    Failed {
+        generation: Generation,
+    },
     /// This worker is in `MPI_Finalize`, and needs the others no more.
-    AtEnd { generation: Generation },
+    AtEnd {
+        generation: Generation,
+    },
     /// With files that have copies of this worker and of its partners: they are to outlive this process. Said to the guardian first, as the next.
-    Keeps { worker: Worker },
+    Keeps {
+        worker: Worker,
+    },
     /// What it has handed over, or inherited, is not needed any more.
     KeepsNothing,
     /// So many spares more are wanted.
-    Replenish { spares: u32 },
+    Replenish {
+        spares: u32,
+    },
     /// This process can be asked which spares should take parts.
     CanChoose,
-    /// This one should.
-    Wish { spare: ProcessNumber },
+    Wish {
+        spare: ProcessNumber,
+    },
     /// That is all, for this generation.
-    HasChosen { generation: Generation },
+    HasChosen {
+        generation: Generation,
+    },
     /// The whole job is to end with this status.
-    Abort { status: i32 },
+    Abort {
+        status: i32,
+    },
     /// This worker is about to start processes (`MPI_Comm_spawn`), for the time with this number.
-    Spawns { worker: Worker, number: u64 },
+    Spawns {
+        worker: Worker,
+        number: u64,
+    },
     /// Those that it has started up to this time are behind a cut of which it does not know yet whether it counts.
-    Captured { worker: Worker, number: u64 },
+    Captured {
+        worker: Worker,
+        number: u64,
+    },
     /// Those that it has started up to this time do not go back with it any more.
-    Settled { worker: Worker, number: u64 },
+    Settled {
+        worker: Worker,
+        number: u64,
+    },
     /// It has gone back to where it had started processes as often as this.
-    WentBack { worker: Worker, number: u64 },
+    WentBack {
+        worker: Worker,
+        number: u64,
+    },
     /// What do these workers show ([`understudy_relay::board`]), who are all on the node of this process?
     Look {
         id: u64,
@@ -112,11 +141,17 @@ pub enum ToManager {
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum ToGuardian {
     /// Start a process of the program; `anew`: not for the first time.
-    Start { number: ProcessNumber, anew: bool },
-    /// Kill it.
-    Kill { number: ProcessNumber },
+    Start {
+        number: ProcessNumber,
+        anew: bool,
+    },
+    Kill {
+        number: ProcessNumber,
+    },
     /// End with this status.
-    Leave { status: i32 },
+    Leave {
+        status: i32,
+    },
     /// With the files that `from` had handed over, a copy of this worker, before it ended with this status: `heir` gets them, and they are to outlive it.
     Inherit {
         heir: ProcessNumber,
@@ -125,7 +160,9 @@ pub enum ToGuardian {
         status: i32,
     },
     /// What this process has left, which has ended, is not needed any more.
-    Forget { number: ProcessNumber },
+    Forget {
+        number: ProcessNumber,
+    },
     /// All have gone on in a generation since this manager was started.
     GoesOn,
     /// No other manager can take this one's place.
@@ -143,7 +180,6 @@ pub struct ChildProgram {
     pub arguments: Vec<String>,
     pub variables: Vec<(String, String)>,
     pub directory: Option<PathBuf>,
-    /// How many processes.
     pub processes: u32,
 }
 
@@ -194,7 +230,6 @@ pub enum Ended {
         status: i32,
         pid: u32,
     },
-    /// By a signal.
     Killed {
         number: ProcessNumber,
         signal: i32,
@@ -219,7 +254,6 @@ pub enum FromGuardian {
     },
     /// After [`Hello::Guardian`], and before [`FromGuardian::Told`]: what is known of a process.
     Has(Has),
-    /// That was all.
     Told,
 }
 

@@ -10,7 +10,6 @@ const SUCCESS: c_int = 0;
 
 type AskLarge = unsafe extern "C" fn(usize, *mut i64) -> c_int;
 
-/// `MPI_Get_count_c`
 pub unsafe extern "C" fn get_count_c(status: usize, datatype: usize, count: *mut i64) -> c_int {
     type Count = unsafe extern "C" fn(usize, usize, *mut c_int) -> c_int;
     type Elements = unsafe extern "C" fn(usize, usize, *mut i64) -> c_int;
@@ -127,7 +126,6 @@ fn none_of_them(answer: c_int) -> c_int {
     if rc == SUCCESS { answer } else { rc }
 }
 
-/// `MPI_T_event_get_num` and `MPI_T_source_get_num`
 pub unsafe extern "C" fn t_event_get_num(number: *mut c_int) -> c_int {
     let rc = none_of_them(SUCCESS);
     if rc == SUCCESS {
@@ -138,7 +136,6 @@ pub unsafe extern "C" fn t_event_get_num(number: *mut c_int) -> c_int {
 }
 pub use t_event_get_num as t_source_get_num;
 
-/// `MPI_T_category_get_events`
 pub unsafe extern "C" fn t_category_get_events(
     category: c_int,
     _room: c_int,
@@ -149,7 +146,6 @@ pub unsafe extern "C" fn t_category_get_events(
     unsafe { thunk!(PMPI_T_category_get_pvars: Ask)(category, 0, core::ptr::null_mut()) }
 }
 
-/// `MPI_T_category_get_num_events`
 pub unsafe extern "C" fn t_category_get_num_events(category: c_int, number: *mut c_int) -> c_int {
     // SAFETY: the program's place.
     unsafe {
@@ -185,7 +181,6 @@ pub unsafe extern "C" fn mpix_gpu_query_support(_kind: c_int, is_supported: *mut
     SUCCESS
 }
 
-/// `MPIX_Query_hip_support` and `MPIX_Query_ze_support`
 pub extern "C" fn mpix_query_hip_support() -> c_int {
     0
 }

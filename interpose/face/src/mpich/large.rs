@@ -58,7 +58,6 @@ pub fn fail(subject: Subject, class: c_int) -> c_int {
 pub struct Elements {
     /// How many of [`Elements::datatype`] there are.
     pub count: c_int,
-    /// The handle.
     pub datatype: usize,
     is_made: bool,
 }

@@ -124,7 +124,6 @@ enum Sums {
     Mapped(*mut u64),
 }
 
-/// The memory.
 #[derive(Debug)]
 pub(super) struct Arena {
     base: *mut u8,
@@ -189,7 +188,6 @@ fn keep_apart(base: *mut c_void, bytes: usize, dont_fork: bool) {
 }
 
 impl Arena {
-    /// Reserves it.
     pub fn new(config: StoreConfig, files: Option<Files>) -> Result<Arena, StoreError> {
         let capacity = config.capacity_pages.next_multiple_of(GROW_STEP);
         let capacity = files
@@ -245,7 +243,6 @@ impl Arena {
         }
     }
 
-    /// Notes it.
     pub fn set_sum(&mut self, slot: Slot, sum: u64) {
         match &mut self.sums {
             Sums::Own(sums) => sums[slot.0 as usize] = sum,

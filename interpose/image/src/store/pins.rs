@@ -50,7 +50,6 @@ impl Pins {
         others
     }
 
-    /// What was released.
     pub(super) fn held(self) -> Vec<Extent> {
         self.held
     }

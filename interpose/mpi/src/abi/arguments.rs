@@ -9,11 +9,8 @@ use std::marker::PhantomData;
 /// Which way the values of an argument go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// To the callee.
     In,
-    /// To the caller.
     Out,
-    /// Both.
     InOut,
 }
 

@@ -131,11 +131,8 @@ unsafe impl Sync for RealSession {}
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Status {
-    /// `MPI_SOURCE`
     pub source: core::ffi::c_int,
-    /// `MPI_TAG`
     pub tag: core::ffi::c_int,
-    /// `MPI_ERROR`
     pub error: core::ffi::c_int,
     /// Whether the operation was cancelled.
     pub cancelled: core::ffi::c_int,

@@ -13,7 +13,6 @@ const WORD: usize = size_of::<u64>();
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mapping {
     range: Range<usize>,
-    /// PROT_READ, PROT_WRITE, PROT_EXEC.
     protection: c_int,
     is_shared: bool,
     is_anonymous: bool,

@@ -23,7 +23,6 @@ const DEADLINE: Duration = Duration::from_secs(2);
 pub struct Layout {
     /// Pointers to the blocks of keys.
     pub specific: usize,
-    /// The cancellation word.
     pub cancellation: usize,
     /// The links of the list of stacks.
     links: usize,

@@ -118,7 +118,6 @@ impl Job {
         });
     }
 
-    /// Everybody has voted.
     fn is_over(&self, vote: usize, attempt: u64) -> bool {
         self.workers
             .iter()

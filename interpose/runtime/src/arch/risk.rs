@@ -13,7 +13,6 @@ use understudy_mpi::call;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stopped {
-    /// A fatal signal.
     Fault = 1,
     /// It took longer than it may.
     Late,

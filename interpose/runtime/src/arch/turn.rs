@@ -37,7 +37,6 @@ pub fn connect(code: TurnCode, symbol: fn(&str) -> u64) {
 }
 
 fn turn() -> &'static Turn {
-    /// Without a face.
     static NOBODYS: Turn = Turn::new();
     // SAFETY: the face's, which lives as long as the process.
     FACE.get()

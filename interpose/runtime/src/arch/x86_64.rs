@@ -27,7 +27,6 @@ use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, on_other_stack, source, 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, bincode::Encode, bincode::Decode)]
 pub struct Frame {
-    /// The called slot.
     pub slot: u64,
     /// rdi, rsi, rdx, rcx, r8, r9: the register arguments.
     pub arguments: [u64; 6],
@@ -44,11 +43,8 @@ pub struct Rewound;
 const RUNTIME_TOP: usize = RUNTIME_STACK + RUNTIME_STACK_SIZE;
 /// In bytes.
 pub(crate) const FRAME_SIZE: usize = size_of::<Frame>();
-/// In a [`Frame`].
 pub(crate) const OFFSET_OF_RBP: usize = 88;
-/// In a [`Frame`].
 pub(crate) const OFFSET_OF_RBX: usize = 96;
-/// In a [`Frame`].
 pub(crate) const OFFSET_OF_RSP: usize = 104;
 
 const _: () = assert!(FRAME_SIZE == 112 && FRAME_SIZE.is_multiple_of(16));
@@ -194,7 +190,6 @@ fn innermost_frame() -> &'static Frame {
     unsafe { &*((TOP.load(Ordering::Relaxed) - FRAME_SIZE) as *const Frame) }
 }
 
-/// Its slot.
 pub fn innermost_slot() -> u64 {
     innermost_frame().slot
 }
@@ -352,7 +347,6 @@ pub unsafe extern "C" fn leave_user(value: u64) -> ! {
 /// The handlers of slots that lead to [`divert`]'s function for now.
 pub(crate) static DIVERTED: [AtomicPtr<c_void>; SLOT_COUNT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOT_COUNT];
-/// Where they lead.
 static DIVERSION: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// What diverted slots lead to: it goes on to their handlers in [`DIVERTED`].
@@ -391,7 +385,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// These bits.
     pub fn of(bits: u64) -> Answer {
         Answer {
             integer: bits,

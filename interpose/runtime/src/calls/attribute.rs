@@ -94,7 +94,6 @@ pub(super) trait Caching {
     /// Kind of the keys.
     const KIND: Kind;
 
-    /// Returns the object.
     fn object(self) -> Object;
 }
 

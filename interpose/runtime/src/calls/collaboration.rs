@@ -21,7 +21,6 @@ const RECOMPUTE: c_int = 75009;
 const REVERSIBLE: c_int = 75010;
 const STEP: c_int = 75011;
 
-/// The program's `understudy_state`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct State {

@@ -72,7 +72,6 @@ unsafe fn start(
     SUCCESS
 }
 
-/// `MPI_Isendrecv`
 pub unsafe extern "C" fn MPI_Isendrecv(
     sendbuf: *const c_void,
     sendcount: c_int,

@@ -36,7 +36,6 @@ pub unsafe extern "C" fn MPI_Comm_rank(comm: VirtComm, rank: *mut c_int) -> c_in
     errors::SUCCESS
 }
 
-/// `MPI_Comm_size`: as [`MPI_Comm_rank`].
 pub unsafe extern "C" fn MPI_Comm_size(comm: VirtComm, size: *mut c_int) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments.
@@ -474,7 +473,6 @@ pub unsafe extern "C" fn MPI_Comm_get_parent(parent: *mut VirtComm) -> c_int {
 
 /// Fortran's number of the first created communicator; those of the predefined ones are the real library's.
 const FORTRAN_BASE: c_int = 1_000_000;
-/// Fortran's `MPI_COMM_NULL`.
 const FORTRAN_NULL: c_int = 2;
 
 pub unsafe extern "C" fn MPI_Comm_c2f(comm: VirtComm) -> c_int {

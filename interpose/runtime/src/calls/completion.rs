@@ -19,7 +19,6 @@ use std::ffi::c_int;
 use std::ops::Range;
 use understudy_mpi::real_types::{Status, UNDEFINED};
 
-/// `MPI_Wait`
 pub unsafe extern "C" fn MPI_Wait(request: *mut VirtRequest, status: *mut Status) -> c_int {
     let rt = runtime();
     // SAFETY: the program's arguments.
@@ -33,7 +32,6 @@ pub unsafe extern "C" fn MPI_Wait(request: *mut VirtRequest, status: *mut Status
     }
 }
 
-/// `MPI_Test`
 pub unsafe extern "C" fn MPI_Test(
     request: *mut VirtRequest,
     flag: *mut c_int,
@@ -51,7 +49,6 @@ pub unsafe extern "C" fn MPI_Test(
     }
 }
 
-/// `MPI_Request_get_status`
 pub unsafe extern "C" fn MPI_Request_get_status(
     request: VirtRequest,
     flag: *mut c_int,
@@ -134,7 +131,6 @@ unsafe fn watch_all(rt: &Runtime, arrays: &Arrays) -> Result<(), Rewound> {
     Ok(())
 }
 
-/// `MPI_Waitall`
 pub unsafe extern "C" fn MPI_Waitall(
     count: c_int,
     array_of_requests: *mut VirtRequest,
@@ -195,7 +191,6 @@ pub unsafe extern "C" fn MPI_Testall(
     }
 }
 
-/// `MPI_Request_get_status_all`
 pub unsafe extern "C" fn MPI_Request_get_status_all(
     count: c_int,
     array_of_requests: *const VirtRequest,
@@ -219,7 +214,6 @@ pub unsafe extern "C" fn MPI_Request_get_status_all(
     SUCCESS
 }
 
-/// `MPI_Request_get_status_any`
 pub unsafe extern "C" fn MPI_Request_get_status_any(
     count: c_int,
     array_of_requests: *const VirtRequest,
@@ -266,7 +260,6 @@ unsafe fn any(rt: &Runtime, arrays: &Arrays) -> Result<(Option<usize>, bool), Re
     Ok((None, pending))
 }
 
-/// `MPI_Waitany`
 pub unsafe extern "C" fn MPI_Waitany(
     count: c_int,
     array_of_requests: *mut VirtRequest,
@@ -294,7 +287,6 @@ pub unsafe extern "C" fn MPI_Waitany(
     }
 }
 
-/// `MPI_Testany`
 pub unsafe extern "C" fn MPI_Testany(
     count: c_int,
     array_of_requests: *mut VirtRequest,
@@ -389,7 +381,6 @@ unsafe fn some(
     Ok(pending.then_some((ended, failed)))
 }
 
-/// `MPI_Waitsome`
 pub unsafe extern "C" fn MPI_Waitsome(
     incount: c_int,
     array_of_requests: *mut VirtRequest,
@@ -410,7 +401,6 @@ pub unsafe extern "C" fn MPI_Waitsome(
     }
 }
 
-/// `MPI_Testsome`
 pub unsafe extern "C" fn MPI_Testsome(
     incount: c_int,
     array_of_requests: *mut VirtRequest,
@@ -428,7 +418,6 @@ pub unsafe extern "C" fn MPI_Testsome(
     }
 }
 
-/// `MPI_Request_get_status_some`
 pub unsafe extern "C" fn MPI_Request_get_status_some(
     incount: c_int,
     array_of_requests: *const VirtRequest,
@@ -444,7 +433,6 @@ pub unsafe extern "C" fn MPI_Request_get_status_some(
     SUCCESS
 }
 
-/// `MPI_Cancel`
 pub unsafe extern "C" fn MPI_Cancel(request: *mut VirtRequest) -> c_int {
     let rt = runtime();
     // SAFETY: the program's argument.

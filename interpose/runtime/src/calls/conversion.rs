@@ -102,7 +102,6 @@ pub unsafe extern "C" fn MPI_Abi_get_fortran_info(info: *mut VirtInfo) -> c_int 
     finish(rt, procedure, rc, None)
 }
 
-/// `MPI_Abi_get_fortran_booleans`
 pub unsafe extern "C" fn MPI_Abi_get_fortran_booleans(
     logical_size: c_int,
     logical_true: *mut c_void,
@@ -143,12 +142,10 @@ fn set_fortran(procedure: Proc) -> c_int {
     unsupported(rt, procedure)
 }
 
-/// `MPI_Abi_set_fortran_info`
 pub unsafe extern "C" fn MPI_Abi_set_fortran_info(_info: VirtInfo) -> c_int {
     set_fortran(Proc::MPI_Abi_set_fortran_info)
 }
 
-/// `MPI_Abi_set_fortran_booleans`
 pub unsafe extern "C" fn MPI_Abi_set_fortran_booleans(
     _logical_size: c_int,
     _logical_true: *mut c_void,

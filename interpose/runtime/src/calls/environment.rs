@@ -144,13 +144,11 @@ fn init(rt: &Runtime, procedure: Proc, required: c_int, written: impl Fn(c_int))
     }
 }
 
-/// `MPI_Init`
 pub unsafe extern "C" fn MPI_Init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> c_int {
     let rt = runtime();
     init(rt, Proc::MPI_Init, THREAD_SINGLE, |_| ())
 }
 
-/// `MPI_Init_thread`
 pub unsafe extern "C" fn MPI_Init_thread(
     _argc: *mut c_int,
     _argv: *mut *mut *mut c_char,
@@ -169,7 +167,6 @@ fn may_open_sessions(rt: &Runtime) -> bool {
     !comm::is_any_connected(rt) && crate::user::names("mpi_session_init")
 }
 
-/// `MPI_Finalize`
 pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     let rt = runtime();
     if session::world_model() != WorldModel::Open {
@@ -186,21 +183,18 @@ pub unsafe extern "C" fn MPI_Finalize() -> c_int {
     SUCCESS
 }
 
-/// `MPI_Initialized`
 pub unsafe extern "C" fn MPI_Initialized(flag: *mut c_int) -> c_int {
     // SAFETY: the program's argument.
     unsafe { flag.write(c_int::from(session::world_model() != WorldModel::NotYet)) };
     SUCCESS
 }
 
-/// `MPI_Finalized`
 pub unsafe extern "C" fn MPI_Finalized(flag: *mut c_int) -> c_int {
     // SAFETY: the program's argument.
     unsafe { flag.write(c_int::from(session::world_model() == WorldModel::Over)) };
     SUCCESS
 }
 
-/// `MPI_Abort`
 pub unsafe extern "C" fn MPI_Abort(_comm: VirtComm, errorcode: c_int) -> c_int {
     let rt = runtime();
     if world::is_initialised() {
@@ -212,13 +206,11 @@ pub unsafe extern "C" fn MPI_Abort(_comm: VirtComm, errorcode: c_int) -> c_int {
     ending::abort(rt, errorcode)
 }
 
-/// `MPI_Wtime`
 pub unsafe extern "C" fn MPI_Wtime() -> f64 {
     // SAFETY: the library answers before it is initialised, too.
     clock::wtime().unwrap_or_else(|| unsafe { real::PMPI_Wtime() })
 }
 
-/// `MPI_Query_thread`
 pub unsafe extern "C" fn MPI_Query_thread(provided: *mut c_int) -> c_int {
     // SAFETY: the program's argument.
     unsafe { provided.write(TOLD.level.load(Ordering::Relaxed)) };
@@ -232,7 +224,6 @@ pub unsafe extern "C" fn MPI_Is_thread_main(flag: *mut c_int) -> c_int {
     SUCCESS
 }
 
-/// `MPI_Get_library_version`
 pub unsafe extern "C" fn MPI_Get_library_version(
     version: *mut c_char,
     resultlen: *mut c_int,

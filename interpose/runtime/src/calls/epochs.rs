@@ -26,7 +26,6 @@ use std::ffi::c_int;
 use std::rc::Rc;
 use understudy_mpi::real_types::{RealGroup, RealWin};
 
-/// `MPI_MODE_NOSUCCEED`
 const NO_SUCCEED: c_int = 16;
 
 /// What it means if the two sides of an epoch cannot tell each other.

@@ -14,7 +14,6 @@ use crate::requests::{self, EMPTY, General, Kind, State};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealRequest;
 
-/// `MPI_Grequest_start`
 pub unsafe extern "C" fn MPI_Grequest_start(
     query_fn: GrequestQueryFn,
     free_fn: GrequestFreeFn,
@@ -43,7 +42,6 @@ pub unsafe extern "C" fn MPI_Grequest_start(
     SUCCESS
 }
 
-/// `MPI_Grequest_complete`
 pub unsafe extern "C" fn MPI_Grequest_complete(request: VirtRequest) -> c_int {
     let rt = runtime();
     let is_open =

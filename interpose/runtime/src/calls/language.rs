@@ -22,7 +22,6 @@ pub fn begin() {
     );
 }
 
-/// `MPII_Keyval_set_proxy(keyval, copy_proxy, delete_proxy)`
 unsafe extern "C" fn keyval_proxy(key: c_int, copy: u64, delete: u64) -> c_int {
     let key = abi::integer_of_program(Domain::Keyval, key);
     objects_mut(runtime())

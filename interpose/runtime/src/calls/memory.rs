@@ -73,7 +73,6 @@ pub(super) fn buffered_send(rt: &Runtime, message: &Envelope) -> Result<c_int, R
     Ok(rc)
 }
 
-/// `MPI_Alloc_mem`
 pub unsafe extern "C" fn MPI_Alloc_mem(
     size: isize,
     _info: VirtInfo,
@@ -87,7 +86,6 @@ pub unsafe extern "C" fn MPI_Alloc_mem(
     finish(rt, Proc::MPI_Alloc_mem, rc, None)
 }
 
-/// `MPI_Free_mem`
 pub unsafe extern "C" fn MPI_Free_mem(base: *mut c_void) -> c_int {
     heap::free(base as u64);
     SUCCESS

@@ -134,7 +134,6 @@ fn ready(
     finish(rt, procedure, rc, None)
 }
 
-/// `MPI_Pready`
 pub unsafe extern "C" fn MPI_Pready(partition: c_int, request: VirtRequest) -> c_int {
     let rt = runtime();
     // SAFETY: a partitioned request that has been started.
@@ -143,7 +142,6 @@ pub unsafe extern "C" fn MPI_Pready(partition: c_int, request: VirtRequest) -> c
     })
 }
 
-/// `MPI_Pready_range`
 pub unsafe extern "C" fn MPI_Pready_range(low: c_int, high: c_int, request: VirtRequest) -> c_int {
     let rt = runtime();
     // SAFETY: a partitioned request that has been started.
@@ -156,7 +154,6 @@ pub unsafe extern "C" fn MPI_Pready_range(low: c_int, high: c_int, request: Virt
     )
 }
 
-/// `MPI_Pready_list`
 pub unsafe extern "C" fn MPI_Pready_list(
     length: c_int,
     list: *mut c_int,

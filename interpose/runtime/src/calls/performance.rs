@@ -14,7 +14,6 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use understudy_mpi::call::Apart;
 
-/// `MPI_T_pvar_session_create`
 pub unsafe extern "C" fn MPI_T_pvar_session_create(session: *mut *mut c_void) -> c_int {
     let rt = runtime();
     let make = || {
@@ -64,7 +63,6 @@ fn pvars_of(rt: &Runtime, session: u32) -> Vec<u32> {
     all.map(|(index, _)| index).collect()
 }
 
-/// `MPI_T_pvar_handle_alloc`
 pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
     session: *mut c_void,
     pvar_index: c_int,
@@ -97,7 +95,6 @@ pub unsafe extern "C" fn MPI_T_pvar_handle_alloc(
     returned(make())
 }
 
-/// `MPI_T_pvar_handle_free`
 pub unsafe extern "C" fn MPI_T_pvar_handle_free(
     session: *mut c_void,
     handle: *mut *mut c_void,

@@ -81,7 +81,6 @@ fn start_on_record(rt: &Runtime, handle: VirtRequest) -> Result<c_int, Rewound> 
     }
 }
 
-/// `MPI_Start`
 pub unsafe extern "C" fn MPI_Start(request: *mut VirtRequest) -> c_int {
     let rt = runtime();
     // SAFETY: the program's argument.
@@ -93,7 +92,6 @@ pub unsafe extern "C" fn MPI_Start(request: *mut VirtRequest) -> c_int {
     )
 }
 
-/// `MPI_Startall`
 pub unsafe extern "C" fn MPI_Startall(count: c_int, array_of_requests: *mut VirtRequest) -> c_int {
     let rt = runtime();
     for index in 0..count.max(0) as usize {
@@ -106,7 +104,6 @@ pub unsafe extern "C" fn MPI_Startall(count: c_int, array_of_requests: *mut Virt
     SUCCESS
 }
 
-/// `MPI_Request_free`
 pub unsafe extern "C" fn MPI_Request_free(request: *mut VirtRequest) -> c_int {
     let rt = runtime();
     // SAFETY: the program's argument.

@@ -13,7 +13,6 @@ use crate::requests::{self, Argument, Recipe};
 use crate::world;
 use std::ffi::c_int;
 
-/// `MPI_ROOT`
 const ROOT: c_int = -4;
 
 /// Number of blocks that a collective sends: one for each member, or for each of the other group.

@@ -171,7 +171,6 @@ sends! {
     MPI_Rsend, PMPI_Rsend, MPI_Irsend, PMPI_Irsend;
 }
 
-/// `MPI_Bsend`
 pub unsafe extern "C" fn MPI_Bsend(
     buf: *const c_void,
     count: c_int,
@@ -310,7 +309,6 @@ unsafe fn receive_on_record(rt: &Runtime, envelope: Envelope, status: *mut Statu
     finish(rt, Proc::MPI_Recv, ended.rc, Some(comm))
 }
 
-/// `MPI_Irecv`
 pub unsafe extern "C" fn MPI_Irecv(
     buf: *mut c_void,
     count: c_int,
@@ -365,7 +363,6 @@ unsafe fn receive_from_early(rt: &Runtime, envelope: Envelope, request: *mut Vir
     finish(rt, Proc::MPI_Irecv, rc, Some(envelope.comm()))
 }
 
-/// `MPI_Sendrecv`
 pub unsafe extern "C" fn MPI_Sendrecv(
     sendbuf: *const c_void,
     sendcount: c_int,
@@ -502,7 +499,6 @@ pub(super) fn init_persistent(
     SUCCESS
 }
 
-/// `MPI_Recv_init`
 pub unsafe extern "C" fn MPI_Recv_init(
     buf: *mut c_void,
     count: c_int,

@@ -35,7 +35,6 @@ fn iprobe(
     Ok(((flag != 0).then_some(status), rc))
 }
 
-/// `MPI_Iprobe`
 pub unsafe extern "C" fn MPI_Iprobe(
     source: c_int,
     tag: c_int,
@@ -56,7 +55,6 @@ pub unsafe extern "C" fn MPI_Iprobe(
     finish(rt, Proc::MPI_Iprobe, rc, Some(comm))
 }
 
-/// `MPI_Probe`
 pub unsafe extern "C" fn MPI_Probe(
     source: c_int,
     tag: c_int,
@@ -118,7 +116,6 @@ fn improbe(rt: &Runtime, source: c_int, tag: c_int, comm: VirtComm) -> Result<Ma
     Ok((Some((handle, status)), SUCCESS))
 }
 
-/// `MPI_Improbe`
 pub unsafe extern "C" fn MPI_Improbe(
     source: c_int,
     tag: c_int,
@@ -141,7 +138,6 @@ pub unsafe extern "C" fn MPI_Improbe(
     finish(rt, Proc::MPI_Improbe, rc, Some(comm))
 }
 
-/// `MPI_Mprobe`
 pub unsafe extern "C" fn MPI_Mprobe(
     source: c_int,
     tag: c_int,
@@ -262,7 +258,6 @@ pub unsafe extern "C" fn MPI_Imrecv(
     SUCCESS
 }
 
-/// `MPI_Mrecv`
 pub unsafe extern "C" fn MPI_Mrecv(
     buf: *mut c_void,
     count: c_int,

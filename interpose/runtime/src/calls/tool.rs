@@ -41,7 +41,6 @@ pub(super) fn query(rt: &Runtime, call: impl FnOnce() -> c_int) -> c_int {
     call()
 }
 
-/// `MPI_T_init_thread`
 pub unsafe extern "C" fn MPI_T_init_thread(required: c_int, provided: *mut c_int) -> c_int {
     let rt = runtime();
     let mut level = 0;
@@ -117,7 +116,6 @@ impl Types {
     }
 }
 
-/// `MPI_T_cvar_get_info`
 pub unsafe extern "C" fn MPI_T_cvar_get_info(
     cvar_index: c_int,
     name: *mut c_char,
@@ -147,7 +145,6 @@ pub unsafe extern "C" fn MPI_T_cvar_get_info(
     }
 }
 
-/// `MPI_T_pvar_get_info`
 pub unsafe extern "C" fn MPI_T_pvar_get_info(
     pvar_index: c_int,
     name: *mut c_char,
@@ -197,7 +194,6 @@ fn real_enum(rt: &Runtime, given: *mut c_void) -> Result<*mut c_void, c_int> {
     }
 }
 
-/// `MPI_T_enum_get_info`
 pub unsafe extern "C" fn MPI_T_enum_get_info(
     enumtype: *mut c_void,
     num: *mut c_int,
@@ -212,7 +208,6 @@ pub unsafe extern "C" fn MPI_T_enum_get_info(
     }))
 }
 
-/// `MPI_T_enum_get_item`
 pub unsafe extern "C" fn MPI_T_enum_get_item(
     enumtype: *mut c_void,
     index: c_int,
@@ -240,7 +235,6 @@ pub(super) unsafe fn object_at(bind: c_int, object: *const c_void) -> u64 {
     unsafe { object.cast::<u64>().read_unaligned() }
 }
 
-/// `MPI_T_cvar_handle_alloc`
 pub unsafe extern "C" fn MPI_T_cvar_handle_alloc(
     cvar_index: c_int,
     obj_handle: *mut c_void,
@@ -300,7 +294,6 @@ pub(super) fn give_back(
     succeeded(free(&mut real))
 }
 
-/// `MPI_T_cvar_handle_free`
 pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_int {
     let rt = runtime();
     // SAFETY: the program's argument.
@@ -321,7 +314,6 @@ pub unsafe extern "C" fn MPI_T_cvar_handle_free(handle: *mut *mut c_void) -> c_i
     returned(free())
 }
 
-/// `MPI_T_cvar_read`
 pub unsafe extern "C" fn MPI_T_cvar_read(handle: *mut c_void, buf: *mut c_void) -> c_int {
     let rt = runtime();
     returned(real_of(rt, Of::Cvar, handle).and_then(|real| {
@@ -369,7 +361,6 @@ unsafe fn value_of(
     Some(unsafe { std::slice::from_raw_parts(value.cast(), size * count.max(0) as usize) }.to_vec())
 }
 
-/// `MPI_T_cvar_write`; see [`tool::written`].
 pub unsafe extern "C" fn MPI_T_cvar_write(handle: *mut c_void, buf: *const c_void) -> c_int {
     let rt = runtime();
     let write = || {

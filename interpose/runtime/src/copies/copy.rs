@@ -34,7 +34,6 @@ impl State {
 pub struct Copy {
     /// The pages.
     pub image: Image,
-    /// The rest.
     pub state: State,
     /// How pages can be rebuilt that the image does not keep.
     pub script: Option<Script>,

@@ -11,7 +11,6 @@ use understudy_image::store::PageStore;
 pub struct Hands<'a> {
     /// Room for pages.
     pub store: &'a mut PageStore,
-    /// The last epoch.
     pub own: &'a Copy,
     /// What is kept of the partners, of that epoch.
     pub partners: &'a [Copy],

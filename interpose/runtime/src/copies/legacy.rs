@@ -29,7 +29,6 @@ use understudy_numbers::{Epoch, ProcessNumber, Worker};
 #[derive(Clone, Copy)]
 pub struct Kept<'a> {
     pub own: &'a Copy,
-    /// By layer.
     pub partners: &'a [Copy],
 }
 
@@ -49,7 +48,6 @@ struct Written<'a> {
 struct Record {
     /// The worker that the process played.
     worker: Worker,
-    /// Its number.
     player: ProcessNumber,
     recoveries: u32,
     /// What a newcomer has to know of the job.
@@ -74,7 +72,6 @@ pub struct Legacy {
 /// What an heir has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inherited {
-    /// The worker.
     pub worker: Worker,
     /// The process that played it last.
     pub player: ProcessNumber,

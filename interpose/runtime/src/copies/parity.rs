@@ -19,11 +19,9 @@ pub const DESCRIBED: usize = 0;
 /// A worker's epoch but for what is in its pages.
 #[derive(bincode::Encode, bincode::Decode)]
 pub struct Description {
-    /// Its number.
     pub epoch: Epoch,
     /// Its pages, sorted.
     pub pages: Vec<PageRun>,
-    /// Their checksums.
     pub sums: Vec<u64>,
     state: Vec<u8>,
     state_sum: u64,

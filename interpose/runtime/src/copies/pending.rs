@@ -39,21 +39,17 @@ pub struct Capture {
     pub state: State,
     /// Pages that are not kept here once it is committed (sorted).
     pub spared: Vec<PageRun>,
-    /// When it began.
     pub began: Instant,
 }
 
 /// A checkpoint under way.
 pub struct Pending {
-    /// Its number.
     pub epoch: Epoch,
-    /// What was captured.
     pub delta: Delta,
     /// The rest of the state.
     pub state: State,
     /// Pages that this process does not keep.
     pub spared: Vec<PageRun>,
-    /// When it began.
     pub began: Instant,
     /// The making of the delta's checksums, and of what it changes in parity.
     preparing: Option<Task>,
@@ -73,7 +69,6 @@ pub struct Pending {
 
 /// What is left of a checkpoint when it is over, to be kept or given up.
 pub struct Remains {
-    /// What was captured.
     pub delta: Delta,
     /// The rest of the state.
     pub state: State,

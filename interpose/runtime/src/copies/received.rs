@@ -13,7 +13,6 @@ use understudy_image::parity::Combine;
 use understudy_image::store::PageStore;
 use understudy_numbers::Epoch;
 
-/// What has come.
 pub enum Received {
     /// The copies of all layers.
     Copies(Vec<Payload>),
@@ -29,7 +28,6 @@ pub enum Received {
 }
 
 impl Received {
-    /// Everything has come.
     pub fn new(rt: &Runtime, payloads: Vec<Payload>, epoch: Epoch, hands: &mut Hands) -> Received {
         // With parity there is one for all layers.
         let last = hands.partners.len().saturating_sub(1);

@@ -24,7 +24,6 @@ const STANDING_AT: u64 = 2 * size_of::<u64>() as u64;
 pub enum Standing {
     /// All copies of it are whole in this process.
     Whole = 1,
-    /// In all processes.
     Committed = 2,
 }
 
@@ -42,7 +41,6 @@ pub struct Records {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Found {
     pub committed: Option<Vec<u8>>,
-    /// A later one.
     pub whole: Option<Vec<u8>>,
 }
 

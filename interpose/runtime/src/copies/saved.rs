@@ -18,13 +18,10 @@ pub struct Saved {
     magic: u32,
     /// Where the program was, and the call that it was about to make.
     pub frame: Frame,
-    /// Created objects.
     pub objects: Objects,
     /// Outstanding requests and message counts.
     pub requests: Requests,
-    /// Drained messages.
     pub early: Vec<Early>,
-    /// The cut schedule.
     pub schedule: Schedule,
     /// Memory that need not be saved.
     pub marks: marks::Lasting,
@@ -32,7 +29,6 @@ pub struct Saved {
     pub attached: Vec<requests::Attached>,
     /// The name under which the epoch is to be written to disk, if it is.
     pub disk: Option<disk::Key>,
-    /// Where `MPI_Wtime` was.
     pub clock: clock::Reading,
     /// Thread-locals, signals, files, output.
     pub user: user::State,
@@ -72,7 +68,6 @@ pub fn encode(rt: &Runtime, frame: &Frame, user: &user::State) -> Vec<u8> {
     bincode::encode_to_vec(state, standard()).expect("encoding into memory does not fail")
 }
 
-/// Decodes a state.
 pub fn decode(bytes: &[u8]) -> Result<Saved, String> {
     let (saved, used) = bincode::decode_from_slice::<Saved, _>(bytes, standard())
         .map_err(|error| error.to_string())?;

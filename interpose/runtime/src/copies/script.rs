@@ -16,9 +16,7 @@ use understudy_numbers::Worker;
 /// How a worker's static data are had.
 #[derive(Clone, bincode::Encode, bincode::Decode)]
 pub struct Script {
-    /// The worker.
     pub worker: Worker,
-    /// The way.
     pub way: Way,
     /// Pages as they are at the end of the phase.
     pub pages: Vec<Sums>,
@@ -36,7 +34,6 @@ pub enum Way {
 /// A worker's initialisation phase.
 #[derive(Clone, bincode::Encode, bincode::Decode)]
 pub struct Replay {
-    /// Its journal.
     pub journal: Vec<u8>,
     /// The call that it began with: that of `MPI_Init`, or a cut.
     pub begin: Frame,
@@ -53,7 +50,6 @@ pub struct Replay {
 /// A worker at a cut, from what it was at the end of the phase before.
 #[derive(Clone, bincode::Encode, bincode::Decode)]
 pub struct Base {
-    /// That phase.
     pub before: Box<Replay>,
     /// Everything but pages, as in a checkpoint.
     pub state: Vec<u8>,

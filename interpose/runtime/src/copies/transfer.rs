@@ -84,7 +84,6 @@ impl Payload {
         self.incoming.header().epoch
     }
 
-    /// Its length.
     pub fn bytes(&self) -> u64 {
         self.incoming.header().page_count() * understudy_image::PAGE_SIZE as u64
             + self.state.bytes.len() as u64
@@ -302,7 +301,6 @@ impl Transfer {
         self.send_sums()
     }
 
-    /// Starts both ways.
     pub fn start(
         &mut self,
         comm: RealComm,

@@ -14,7 +14,6 @@ use understudy_numbers::Worker;
 
 /// An epoch that all workers have.
 pub struct Found {
-    /// The epoch.
     pub key: Key,
     /// The newest one that anybody has anything of.
     pub newest: Key,

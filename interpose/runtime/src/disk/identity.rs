@@ -10,7 +10,6 @@ use understudy_image::vmas;
 use understudy_mpi::library;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// Of this process.
 pub fn own(rt: &Runtime, workers: u32) -> Identity {
     Identity {
         build: build(),

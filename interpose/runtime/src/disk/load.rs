@@ -16,7 +16,6 @@ pub struct Loaded {
     pub head: Head,
     /// The pages.
     pub image: Image,
-    /// The encoded state.
     pub state: Vec<u8>,
 }
 

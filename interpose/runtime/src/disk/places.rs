@@ -17,7 +17,6 @@ use understudy_numbers::Worker;
 
 /// Where a worker's files are.
 pub struct Places {
-    /// On disk.
     pub directory: PathBuf,
     /// Keeps other jobs out of the directory on disk.
     ownership: Option<Ownership>,
@@ -75,7 +74,6 @@ impl Places {
         catalogue::of_worker(names.iter().map(String::as_str), worker)
     }
 
-    /// Loads an epoch.
     pub fn load(
         &self,
         name: Name,

@@ -145,7 +145,6 @@ fn write_part(part: &Path, pages: &[PageRun], pieces: &[Piece]) -> io::Result<()
     file.sync_all()
 }
 
-/// An open file.
 pub struct StaticFile {
     file: File,
     /// Each run of pages, with its place.

@@ -102,13 +102,9 @@ fn checked<'a>(page: PageIndex, sum: u64, content: &'a [u8], what: &str) -> io::
 
 /// A file to be written.
 pub struct Job {
-    /// Where.
     pub directory: PathBuf,
-    /// Its name.
     pub name: String,
-    /// What.
     pub head: Head,
-    /// The encoded state.
     pub state: Vec<u8>,
     /// The pages of `head.runs`.
     pub pages: Pages,
@@ -119,7 +115,6 @@ pub struct Job {
 /// Length of a whole file in bytes.
 pub type Outcome = io::Result<u64>;
 
-/// The thread.
 pub struct Writer {
     jobs: Sender<Job>,
     outcomes: Receiver<Outcome>,
@@ -129,7 +124,6 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread.
     pub fn start() -> io::Result<Writer> {
         let (jobs, todo) = channel::<Job>();
         let (done, outcomes) = channel();

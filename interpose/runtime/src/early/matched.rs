@@ -13,9 +13,7 @@ use understudy_mpi::real_types::{RealMessage, Status};
 /// A matched message in the real library.
 #[derive(Clone, Copy)]
 pub struct Matched {
-    /// Where it came.
     pub comm: VirtComm,
-    /// It.
     pub real: RealMessage,
     /// What is known of it.
     pub status: Status,

@@ -14,14 +14,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// No file.
     pub const UNKNOWN: Place = Place {
         offset: 0,
         name: [0; NAME_LEN],
         length: 0,
     };
 
-    /// The file's name.
     pub fn module(&self) -> &[u8] {
         &self.name[..self.length]
     }

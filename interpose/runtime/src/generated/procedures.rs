@@ -1211,7 +1211,6 @@ impl Proc {
         Proc::ALL.into_iter().find(|procedure| procedure.name() == name)
     }
 
-    /// Its slot.
     pub const fn slot(self) -> u32 {
         self as u32
     }

@@ -61,7 +61,6 @@ pub struct Watch {
     pattern: Pattern,
     /// The procedure that the rule names.
     procedure: Option<Proc>,
-    /// Calls of it.
     calls: u64,
     visit: Option<Visit>,
     is_satisfied: bool,

@@ -18,9 +18,7 @@ const HEADER: usize = 20;
 /// Bytes that a call has written at an address of the user side.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Written {
-    /// Where.
     pub address: u64,
-    /// What.
     pub bytes: Vec<u8>,
 }
 
@@ -30,13 +28,11 @@ pub const END: u16 = u16::MAX;
 /// The outcome of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Record {
-    /// Which procedure.
     pub slot: u16,
     /// Hash of its arguments.
     pub arguments: u32,
     /// What it returned; the bits of a double.
     pub result: u64,
-    /// What it wrote.
     pub written: Vec<Written>,
 }
 
@@ -73,7 +69,6 @@ pub enum NotAJournal {
     /// Too short, or without the magic.
     #[error("it is no journal of this program")]
     Foreign,
-    /// Of another version.
     #[error("it has format version {0}, and this build reads {VERSION}")]
     Version(u32),
     /// Its checksum is wrong, or what it contains makes no sense.
@@ -152,7 +147,6 @@ impl Journal {
         self.recent.extend(begun);
     }
 
-    /// Completes the entries.
     pub fn flush(&mut self, mut became: impl FnMut(Site, usize)) {
         self.end_turns(&mut became);
         self.write_until(0, &mut became);

@@ -52,11 +52,8 @@ pub struct Hold {
 /// What becomes of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is made.
     Pass,
-    /// It is answered.
     Answer(i64),
-    /// The replay ends.
     GiveUp,
     /// The replay ends, since the file with this number is not what it was.
     Changed(u32),

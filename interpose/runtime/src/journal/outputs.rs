@@ -13,7 +13,6 @@ use std::ffi::{c_int, c_void};
 
 include!("../generated/outputs.rs");
 
-/// `MPI_PROC_NULL`, `MPI_ROOT`
 const PROC_NULL: c_int = -2;
 const ROOT: c_int = -4;
 /// `MPI_IN_PLACE`, and other pointers that mean something else.

@@ -22,11 +22,9 @@ pub enum Unit {
 /// A factor of how many there are; numbers are those of arguments.
 #[derive(Clone, Copy, Debug)]
 pub enum Amount {
-    /// A number.
     Value(Numbers),
     /// A number that is pointed to.
     At(Numbers),
-    /// This many.
     Constant(u32),
     /// The members of the communicator, of its remote group if it has one.
     Members,
@@ -41,11 +39,9 @@ pub enum Amount {
 /// Who has an output.
 #[derive(Clone, Copy, Debug)]
 pub enum Members {
-    /// Every caller.
     All,
     /// The root, which this argument names.
     Only(u8),
-    /// All others.
     AllBut(u8),
 }
 
@@ -58,7 +54,6 @@ pub struct Output {
     pub unit: Unit,
     /// Factors of how many there are.
     pub amounts: &'static [Amount],
-    /// Who has it.
     pub members: Members,
     /// It is written when a request ends.
     pub later: bool,
@@ -67,7 +62,6 @@ pub struct Output {
 /// What is known of a procedure's arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// What it writes.
     pub outputs: &'static [Output],
     /// Which argument is the communicator.
     pub comm: Option<u8>,

@@ -63,7 +63,6 @@ pub const SHARED_POLICIES: &str = "the policy of shared memory, files and stacks
 pub const HOME_NODES: &str = "the kernel does not tell the home node of memory; let the program do \
                               without set_mempolicy_home_node(2)";
 
-/// Every attribute.
 pub const ATTRIBUTES: &[Row] = &[
     row("working directory", Restored, ""),
     row(

@@ -23,7 +23,6 @@ const fn advice(name: &'static str) -> Row {
 const KEYS: Handling = Refused("another process would have other protection keys");
 const DEVICE: Handling = Refused("it is memory of a device or of the kernel");
 
-/// Every flag.
 pub const MAPPINGS: &[Row] = &[
     row("rd", Restored),
     row("wr", Restored),

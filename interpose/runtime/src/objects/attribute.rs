@@ -19,9 +19,7 @@ use std::cell::RefMut;
 use std::ffi::c_int;
 use value::{Attributes, Language, Value};
 
-/// `MPI_ERR_KEYVAL`
 pub const ERR_KEYVAL: c_int = 36;
-/// `MPI_KEYVAL_INVALID`
 pub const INVALID: c_int = -1;
 /// The first key; those of predefined attributes are smaller.
 const FIRST: c_int = 1000;
@@ -29,11 +27,8 @@ const FIRST: c_int = 1000;
 /// What a key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Kind {
-    /// Communicators.
     Comm,
-    /// Datatypes.
     Datatype,
-    /// Windows.
     Win,
 }
 
@@ -66,7 +61,6 @@ pub struct Keyval {
     pub copy: u64,
     /// Address of the delete function.
     pub delete: u64,
-    /// Handed to both.
     pub extra_state: u64,
     /// What the functions take and give.
     pub language: Language,
@@ -78,19 +72,16 @@ pub struct Keyval {
     pub freed: bool,
 }
 
-/// All keys.
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
 pub struct Keyvals {
     entries: Slots<Keyval>,
 }
 
 impl Keyvals {
-    /// Without keys.
     pub const NONE: Keyvals = Keyvals {
         entries: Slots::NONE,
     };
 
-    /// A new key.
     pub fn create(
         &mut self,
         kind: Kind,
@@ -163,11 +154,8 @@ impl Keyvals {
 /// What attributes are attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
-    /// A communicator.
     Comm(VirtComm),
-    /// A datatype.
     Datatype(VirtDatatype),
-    /// A window.
     Win(VirtWin),
 }
 
@@ -262,7 +250,6 @@ impl Object {
         SUCCESS
     }
 
-    /// Deletes an attribute.
     pub fn delete(self, rt: &Runtime, key: c_int) -> c_int {
         match self.get(rt, key) {
             Ok(Some(_)) => self.remove(rt, key),

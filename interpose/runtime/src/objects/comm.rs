@@ -56,9 +56,7 @@ impl Here {
     }
 }
 
-/// Index of `MPI_COMM_WORLD`.
 pub const WORLD: u32 = 0;
-/// Index of `MPI_COMM_SELF`.
 pub const SELF: u32 = 1;
 
 /// `uid` of `MPI_COMM_WORLD`; all created communicators have greater ones.
@@ -76,7 +74,6 @@ pub struct Comm {
     pub members: Vec<Worker>,
     /// The remote group of an intercommunicator.
     pub remote: Option<Vec<Worker>>,
-    /// The virtual topology.
     pub topology: Topology,
     /// The name that the program has set. C strings need not be UTF-8.
     pub name: Option<Vec<u8>>,
@@ -360,7 +357,6 @@ pub fn set_errhandler(rt: &Runtime, comm: VirtComm, errhandler: u64) {
     }
 }
 
-/// The attributes.
 pub fn attributes(rt: &Runtime, comm: VirtComm) -> Option<RefMut<'_, Attributes>> {
     get_mut(rt, comm).map(|comm| RefMut::map(comm, |comm| &mut comm.attributes))
 }

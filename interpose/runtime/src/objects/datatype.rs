@@ -261,7 +261,6 @@ pub fn retain(rt: &Runtime, datatype: VirtDatatype) {
     }
 }
 
-/// Takes [`retain`] back.
 pub fn release(rt: &Runtime, datatype: VirtDatatype) {
     let Some(index) = created(HandleKind::Datatype, datatype.0) else {
         return;

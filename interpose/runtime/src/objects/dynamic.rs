@@ -12,21 +12,15 @@ use understudy_numbers::Worker;
 pub enum Word {
     /// To the owner of a port: somebody wants to connect, with the number of the attempt.
     Knock {
-        /// The port.
         port: u64,
-        /// The attempt.
         attempt: u64,
         /// The first attempt of this process that is not answered.
         oldest: u64,
     },
     /// The answer to an attempt: the owner of the port accepts.
-    Welcome {
-        /// The attempt.
-        attempt: u64,
-    },
+    Welcome { attempt: u64 },
     /// The root tells the other members of its communicator.
     Go {
-        /// The communicator's `uid`.
         comm: u64,
         /// Rank of the other side's root, or an error.
         outcome: Result<Worker, i32>,
@@ -50,7 +44,6 @@ pub struct Begun {
 /// What the other processes of a node are to know of a worker at any time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Board {
-    /// Its open ports.
     pub ports: BTreeSet<u64>,
     /// Names that it has published, and the ports.
     pub names: BTreeMap<Vec<u8>, Vec<u8>>,

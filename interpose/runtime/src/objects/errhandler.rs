@@ -29,28 +29,20 @@ static THROW: Predefined = Predefined::new("ompi_mpi_errors_throw_exceptions");
 /// What an error handler of the program may be set for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Kind {
-    /// Communicators.
     Comm,
-    /// Files.
     File,
-    /// Windows.
     Win,
-    /// Sessions.
     Session,
 }
 
 /// What errors are raised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
-    /// A communicator.
     Comm(VirtComm),
-    /// An open file.
     File(VirtFile),
     /// `MPI_FILE_NULL`: errors without a file.
     NoFile,
-    /// A window.
     Win(VirtWin),
-    /// A session.
     Session(VirtSession),
     /// A communicator or a session that is being made, with this error handler.
     New(VirtErrhandler),
@@ -75,7 +67,6 @@ pub enum Action {
     Fatal,
     /// The end of the communicator's processes (`MPI_ERRORS_ABORT`).
     Abort,
-    /// The procedure's return.
     Return,
     /// The same as `Fatal`, since no exception gets through the layer (`MPI::ERRORS_THROW_EXCEPTIONS` of Open MPI 4).
     Throw,
@@ -311,7 +302,6 @@ struct ErrorCode {
 }
 
 impl ErrorCodes {
-    /// Without codes.
     pub const NONE: ErrorCodes = ErrorCodes {
         added: Vec::new(),
         free: Vec::new(),
@@ -356,7 +346,6 @@ impl ErrorCodes {
         LAST_PREDEFINED + self.added.len() as c_int
     }
 
-    /// A new class.
     pub fn add_class(&mut self) -> c_int {
         self.add(None)
     }

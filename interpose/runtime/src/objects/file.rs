@@ -28,21 +28,13 @@ use understudy_numbers::{ProcessNumber, Worker};
 
 /// How a file may be used (`MPI_MODE_…`, alike in all ABIs).
 pub mod mode {
-    /// `MPI_MODE_CREATE`
     pub const CREATE: i32 = 1;
-    /// `MPI_MODE_RDONLY`
     pub const RDONLY: i32 = 2;
-    /// `MPI_MODE_WRONLY`
     pub const WRONLY: i32 = 4;
-    /// `MPI_MODE_RDWR`
     pub const RDWR: i32 = 8;
-    /// `MPI_MODE_DELETE_ON_CLOSE`
     pub const DELETE_ON_CLOSE: i32 = 16;
-    /// `MPI_MODE_EXCL`
     pub const EXCL: i32 = 64;
-    /// `MPI_MODE_APPEND`
     pub const APPEND: i32 = 128;
-    /// `MPI_MODE_SEQUENTIAL`
     pub const SEQUENTIAL: i32 = 256;
 }
 
@@ -73,30 +65,21 @@ pub struct View {
 /// A split collective (14.4.5) that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Split {
-    /// `MPI_File_read_at_all_begin`
     ReadAt,
-    /// `MPI_File_write_at_all_begin`
     WriteAt,
-    /// `MPI_File_read_all_begin`
     Read,
-    /// `MPI_File_write_all_begin`
     Write,
-    /// `MPI_File_read_ordered_begin`
     ReadOrdered,
-    /// `MPI_File_write_ordered_begin`
     WriteOrdered,
 }
 
-/// An open file.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct File {
     /// The full name that it had at the last cut, or when it was opened.
     pub path: Vec<u8>,
-    /// `MPI_MODE_…`
     pub mode: i32,
     /// A communicator of its own, of the processes that have opened it.
     pub comm: u64,
-    /// Hints.
     pub info: Vec<(Vec<u8>, Vec<u8>)>,
     /// The program's error handler; 0: the default.
     pub errhandler: u64,
@@ -117,7 +100,6 @@ pub struct File {
 }
 
 impl File {
-    /// Its name.
     pub fn path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.path))
     }
@@ -127,7 +109,6 @@ impl File {
         Path::new(OsStr::from_bytes(&self.shared_path))
     }
 
-    /// Its communicator.
     pub fn comm(&self) -> VirtComm {
         VirtComm(self.comm as *mut c_void)
     }

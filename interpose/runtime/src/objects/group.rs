@@ -14,7 +14,6 @@ use std::ffi::c_int;
 use understudy_mpi::real_types::{PROC_NULL, RealGroup, UNDEFINED};
 use understudy_numbers::Worker;
 
-/// `MPI_ERR_GROUP`
 pub const ERR_GROUP: c_int = 9;
 
 static NULL: Predefined = Predefined::new("ompi_mpi_group_null");
@@ -74,7 +73,6 @@ pub fn create(rt: &Runtime, members: Vec<Worker>, session: u64) -> Result<VirtGr
     Ok(VirtGroup(handles::virtual_handle(HandleKind::Group, index)))
 }
 
-/// Frees a group.
 pub fn free(rt: &Runtime, group: VirtGroup) -> c_int {
     let Some(index) = index(rt, group) else {
         return ERR_GROUP;
@@ -268,11 +266,8 @@ pub fn difference(first: &[Worker], second: &[Worker]) -> Vec<Worker> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub enum Comparison {
-    /// `MPI_IDENT`
     Identical = 0,
-    /// `MPI_SIMILAR`
     Similar = 2,
-    /// `MPI_UNEQUAL`
     Unequal = 3,
 }
 

@@ -12,7 +12,6 @@ use std::cell::RefMut;
 use std::ffi::{CString, c_int};
 use understudy_mpi::real_types::RealInfo;
 
-/// `MPI_ERR_INFO`
 pub const ERR_INFO: c_int = 34;
 
 static NULL: Predefined = Predefined::new("ompi_mpi_info_null");
@@ -33,7 +32,6 @@ impl Info {
         }
     }
 
-    /// Removes a pair.
     pub fn delete(&mut self, key: &[u8]) {
         self.pairs.retain(|(known, _)| known != key);
     }

@@ -64,7 +64,6 @@ impl Predefined {
         }
     }
 
-    /// The program's handle.
     #[inline]
     pub(crate) fn get(&self, rt: &Runtime) -> *mut c_void {
         match self.address.load(Ordering::Relaxed) {

@@ -21,7 +21,6 @@ use std::ffi::{c_int, c_void};
 use understudy_mpi::call;
 use understudy_mpi::real_types::{RealDatatype, RealOp};
 
-/// `MPI_ERR_NO_MEM`
 const ERR_NO_MEM: c_int = 39;
 /// Number of operators that can exist at a time.
 const TRAMPOLINES: usize = 256;
@@ -43,7 +42,6 @@ pub struct Function {
 /// What is needed to make an operator again.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Op {
-    /// The program's function.
     pub function: Function,
     /// Whether it is commutative.
     pub commutes: bool,
@@ -178,18 +176,15 @@ pub fn null_handle(rt: &Runtime) -> VirtOp {
     VirtOp(NULL.get(rt))
 }
 
-/// `MPI_REPLACE`
 pub fn replace(rt: &Runtime) -> VirtOp {
     VirtOp(REPLACE.get(rt))
 }
 
-/// `MPI_SUM`
 #[inline]
 pub fn sum(rt: &Runtime) -> VirtOp {
     VirtOp(SUM.get(rt))
 }
 
-/// `MPI_NO_OP`
 pub fn no_op(rt: &Runtime) -> VirtOp {
     VirtOp(NO_OP.get(rt))
 }
@@ -271,7 +266,6 @@ pub fn set_inner(rt: &Runtime, op: VirtOp, inner: u64) -> bool {
     true
 }
 
-/// Frees an operator.
 pub fn free(rt: &Runtime, op: VirtOp) -> c_int {
     let Some(index) = index(rt, op) else {
         return ERR_OP;
@@ -291,7 +285,6 @@ pub fn retain(rt: &Runtime, op: VirtOp) {
     }
 }
 
-/// Takes [`retain`] back.
 pub fn release(rt: &Runtime, op: VirtOp) {
     let Some(index) = created(HandleKind::Op, op.0) else {
         return;

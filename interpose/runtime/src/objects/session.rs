@@ -14,7 +14,6 @@ use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicU32, Ordering};
 use understudy_numbers::Worker;
 
-/// `MPI_ERR_SESSION`
 pub const ERR_SESSION: c_int = 78;
 
 /// The process sets, which any implementation has (11.3.2).
@@ -29,7 +28,6 @@ pub enum WorldModel {
     NotYet = 0,
     /// It has, and `MPI_Finalize` has not.
     Open = 1,
-    /// Both have.
     Over = 2,
 }
 
@@ -70,7 +68,6 @@ fn handle(index: u32) -> VirtSession {
     VirtSession(virtual_handle(HandleKind::Session, index))
 }
 
-/// A new session.
 pub fn create(rt: &Runtime, errhandler: VirtErrhandler) -> VirtSession {
     let errhandler = errhandler.0 as u64;
     let index = objects_mut(rt).sessions.insert(Session { errhandler });

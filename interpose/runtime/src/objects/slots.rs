@@ -16,7 +16,6 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// Without objects.
     pub const NONE: Slots<T> = Slots {
         entries: Vec::new(),
         free: BTreeSet::new(),

@@ -21,19 +21,12 @@ use std::ptr::null_mut;
 use understudy_mpi::call::Apart;
 use understudy_mpi::real_types::RealDatatype;
 
-/// `MPI_T_ERR_NOT_INITIALIZED`
 pub const NOT_INITIALIZED: c_int = 55;
-/// `MPI_T_ERR_INVALID_HANDLE`
 pub const INVALID_HANDLE: c_int = 59;
-/// `MPI_T_ERR_INVALID_SESSION`
 pub const INVALID_SESSION: c_int = 62;
-/// `MPI_T_ERR_PVAR_NO_STARTSTOP`
 pub const NO_STARTSTOP: c_int = 65;
-/// `MPI_T_ERR_PVAR_NO_WRITE`
 pub const NO_WRITE: c_int = 66;
-/// `MPI_T_ERR_INVALID`
 const INVALID: c_int = 72;
-/// `MPI_T_PVAR_ALL_HANDLES`
 pub const ALL: *mut c_void = usize::MAX as *mut c_void;
 
 /// Names are cut to this length.
@@ -42,7 +35,6 @@ const NAME: usize = 512;
 /// A handle of a control variable.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Cvar {
-    /// Which variable.
     pub name: Vec<u8>,
     /// The program's handle of the object that it is bound to; 0: none.
     pub object: u64,
@@ -55,24 +47,20 @@ pub struct Cvar {
 pub struct Pvar {
     /// Index of its session.
     pub session: u32,
-    /// Which variable.
     pub name: Vec<u8>,
     /// Its class, which is part of its name.
     pub class: c_int,
-    /// As of [`Cvar`].
     pub object: u64,
     /// Whether the program has started it.
     pub started: bool,
 }
 
-/// All of it.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Tool {
     /// How often it has been initialised, less how often it has been finalised.
     pub users: u32,
     /// Handles of control variables.
     pub cvars: Slots<Cvar>,
-    /// Sessions.
     pub sessions: Slots<()>,
     /// Handles of performance variables.
     pub pvars: Slots<Pvar>,
@@ -81,7 +69,6 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Nothing.
     pub const NONE: Tool = Tool {
         users: 0,
         cvars: Slots::NONE,
@@ -121,11 +108,8 @@ unsafe impl Send for Reals {}
 /// What a handle of the tool interface is of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Of {
-    /// A control variable.
     Cvar = 0,
-    /// A session.
     Session = 1,
-    /// A performance variable.
     Pvar = 2,
     /// The enumeration of a control variable, by its index.
     CvarEnum = 3,
@@ -136,7 +120,6 @@ pub enum Of {
 /// Behind the virtual handles of MPI objects; never mapped either.
 const BASE: usize = 0x1e20_0000_0000;
 
-/// The program's handle.
 pub fn handle(of: Of, index: u32) -> *mut c_void {
     (BASE + ((of as usize) << 36) + ((index as usize) << 4)) as *mut c_void
 }
@@ -235,7 +218,6 @@ impl Bound {
 
 /// What the library says of a variable.
 pub struct Variable {
-    /// Its name.
     pub name: Vec<u8>,
     /// Of a performance variable.
     pub class: c_int,
@@ -376,7 +358,6 @@ pub fn make_pvar(rt: &Runtime, pvar: &Pvar) -> Result<(*mut c_void, c_int), c_in
     Ok((new, count))
 }
 
-/// A real session.
 pub fn make_session() -> Result<*mut c_void, c_int> {
     let mut session = null_mut();
     let _apart = Apart::new();

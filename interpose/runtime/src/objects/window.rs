@@ -48,13 +48,9 @@ pub const NO_LOCKS: &[u8] = b"no_locks";
 /// By which procedure a window was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Flavor {
-    /// MPI_Win_create
     Create = 1,
-    /// MPI_Win_allocate
     Allocate = 2,
-    /// MPI_Win_create_dynamic
     Dynamic = 3,
-    /// MPI_Win_allocate_shared
     Shared = 4,
 }
 
@@ -89,7 +85,6 @@ pub struct Window {
     pub errhandler: u64,
     /// Attributes: key and value.
     pub attributes: Attributes,
-    /// What is open.
     pub epochs: Epochs,
 }
 
@@ -181,7 +176,6 @@ pub fn errhandler(rt: &Runtime, win: VirtWin) -> u64 {
     get(rt, win).map_or(0, |window| window.errhandler)
 }
 
-/// The attributes.
 pub fn attributes(rt: &Runtime, win: VirtWin) -> Option<RefMut<'_, Attributes>> {
     get_mut(rt, win).map(|window| RefMut::map(window, |window| &mut window.attributes))
 }
@@ -260,7 +254,6 @@ pub fn info_of(rt: &Runtime, win: RealWin) -> Pairs {
 pub struct Hints {
     /// What the program says of [`NO_LOCKS`].
     pub no_locks: Option<Vec<u8>>,
-    /// The others.
     pub real: RealInfo,
     is_own: bool,
 }

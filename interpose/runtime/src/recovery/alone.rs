@@ -32,7 +32,6 @@ fn without_neighbour(
     alone.map(|(worker, _)| *worker).collect()
 }
 
-/// Tells the user.
 pub fn tell(rt: &Runtime) {
     let alone: Vec<u32> = rt.alone.borrow().iter().map(|worker| worker.0).collect();
     if !alone.is_empty() {

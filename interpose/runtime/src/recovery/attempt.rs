@@ -28,13 +28,11 @@ pub struct Outcome {
     pub frame: Frame,
     /// What had been signalled there.
     pub signals: user::SavedSignals,
-    /// As in [`Loaded`].
     pub exceptions: u32,
     /// This process tells the user.
     pub is_speaker: bool,
 }
 
-/// One attempt.
 pub fn run(rt: &Runtime, report: &mut Report) -> Result<Outcome, Again> {
     // What the program has waited for, perhaps for long.
     crate::arch::end_wait();

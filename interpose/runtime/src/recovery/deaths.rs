@@ -39,7 +39,6 @@ const MARK_WORDS: usize = 4;
 /// Of what a process has died.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 enum Cause {
-    /// Nobody knows.
     Unknown,
     /// A signal that it has not noted.
     Signal(c_int),
@@ -67,7 +66,6 @@ struct View {
     players: Vec<ProcessNumber>,
 }
 
-/// Deaths of late.
 #[derive(Default)]
 pub(super) struct History {
     /// Of recoveries that have succeeded.

@@ -10,14 +10,12 @@ use understudy_numbers::Worker;
 
 /// A transfer with one other worker.
 pub struct Move {
-    /// The transfer.
     pub transfer: Transfer,
     to: Option<Worker>,
     from: Option<Worker>,
 }
 
 impl Move {
-    /// To another worker.
     pub fn send(transfer: Transfer, to: Worker) -> Move {
         Move {
             transfer,
@@ -26,7 +24,6 @@ impl Move {
         }
     }
 
-    /// From another worker.
     pub fn receive(from: Worker) -> Move {
         Move {
             transfer: Transfer::receive_only(),

@@ -17,7 +17,6 @@ pub struct Report {
     started: u32,
     /// When, and through which error, this process learned of the failure.
     noticed: (u64, ErrorClass),
-    /// Processes that died.
     failed: Vec<ProcessNumber>,
     /// The same, with what they were and of what they died.
     deaths: Vec<Kind>,
@@ -62,7 +61,6 @@ impl Report {
         renewal::failed_at(rt).map_or(0, |at| self.noticed.0.saturating_sub(at))
     }
 
-    /// Ends a stage.
     pub fn stage(&mut self, rt: &Runtime, stage: RecoveryStage) {
         let ns = events::nanoseconds(self.mark);
         match self.stages.iter_mut().find(|(known, _)| *known == stage) {

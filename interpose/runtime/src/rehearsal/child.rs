@@ -156,7 +156,6 @@ impl Drop for Child {
     }
 }
 
-/// In the child.
 fn work(rt: &Runtime, script: &Script, task: &Task<'_>, output: c_int) -> ! {
     // The descriptor that messages go to will be another one.
     log::set_max_level(log::LevelFilter::Off);

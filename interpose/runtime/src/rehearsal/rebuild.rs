@@ -132,7 +132,6 @@ pub struct Rebuild {
 }
 
 impl Rebuild {
-    /// Begins.
     pub fn start(rt: &Runtime, offer: Offer) -> Result<Rebuild, String> {
         fault::point("replay.begin", Epoch::NONE);
         let began = Instant::now();
@@ -186,7 +185,6 @@ pub fn collect(
     }
 }
 
-/// A file's contents.
 struct View(*mut libc::c_void, usize);
 
 impl View {

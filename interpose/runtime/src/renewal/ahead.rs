@@ -117,7 +117,6 @@ fn read(reader: &mut io::PipeReader) -> io::Result<String> {
     }
 }
 
-/// The child.
 fn tell(mut writer: io::PipeWriter, scratch: &Path) -> ! {
     let mut provided = 0;
     // SAFETY: prctl(2); the library is initialised and ended, once, in a world of one process.

@@ -8,11 +8,8 @@ use std::cell::{Ref, RefMut};
 /// What a buffer is attached to: the program's handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Owner {
-    /// The process.
     Process,
-    /// A communicator.
     Comm(u64),
-    /// A session.
     Session(u64),
 }
 
@@ -28,7 +25,6 @@ impl From<VirtSession> for Owner {
     }
 }
 
-/// A buffer.
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
 pub struct Attached {
     /// What it is attached to.

@@ -16,11 +16,8 @@ use xxhash_rust::xxh3::xxh3_64;
 pub enum Argument {
     /// A number, an address on the user side, or an array that MPI does not look at.
     Word(u64),
-    /// A virtual datatype.
     Datatype(u64),
-    /// A virtual operator.
     Op(u64),
-    /// The virtual communicator.
     Comm(u64),
     /// A virtual info object: hints for the first time only.
     Info(u64),
@@ -89,7 +86,6 @@ pub type Identity = (u64, u64);
 pub struct Recipe {
     /// Slot of the procedure.
     pub slot: u16,
-    /// Virtual communicator.
     pub comm: u64,
     /// What those who take part know it by.
     pub identity: Identity,
@@ -119,7 +115,6 @@ pub fn partitioned(
 }
 
 impl Recipe {
-    /// The communicator.
     pub fn comm(&self) -> VirtComm {
         VirtComm(self.comm as *mut c_void)
     }
@@ -159,7 +154,6 @@ impl Recipe {
         self.each_op(|it| op::retain(rt, it));
     }
 
-    /// Takes [`Recipe::retain`] back.
     pub fn release(&self, rt: &Runtime) {
         self.each_datatype(|it| datatype::release(rt, it));
         self.each_op(|it| op::release(rt, it));

@@ -16,25 +16,19 @@ use understudy_numbers::Worker;
 pub struct Envelope {
     /// Address on the user side.
     pub buffer: u64,
-    /// Number of elements.
     pub count: i32,
-    /// Virtual datatype.
     pub datatype: u64,
     /// Rank in the communicator.
     pub peer: i32,
-    /// Tag.
     pub tag: i32,
-    /// Virtual communicator.
     pub comm: u64,
 }
 
 impl Envelope {
-    /// The communicator.
     pub fn comm(&self) -> VirtComm {
         VirtComm(self.comm as *mut c_void)
     }
 
-    /// The datatype.
     pub fn datatype(&self) -> VirtDatatype {
         VirtDatatype(self.datatype as *mut c_void)
     }
@@ -48,24 +42,17 @@ impl Envelope {
 /// The four ways to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Mode {
-    /// MPI_Send
     Standard,
-    /// MPI_Bsend
     Buffered,
-    /// MPI_Ssend
     Synchronous,
-    /// MPI_Rsend
     Ready,
 }
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
 pub enum Kind {
-    /// A send.
     Send,
-    /// A synchronous send.
     Synchronous,
-    /// A receive.
     Receive(Envelope),
     /// A non-blocking collective, and the datatype that the program's operator is told of.
     Collective(Option<u64>),
@@ -114,7 +101,6 @@ pub enum State {
     Done {
         /// Source, tag, error, cancelled, bytes.
         status: (i32, i32, i32, i32, u64),
-        /// Return code.
         rc: i32,
     },
 }
@@ -122,7 +108,6 @@ pub enum State {
 /// A request of the program.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Request {
-    /// What it does.
     pub kind: Kind,
     /// How far it is.
     pub state: State,
@@ -158,7 +143,6 @@ impl Request {
         )
     }
 
-    /// The communicator.
     pub fn comm(&self) -> VirtComm {
         VirtComm(self.comm as *mut c_void)
     }
@@ -203,7 +187,6 @@ impl Kind {
 /// The end of a request.
 #[derive(Clone, Copy)]
 pub struct Outcome {
-    /// Its status.
     pub status: Status,
     /// What the completing procedure returns.
     pub rc: c_int,

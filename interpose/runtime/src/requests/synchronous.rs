@@ -16,20 +16,16 @@ use understudy_numbers::Worker;
 pub struct Synchronous {
     /// Names it among those of this process.
     pub number: u64,
-    /// Its request.
     index: u32,
     comm: u64,
     peer: i32,
-    /// The receiver.
     pub to: u32,
-    /// Tag.
     pub tag: i32,
     /// Messages sent since to the same receiver on the same communicator with the same tag.
     pub followers: u64,
 }
 
 impl Synchronous {
-    /// The communicator.
     pub fn comm(&self) -> VirtComm {
         VirtComm(self.comm as *mut _)
     }

@@ -71,7 +71,6 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Nothing.
     pub const START: Pace = Pace {
         own: Duration::ZERO,
         failures: Failures::UNKNOWN,

@@ -39,7 +39,6 @@ struct Relayed {
     guardian: u32,
     /// Number of bytes that the program has read.
     position: u64,
-    /// Nothing follows them.
     is_at_end: bool,
     /// The program's descriptors of the pipe; true if they are closed by execve(2).
     descriptors: BTreeMap<i32, bool>,

@@ -4,7 +4,6 @@
 use crate::told;
 use understudy_abi::kernel_use::KernelUse;
 
-/// Returns the counters.
 pub(super) fn kernel_calls() -> &'static KernelUse {
     // SAFETY: the preload library's counters live as long as the process.
     unsafe { &*told::info().user_kernel }

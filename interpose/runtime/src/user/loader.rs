@@ -70,7 +70,6 @@ pub fn opened(rt: &Runtime) -> Vec<Library> {
 /// A block of thread-local data.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 struct Block {
-    /// The library.
     path: String,
     module: u64,
     address: u64,

@@ -31,12 +31,10 @@ impl ThreadNumber {
         Self(std::process::id())
     }
 
-    /// The kernel's number.
     pub const fn of(number: i32) -> Self {
         Self(number as u32)
     }
 
-    /// The same.
     pub const fn get(self) -> i32 {
         self.0 as i32
     }
@@ -57,7 +55,6 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// At least one.
     pub fn new(numbers: impl Iterator<Item = ThreadNumber>) -> Owners {
         let none = Owners {
             least: u32::MAX,

@@ -103,7 +103,6 @@ fn signal_stack() -> [u64; 3] {
     stack
 }
 
-/// Reads the settings.
 pub fn capture() -> Saved {
     Saved {
         timers: TIMERS.map(timer).to_vec(),
@@ -134,7 +133,6 @@ fn name() -> [u8; 16] {
     name
 }
 
-/// Of this thread.
 fn nice() -> i32 {
     // The system call, unlike libc's function, has no answer that looks like an error.
     // SAFETY: getpriority(2).

@@ -12,9 +12,7 @@ use understudy_formats::proc_file::ProcFile;
 /// Value of an attribute in the kernel's form; empty if the kernel lacks the attribute.
 type Value = Vec<u8>;
 
-/// An attribute.
 struct Attribute {
-    /// Name for messages.
     name: &'static str,
     read: fn() -> Value,
     write: fn(&[u8]) -> bool,

@@ -21,7 +21,6 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Nothing is known.
     pub(super) const NONE: Start = Start {
         status: Vec::new(),
         namespaces: Vec::new(),

@@ -16,7 +16,6 @@ use xxhash_rust::xxh3::xxh3_64;
 pub struct Mapping {
     /// What is mapped: equal in all processes of this host that map the same; never 0.
     pub identity: u64,
-    /// Its name.
     pub path: String,
 }
 

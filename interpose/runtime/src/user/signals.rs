@@ -87,7 +87,6 @@ pub fn keep_out_handlers() {
     keep_out(&actions());
 }
 
-/// Reads the settings.
 pub fn capture() -> Saved {
     let directory = std::env::current_dir().map(|path| path.as_os_str().as_bytes().to_vec());
     // SAFETY: umask(2), which can only be read by setting it.

@@ -110,7 +110,6 @@ pub(super) fn name(kind: i64, identifier: i32) -> String {
     format!("{noun} of System V (identifier {identifier})")
 }
 
-/// Removes an object.
 pub(super) fn remove(kind: i64, real: i32) -> io::Result<()> {
     // SAFETY: semctl(2) or msgctl(2), which reads no argument.
     let rc = unsafe {

@@ -22,7 +22,6 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-/// The thread-local state.
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
 pub struct Saved {
     pieces: Vec<Piece>,

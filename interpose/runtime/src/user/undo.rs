@@ -62,7 +62,6 @@ pub use understudy_policy::ranges::Range;
 use understudy_relay::in_file_names;
 use understudy_settings::Threads;
 
-/// The logs.
 pub(super) struct Undo {
     recorder: Field<Option<Recorder>>,
     /// Effects of child processes.

@@ -19,7 +19,6 @@ pub(super) fn set(zones: Zones) {
     );
 }
 
-/// `range` without `hole`.
 pub(super) fn without(range: AddrRange, hole: AddrRange) -> Vec<AddrRange> {
     let below = AddrRange::new(range.start, hole.start.clamp(range.start, range.end));
     let above = AddrRange::new(hole.end.clamp(range.start, range.end), range.end);

@@ -34,7 +34,6 @@ pub fn settings() -> Vec<Check> {
     checks
 }
 
-/// This node.
 pub fn node(library: Option<&Path>) -> Vec<Check> {
     let mut checks = vec![
         layer_files(library),

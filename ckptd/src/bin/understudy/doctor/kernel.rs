@@ -28,7 +28,6 @@ pub fn personality() -> io::Result<()> {
 pub fn write_protection() -> io::Result<()> {
     const USER_MODE_ONLY: i32 = 1;
     const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
-    /// `UFFD_FEATURE_WP_UNPOPULATED`, `UFFD_FEATURE_WP_ASYNC`
     const FEATURES: u64 = 1 << 13 | 1 << 15;
     let mut api: [u64; 3] = [0xaa, FEATURES, 0];
     // SAFETY: a new descriptor, and a request with the structure of three words that it takes.

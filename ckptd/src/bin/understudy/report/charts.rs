@@ -13,7 +13,6 @@ const COLUMNS: usize = 250;
 /// Checkpoints that are listed.
 const LISTED: usize = 500;
 
-/// Sizes and pauses.
 pub fn checkpoints(points: &[CheckpointPoint], to: u64) -> Markup {
     let listed = &points[points.len().saturating_sub(LISTED)..];
     let data: Vec<Vec<String>> = listed

@@ -93,7 +93,6 @@ impl Doing {
         }
     }
 
-    /// What it means.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Init => "MPI_Init, with the first checkpoint",

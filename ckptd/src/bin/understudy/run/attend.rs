@@ -106,7 +106,6 @@ pub struct Job {
     pub secret: Option<OsString>,
     pub events: Events,
     pub workers: u32,
-    /// Where epochs go.
     pub disk: Option<PathBuf>,
 }
 

@@ -27,7 +27,6 @@ pub fn quoted(words: &[OsString]) -> String {
         .join(" ")
 }
 
-/// The launcher's file.
 pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     mpi::launcher(name).ok_or_else(|| {
         cannot(format!(

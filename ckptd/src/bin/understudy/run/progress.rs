@@ -64,7 +64,6 @@ impl Terminal {
     }
 }
 
-/// Who tells.
 pub enum Teller {
     Line(Terminal),
     Plain(Plain),

@@ -13,7 +13,6 @@ pub struct Values {
     pub failures: f64,
     /// Tasks that are computed again.
     pub recomputed: f64,
-    /// Of these tasks.
     pub energy_j: f64,
     /// Of the whole run.
     pub time_s: f64,

@@ -25,7 +25,6 @@ pub struct RankStatus {
     pub role: Option<Role>,
 }
 
-/// A job.
 #[derive(Debug, Serialize)]
 pub struct JobStatus {
     pub job: String,
@@ -128,7 +127,6 @@ impl RankStatus {
         }
     }
 
-    /// What it does.
     pub fn part(&self) -> String {
         match self.role {
             Some(role) => role.to_string(),

@@ -14,7 +14,6 @@ use understudy_mpi::real_types::Status;
 pub struct Arrays {
     requests: *mut VirtRequest,
     statuses: *mut Status,
-    /// Length.
     pub count: usize,
 }
 

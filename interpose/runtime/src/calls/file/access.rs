@@ -22,9 +22,7 @@ use understudy_numbers::Rank;
 /// From the file or to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Reading.
     Read,
-    /// Writing.
     Write,
 }
 
@@ -41,14 +39,10 @@ pub(super) enum At {
     Ordered,
 }
 
-/// The program's buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Buffer {
-    /// Where it is.
     pub address: *mut c_void,
-    /// Number of elements.
     pub count: c_int,
-    /// What they are.
     pub datatype: VirtDatatype,
 }
 

@@ -54,7 +54,6 @@ fn pieces_of(rt: &Runtime, datatype: VirtDatatype) -> Result<Arc<TypeMap>> {
 }
 
 impl Memory {
-    /// Checks the arguments.
     pub(super) fn new(
         rt: &Runtime,
         address: *mut c_void,

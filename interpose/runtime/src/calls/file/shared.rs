@@ -12,11 +12,8 @@ use crate::objects::file::pointer;
 use crate::recovery::Runtime;
 use std::ffi::c_int;
 
-/// `MPI_SEEK_SET`
 pub(super) const SEEK_SET: c_int = 600;
-/// `MPI_SEEK_CUR`
 pub(super) const SEEK_CUR: c_int = 602;
-/// `MPI_SEEK_END`
 pub(super) const SEEK_END: c_int = 604;
 
 /// Where the pointer is, in units of the view.
@@ -76,7 +73,6 @@ fn seek(rt: &Runtime, fh: VirtFile, offset: i64, whence: c_int) -> Result<()> {
     })
 }
 
-/// `MPI_File_seek_shared`
 pub unsafe extern "C" fn MPI_File_seek_shared(fh: VirtFile, offset: i64, whence: c_int) -> c_int {
     let rt = runtime();
     finish(
@@ -87,7 +83,6 @@ pub unsafe extern "C" fn MPI_File_seek_shared(fh: VirtFile, offset: i64, whence:
     )
 }
 
-/// `MPI_File_get_position_shared`
 pub unsafe extern "C" fn MPI_File_get_position_shared(fh: VirtFile, offset: *mut i64) -> c_int {
     let rt = runtime();
     let place = known(rt, fh).and_then(|file| position(&file));

@@ -20,7 +20,6 @@ use std::ffi::{CStr, c_char, c_int};
 use std::sync::Arc;
 use understudy_mpi::comm::Extreme;
 
-/// `MPI_DISPLACEMENT_CURRENT`
 const DISPLACEMENT_CURRENT: i64 = -54_278_278;
 /// What a file is seen as when it is opened (14.2.1).
 pub(super) fn of_bytes(rt: &Runtime) -> View {

@@ -49,7 +49,6 @@ pub unsafe extern "C" fn MPI_Win_shared_query(
 /// Bytes, unit of displacements and address of what this process can load of a member's part, or of the first that has any: all of shared
 /// memory. In other windows, of which libraries before MPI 4.1 know nothing here, its own; whether a member before it has any it does not know.
 fn reachable(rt: &Runtime, window: &Window, rank: c_int) -> Result<(i64, c_int, u64), c_int> {
-    /// `MPI_ERR_RMA_FLAVOR`
     const ERR_RMA_FLAVOR: c_int = 70;
     if window.flavor == Flavor::Dynamic
         || (window.flavor != Flavor::Shared && standard_version() < (4, 1))

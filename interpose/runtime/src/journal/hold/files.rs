@@ -103,7 +103,6 @@ fn recorded(
     }
 }
 
-/// A new file.
 fn empty(hold: &mut Hold, flags: c_int, name: Option<Vec<u8>>) -> Fate {
     in_memory(hold, &[], flags, name)
         .map_or(Fate::GiveUp, |(descriptor, _)| Fate::Answer(descriptor))

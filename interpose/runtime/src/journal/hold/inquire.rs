@@ -22,7 +22,6 @@ enum Size {
 
 /// The arguments of such a call, by index.
 struct Question {
-    /// Strings.
     texts: &'static [usize],
     /// What else means something.
     values: &'static [usize],

@@ -17,7 +17,6 @@ const INTEGER: c_int = 1;
 
 /// MPICH's `MPII_Attr_copy_proxy`: the program's function, and what it gets.
 type CopyProxy = extern "C" fn(u64, c_int, c_int, u64, c_int, u64, *mut u64, *mut c_int) -> c_int;
-/// MPICH's `MPII_Attr_delete_proxy`.
 type DeleteProxy = extern "C" fn(u64, c_int, c_int, c_int, u64, u64) -> c_int;
 
 /// A call of a proxy.

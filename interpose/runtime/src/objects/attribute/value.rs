@@ -17,7 +17,6 @@ pub enum Language {
 /// A value, as it has been set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Value {
-    /// In C.
     Address(u64),
     /// In Fortran: the address of a block of the program's heap with the integer. C sees that address.
     Integer(u64),

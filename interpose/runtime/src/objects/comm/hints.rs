@@ -13,10 +13,8 @@ const MAX_KEY: usize = 256;
 /// The greatest `MPI_MAX_OBJECT_NAME` of any ABI.
 pub const MAX_NAME: usize = 128;
 
-/// Keys and values.
 pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The real `MPI_INFO_NULL`.
 pub fn null_info(rt: &Runtime) -> RealInfo {
     real_info(
         rt,

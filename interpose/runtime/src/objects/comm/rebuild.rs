@@ -66,7 +66,6 @@ pub fn rebuild(rt: &Runtime, new_world: RealComm, epoch: Epoch) -> mpi::Result<(
 struct Made {
     /// By index in the table.
     results: Vec<(u32, RealComm)>,
-    /// To be freed.
     parts: Vec<RealComm>,
 }
 

@@ -8,9 +8,7 @@ use understudy_numbers::Worker;
 /// What most calls want to know of a communicator.
 #[derive(Clone, Copy)]
 pub(super) struct Recent {
-    /// The program's handle.
     handle: u64,
-    /// Its index.
     index: u32,
     /// Whether it is an intracommunicator that every worker is a member of.
     spans_all: bool,

@@ -13,7 +13,6 @@ use understudy_mpi::real_types::{RealComm, RealGroup};
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
 
-/// The first number.
 const FIRST: u32 = 1 << 31;
 
 /// Whether this is a process that is no worker.
@@ -24,13 +23,11 @@ pub fn is_spawned(worker: Worker) -> bool {
 /// A procedure that tells the local or the remote group.
 pub type AskGroup = fn(RealComm, &mut RealGroup) -> c_int;
 
-/// The local group.
 pub fn own_group(comm: RealComm, group: &mut RealGroup) -> c_int {
     // SAFETY: a communicator and a place of ours.
     unsafe { real::PMPI_Comm_group(comm, group) }
 }
 
-/// The remote group.
 pub fn remote_group(comm: RealComm, group: &mut RealGroup) -> c_int {
     // SAFETY: as above.
     unsafe { real::PMPI_Comm_remote_group(comm, group) }

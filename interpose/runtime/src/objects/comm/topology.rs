@@ -10,18 +10,12 @@ use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
 use understudy_mpi::{self as mpi};
 
-/// `MPI_CART`
 const CART: c_int = 1;
-/// `MPI_GRAPH`
 const GRAPH: c_int = 2;
-/// `MPI_DIST_GRAPH`
 const DIST_GRAPH: c_int = 3;
-/// `MPI_UNWEIGHTED`
 const UNWEIGHTED: *const c_int = std::ptr::without_provenance(2);
-/// `MPI_WEIGHTS_EMPTY`
 const WEIGHTS_EMPTY: *const c_int = std::ptr::without_provenance(3);
 
-/// A virtual topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Topology {
     /// There is none.
@@ -38,7 +32,6 @@ pub enum Topology {
     Graph {
         /// Where each node's neighbours end in `edges`.
         index: Vec<c_int>,
-        /// The neighbours.
         edges: Vec<c_int>,
     },
     /// A distributed graph (8.5.4): this process' neighbours.

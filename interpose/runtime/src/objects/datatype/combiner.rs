@@ -17,13 +17,9 @@ pub enum Blocks {
     Each(Vec<(isize, usize)>),
 }
 
-/// `MPI_ORDER_C`
 const ORDER_C: i64 = 0;
-/// `MPI_DISTRIBUTE_BLOCK`
 const BLOCK: i64 = 0;
-/// `MPI_DISTRIBUTE_CYCLIC`
 const CYCLIC: i64 = 1;
-/// `MPI_DISTRIBUTE_DFLT_DARG`
 const DEFAULT_ARGUMENT: i64 = -1;
 
 /// The arguments of a constructor in the order of the one whose counts are an int.

@@ -16,7 +16,6 @@ pub struct Operand {
     pub at: *mut c_void,
     /// How many of the datatype.
     pub count: c_int,
-    /// Predefined or derived.
     pub datatype: VirtDatatype,
 }
 

@@ -16,7 +16,6 @@ use understudy_mpi::real_types::RealDatatype;
 /// A constructor (`MPI_COMBINER_…`) and its arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Recipe {
-    /// The constructor.
     pub combiner: i32,
     /// Its integer arguments in the standard's order.
     pub integers: Vec<i32>,
@@ -31,7 +30,6 @@ pub struct Recipe {
 /// What the counts of a constructor are: those of a procedure for large counts are `MPI_Count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
-    /// An int.
     Int,
     /// 64 bits.
     Large,

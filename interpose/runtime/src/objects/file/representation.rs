@@ -17,7 +17,6 @@ pub struct Registered {
     name: CString,
     /// True for each function that is not null: reading, writing, extent.
     given: [bool; 3],
-    /// The library's answer.
     code: c_int,
 }
 

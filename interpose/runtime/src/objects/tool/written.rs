@@ -20,7 +20,6 @@ use understudy_mpi::call::Apart;
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 struct Write {
     name: Vec<u8>,
-    /// See [`Cvar::object`].
     object: u64,
     value: Vec<u8>,
 }
@@ -35,7 +34,6 @@ pub struct Written {
 }
 
 impl Written {
-    /// No writes.
     pub const NONE: Written = Written {
         changes: 0,
         last: Vec::new(),

@@ -229,7 +229,6 @@ impl Direct {
         missed.is_none()
     }
 
-    /// Gives them back.
     pub fn give_back_all(&self, hold: Hold) {
         self.members().for_each(|rank| self.give_back(rank, hold));
     }

@@ -8,19 +8,14 @@ use std::ffi::c_int;
 use understudy_mpi::real_types::RealWin;
 use understudy_mpi::{self as mpi, check};
 
-/// `MPI_LOCK_EXCLUSIVE`
 const LOCK_EXCLUSIVE: c_int = 1;
-/// `MPI_LOCK_SHARED`
 pub const LOCK_SHARED: c_int = 2;
-/// `MPI_MODE_NOCHECK`
 pub const NO_CHECK: c_int = 1;
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
-    /// With others.
     Shared,
-    /// Alone.
     Exclusive,
     /// Not at all: the program says that nobody else asks for it (MPI 4.1, 12.5.5), and libraries take its word for that.
     Unchecked,

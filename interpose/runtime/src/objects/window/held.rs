@@ -84,12 +84,10 @@ impl Held {
         self.0.is_empty()
     }
 
-    /// Ranks and terms.
     pub fn iter(&self) -> impl Iterator<Item = (c_int, Terms)> + '_ {
         self.0.iter().copied()
     }
 
-    /// The ranks.
     pub fn ranks(&self) -> impl Iterator<Item = c_int> + '_ {
         self.iter().map(|(rank, _)| rank)
     }

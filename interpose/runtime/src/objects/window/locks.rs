@@ -86,7 +86,6 @@ impl Lock<'_> {
         false
     }
 
-    /// Gives it back.
     #[inline]
     pub fn give_back(self, hold: Hold) {
         self.change(|state| match hold {

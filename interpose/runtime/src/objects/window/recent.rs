@@ -19,7 +19,6 @@ use std::rc::Rc;
 pub struct Recent {
     win: VirtWin,
     rank: c_int,
-    /// Predefined, without gaps.
     datatype: VirtDatatype,
     /// Bytes of one of those.
     element: u64,
@@ -249,7 +248,6 @@ pub fn remember(rt: &Runtime, win: VirtWin, rank: c_int, datatype: VirtDatatype,
     }
 }
 
-/// Something has changed.
 #[inline]
 pub fn forget(rt: &Runtime) {
     if rt.recent.borrow().is_some() {

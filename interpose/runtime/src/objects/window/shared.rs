@@ -23,7 +23,6 @@ use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Worker};
 
-/// `MPI_ERR_RMA_SHARED`
 const ERR_RMA_SHARED: c_int = 71;
 const PAGE: u64 = PAGE_SIZE as u64;
 /// One part in so many of the memory that is left for files may become a window's that needs none.

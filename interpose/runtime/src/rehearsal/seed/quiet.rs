@@ -39,7 +39,6 @@ impl Quiet {
         }
     }
 
-    /// Does something without.
     pub fn pause<T>(&self, work: impl FnOnce() -> T) -> T {
         self.end();
         let result = work();

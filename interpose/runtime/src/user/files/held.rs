@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 /// After how long a lock that another process holds is given up.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 enum Way {
     /// flock(2).
@@ -20,7 +19,6 @@ enum Way {
     Description,
 }
 
-/// One lock.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Lock {
     way: Way,

@@ -117,7 +117,6 @@ fn outcome(rc: isize) -> Result<isize> {
     }
 }
 
-/// Receives all messages.
 fn receive_all(queue: &File, max_bytes: usize) -> Result<Vec<Message>> {
     let mut messages = Vec::new();
     let mut text = vec![0u8; max_bytes];

@@ -48,10 +48,8 @@ fn is_service(address: &[u8]) -> bool {
     SERVICES.iter().any(|place| address.starts_with(place))
 }
 
-/// A socket.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Socket {
-    /// Inode.
     number: u64,
     /// Inode of the other end: `None` without one, 0 if that was closed.
     peer: Option<u64>,
@@ -234,7 +232,6 @@ impl Socket {
         })
     }
 
-    /// Inode.
     pub fn number(&self) -> u64 {
         self.number
     }

@@ -21,9 +21,15 @@ const CLOSE_ON_EXEC: i32 = libc::O_CLOEXEC;
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 enum Kind {
     /// eventfd(2).
-    Counter { count: u64, is_semaphore: bool },
+    Counter {
+        count: u64,
+        is_semaphore: bool,
+    },
     /// timerfd_create(2): the clock, and seconds and nanoseconds between expiries and to the next.
-    Timer { clock: i32, times: [i64; 4] },
+    Timer {
+        clock: i32,
+        times: [i64; 4],
+    },
     /// signalfd(2).
     Signals(u64),
     /// epoll_create(2): descriptors, events and data.
@@ -36,13 +42,11 @@ enum Kind {
         /// No process has the other end.
         is_orphan: bool,
     },
-    /// A socket.
     Socket(Socket),
     /// A POSIX message queue.
     Queue(Queue),
 }
 
-/// One of them.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Special {
     kind: Kind,

@@ -9,7 +9,6 @@ use crate::user::output;
 /// A descriptor of standard output or error.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Stream {
-    /// Which of them.
     stream: usize,
     close_on_exec: bool,
 }

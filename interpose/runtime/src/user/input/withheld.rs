@@ -23,7 +23,6 @@ static PIPE: OnceLock<Pipe> = OnceLock::new();
 struct Pipe {
     reader: File,
     _writer: File,
-    /// Inode number.
     inode: u64,
 }
 

@@ -8,7 +8,6 @@ use std::ffi::c_void;
 use understudy_elf::{LinkMap, LoadedModule, LoaderDebug, ProgramHeader};
 use understudy_mpi::library;
 
-/// A loaded library.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Library {
     pub path: String,

@@ -226,7 +226,6 @@ fn runtime_libraries() -> Vec<(u64, u64)> {
 }
 
 impl Snapshot {
-    /// Copies ld.so's state.
     pub fn take(rt: &Runtime) -> Snapshot {
         let heap = &told::info().loader_heap;
         Snapshot {

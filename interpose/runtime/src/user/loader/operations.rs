@@ -44,7 +44,6 @@ pub(super) struct Log {
     process: u32,
 }
 
-/// The log begins.
 pub fn begin(rt: &Runtime) {
     rt.loader.log.set(Some(Log {
         known: list::libraries(),

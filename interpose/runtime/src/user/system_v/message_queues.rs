@@ -71,7 +71,6 @@ fn set(real: i32, access: &Access, limit: u64) -> io::Result<()> {
     }
 }
 
-/// Reads a queue.
 pub(super) fn read(real: i32) -> io::Result<Read> {
     let about = about(real)?;
     let mut messages = Vec::new();

@@ -34,7 +34,6 @@ fn about(real: i32) -> io::Result<libc::semid_ds> {
     }
 }
 
-/// Reads a set.
 pub(super) fn read(real: i32) -> io::Result<Read> {
     let about = about(real)?;
     let count = about.sem_nsems as usize;

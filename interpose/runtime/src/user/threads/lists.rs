@@ -45,7 +45,6 @@ pub struct Saved {
 /// A thread of some side.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed {
-    /// `struct pthread`.
     pub block: usize,
     /// 0 or less: it has ended.
     pub number: i32,

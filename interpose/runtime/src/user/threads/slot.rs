@@ -21,18 +21,15 @@ use understudy_image::PAGE_SIZE;
 pub const SLOTS: usize = 1024;
 const STACK: usize = 32 << 10;
 
-/// Values of `state`.
 pub const FREE: u32 = 0;
 pub const SENT: u32 = 1;
 pub const PARKED: u32 = 2;
 
-/// Values of `command`.
 pub const STAY: u32 = 0;
 /// Nothing has been loaded.
 pub const GO_ON: u32 = 1;
 /// Memory has been loaded, and `frame` is the saved one.
 pub const GO_BACK: u32 = 2;
-/// The thread ends.
 pub const END: u32 = 3;
 
 /// A thread and where it stands.
@@ -50,11 +47,9 @@ pub struct Slot {
     pub round: AtomicU32,
     /// The system call that it was in when the signal was sent, with program counter and stack pointer.
     pub call: [AtomicUsize; 3],
-    /// The kernel's frame.
     pub frame: AtomicUsize,
     /// `struct pthread`, which the fs register points to.
     pub block: AtomicUsize,
-    /// The gs register.
     pub gs: AtomicUsize,
     /// Whether the interrupted call is continued with the time that is left.
     continues: AtomicU32,

@@ -18,7 +18,6 @@ pub struct Threads {
     pub slots: &'static [Slot],
     /// Grows with each stop.
     round: u32,
-    /// All stand still.
     pub are_still: bool,
     /// Stops that have failed one after the other.
     failures: Option<Failures>,

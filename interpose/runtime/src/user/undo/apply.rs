@@ -26,7 +26,6 @@ const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Failed {
     /// What it was about.
     pub path: PathBuf,
-    /// What went wrong.
     pub error: io::Error,
 }
 

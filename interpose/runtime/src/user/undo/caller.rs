@@ -15,7 +15,6 @@ pub type Names<'a> = [(c_int, Option<&'a CStr>); 2];
 pub struct Caller(String);
 
 impl Caller {
-    /// The calling process.
     pub fn own() -> Caller {
         Caller("/proc/self".to_owned())
     }

@@ -64,12 +64,9 @@ impl State {
     };
 }
 
-/// Treatment of requests.
 #[derive(PartialEq)]
 enum Answers {
-    /// Effects are noted.
     Noting,
-    /// Requests wait.
     Suspended,
     /// Effects are no longer noted.
     Ended,
@@ -188,7 +185,6 @@ impl ChildEffects {
     }
 }
 
-/// The thread's part.
 struct Noter {
     shared: Arc<Shared>,
     recorder: Recorder,

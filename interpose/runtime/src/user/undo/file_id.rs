@@ -7,9 +7,7 @@ use std::time::UNIX_EPOCH;
 /// A file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, bincode::Encode, bincode::Decode)]
 pub struct Id {
-    /// Device.
     pub device: u64,
-    /// Inode.
     pub inode: u64,
     /// Time of birth in nanoseconds since 1970 (statx(2)); zero if unknown.
     ///
@@ -49,9 +47,7 @@ impl Id {
 pub struct Attributes {
     /// Permissions, with the bits of set-user-ID and the like.
     pub mode: u32,
-    /// User.
     pub owner: u32,
-    /// Group.
     pub group: u32,
     /// Seconds and nanoseconds of the last access and the last modification.
     pub times: [(i64, i64); 2],

@@ -194,7 +194,6 @@ impl Record {
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Line {
-    /// An effect.
     Record(Record),
     /// The file that the latest record about making this name has led to.
     Outcome(PathBuf, Outcome),
@@ -371,7 +370,6 @@ impl Log {
         Ok(())
     }
 
-    /// Writes a line.
     pub fn append(&mut self, line: Line) -> io::Result<()> {
         let bytes = line.framed();
         let at = self.file.metadata()?.len();
@@ -394,7 +392,6 @@ impl Log {
         })
     }
 
-    /// The last record.
     pub fn last(&self) -> Option<&Noted> {
         self.records.last()
     }
@@ -412,7 +409,6 @@ impl Log {
         }
     }
 
-    /// All records.
     pub fn records(&self) -> impl Iterator<Item = &Record> {
         self.records.iter().map(|noted| &noted.record)
     }

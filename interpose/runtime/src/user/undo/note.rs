@@ -217,7 +217,6 @@ impl Recorder {
         self.log.as_mut().map_or(Ok(()), Log::reload)
     }
 
-    /// Removes everything.
     pub fn end(&mut self) -> io::Result<()> {
         self.begin(Epoch::NONE);
         self.log.take().map_or(Ok(()), Log::remove)

@@ -28,9 +28,7 @@ const LARGE: u64 = 16 << 20;
 /// The file of which old bytes are wanted, as it is open.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
-    /// Also for reading.
     Readable(&'a File),
-    /// For writing only.
     Written(&'a File),
 }
 

@@ -30,14 +30,11 @@ impl Display for ChildLogLabel {
     }
 }
 
-/// The place.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// In memory; with the name of the job and the number of its ranks.
     Memory(String, u32),
-    /// In a directory.
     Disk {
-        /// The directory.
         directory: PathBuf,
         /// The same in all starts of the job.
         lineage: String,

@@ -32,7 +32,6 @@ pub struct LostSocket {
     pub fd: i32,
     /// Own address.
     pub address: String,
-    /// Failed action.
     pub why: io::Error,
 }
 

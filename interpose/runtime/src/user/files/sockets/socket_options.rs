@@ -8,7 +8,6 @@ const SO_BUF_LOCK: i32 = 72;
 const SIZE_OF_SENDING: i32 = 1;
 const SIZE_OF_RECEIVING: i32 = 2;
 
-/// Number in `<linux/in.h>`.
 const IP_LOCAL_PORT_RANGE: i32 = 51;
 
 /// Option of a socket.
