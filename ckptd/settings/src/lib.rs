@@ -10,7 +10,6 @@ mod unknown;
 mod values;
 
 pub use config::Config;
-pub use understudy_formats::pages::Tracking;
 pub use unknown::{Unknown, unknown};
 pub use values::{
     Interval, LogLimit, Rehearse, Require, Rule, Scheme, SharedPages, Static, Threads,

@@ -92,11 +92,7 @@ const RULES: &[Rule] = &[
     rule(
         "ckptd/settings",
         "understudy-settings",
-        &[
-            "understudy-formats",
-            "understudy-numbers",
-            "understudy-wire",
-        ],
+        &["understudy-formats", "understudy-wire"],
         true,
     ),
     rule("ckptd/simulator", "understudy-simulator", &[], true),
@@ -150,8 +146,6 @@ const RULES: &[Rule] = &[
             "ckptd",
             "understudy-abi",
             "understudy-formats",
-            "understudy-relay",
-            "understudy-settings",
             "understudy-table",
             "understudy-wire",
         ],
