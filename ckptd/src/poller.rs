@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use understudy_wire::io::Interest;
 
+/// Limit of a wait after an interest could not be changed for lack of memory.
+pub const RETRY: Duration = Duration::from_millis(10);
+
 /// Waits for the sources of its registry.
 ///
 /// Sources are level-triggered: one that is not read or written is ready at the next wait, too.

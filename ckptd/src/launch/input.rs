@@ -10,7 +10,7 @@
 mod spool;
 
 use super::{Error, thread};
-use crate::poller::{Poller, Registry, Source};
+use crate::poller::{Poller, RETRY, Registry, Source};
 use rustix::fs::{FileType, MemfdFlags, SeekFrom, fstat, ftruncate, memfd_create, seek};
 use rustix::io::{Errno, ioctl_fionbio, read};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -30,8 +30,6 @@ use understudy_wire::line::{InputPage, InputReply, InputRequest, Line, Listener,
 const AHEAD: usize = 1 << 16;
 /// Interval in which a terminal is polled whose foreground group is another one.
 const BACKGROUND_POLL: Duration = Duration::from_millis(200);
-/// How soon is tried again what the poller has had no memory for.
-const RETRY: Duration = Duration::from_millis(10);
 /// Time that the relay has to reply.
 const REPLY_LIMIT: Duration = Duration::from_secs(10);
 

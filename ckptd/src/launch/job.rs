@@ -8,7 +8,7 @@ use super::leader::{Leader, OWN};
 use super::node::Node;
 use super::pipe::{Messages, put};
 use super::talk::Order;
-use crate::poller::{Registry, Source};
+use crate::poller::{RETRY, Registry, Source};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::io;
@@ -20,8 +20,6 @@ use understudy_settings::Config;
 use understudy_wire::io::Interest;
 use understudy_wire::line::Listener;
 
-/// How soon is tried again what the poller has had no memory for.
-const RETRY: Duration = Duration::from_millis(10);
 /// How long the last words to other nodes may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 

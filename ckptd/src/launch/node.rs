@@ -13,7 +13,7 @@ use super::place;
 use super::process::{Caller, Process};
 use super::talk::{Order, Report};
 use super::{Answer, Error, Manager, Name, thread};
-use crate::poller::{Poller, Ready, Registry, Source};
+use crate::poller::{Poller, RETRY, Ready, Registry, Source};
 use again::Again;
 use children::Children;
 use generations::Begun;
@@ -38,8 +38,6 @@ const DEAFNESS: Duration = Duration::from_secs(30);
 /// How long a script may take to end when the process has died that it has started.
 const SCRIPTS_END: Duration = Duration::from_millis(500);
 
-/// How soon is tried again what the poller has had no memory for.
-const RETRY: Duration = Duration::from_millis(10);
 /// Time that the servers of the MPI library have to end.
 const SERVERS_LIMIT: Duration = Duration::from_secs(2);
 
