@@ -67,13 +67,13 @@ impl Outcome {
         }
     }
 
-    /// The same standard output and the same files as `native`.
+    /// Fails unless standard output and files equal those of `native`.
     #[track_caller]
     pub fn assert_like(&self, native: &Outcome, files: &[&str]) {
         self.assert_like_after(native, files, <[u8]>::to_vec);
     }
 
-    /// The same after both were made canonical.
+    /// Performs [`Outcome::assert_like`] with canonical output and files.
     #[track_caller]
     pub fn assert_like_after(&self, native: &Outcome, files: &[&str], canonical: Canonical) {
         self.same(
@@ -96,13 +96,13 @@ impl Outcome {
         }
     }
 
-    /// The same lines as in `native`, in any order.
+    /// Fails unless standard output has the lines of `native`, in any order.
     #[track_caller]
     pub fn assert_same_lines(&self, native: &Outcome) {
         self.assert_lines_times(1, native);
     }
 
-    /// Asserts that each native line is printed so many times, in any order.
+    /// Fails unless standard output has each line of `native` `times` times, in any order.
     #[track_caller]
     pub fn assert_lines_times(&self, times: usize, native: &Outcome) {
         let sorted = |bytes: &[u8]| {

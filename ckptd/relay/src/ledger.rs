@@ -51,6 +51,7 @@ pub enum RankStage {
 pub struct StreamCell {
     /// Relay: odd around `read(2)` and the changes to `raw_read`, `place` and `command` it entails.
     pub(super) seq: AtomicU32,
+    /// A [`StreamState`], set by the relay.
     pub(super) state: AtomicU32,
     /// Relay: bytes read from the pipe.
     pub(super) raw_read: AtomicU64,
@@ -128,6 +129,7 @@ pub struct Ledger {
     pub(super) rank_pid: AtomicU32,
     /// Rank: process id of the launcher, its parent.
     pub(super) launcher_pid: AtomicU32,
+    /// A [`RankStage`], set by the rank.
     pub(super) stage: AtomicU32,
     /// Rank: 1 while it is a spare without a part.
     pub(super) idle: AtomicU32,

@@ -30,6 +30,7 @@ pub struct Note {
     pub signal: i32,
     /// `si_code`, sigaction(2).
     pub code: i32,
+    /// `si_addr`.
     pub address: u64,
     /// Innermost first; none if the signal came from outside of the program.
     pub frames: Vec<Frame>,

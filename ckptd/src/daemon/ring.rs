@@ -14,6 +14,7 @@ const ENDED: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Rings {
     jobs: BTreeMap<JobKey, VecDeque<Event>>,
+    /// The oldest first.
     ended: VecDeque<JobKey>,
 }
 

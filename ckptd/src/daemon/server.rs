@@ -168,6 +168,7 @@ struct Server {
     poller: Poller,
     service: Service,
     sweeper: Sweeper,
+    /// The oldest first.
     connections: Vec<Source<Connection>>,
     start: Instant,
 }

@@ -17,6 +17,7 @@ pub struct Follower {
     first: u64,
     /// When the last beat was sent that the leader has heard.
     certain: Instant,
+    /// Silence beyond [`LEASE`].
     doubt: Doubt,
     /// Why the connection has ended.
     ended: Option<io::Error>,
@@ -26,7 +27,7 @@ impl Follower {
     /// Calls the leader.
     ///
     /// # Errors
-    /// Those of [`Link::call`] and epoll_ctl(2).
+    /// Errors of [`Link::call`] and epoll_ctl(2).
     pub fn call(
         leader: &[String],
         token: &[u8],

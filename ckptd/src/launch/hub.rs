@@ -69,6 +69,7 @@ struct Stranger {
 struct Node {
     link: Source<Link>,
     heard: Instant,
+    /// Silence beyond [`SILENCE`].
     doubt: Doubt,
     /// When its connection ended.
     ended: Option<Instant>,

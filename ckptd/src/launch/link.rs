@@ -1,4 +1,6 @@
-//! A connection between a node and the leader of its job: TCP, with frames as ckptd's ([`understudy_wire`]). Nothing here waits but the greeting of a node.
+//! Connection between a node and the leader of its job: TCP, with frames of [`understudy_wire`].
+//!
+//! Only the greeting of a node blocks.
 //!
 //! Both sides show that they know the job's token before anything else: the leader sends a number, the node answers with a proof and a number of its
 //! own, the leader answers with a proof.
@@ -20,7 +22,7 @@ const DECODED: usize = 2 * LONGEST;
 const MOST_TO_SEND: usize = 2 * LONGEST;
 /// What is read before others have their turn.
 const TURN: usize = 1 << 20;
-/// How often the last bytes are tried.
+/// Interval of attempts to send the last bytes.
 const FINISH_PERIOD: Duration = Duration::from_millis(10);
 /// How long a greeting may take.
 pub const GREETING: Duration = Duration::from_secs(10);

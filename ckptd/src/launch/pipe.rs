@@ -1,4 +1,6 @@
-//! Messages on pipes between those who start a job and its managers. The frames are ckptd's ([`understudy_wire`]).
+//! Messages on pipes between the starter of a job and its managers.
+//!
+//! The frames are those of [`understudy_wire`].
 
 use bincode::{Decode, Encode};
 use std::io::{self, ErrorKind, Read, Write};

@@ -8,33 +8,33 @@ use understudy_numbers::{ProcessNumber, Worker};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct Token(pub u64);
 
-/// What a spare has got for its registration.
+/// Receipt of a spare's registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct Ticket {
     pub token: Token,
 }
 
-/// A spare, as it says of itself.
+/// Spare, as registered by the spare itself.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Spare {
-    /// Its rank in the launcher's world.
+    /// Rank in the launcher's world.
     pub rank: ProcessNumber,
-    /// Its process on its host.
+    /// Process id on the spare's host.
     pub pid: u32,
-    /// The process that has started it, if that is on the same node; else 0.
+    /// Process id of the launcher on the spare's node; 0 if the launcher is elsewhere.
     pub launcher: u32,
     pub host: String,
-    /// What fails together with it.
+    /// Failure domain.
     pub domain: String,
     /// Workers of its job on its host.
     pub workers: u32,
 }
 
-/// Where a process is or was.
+/// Location of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Place {
     pub host: String,
-    /// What fails together with it.
+    /// Failure domain.
     pub domain: String,
 }
 
@@ -42,9 +42,9 @@ pub struct Place {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Need {
     pub worker: Worker,
-    /// Where it has died.
+    /// Location of the failed process.
     pub failed: Place,
-    /// Where the copies of its memory are, the one that will be taken first.
+    /// Locations of the replicas, the one that is fetched first in front.
     pub copies: Vec<Place>,
 }
 
@@ -57,7 +57,7 @@ pub struct Lease {
     pub token: Token,
 }
 
-/// How many spares a job wants.
+/// Bounds of the number of spares of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Limits {
     /// Below it, spares are asked for.
@@ -96,7 +96,7 @@ pub enum Refusal {
     /// Spares have gone to a later round already.
     #[error("a later round of leases has begun")]
     LateRound,
-    /// The same round, but another question.
+    /// Repetition of a round with other needs.
     #[error("this round was asked for other parts before")]
     OtherNeeds,
     /// More jobs than a daemon takes.

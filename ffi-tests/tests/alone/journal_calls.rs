@@ -34,7 +34,7 @@ fn assert_inspected(outcome: &Outcome, file: &str) {
     );
 }
 
-/// With a journal that ends after the set-up of the library for gather and scatter, which has the first two Allreduces.
+/// Ends the set-up log after the set-up of the gather-scatter library.
 fn recorded(case: &Case) -> Job {
     case.job()
         .env("UNDERSTUDY_STATIC", "replay")

@@ -15,6 +15,7 @@
 
 /// Length of `mov $imm32,%eax`.
 pub const LOAD: usize = 5;
+/// Length of the instruction `syscall`.
 const CALL: usize = 2;
 /// Greatest number of bytes between the two instructions.
 pub const MAX_BETWEEN: usize = 12;

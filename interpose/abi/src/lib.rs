@@ -227,7 +227,9 @@ pub struct BootInfo {
     pub carry_user_time: unsafe extern "C" fn(),
     /// Base-namespace `dlopen`, for libraries that an understudy must open again: their constructors are not run.
     pub user_dlopen: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void,
+    /// Base-namespace `dlsym(RTLD_DEFAULT, name)`.
     pub user_dlsym: unsafe extern "C" fn(*const c_char) -> *mut c_void,
+    /// Base-namespace `dlclose`.
     pub user_dlclose: unsafe extern "C" fn(*mut c_void) -> c_int,
     /// Writes the addresses of libc's procedures that [`source::SOURCES`] names.
     pub user_sources: unsafe extern "C" fn(*mut *mut c_void),
@@ -241,6 +243,7 @@ pub struct BootInfo {
     pub loader_data: (usize, usize),
     /// What ld.so has allocated for the user side.
     pub loader_heap: LoaderHeap,
+    /// Base-namespace `dl_iterate_phdr`.
     pub user_iterate: unsafe extern "C" fn(callback: *const c_void, data: *mut c_void) -> c_int,
     /// Sixteen integers on the user side, at the same address in every rank, for predefined attributes.
     pub attribute_cells: *mut c_int,

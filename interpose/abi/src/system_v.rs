@@ -25,6 +25,7 @@ const RESERVED: i64 = -1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
+    /// [`SEMAPHORES`] or [`MESSAGES`].
     pub kind: i64,
     /// Identifier that the program has.
     pub identifier: i32,

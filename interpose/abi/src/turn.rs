@@ -90,6 +90,7 @@ pub struct TurnCode {
 pub struct Lent {
     /// Its address.
     pub function: usize,
+    /// At most five arguments.
     pub arguments: [u64; 5],
     /// Where the frame of the next call begins on the runtime's stack.
     pub top: *const AtomicUsize,

@@ -7,6 +7,7 @@ use crate::program_header::ProgramHeader;
 use core::ffi::{c_char, c_int, c_void};
 use core::{ptr, slice};
 
+/// `struct dl_phdr_info`
 #[repr(C)]
 #[derive(Debug)]
 pub struct LoadedModule {

@@ -13,6 +13,7 @@ pub struct LoaderDebug {
     changed: usize,
     state: i32,
     loader: usize,
+    /// Absent before version [`EXTENDED`].
     next: *const LoaderDebug,
 }
 

@@ -13,6 +13,7 @@ pub static KERNEL_USE: KernelUse = KernelUse::new();
 
 /// Advices that the kernel keeps with a mapping (madvise(2)): about fork(2), merging, core dumps.
 const KEPT: [c_int; 8] = [10, 11, 12, 13, 16, 17, 18, 19];
+/// `MADV_HUGEPAGE` and `MADV_NOHUGEPAGE`.
 const HUGE_PAGES: [c_int; 2] = [14, 15];
 const MADV_GUARD_INSTALL: c_int = 102;
 

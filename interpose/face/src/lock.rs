@@ -13,6 +13,7 @@ use understudy_abi::turn::Turn;
 
 const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
+/// `-ETIMEDOUT`
 const TIMED_OUT: isize = -110;
 const MEMBARRIER_PRIVATE_EXPEDITED: usize = 1 << 3;
 const MEMBARRIER_REGISTER: usize = 1 << 4;

@@ -192,6 +192,7 @@ pub unsafe fn before_parts(
     flags & RWF_APPEND == 0 && before(fd, offset, length())
 }
 
+/// `struct iovec`.
 #[repr(C)]
 pub struct Buffer {
     pub start: *const c_void,

@@ -19,6 +19,7 @@ const RESTART: usize = 219;
 const RAX: usize = 152;
 const RIP: usize = 176;
 const MASK: usize = 304;
+/// Offset in `siginfo_t`.
 const CODE: usize = 8;
 const VALUE: usize = 24;
 

@@ -17,6 +17,7 @@ use bincode::{Decode, Encode};
 /// Pages of one worker, as another one is asked for them.
 #[derive(Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Wanted {
+    /// Sorted.
     pages: Vec<PageRun>,
     /// The checksum of each.
     sums: Vec<u64>,

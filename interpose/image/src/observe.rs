@@ -65,6 +65,7 @@ pub(super) enum Arming<'a> {
     /// Written pages are protected again at once, where that takes no second look; not in areas
     /// that touch these pages, which the kernel does not watch.
     Now {
+        /// Sorted.
         unwatched: &'a [PageRun],
     },
 }

@@ -10,11 +10,11 @@ use std::ffi::c_long;
 pub enum Disposition {
     /// Made: it reads, or changes nothing but this process.
     Pass,
-    /// Asks something about files or the machine: made by the first rehearsal, answered from its record later ([`super::inquire`]).
+    /// Asks something about files or the machine: made by the first rehearsal, answered from its record later (`journal::hold::inquire`).
     Inquire,
     /// Not made, but said to have been (0). It returns no data.
     Pretend,
-    /// Depends on its arguments ([`super::emulate`]).
+    /// Depends on its arguments (`journal::hold::emulate`).
     Emulate,
     GiveUp,
 }

@@ -1,9 +1,11 @@
-//! Decisions of the runtimes of a job, as pure functions and state machines: no MPI, no clock, no input or output.
+//! Decisions of the runtimes of a job, as pure functions and state machines.
+//!
+//! No MPI, no clock, no input or output.
 //!
 //! * [`placement`], [`redundancy`]: which worker keeps replicas of which, whole or as parity;
 //! * [`recovery_plan`]: replacements and sources of the memory after failures;
-//! * [`agreement`], [`assembly`], [`gathering`]: where the workers take a checkpoint, and in which order
-//!   threads enter collectives meanwhile;
+//! * [`agreement`], [`assembly`], [`gathering`]: where the workers take a checkpoint, and in which
+//!   order threads enter collectives meanwhile;
 //! * [`communicator_plan`]: an order in which communicators are made in a new MPI instance;
 //! * [`habit`]: when asking a buddy for equal pages pays;
 //! * [`dispositions`]: treatment of each system call during a replay;

@@ -25,6 +25,7 @@ pub struct Place {
     pub pid: u64,
     /// What fails together with it; UNKNOWN where that could not be found out.
     pub domain: u64,
+    /// Padded with zeros.
     host: [u8; NAME],
 }
 

@@ -37,6 +37,7 @@ runtime! {
 /// A message that was taken before the program asked for it.
 #[derive(Clone, Debug, PartialEq, bincode::Encode, bincode::Decode)]
 pub struct Early {
+    /// Virtual communicator.
     pub comm: u64,
     /// Rank of the sender in it.
     pub source: i32,

@@ -9,7 +9,7 @@
 //! - [`abi`]: handles of programs of another ABI than Open MPI's;
 //! - [`handles`], [`objects`], [`requests`], [`early`]: what the program holds, and how to make it again; [`posting`],
 //!   [`completion`]: its beginning and its end; [`exposure`]: general epochs of windows;
-//! - [`user`]: state of the program side besides memory, which is [`understudy_image`]'s (files, signals, thread-locals, output);
+//! - [`user`]: state of the program side except its memory, which `understudy_image` handles;
 //! - [`job`], `spare`, [`world`], [`domains`], [`placement`]: workers and spares, where they are, who holds whose copy;
 //! - [`fatal`]: what this process dies of;
 //! - [`schedule`], [`cut`], [`drain`], [`checkpoint`], [`disk`]: epochs; [`recovery`]: after a failure;

@@ -41,6 +41,7 @@ pub struct Region {
 /// What is saved with a cut, since it belongs to the program's time line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Lasting {
+    /// Memory that is never saved (sorted).
     excluded: Vec<PageRun>,
     /// The calls that have led to that, for whoever asks what they have saved.
     exclusions: Told,

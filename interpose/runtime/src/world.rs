@@ -31,6 +31,7 @@ pub struct World {
     pub workers: RealComm,
     /// All workers, for cuts, shipping and commits.
     pub private: RealComm,
+    /// Communicator of this process alone.
     pub own: RealComm,
     /// What this process does.
     pub part: Part,

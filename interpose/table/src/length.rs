@@ -26,6 +26,7 @@ pub const SPECIAL_LENGTHS: [&str; 14] = [
 pub enum LengthTerm {
     /// The value of a parameter, or a special word.
     Word(String),
+    /// `sum(counts)`
     Sum(String),
     /// `own(counts)`: the entry of the calling rank.
     Own(String),

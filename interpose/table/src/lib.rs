@@ -51,7 +51,7 @@ pub const MPICH: &str = include_str!("../data/mpich.tbl");
 /// The table, read once.
 ///
 /// # Panics
-/// If the files that this crate was built with are malformed.
+/// Panics if the tables that this crate was built with are malformed.
 pub fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
     TABLE.get_or_init(|| {
@@ -69,7 +69,7 @@ pub struct GeneratedFile {
 /// Returns all generated source files, as they are checked in.
 ///
 /// # Panics
-/// If the files that this crate was built with are malformed.
+/// Panics if the tables that this crate was built with are malformed.
 pub fn generated_files() -> Vec<GeneratedFile> {
     let table = table();
     let files = [

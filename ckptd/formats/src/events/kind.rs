@@ -1,4 +1,4 @@
-//! What can be recorded. Changing anything here is a new [`super::VERSION`].
+//! Kinds of records. Any change here is a new [`super::VERSION`].
 
 use super::{JournalCalls, MarkSaving, Traffic};
 use crate::describe::{Describe, Value, described};
@@ -6,7 +6,7 @@ use bincode::{Decode, Encode};
 use std::fmt;
 use understudy_numbers::{Epoch, ProcessNumber, Spare, Worker};
 
-/// What a process is at its start.
+/// Role of a process at its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub enum Role {
     Worker(Worker),
@@ -118,7 +118,7 @@ impl fmt::Display for RecoveryStage {
     }
 }
 
-/// How a rank came to its end, as far as it could still say so itself.
+/// End of a rank, as the rank itself has recorded it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum EndHow {
     Finalized,
@@ -153,12 +153,12 @@ impl fmt::Display for EndHow {
 }
 
 described! {
-    /// Which process takes a part, and who has chosen it.
+    /// Choice of the process that replaces a worker.
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub struct SpareChoice {
         pub worker: Worker,
         pub rank: ProcessNumber,
-        /// Whether ckptd has named it; otherwise it is the built-in rule's.
+        /// True if ckptd has chosen the spare; otherwise the built-in rule has.
         pub by_daemon: bool,
     }
 }
@@ -204,7 +204,9 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// What happened. Durations are nanoseconds; `recovery` counts the job's recoveries from 1.
+    /// Event that is recorded.
+    ///
+    /// Durations are nanoseconds; `recovery` counts the job's recoveries from 1.
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub enum Kind {
         /// The rank is up. `job` tells apart jobs that wrote to the same directory.
@@ -236,7 +238,7 @@ kinds! {
             scan_ns: u64,
             copy_ns: u64,
         },
-        /// What the program's marks (`understudy.h`) have left out of a capture.
+        /// Pages that annotations of the program (`understudy.h`) have elided from a capture.
         LeftOut = "left_out" {
             epoch: Epoch,
             /// Pages that would have been in the capture.
@@ -264,7 +266,7 @@ kinds! {
         Commit = "commit" { epoch: Epoch, ns: u64 },
         /// The rank is about to kill itself on purpose (fault injection).
         Kill = "kill" { signal: i32 },
-        /// How often the rank passed each fault point, and how many MPI calls its program made (`UNDERSTUDY_FAULT=count`).
+        /// Counts of passed fault points and of the program's MPI calls (`UNDERSTUDY_FAULT=count`).
         Passed = "passed" {
             calls: u64,
             points: Vec<(String, u64)>,
@@ -304,9 +306,10 @@ kinds! {
             /// Pages that are left.
             left: u64,
         },
-        /// How static data are brought back was decided at run time.
+        /// Decision on the way in which static data are restored.
         StaticData = "static_data" {
             worker: Worker,
+            /// `replay` or `image`.
             way: String,
             reason: String,
         },
@@ -315,14 +318,14 @@ kinds! {
             worker: Worker,
             /// Pages.
             pages: u64,
-            /// How long it took.
+            /// Duration of the rebuild.
             ns: u64,
         },
         /// Functions of the program have made memory again that copies do without.
         Recomputed = "recomputed" { regions: u64, bytes: u64, ns: u64 },
         /// A survivor has had functions of the program undo steps.
         Reversed = "reversed" {
-            /// Pages that are as they were at the epoch, and those that are not, so that its copy was fetched.
+            /// Pages that equal those of the checkpoint, and pages that were fetched instead.
             pages: u64,
             wrong: u64,
             /// Steps, but for one that was not complete.
@@ -344,7 +347,7 @@ kinds! {
             /// A signal, with the place if the process has noted it; `unknown` if nobody saw it.
             cause: String,
         },
-        /// Spares were chosen for the parts of dead workers, and ckptd was asked; told by who has asked.
+        /// Spares were chosen for failed workers; recorded by the process that has asked ckptd.
         SparesChosen = "spares_chosen" {
             recovery: u32,
             choices: Vec<SpareChoice>,
@@ -369,8 +372,10 @@ kinds! {
             epoch: Epoch,
             total_ns: u64,
         },
-        /// With `UNDERSTUDY_INTERVAL=auto`: the interval from here on, for what a checkpoint costs in the slowest worker, and for the mean time
-        /// between failures that is believed in.
+        /// New checkpoint interval with `UNDERSTUDY_INTERVAL=auto`.
+        ///
+        /// Follows from the slowest worker's cost of a checkpoint and the estimated mean time
+        /// between failures.
         Interval = "interval" {
             cost_ns: u64,
             mtbf_ns: u64,
@@ -378,11 +383,11 @@ kinds! {
         },
         /// Traffic counts that earlier builds wrote; decoded, and not reported.
         Traffic = "traffic" flat { traffic: Traffic },
-        /// The calls that the journal of an initialisation phase is made of; it has ended, or was given up.
+        /// Calls of a set-up log that has ended, or was given up.
         JournalCalls = "journal_calls" flat { calls: JournalCalls },
         /// Protection or recovery was refused.
         Refused = "refused" { reason: String },
-        /// Nobody can go on: the job ends with this status.
+        /// No worker can continue: the job ends with this status.
         Lost = "lost" { reason: String, status: i32 },
         /// The rank's last word.
         End = "end" { how: EndHow },

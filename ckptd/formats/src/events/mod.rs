@@ -43,7 +43,7 @@ pub const MAGIC: [u8; 8] = *b"USTDYEVT";
 pub const VERSION: u32 = 13;
 
 described! {
-    /// One entry of an event file.
+    /// Entry of an event file.
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub struct Record {
         /// Nanoseconds of `CLOCK_MONOTONIC` since the moment in the file's [`Header`].

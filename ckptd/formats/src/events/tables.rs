@@ -1,4 +1,6 @@
-//! Records that are tables: the calls of a journal, savings of marks. As [`super::kind`], part of the format.
+//! Records that are tables: calls of a set-up log, savings of annotations.
+//!
+//! Part of the format, like [`super::kind`].
 
 use super::Worker;
 use crate::describe::{Describe, Value, described};
@@ -7,7 +9,7 @@ use std::fmt;
 use std::ops::AddAssign;
 
 described! {
-    /// How often, and how much.
+    /// Number of messages or calls, and their bytes.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Encode, Decode)]
     pub struct Amount {
         pub count: u64,
@@ -51,7 +53,7 @@ described! {
 }
 
 described! {
-    /// What a journal is made of.
+    /// Calls that a set-up log consists of.
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub struct JournalCalls {
         pub worker: Worker,
@@ -61,18 +63,22 @@ described! {
         pub kept: Option<u64>,
         /// The places with the most bytes, those first.
         pub rows: Vec<JournalRow>,
-        /// How many places are not listed, and what they have.
+        /// Number of call sites that are not listed, and their amounts.
         pub other_places: u64,
         pub others: Amount,
     }
 }
 
-/// How a program marks memory that need not be saved.
+/// Annotation of memory that need not be saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub enum MarkWay {
+    /// `understudy_discard`
     Discard,
+    /// `understudy_exclude`
     Exclude,
+    /// `understudy_recompute`
     Recompute,
+    /// `understudy_reversible`
     Reverse,
 }
 
@@ -94,7 +100,7 @@ impl fmt::Display for MarkWay {
 }
 
 described! {
-    /// What a mark has done to a capture.
+    /// Effect of an annotation on a capture.
     #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
     pub struct MarkSaving {
         pub way: MarkWay,
@@ -104,7 +110,7 @@ described! {
         pub bytes: u64,
         /// Pages that lie inside.
         pub whole_pages: u64,
-        /// Whether it counted at the capture: a discarded range only counts at the next point.
+        /// True if the annotation counted at the capture; a discarded range counts at the next one.
         pub counts: bool,
         /// Pages with content that the copy does not hold.
         pub held_pages: u64,

@@ -42,6 +42,7 @@ impl fmt::Display for Status {
 /// Every rank of a namespace (PMIX_RANK_WILDCARD).
 pub const EVERY_RANK: u32 = u32::MAX - 1;
 
+/// A process (`pmix_proc_t`).
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Proc {

@@ -129,7 +129,9 @@ pub enum ToManager {
         worker: Worker,
         number: u64,
     },
-    /// What do these workers show ([`understudy_relay::board`]), who are all on the node of this process?
+    /// Requests the boards (`understudy_relay::board`) of these workers.
+    ///
+    /// All of them are on the node of this process.
     Look {
         id: u64,
         process: ProcessNumber,

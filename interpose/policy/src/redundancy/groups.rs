@@ -1,7 +1,7 @@
 //! Parity groups: which workers are in one, and who keeps parity of whom.
 //!
 //! As in a RAID of level 5 (W. Gropp, R. Ross, N. Miller, "Providing Efficient I/O Redundancy in MPI Environments", 2004;
-//! SCR calls it XOR): each member's pages are dealt out to the layers 0 to G - 2 ([`understudy_image::parity`]), and those of
+//! SCR calls it XOR): each member's pages are dealt out to the layers 0 to G - 2 (`understudy_image::parity`), and those of
 //! layer l go into the parity that the member l + 1 places further keeps. So no page is in parity that its own member keeps, each
 //! parity has pages of all others, and with any one member gone the others have what it takes.
 

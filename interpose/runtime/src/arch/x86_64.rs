@@ -43,8 +43,11 @@ pub struct Rewound;
 const RUNTIME_TOP: usize = RUNTIME_STACK + RUNTIME_STACK_SIZE;
 /// In bytes.
 pub(crate) const FRAME_SIZE: usize = size_of::<Frame>();
+/// Offset in a [`Frame`].
 pub(crate) const OFFSET_OF_RBP: usize = 88;
+/// Offset in a [`Frame`].
 pub(crate) const OFFSET_OF_RBX: usize = 96;
+/// Offset in a [`Frame`].
 pub(crate) const OFFSET_OF_RSP: usize = 104;
 
 const _: () = assert!(FRAME_SIZE == 112 && FRAME_SIZE.is_multiple_of(16));

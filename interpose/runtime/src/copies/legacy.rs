@@ -29,6 +29,7 @@ use understudy_numbers::{Epoch, ProcessNumber, Worker};
 #[derive(Clone, Copy)]
 pub struct Kept<'a> {
     pub own: &'a Copy,
+    /// Replicas by layer.
     pub partners: &'a [Copy],
 }
 

@@ -14,6 +14,7 @@ use understudy_image::vmas;
 const PERF_TYPE_BREAKPOINT: u32 = 5;
 const HW_BREAKPOINT_X: u32 = 4;
 const FD_CLOEXEC: libc::c_ulong = 8;
+/// `exclude_kernel`, `exclude_hv`
 const USER_ONLY: u64 = 1 << 5 | 1 << 6;
 
 /// The first 72 bytes of `struct perf_event_attr` (`PERF_ATTR_SIZE_VER1`).

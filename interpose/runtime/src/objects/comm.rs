@@ -68,7 +68,7 @@ pub const SELF_UID: u64 = u64::MAX;
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Comm {
     /// The same number in all members, and of no other communicator that exists:
-    /// `worker rank of the member that chose it << 40 | number` (or see [`plan::derived_uid`]).
+    /// `worker rank of the member that chose it << 40 | number` (or see [`derived_uid`](understudy_policy::communicator_plan::derived_uid)).
     pub uid: u64,
     /// The members (of the local group) in the order of their ranks, as ranks of `MPI_COMM_WORLD`.
     pub members: Vec<Worker>,

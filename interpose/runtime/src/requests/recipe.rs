@@ -17,7 +17,9 @@ pub enum Argument {
     /// A number, an address on the user side, or an array that MPI does not look at.
     Word(u64),
     Datatype(u64),
+    /// Virtual operator.
     Op(u64),
+    /// Virtual communicator.
     Comm(u64),
     /// A virtual info object: hints for the first time only.
     Info(u64),
@@ -86,6 +88,7 @@ pub type Identity = (u64, u64);
 pub struct Recipe {
     /// Slot of the procedure.
     pub slot: u16,
+    /// Virtual communicator.
     pub comm: u64,
     /// What those who take part know it by.
     pub identity: Identity,

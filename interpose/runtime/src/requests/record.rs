@@ -21,6 +21,7 @@ pub struct Envelope {
     /// Rank in the communicator.
     pub peer: i32,
     pub tag: i32,
+    /// Virtual communicator.
     pub comm: u64,
 }
 

@@ -32,6 +32,7 @@ use understudy_image::vmas::{self, Owner};
 use understudy_numbers::Worker;
 use understudy_settings::Static;
 
+/// From `cuda.h`.
 const CUDA_ERROR_NOT_READY: i32 = 600;
 /// How long the driver waits for calls that are under way, in milliseconds; then the cut is put off.
 const LOCK_TIMEOUT: u32 = 100;

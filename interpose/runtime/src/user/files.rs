@@ -86,6 +86,7 @@ impl Others {
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 struct Open {
     path: Vec<u8>,
+    /// Device and inode.
     id: (u64, u64),
     /// open(2) flags without those that create or truncate.
     flags: i32,

@@ -42,6 +42,7 @@ struct Header {
 
 const HEADER: u64 = size_of::<Header>() as u64;
 
+/// `struct io_event`.
 type Event = [u64; 4];
 
 const EVENT: u64 = size_of::<Event>() as u64;

@@ -133,6 +133,7 @@ fn name() -> [u8; 16] {
     name
 }
 
+/// Returns the nice value of the calling thread.
 fn nice() -> i32 {
     // The system call, unlike libc's function, has no answer that looks like an error.
     // SAFETY: getpriority(2).

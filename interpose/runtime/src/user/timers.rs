@@ -51,11 +51,13 @@ type Time = [i64; 4];
 struct Kind {
     number: i32,
     signal: i32,
+    /// `sigev_value`
     value: u64,
     notice: Notice,
     clock: i32,
 }
 
+/// `sigev_notify`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 enum Notice {
     Process,

@@ -1,6 +1,7 @@
 //! `MPI_Register_datarep` (MPI 4.1, 14.5.3), as the library does it.
 //!
-//! No MPI library calls conversion functions (open-mpi/ompi#14013, pmodels/mpich#7873), so none are called here.
+//! No MPI library calls conversion functions (open-mpi/ompi#14013, pmodels/mpich#7873), so the
+//! runtime calls none either.
 #![allow(unsafe_code)]
 
 use super::{finish, local};

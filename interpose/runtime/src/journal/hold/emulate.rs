@@ -7,6 +7,7 @@ use std::ffi::{c_int, c_long};
 /// Bytes of the kernel's `struct sigaction`, `struct itimerval` and `struct itimerspec`.
 pub const SIGACTION: usize = 32;
 const TIMER: usize = 32;
+/// Number of words of a `stack_t`.
 pub const STACK: usize = 3;
 
 /// Commands of fcntl(2) that read, or change only the descriptor.

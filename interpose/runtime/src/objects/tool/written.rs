@@ -1,8 +1,10 @@
 //! Values that the program has written to control variables.
 //!
-//! Some variables are read when a communicator is made (Open MPI's `coll_tuned_allreduce_algorithm`), others when a
-//! procedure is called. After an initialisation of MPI the last values are written before the program's communicators
-//! are made again. So no checkpoint is taken while a communicator exists that was made with other values.
+//! The library reads some variables when it makes a communicator (Open MPI's
+//! `coll_tuned_allreduce_algorithm`), others when a procedure is called.
+//! After an initialisation of MPI the last values are written before the program's
+//! communicators are made again.
+//! So no checkpoint is taken while a communicator exists that was made with other values.
 //! Variables that are bound to an object are written when all objects exist.
 
 #![allow(unsafe_code)]
@@ -68,7 +70,7 @@ pub fn note(rt: &Runtime, cvar: &Cvar, value: Vec<u8>) {
     });
 }
 
-/// Returns false, with a message once, if a communicator was made before the last change of a value.
+/// Returns false, with a message once, if a communicator was made with other values.
 pub fn check_communicators(rt: &Runtime) -> bool {
     let objects = objects(rt);
     let written = &objects.tool.written;

@@ -50,6 +50,7 @@ fn is_service(address: &[u8]) -> bool {
 
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Socket {
+    /// Inode.
     number: u64,
     /// Inode of the other end: `None` without one, 0 if that was closed.
     peer: Option<u64>,
@@ -232,6 +233,7 @@ impl Socket {
         })
     }
 
+    /// Inode.
     pub fn number(&self) -> u64 {
         self.number
     }

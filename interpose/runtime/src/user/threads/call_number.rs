@@ -9,6 +9,7 @@ const MAX_BETWEEN: usize = 16;
 pub const LOAD: usize = 5;
 /// Number of bytes before the call that are looked at.
 pub const MAX_CODE: usize = MAX_BETWEEN + LOAD;
+/// `mov $number,%eax`.
 const MOVE: u8 = 0xb8;
 /// System calls have smaller numbers.
 const MAX_NUMBER: u32 = 1024;

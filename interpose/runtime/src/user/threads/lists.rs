@@ -45,6 +45,7 @@ pub struct Saved {
 /// A thread of some side.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed {
+    /// Address of the `struct pthread`.
     pub block: usize,
     /// 0 or less: it has ended.
     pub number: i32,

@@ -21,10 +21,12 @@ use understudy_image::PAGE_SIZE;
 pub const SLOTS: usize = 1024;
 const STACK: usize = 32 << 10;
 
+/// Values of `state`.
 pub const FREE: u32 = 0;
 pub const SENT: u32 = 1;
 pub const PARKED: u32 = 2;
 
+/// Values of `command`.
 pub const STAY: u32 = 0;
 /// Nothing has been loaded.
 pub const GO_ON: u32 = 1;

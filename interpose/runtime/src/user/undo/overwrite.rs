@@ -28,7 +28,9 @@ const LARGE: u64 = 16 << 20;
 /// The file of which old bytes are wanted, as it is open.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
+    /// Open for reading and writing.
     Readable(&'a File),
+    /// Open for writing only.
     Written(&'a File),
 }
 
