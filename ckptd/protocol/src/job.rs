@@ -12,6 +12,7 @@ use crate::member::Member;
 use crate::{Action, Event, Generation, Guardian, Known, Node, ProcessNumber, Said, Worker};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use understudy_messages::message;
 
 /// Exit status of a job that could not be recovered (EX_TEMPFAIL of sysexits.h).
 pub const LOST: i32 = 75;
@@ -330,7 +331,7 @@ impl Job {
                     self.unready.remove(&number);
                 }
                 if is_new_spare {
-                    self.say(format!("spare rank {number} has joined the job"));
+                    self.say(message::spare_joined(number).to_string());
                 }
             }
             Said::Running(of) => {
@@ -440,9 +441,7 @@ impl Job {
             return;
         };
         if self.fruitless == FRUITLESS {
-            self.say(format!(
-                "{FRUITLESS} generations in a row have ended before the program could go on; the job ends"
-            ));
+            self.say(message::generations_without_progress(FRUITLESS).to_string());
             return self.end_with(LOST, None);
         }
         self.fruitless += 1;

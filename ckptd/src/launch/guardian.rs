@@ -28,6 +28,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use understudy_formats::private::runtime_variable;
+use understudy_messages::message;
 use understudy_numbers::ProcessNumber;
 use understudy_protocol::LOST;
 use understudy_settings::{Config, refusal};
@@ -147,10 +148,8 @@ pub fn run(program: Program) -> Result<i32, Error> {
     };
     if seat.rank.0 == 0 && std::env::var_os("UNDERSTUDY_SPARES").is_none() {
         say!(
-            "understudy: {spares} of the {} processes is a spare, so the program has {workers} \
-             rank(s): UNDERSTUDY_SPARES is not set. Set it, and start as many processes more than \
-             the program is to have ranks",
-            seat.size
+            "understudy: {}",
+            message::default_spare(spares, seat.size, workers)
         );
     }
     let (line, manager) = match seat.call() {
@@ -200,8 +199,7 @@ fn source<T: AsFd>(poller: &Poller, of: T) -> Result<Source<T>, Error> {
 /// A job of [`super::starter`] stops before it has begun: its exit status.
 pub(super) fn refuse(why: &Error) -> i32 {
     say!(
-        "understudy: {why}; {}; {}",
-        why.remedy(),
+        "understudy: {why}; {}",
         refusal::outcome(refusal::stops(false, false))
     );
     REFUSED
@@ -221,7 +219,7 @@ fn go_without(program: &Program, seat: &Seat, spares: u32, why: &Error) -> Resul
             ),
             _ => String::new(),
         };
-        say!("understudy: {why}; {}; {outcome}{ranks}", why.remedy());
+        say!("understudy: {why}; {outcome}{ranks}");
     } else if stop.is_some() {
         // A rank that ends with an error ends the job: the one that speaks is given time.
         std::thread::sleep(LAST_WORD);
@@ -380,7 +378,7 @@ impl Guardian {
         self.end_all();
         if self.seat.end()? {
             let error = Error::Managers(MANAGERS);
-            say!("understudy: {error}; {}", error.remedy());
+            say!("understudy: {error}");
         }
         Ok(Some(LOST))
     }
@@ -436,10 +434,8 @@ impl Guardian {
     /// The end of such a process would not be noticed.
     fn refuse_orphan(&self, number: ProcessNumber) {
         say!(
-            "understudy: process {number} runs in the background of {}, which has ended: its \
-             failure would not be noticed, so it ends. Start the program itself, or let its \
-             wrapper wait for it (setsid --wait)",
-            self.program.file.display()
+            "understudy: {}",
+            message::program_in_background(number, self.program.file.display())
         );
         self.has_refused.set(true);
     }
@@ -489,10 +485,7 @@ impl Guardian {
                 }
                 Err(error) => {
                     let error = Error::system(self.program.file.display().to_string())(error);
-                    say!(
-                        "understudy: a process cannot be started: {error}; {}",
-                        error.remedy()
-                    );
+                    say!("understudy: {}", message::process_not_started(error));
                     let (status, pid) = (NOT_STARTED, 0);
                     Ended::Exited {
                         number,

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 use understudy_formats::cgroup::Groups;
+use understudy_messages::message;
 use understudy_numbers::ProcessNumber;
 use understudy_wire::line::{Ended, Killer};
 
@@ -99,9 +100,8 @@ pub fn report(number: ProcessNumber) {
     };
     ONCE.call_once(|| {
         say!(
-            "understudy: the kernel has killed process {number} for want of memory: {}, or keep \
-             less in copies (UNDERSTUDY_STATIC, UNDERSTUDY_COPIES)",
-            cause()
+            "understudy: {}",
+            message::killed_for_memory(number, cause())
         );
     });
 }

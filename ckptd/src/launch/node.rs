@@ -24,6 +24,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
+use understudy_messages::message;
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 use understudy_wire::io::Interest;
 use understudy_wire::line::{Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
@@ -293,7 +294,7 @@ impl Node {
         if self.servers.is_none() {
             match self.start_servers(library) {
                 Ok(servers) => self.servers = Some(servers),
-                Err(error) => self.give_up(format!("{error}. {}", error.remedy())),
+                Err(error) => self.give_up(error.to_string()),
             }
         }
     }
@@ -391,7 +392,7 @@ impl Node {
             Order::Inherit { heir, from } => self.hand_out(heir, from),
             Order::Begin(beginning) => {
                 if let Err(error) = self.begin(beginning) {
-                    self.give_up(format!("{error}. {}", error.remedy()));
+                    self.give_up(error.to_string());
                 }
             }
             Order::End { is_good } => {
@@ -407,7 +408,7 @@ impl Node {
             Order::Modex { id, of, rank } => self.look_up(id, &of, rank),
             Order::Join { id, joining } => {
                 if let Err(error) = self.join(id, joining) {
-                    self.give_up(format!("{error}. {}", error.remedy()));
+                    self.give_up(error.to_string());
                 }
             }
             Order::WentBack { worker, number } => self.went_back(worker, number),
@@ -480,8 +481,8 @@ impl Node {
             match process.is_inside() {
                 true if waited > DEAFNESS => {
                     say!(
-                        "understudy: process {} does not leave the MPI library; it is killed",
-                        process.pid()
+                        "understudy: {}",
+                        message::process_stuck_in_mpi(process.pid())
                     );
                     process.kill();
                 }

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use understudy_formats::private::{self, Directory};
+use understudy_messages::message;
 use understudy_numbers::Guardian;
 use understudy_protocol::GATHERING;
 use understudy_relay::{job_of_directory, name_of_directory};
@@ -201,7 +202,7 @@ impl Seat {
         if let Ok(line) = Line::call(&path, Socket::Manager) {
             return Ok(Some((Ok(line), None)));
         }
-        say!("understudy: the process manager of this job has died; another one takes its place");
+        say!("understudy: {}", message::MANAGER_REPLACED);
         let manager = start_manager(&directory, &path, None)?;
         Ok(Some((Line::call(&path, Socket::Manager), Some(manager))))
     }

@@ -5,9 +5,6 @@ use crate::environ::{self, MANAGER};
 use crate::launchers::Launcher;
 use core::ffi::c_char;
 
-/// Why a job cannot be protected.
-pub const SEVERAL_NODES: &str = "the job has ranks on several nodes, and its launcher does not let them find each other; start it with mpirun, mpiexec, `srun --mpi=pmi2` or `understudy run --host`, or on one node";
-
 /// How a failed job can go on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Protection {

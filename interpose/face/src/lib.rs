@@ -99,6 +99,7 @@ mod thunks {
 }
 
 use core::ffi::{c_char, c_int};
+use understudy_messages::message;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -115,7 +116,7 @@ unsafe extern "C" fn construct(argc: c_int, argv: *const *const c_char, envp: *m
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    msg::say(format_args!("internal error in the face: {info}"));
+    msg::say(&message::internal_error(info));
     sys::exit(understudy_abi::exit::INTERNAL)
 }
 

@@ -12,6 +12,7 @@ mod large;
 use crate::msg::say;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
+use understudy_messages::message;
 
 #[allow(dead_code)]
 mod generated {
@@ -59,9 +60,8 @@ extern "C" fn refuse(number: u32) -> c_int {
     static SAID: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];
     let number = number as usize % COUNT;
     if !SAID[number].swap(true, Ordering::Relaxed) {
-        say(format_args!(
-            "{} is not supported under protection and fails with MPI_ERR_UNSUPPORTED_OPERATION; run the program with MPICH's mpiexec if it needs it",
-            generated::UNSUPPORTED[number]
+        say(&message::unsupported_procedure_mpich(
+            generated::UNSUPPORTED[number],
         ));
     }
     large::fail(large::Subject::None, generated::ERR_UNSUPPORTED_OPERATION)

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::PathBuf;
 use understudy_formats::private::read_own;
+use understudy_messages::message;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_relay::{board, job_of_directory, name_in_memory};
 use understudy_wire::line::{Boards, ToProcess};
@@ -73,9 +74,7 @@ impl Node {
         if let Some(process) = self.processes.get(&number) {
             match file() {
                 Ok(file) => process.tell(&ToProcess::Shown { id }, &[file.into()]),
-                Err(error) => log::error!(
-                    "process {number} is not told what workers of another node show: {error}"
-                ),
+                Err(error) => log::error!("{}", message::ports_not_forwarded(number, error)),
             }
         }
     }

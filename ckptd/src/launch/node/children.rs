@@ -9,6 +9,7 @@ use super::Node;
 use crate::launch::process::Process;
 use crate::launch::talk::Report;
 use crate::launch::{Answer, Manager, Name, Rank};
+use understudy_messages::message;
 use understudy_wire::io::{Interest, is_ready};
 
 use rustix::process::{Signal, pidfd_send_signal};
@@ -257,7 +258,7 @@ impl Node {
             }
             ChildNews::NotStarted { why } => {
                 if !group.is_killed {
-                    say!("understudy: MPI_Comm_spawn: {why}");
+                    say!("understudy: {}", message::spawn_failed(why));
                 }
                 group.children[at].has_ended = true;
                 group.kill();
@@ -314,9 +315,7 @@ impl Node {
 
     /// One has been killed.
     fn fail_for_child(&mut self) {
-        say!(
-            "understudy: a spawned process was killed; the workers go back to before they spawned it"
-        );
+        say!("understudy: {}", message::SPAWNED_PROCESS_KILLED);
         // Its worker is one of these, or has died, from which the same follows.
         let number = self.processes.keys().next().copied();
         let failed = number.zip(self.generation()).map(|(number, generation)| {
@@ -340,9 +339,7 @@ impl Node {
 
     /// Ends the job with the status of a child. When the workers have ended, nobody hears of an abort.
     fn end_as(&mut self, status: i32) {
-        say!(
-            "understudy: a process that the program has spawned has ended with status {status}; so does the job"
-        );
+        say!("understudy: {}", message::spawned_process_ended(status));
         if self.children.is_awaited {
             self.children.status = status;
             return self.end_those_who_wait();
@@ -418,9 +415,7 @@ impl Node {
     /// A process of the job has died at its end, for which its children wait.
     pub(super) fn end_connected_children(&mut self) {
         if self.children.is_awaited && self.children.is_any_connected() {
-            say!(
-                "understudy: a process has died in MPI_Finalize, and spawned processes wait for it; the job ends"
-            );
+            say!("understudy: {}", message::DEATH_IN_FINALIZE_WITH_SPAWNED);
             self.end_those_who_wait();
         }
     }

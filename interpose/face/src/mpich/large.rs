@@ -7,6 +7,7 @@
 use super::generated::{COMM_WORLD, ERR_COUNT};
 use crate::msg::say;
 use core::ffi::c_int;
+use understudy_messages::message;
 
 /// The thunk of a procedure, as a function of this type.
 macro_rules! thunk {
@@ -33,9 +34,7 @@ pub enum Subject {
 /// A count that is too large, or the like: the error handler of the object decides.
 #[cold]
 pub fn too_large(name: &str, subject: Subject) -> c_int {
-    say(format_args!(
-        "{name}: such a number, of more than 31 bits, is not supported under protection"
-    ));
+    say(&message::number_too_large(name));
     fail(subject, ERR_COUNT)
 }
 

@@ -8,6 +8,7 @@ use crate::launch::talk::Report;
 use crate::launch::{Answer, Error, Name, Namespace, Placement, Rank, Spawn, Spawned};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
+use understudy_messages::message;
 use understudy_numbers::Worker;
 use understudy_wire::line::{ChildProgram, ChildStart, ToGuardian};
 
@@ -149,7 +150,7 @@ impl Node {
             if let Err(error) = &sent {
                 // Without the answer that it waits for, the call fails.
                 group.kill();
-                say!("understudy: MPI_Comm_spawn: its arguments cannot be handed on: {error}");
+                say!("understudy: {}", message::spawn_arguments(error));
             }
             group.children.push(Child {
                 id: *last_id,
@@ -165,5 +166,5 @@ impl Node {
 }
 
 fn tell(error: &Error) {
-    say!("understudy: MPI_Comm_spawn: {error}. {}", error.remedy());
+    say!("understudy: {}", message::spawn_impossible(error));
 }
