@@ -1,7 +1,8 @@
 //! The catalogue of messages: one place for texts, causes and remedies.
 //!
 //! `data/messages.toml` has an entry for each message.
-//! `make generate` makes of it the texts in [`message`], the table [`CATALOGUE`] and docs/messages.md.
+//! `make generate` makes of it the texts in [`message`], the table [`CATALOGUE`] and the page
+//! docs/messages.md.
 //! Each text ends with the message's identifier in brackets, which `understudy explain` takes.
 
 #![no_std]
@@ -21,7 +22,7 @@ pub struct Message {
 
 /// Texts of the messages: constants, and functions of the messages' parameters.
 pub mod message {
-    include!("generated/text.rs");
+    include!("generated/message.rs");
 }
 
 mod table {

@@ -133,7 +133,7 @@ pub(crate) fn texts(catalogue: &str) -> String {
         .chain(["Display", "from_fn"])
         .collect();
     let traits: Vec<&str> = traits.into_iter().collect();
-    let _ = write!(out, "use core::fmt::{{{}}};\n", traits.join(", "));
+    let _ = writeln!(out, "use core::fmt::{{{}}};", traits.join(", "));
     for (entry, parameters) in all {
         let name = entry.id.replace('-', "_");
         let text = format!("{} [{}]", entry.text, entry.id);

@@ -134,7 +134,7 @@ pub fn generated_files() -> Vec<GeneratedFile> {
     let mut files = generated_sources();
     let others = [
         (
-            "ckptd/messages/src/generated/text.rs",
+            "ckptd/messages/src/generated/message.rs",
             catalogue::texts(MESSAGES),
         ),
         (

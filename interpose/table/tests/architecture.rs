@@ -33,7 +33,7 @@ const fn face(directory: &'static str, name: &'static str) -> Rule {
     rule(
         directory,
         name,
-        &["understudy-abi", "understudy-elf"],
+        &["understudy-abi", "understudy-elf", "understudy-messages"],
         false,
     )
 }
@@ -41,7 +41,7 @@ const fn face(directory: &'static str, name: &'static str) -> Rule {
 const RULES: &[Rule] = &[
     rule("interpose/abi", "understudy-abi", &[], false),
     rule("interpose/elf", "understudy-elf", &[], false),
-    rule("interpose/table", "understudy-table", &[], false),
+    rule("interpose/table", "understudy-table", &[], true),
     face("interpose/face", "understudy-face"),
     face("interpose/face-debian", "understudy-face-debian"),
     face("interpose/face-mpich", "understudy-face-mpich"),
@@ -61,26 +61,36 @@ const RULES: &[Rule] = &[
     rule(
         "interpose/mpi",
         "understudy-mpi",
-        &["understudy-abi", "understudy-elf", "understudy-numbers"],
+        &[
+            "understudy-abi",
+            "understudy-elf",
+            "understudy-messages",
+            "understudy-numbers",
+        ],
         true,
     ),
+    rule("ckptd/messages", "understudy-messages", &[], false),
     rule("ckptd/numbers", "understudy-numbers", &[], true),
     rule(
         "ckptd/protocol",
         "understudy-protocol",
-        &["understudy-numbers"],
+        &["understudy-messages", "understudy-numbers"],
         true,
     ),
     rule(
         "ckptd/formats",
         "understudy-formats",
-        &["understudy-numbers"],
+        &["understudy-messages", "understudy-numbers"],
         true,
     ),
     rule(
         "ckptd/relay",
         "understudy-relay",
-        &["understudy-formats", "understudy-numbers"],
+        &[
+            "understudy-formats",
+            "understudy-messages",
+            "understudy-numbers",
+        ],
         true,
     ),
     rule(
@@ -92,7 +102,11 @@ const RULES: &[Rule] = &[
     rule(
         "ckptd/settings",
         "understudy-settings",
-        &["understudy-formats", "understudy-wire"],
+        &[
+            "understudy-formats",
+            "understudy-messages",
+            "understudy-wire",
+        ],
         true,
     ),
     rule("ckptd/simulator", "understudy-simulator", &[], true),
@@ -101,6 +115,7 @@ const RULES: &[Rule] = &[
         "ckptd",
         &[
             "understudy-formats",
+            "understudy-messages",
             "understudy-numbers",
             "understudy-protocol",
             "understudy-relay",
@@ -113,7 +128,12 @@ const RULES: &[Rule] = &[
     rule(
         "interpose/image",
         "understudy-image",
-        &["understudy-abi", "understudy-formats", "understudy-numbers"],
+        &[
+            "understudy-abi",
+            "understudy-formats",
+            "understudy-messages",
+            "understudy-numbers",
+        ],
         true,
     ),
     rule(
@@ -130,6 +150,7 @@ const RULES: &[Rule] = &[
             "understudy-elf",
             "understudy-formats",
             "understudy-image",
+            "understudy-messages",
             "understudy-mpi",
             "understudy-numbers",
             "understudy-policy",

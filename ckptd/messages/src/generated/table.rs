@@ -3,6 +3,15 @@
 /// All messages, in the order of docs/messages.md.
 pub static CATALOGUE: &[Message] = &[
     Message {
+        identifier: "spares-as-ranks",
+        text: "nothing, and the program sees the spares as ranks",
+        cause: "`mpirun` itself has started a program that is linked statically or has other \
+         rights than its user (set-user-id, file capabilities); `UNDERSTUDY_DISABLE=1`; \
+         or no launcher",
+        remedy: "see above; `ldd ./solver` must list `libmpi.so.40`; `understudy run` names the \
+         cause",
+    },
+    Message {
         identifier: "several-nodes-without-launcher",
         text: "the job has ranks on several nodes, and its launcher does not let them find \
          each other; start it with mpirun, mpiexec, `srun --mpi=pmi2` or `understudy run \
@@ -170,6 +179,15 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "start the program itself, or let the wrapper wait (`setsid --wait`)",
     },
     Message {
+        identifier: "wrapper-waits",
+        text: "the launcher has started {wrapper}, which runs the program as its child: a \
+         failure of the program is recovered from only if {name} then ends by the same \
+         signal N, or with status 128+N; let a script `exec` the program",
+        cause: "a wrapper that waits for the program: the guardian sees the end of the wrapper \
+         alone",
+        remedy: "`exec` in a script; wrappers that execute the program",
+    },
+    Message {
         identifier: "job-directory-unreachable",
         text: "the job's directory {directory} cannot be reached from this process (errno \
          {error}), which a wrapper has given another user or another /dev/shm; {remedy}",
@@ -282,6 +300,13 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "remove the other library; `sysctl vm.mmap_min_addr=65536`",
     },
     Message {
+        identifier: "loader-glibc-version",
+        text: "PROGRAM: …/libc.so.6: version `GLIBC_2.34' not found (required by \
+         …/libunderstudy.so)",
+        cause: "the loader's message: this C library is older than understudy can use",
+        remedy: "a system with glibc 2.34 or later (RHEL 9, Ubuntu 22.04, Debian 12)",
+    },
+    Message {
         identifier: "glibc-call-unknown",
         text: "glibc {version} cannot be used: the {call} system call of {library} {problem}; \
          report this version, and use another glibc until it is supported",
@@ -379,6 +404,29 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "use one of those that are named",
     },
     Message {
+        identifier: "mpi-version-unsupported",
+        text: "the program's MPI is \"{version}\"; only Open MPI 4.1 or later, MPICH, and \
+         libraries of the standard ABI are supported",
+        cause: "another MPI",
+        remedy: "use one of these",
+    },
+    Message {
+        identifier: "libraries-opened-in-advance",
+        text: "{prefix}{name} names {component}, whose libraries are opened in advance: each \
+         process takes up to a second longer to start; leave it out unless the network \
+         needs it",
+        cause: "a list of components, in the environment, by `mpirun --mca` or in a file of \
+         Open MPI's, names UCX or OFI; what the library opens in `MPI_Init` by itself \
+         could not be closed again",
+        remedy: "none; or leave the component out",
+    },
+    Message {
+        identifier: "setting-for-open-mpi",
+        text: "{setting} is for programs of Open MPI only; leave it out",
+        cause: "`UNDERSTUDY_STATIC=replay` or `disk`, with MPICH",
+        remedy: "",
+    },
+    Message {
         identifier: "cxx-callbacks",
         text: "callbacks of MPICH's C++ bindings, which MPI has no longer, are not supported \
          under protection",
@@ -394,12 +442,97 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "",
     },
     Message {
+        identifier: "files-of-spawned-processes",
+        text: "files of spawned processes are not supported; open them on a communicator of \
+         workers",
+        cause: "`MPI_File_open` on a communicator that leads to spawned processes; it fails \
+         with MPI_ERR_UNSUPPORTED_OPERATION, and those wait in vain",
+        remedy: "communicators of workers",
+    },
+    Message {
+        identifier: "control-variable-written",
+        text: "{variable} was written by MPI_T_cvar_write after a communicator was made: no \
+         checkpoint is taken before that communicator is freed",
+        cause: "a communicator may depend on values that variables had when it was made, and \
+         would be made again with the last ones; a failure leads back to before that",
+        remedy: "write variables before communicators are made",
+    },
+    Message {
+        identifier: "mpi-file-without-name",
+        text: "{file} is open by MPI and has no name any more: no checkpoint is taken before \
+         it is closed",
+        cause: "it was removed, or replaced by another one; a failure leads back to before that",
+        remedy: "close files before they are removed",
+    },
+    Message {
+        identifier: "child-process",
+        text: "the program has a child process ({child}) at a checkpoint, which is not in it: \
+         after a failure the child may be missing, and files that it changes stay as \
+         they are. Let the program wait for child processes before it communicates",
+        cause: "after a failure, the process that has started it may find it missing",
+        remedy: "let the program wait for its child processes before it communicates",
+    },
+    Message {
+        identifier: "child-without-preload",
+        text: "a child process runs {program}, into which understudy is not preloaded (static, \
+         set-user-id, or without LD_PRELOAD in its environment): files that it changes \
+         stay as they are if a failure sets the program back. Let the program itself \
+         change them",
+        cause: "such files may have lines twice after a recovery; if that program has replaced \
+         a file that the job has made or changed since the checkpoint, a failure ends \
+         the job (74)",
+        remedy: "let the program itself change them, or by a dynamically linked program with \
+         `LD_PRELOAD` in its environment",
+    },
+    Message {
         identifier: "child-files-not-recorded",
         text: "files that the child process {process} changes stay as they are if a failure \
          sets the program back: no connection to its rank (errno {errno})",
         cause: "a child process could not report what it does to files: no descriptor was left, \
          for example",
         remedy: "a higher limit of open files (`ulimit -n`)",
+    },
+    Message {
+        identifier: "child-files-not-restored",
+        text: "files that child processes change are not put back after a failure: {error}",
+        cause: "a thread or socket for that cannot be made",
+        remedy: "as REASON says",
+    },
+    Message {
+        identifier: "child-log-lost",
+        text: "the log of effects of child processes cannot be kept ({error})",
+        cause: "a thread or socket for that cannot be made",
+        remedy: "as REASON says",
+    },
+    Message {
+        identifier: "no-shared-pointer",
+        text: "{file} has no shared pointer: nothing can be made in its directory, and it is \
+         open on several nodes",
+        cause: "the call fails with MPI_ERR_UNSUPPORTED_OPERATION; the pointer is a hidden file \
+         beside the file, or in the memory of a node",
+        remedy: "a directory that may be written to, and a name that leaves room for 60 bytes \
+         more",
+    },
+    Message {
+        identifier: "view-overlaps",
+        text: "a view that has bytes of the file more than once is for reading only (MPI 4.1, \
+         14.3)",
+        cause: "the call fails with MPI_ERR_TYPE",
+        remedy: "another datatype",
+    },
+    Message {
+        identifier: "view-too-complex",
+        text: "the file type of a view has more than {most} pieces, or places that fall (MPI \
+         4.1, 14.3)",
+        cause: "the call fails with MPI_ERR_TYPE",
+        remedy: "another datatype",
+    },
+    Message {
+        identifier: "element-too-complex",
+        text: "an element of 2 GiB or more has more than {most} pieces, or some that cannot be \
+         told",
+        cause: "the call fails with MPI_ERR_TYPE",
+        remedy: "another datatype",
     },
     Message {
         identifier: "spawn-failed",
@@ -434,6 +567,25 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "disconnect them before `MPI_Finalize`",
     },
     Message {
+        identifier: "join-descriptor",
+        text: "MPI_Comm_join: descriptor {descriptor} is not a connected TCP socket: {why}",
+        cause: "it fails with MPI_ERR_ARG; after a recovery, the socket was the dead process's",
+        remedy: "connect one; hold checkpoints while it is open (`understudy_hold`)",
+    },
+    Message {
+        identifier: "join-waits",
+        text: "MPI_Comm_join has waited for {time} s for the process at the other end of its \
+         socket, which must be a worker of this job and call MPI_Comm_join, too",
+        cause: "that does not call `MPI_Comm_join`, or is no worker of this job",
+        remedy: "connect workers of one job",
+    },
+    Message {
+        identifier: "own-port",
+        text: "MPI_Comm_connect: a process cannot connect to its own port under protection",
+        cause: "it fails with MPI_ERR_PORT",
+        remedy: "another process",
+    },
+    Message {
         identifier: "number-too-large",
         text: "{name}: such a number, of more than 31 bits, is not supported under protection",
         cause: "it fails with MPI_ERR_COUNT; with the default error handler the job ends",
@@ -444,6 +596,20 @@ pub static CATALOGUE: &[Message] = &[
         text: "{name} is not supported in a program that loads MPI late and is not protected",
         cause: "`MPI_Op_create_c`; exit status 78",
         remedy: "`MPI_Op_create`",
+    },
+    Message {
+        identifier: "mpi-too-old",
+        text: "Open MPI {version} is too old; use 4.1 or later (LD_LIBRARY_PATH decides which \
+         one is loaded)",
+        cause: "the one found by `LD_LIBRARY_PATH`",
+        remedy: "put a newer one first (4.1 will do on one node)",
+    },
+    Message {
+        identifier: "components-not-opened",
+        text: "this C library does not let Open MPI {version} open its components beside the \
+         program; use Open MPI 5.0.10 or later",
+        cause: "ld.so's data are not as in glibc 2.36",
+        remedy: "use Open MPI 5.0.10 or later",
     },
     Message {
         identifier: "unknown-setting",
@@ -471,6 +637,20 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "start more ranks",
     },
     Message {
+        identifier: "tracking-unavailable",
+        text: "UNDERSTUDY_TRACKING: changed pages cannot be found this way",
+        cause: "`pagemap` was asked for and the kernel does not have it (Linux 6.7) or refuses \
+         it",
+        remedy: "`UNDERSTUDY_TRACKING=auto`",
+    },
+    Message {
+        identifier: "pages-compared",
+        text: "pages are compared with their copies, since the kernel's tracking cannot be \
+         used: {why}",
+        cause: "the same with `auto`; checkpoints cost more",
+        remedy: "allow `userfaultfd`, use a newer kernel",
+    },
+    Message {
         identifier: "relay-not-started",
         text: "ckptd relay cannot be started (errno {error}); after a failure some output may \
          appear twice",
@@ -484,6 +664,43 @@ pub static CATALOGUE: &[Message] = &[
          or give a writable one.",
         cause: "`/dev/shm` is full or not writable",
         remedy: "free or mount it",
+    },
+    Message {
+        identifier: "relay-unavailable",
+        text: "the output relay is not available ({error}); after a failure some output may \
+         appear twice",
+        cause: "`/dev/shm` is full or not writable",
+        remedy: "free or mount it",
+    },
+    Message {
+        identifier: "address-space-differs",
+        text: "the address space of rank {rank} differs from that of rank 0: {what}; use the \
+         same program, libraries and kind of node for all ranks",
+        cause: "ranks have different programs, libraries, argument or environment sizes, or \
+         processors",
+        remedy: "same program, arguments, environment and kind of node for all ranks",
+    },
+    Message {
+        identifier: "copies-in-own-domain",
+        text: "{at_home} of {workers} copies are in the domain of their own worker, since more \
+         than half of the workers are there; they are lost if all of it fails; spread \
+         the ranks more evenly (see UNDERSTUDY_DOMAIN)",
+        cause: "more than half of the workers are on one node, or in one domain of \
+         `UNDERSTUDY_DOMAIN`",
+        remedy: "spread them more evenly",
+    },
+    Message {
+        identifier: "domain-file-unreadable",
+        text: "UNDERSTUDY_DOMAIN: rank {rank} cannot use {file}; it must be readable on every \
+         node, with lines `host domain`",
+        cause: "the file of domains is not readable on that rank's node, or has a bad line",
+        remedy: "as the message says",
+    },
+    Message {
+        identifier: "domain-file-bad",
+        text: "UNDERSTUDY_DOMAIN: {file}: {why}",
+        cause: "the file of domains is not readable on that rank's node, or has a bad line",
+        remedy: "as the message says",
     },
     Message {
         identifier: "too-few-workers",
@@ -500,6 +717,18 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "name a directory that all nodes share",
     },
     Message {
+        identifier: "static-data-not-written",
+        text: "static data cannot be written to UNDERSTUDY_DISK, and stay in the copies: {why}",
+        cause: "`UNDERSTUDY_STATIC=disk`: no room, no right to write there",
+        remedy: "what the line says; the job is protected as with `image`",
+    },
+    Message {
+        identifier: "static-way",
+        text: "UNDERSTUDY_STATIC=auto: {way} for worker 0 ({why})",
+        cause: "what was decided; each worker's decision is in its event file",
+        remedy: "",
+    },
+    Message {
         identifier: "static-with-parity",
         text: "UNDERSTUDY_STATIC={way} goes with whole copies only, not with \
          UNDERSTUDY_COPIES={copies}; leave one of the two out",
@@ -512,6 +741,15 @@ pub static CATALOGUE: &[Message] = &[
          UNDERSTUDY_COPIES={copies}; leave one of the two out",
         cause: "what is sent for parity are no pages of a worker",
         remedy: "leave one of the two out",
+    },
+    Message {
+        identifier: "parity-in-own-domain",
+        text: "{at_home} of {workers} workers share their domain with another one of their \
+         parity group, since there are fewer domains of their size than workers in a \
+         group; they are lost if all of it fails; spread the ranks more evenly (see \
+         UNDERSTUDY_DOMAIN)",
+        cause: "there are fewer nodes, or domains, than workers in a group, or one has too many",
+        remedy: "`UNDERSTUDY_COPIES=xor:G` with a smaller G; spread them more evenly",
     },
     Message {
         identifier: "event-file-not-written",
@@ -564,6 +802,12 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "internal-error",
         text: "internal error in the preload library: {error}",
+        cause: "a bug",
+        remedy: "please report it",
+    },
+    Message {
+        identifier: "runtime-error",
+        text: "internal error: {error} ({file}:{line})",
         cause: "a bug",
         remedy: "please report it",
     },
@@ -725,11 +969,60 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "",
     },
     Message {
+        identifier: "no-guardian",
+        text: "this process has no guardian; start the job with mpirun or understudy run",
+        cause: "the process was started without a launcher, or a wrapper has cleared its \
+         environment",
+        remedy: "",
+    },
+    Message {
+        identifier: "openings-not-observed",
+        text: "what the MPI library opens in MPI_Init could not be learnt: {error}",
+        cause: "a process in which MPI_Init is tried at the start has failed",
+        remedy: "none: libraries are opened when MPI_Init needs them, and a failure may replace \
+         more processes",
+    },
+    Message {
+        identifier: "no-checksum-thread",
+        text: "no thread for checksums",
+        cause: "a limit on threads or memory",
+        remedy: "raise it (`ulimit -u`)",
+    },
+    Message {
+        identifier: "nameless-file-too-large",
+        text: "{file} has no name and {size} bytes, too many to be kept with each checkpoint; \
+         nobody can take this process's part",
+        cause: "a file that the program has removed while it is open (`tmpfile`, a scratch file \
+         of Fortran), or several, with more than 64 MiB",
+        remedy: "let the program give it a name, or use less of it",
+    },
+    Message {
+        identifier: "nameless-file-unreadable",
+        text: "{file} cannot be read: {error}",
+        cause: "a file that the program has removed while it is open (`tmpfile`, a scratch file \
+         of Fortran), or several, with more than 64 MiB",
+        remedy: "let the program give it a name, or use less of it",
+    },
+    Message {
         identifier: "streams-unknown",
         text: "this C library's streams are not known; what they overwrite in files will not \
          be undone",
         cause: "another C library than glibc 2.34 and later",
         remedy: "report the version",
+    },
+    Message {
+        identifier: "warning-unusable",
+        text: "the warning in {file} is not heeded: {why}",
+        cause: "the file of `understudy warn` or `UNDERSTUDY_WARNINGS` has a word that is none \
+         of `mtbf=TIME` and `checkpoint`",
+        remedy: "correct it",
+    },
+    Message {
+        identifier: "copies-in-use",
+        text: "UNDERSTUDY_FAULT: copies are in use at this point and cannot be damaged; choose \
+         another one, as commit.end",
+        cause: "fault injection at a point of a checkpoint",
+        remedy: "",
     },
     Message {
         identifier: "output-not-written",
@@ -759,6 +1052,165 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "raise the limit that REASON names",
     },
     Message {
+        identifier: "threads-unsupported",
+        text: "the program runs {count} thread(s) of its own, which an understudy could not \
+         bring back; set OMP_NUM_THREADS=1 or run it with UNDERSTUDY_DISABLE=1",
+        cause: "it has created a thread, with `UNDERSTUDY_THREADS=0` or a C library that is not \
+         known; protection is given up",
+        remedy: "`UNDERSTUDY_THREADS=1`, `OMP_NUM_THREADS=1`",
+    },
+    Message {
+        identifier: "threads-not-stopped",
+        text: "no checkpoint is possible, as the program's threads cannot be stopped: {deaf}; \
+         until one is, a failure leads back to the last checkpoint",
+        cause: "a thread blocks signal 33 past libc, waits in `vfork` or in ld.so, or is not \
+         libc's",
+        remedy: "none; a failure leads back further",
+    },
+    Message {
+        identifier: "threads-cannot-be-stopped",
+        text: "the program's threads cannot be stopped: {why}",
+        cause: "the same in a recovery",
+        remedy: "none; another process takes its part",
+    },
+    Message {
+        identifier: "effects-not-undone",
+        text: "the effects on files since the checkpoint cannot be undone",
+        cause: "the first since the start, in a program that has not asked for \
+         `MPI_THREAD_SERIALIZED`, or another thread was in MPI for half a second; exit \
+         status 74",
+        remedy: "ask for `MPI_THREAD_SERIALIZED`",
+    },
+    Message {
+        identifier: "files-of-threads",
+        text: "a thread of the program has made, opened for writing, renamed or removed files \
+         since the checkpoint when it had no turn for that; let the program ask for \
+         MPI_THREAD_SERIALIZED, or run it with UNDERSTUDY_THREADS=0",
+        cause: "the first since the start, in a program that has not asked for \
+         `MPI_THREAD_SERIALIZED`, or another thread was in MPI for half a second; exit \
+         status 74",
+        remedy: "ask for `MPI_THREAD_SERIALIZED`",
+    },
+    Message {
+        identifier: "recompute-called",
+        text: "a function that was given to understudy_recompute has called {function}; such a \
+         function may not communicate, nor end the program",
+        cause: "it may not communicate, nor end the program (`exit`); exit status 74",
+        remedy: "compute without MPI, or have this memory saved",
+    },
+    Message {
+        identifier: "recompute-failed",
+        text: "memory of the program cannot be made again",
+        cause: "it may not communicate, nor end the program (`exit`); exit status 74",
+        remedy: "compute without MPI, or have this memory saved",
+    },
+    Message {
+        identifier: "recompute-not-writable",
+        text: "memory that is to be made again cannot be written",
+        cause: "the protection of a recomputed region could not be changed; exit status 74",
+        remedy: "keep such regions writable",
+    },
+    Message {
+        identifier: "recompute-not-protected",
+        text: "memory that was made again cannot be protected",
+        cause: "the protection of a recomputed region could not be changed; exit status 74",
+        remedy: "keep such regions writable",
+    },
+    Message {
+        identifier: "recompute-unmapped",
+        text: "{region} is not memory of the program any more: what understudy_recompute has \
+         said of it is forgotten",
+        cause: "it was unmapped, and not taken back before",
+        remedy: "call `understudy_recompute` with `NULL` before memory is freed",
+    },
+    Message {
+        identifier: "recompute-wrong",
+        text: "UNDERSTUDY_POISON: {region} is not what its function makes: byte {place} is \
+         another one. A recovery would have changed the program's results. From here on \
+         this memory is saved",
+        cause: "the program has written something else there, or the function depends on what \
+         is not the same twice; this memory is saved from here on",
+        remedy: "take the claim back before the content becomes another",
+    },
+    Message {
+        identifier: "undo-failed",
+        text: "memory that understudy_reversible has told of was not brought back by undoing \
+         {steps} steps ({why}); it is fetched. From here on this process keeps copies of \
+         it",
+        cause: "the function does not undo exactly what a step does, has failed or was stopped, \
+         or a checkpoint lies inside of a step; the results are right all the same, but \
+         this process keeps copies from here on",
+        remedy: "what REASON says; exact operations only",
+    },
+    Message {
+        identifier: "undo-wrong",
+        text: "UNDERSTUDY_POISON: undoing {steps} steps does not bring back what \
+         understudy_reversible has told of, as it was at the last checkpoint ({why}). \
+         From here on this process keeps copies of it",
+        cause: "the same, found at a checkpoint",
+        remedy: "the same",
+    },
+    Message {
+        identifier: "steps-not-restored",
+        text: "memory whose changes were undone cannot be put back",
+        cause: "`UNDERSTUDY_POISON=1`, and `/proc/self/mem` cannot be written; exit status 74",
+        remedy: "run without it",
+    },
+    Message {
+        identifier: "thread-data-unknown",
+        text: "the thread-local data of the program's threads cannot be saved or put back with \
+         this C library",
+        cause: "the kernel gives no thread (`ulimit -u`), or a C library that is not known; \
+         exit status 74",
+        remedy: "raise the limit; `UNDERSTUDY_THREADS=0`",
+    },
+    Message {
+        identifier: "thread-not-restored",
+        text: "a thread of the program cannot be made again: {error}",
+        cause: "the kernel gives no thread (`ulimit -u`), or a C library that is not known; \
+         exit status 74",
+        remedy: "raise the limit; `UNDERSTUDY_THREADS=0`",
+    },
+    Message {
+        identifier: "threads-not-restored",
+        text: "the program's threads cannot be put back",
+        cause: "the kernel gives no thread (`ulimit -u`), or a C library that is not known; \
+         exit status 74",
+        remedy: "raise the limit; `UNDERSTUDY_THREADS=0`",
+    },
+    Message {
+        identifier: "unsupported-procedure",
+        text: "{procedure} is not supported under protection and fails with \
+         MPI_ERR_UNSUPPORTED_OPERATION; run the program with UNDERSTUDY_DISABLE=1 if it \
+         needs it",
+        cause: "see above",
+        remedy: "run the program with `UNDERSTUDY_DISABLE=1` if it needs it",
+    },
+    Message {
+        identifier: "internal-procedure",
+        text: "{procedure} is internal to Open MPI and not supported under protection; run the \
+         program with UNDERSTUDY_DISABLE=1 if it needs it",
+        cause: "a library (a profiler, say) uses Open MPI's internals",
+        remedy: "the same",
+    },
+    Message {
+        identifier: "other-thread",
+        text: "{procedure} was called by another thread than the process's first one, which is \
+         not supported; run the program with UNDERSTUDY_DISABLE=1, without protection",
+        cause: "a program whose MPI_Init is called by a thread that it has made (a Java machine \
+         does); exit status 78",
+        remedy: "`UNDERSTUDY_DISABLE=1`",
+    },
+    Message {
+        identifier: "undeclared-thread",
+        text: "{procedure} was called by a thread that did not initialise MPI, in a program \
+         that has not asked for MPI_THREAD_SERIALIZED (MPI_Init_thread); run it with \
+         UNDERSTUDY_THREADS=serialized",
+        cause: "the program has asked for less than `MPI_THREAD_SERIALIZED`; exit status 78",
+        remedy: "`UNDERSTUDY_THREADS=serialized` (one thread at a time is in MPI), or ask for it \
+         by `MPI_Init_thread`",
+    },
+    Message {
         identifier: "abort-during-call",
         text: "MPI_Abort was called while another thread was in MPI for a second; this process \
          ends",
@@ -775,6 +1227,362 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "ask for `MPI_THREAD_MULTIPLE`",
     },
     Message {
+        identifier: "error-is-fatal",
+        text: "{procedure} failed: {error}; the error handler is MPI_ERRORS_ARE_FATAL, the job \
+         ends",
+        cause: "an error of the program, or an unsupported call",
+        remedy: "as without the layer",
+    },
+    Message {
+        identifier: "session-after-finalize",
+        text: "a session cannot be opened: MPI_Finalize was the end of MPI, since neither the \
+         program nor a library that it had loaded names MPI_Session_init; open the \
+         session before",
+        cause: "`MPI_Session_init` after `MPI_Finalize` in a program that names it nowhere (it \
+         asks dlsym(3), or has opened a library that does since)",
+        remedy: "open a session before `MPI_Finalize`",
+    },
+    Message {
+        identifier: "cxx-exceptions",
+        text: "{procedure} failed: {error}; exceptions of the C++ bindings are not supported, \
+         the job ends",
+        cause: "an error of the program, where `MPI::ERRORS_THROW_EXCEPTIONS` is set",
+        remedy: "return codes (`MPI_ERRORS_RETURN`)",
+    },
+    Message {
+        identifier: "init-end-not-watched",
+        text: "UNDERSTUDY_INIT_END: function:{function} cannot be watched ({why}); the phase \
+         ends by `auto`",
+        cause: "no such function in the program's file, or several, or the kernel forbids \
+         breakpoints (`/proc/sys/kernel/perf_event_paranoid`)",
+        remedy: "`nm -C` lists the functions; another rule",
+    },
+    Message {
+        identifier: "journal-limit",
+        text: "the journal takes {size} bytes, and may take {limit} (UNDERSTUDY_LOG_LIMIT): \
+         static data stay in the copies; end it earlier (UNDERSTUDY_INIT_END)",
+        cause: "the record of the initialisation phase has got too long; copies hold everything",
+        remedy: "end the phase earlier (`UNDERSTUDY_INIT_END`), or a higher limit",
+    },
+    Message {
+        identifier: "replay-process-ended",
+        text: "the process for replays has ended, so copies of static data are kept again",
+        cause: "`UNDERSTUDY_STATIC=replay`: the worker's process `understudy-seed` was killed",
+        remedy: "nothing; its worker takes more memory from here",
+    },
+    Message {
+        identifier: "no-replay-process",
+        text: "no process for replays, so copies of static data are kept: {error}",
+        cause: "the same could not be started",
+        remedy: "room for one more process per rank",
+    },
+    Message {
+        identifier: "static-data-with-threads",
+        text: "the program has threads of its own: copies hold static data, too",
+        cause: "`UNDERSTUDY_STATIC=replay`: what threads do while the program sets up is not \
+         the same twice",
+        remedy: "nothing; leave `UNDERSTUDY_STATIC` out",
+    },
+    Message {
+        identifier: "static-file-changed",
+        text: "{path} has changed: copies of static data are kept again",
+        cause: "`UNDERSTUDY_STATIC=replay`: the program has read that file when it set up, and \
+         it is too long to be recorded (UNDERSTUDY_LOG_LIMIT)",
+        remedy: "nothing; copies hold everything from here",
+    },
+    Message {
+        identifier: "window-locks-not-mapped",
+        text: "the locks of a window, a file in {directory}, cannot be mapped: {why}",
+        cause: "it lies in `/dev/shm`, which is full or small (64 MB in a container); the call \
+         fails with `MPI_ERR_NO_MEM`",
+        remedy: "a larger one: `mount -o remount,size=…`, `--shm-size`",
+    },
+    Message {
+        identifier: "window-memory",
+        text: "{size} bytes of memory that is shared by a window cannot be had: {error}; it \
+         lies in {directory}, which may be too small (mount -o remount,size=…)",
+        cause: "it lies in `/dev/shm`, which is full or small (64 MB in a container); the call \
+         fails with `MPI_ERR_NO_MEM`",
+        remedy: "a larger one: `mount -o remount,size=…`, `--shm-size`",
+    },
+    Message {
+        identifier: "shared-window-on-several-nodes",
+        text: "workers that share memory (MPI_Win_allocate_shared) would be on several nodes; \
+         with spares on each node, or without any, they stay together",
+        cause: "a node was lost, and their parts have gone to several others",
+        remedy: "spares on each node, or none",
+    },
+    Message {
+        identifier: "job-cannot-go-on",
+        text: "the job cannot go on",
+        cause: "a node was lost, and their parts have gone to several others",
+        remedy: "spares on each node, or none",
+    },
+    Message {
+        identifier: "abort",
+        text: "MPI_Abort was called by worker {worker} with error code {code}; the job ends",
+        cause: "the program has ended the job",
+        remedy: "as without the layer",
+    },
+    Message {
+        identifier: "too-many-operators",
+        text: "the program has more than {most} operators at a time, which is not supported; \
+         free some",
+        cause: "`MPI_Op_create` without `MPI_Op_free`",
+        remedy: "free operators",
+    },
+    Message {
+        identifier: "relay-silent-order",
+        text: "the output relay does not answer ({error}); lines may change places",
+        cause: "the relay was killed, or the reader of the job's output stands still",
+        remedy: "some output may appear twice after a failure",
+    },
+    Message {
+        identifier: "relay-silent-twice",
+        text: "the output relay does not answer ({error}); some output may appear twice",
+        cause: "the relay was killed, or the reader of the job's output stands still",
+        remedy: "some output may appear twice after a failure",
+    },
+    Message {
+        identifier: "relay-silent",
+        text: "the output relay does not answer ({error})",
+        cause: "the relay was killed, or the reader of the job's output stands still",
+        remedy: "some output may appear twice after a failure",
+    },
+    Message {
+        identifier: "no-memory-for-copies",
+        text: "no memory for copies",
+        cause: "no memory, in most cases: every worker holds its own copy and its partners'",
+        remedy: "fewer ranks per node",
+    },
+    Message {
+        identifier: "program-not-saved",
+        text: "the program cannot be saved",
+        cause: "no memory, in most cases: every worker holds its own copy and its partners'",
+        remedy: "fewer ranks per node",
+    },
+    Message {
+        identifier: "memory-not-saved",
+        text: "the program's memory cannot be saved",
+        cause: "no memory, in most cases: every worker holds its own copy and its partners'",
+        remedy: "fewer ranks per node",
+    },
+    Message {
+        identifier: "epochs-not-in-order",
+        text: "the epochs of this rank do not follow each other",
+        cause: "no memory, or a bug",
+        remedy: "free memory; please report it otherwise",
+    },
+    Message {
+        identifier: "copy-of-partner-not-kept",
+        text: "a partner's copy cannot be kept",
+        cause: "no memory, or a bug",
+        remedy: "free memory; please report it otherwise",
+    },
+    Message {
+        identifier: "partner-copy-not-kept",
+        text: "the partner's copy cannot be kept",
+        cause: "no memory, or a bug",
+        remedy: "free memory; please report it otherwise",
+    },
+    Message {
+        identifier: "partner-copy-not-received",
+        text: "the partner's copy cannot be received",
+        cause: "no memory, or a bug",
+        remedy: "free memory; please report it otherwise",
+    },
+    Message {
+        identifier: "partner-question-unreadable",
+        text: "a partner's question cannot be read",
+        cause: "no memory, or a bug",
+        remedy: "free memory; please report it otherwise",
+    },
+    Message {
+        identifier: "parity-not-kept",
+        text: "parity cannot be kept",
+        cause: "no memory, or a bug",
+        remedy: "free memory; please report it otherwise",
+    },
+    Message {
+        identifier: "worker-copy-not-kept",
+        text: "the copy of a worker cannot be kept",
+        cause: "no memory, or a bug",
+        remedy: "free memory; please report it otherwise",
+    },
+    Message {
+        identifier: "copy-not-restored",
+        text: "a copy cannot be made again",
+        cause: "no memory, or a bug",
+        remedy: "free memory; please report it otherwise",
+    },
+    Message {
+        identifier: "checkpoint-too-large",
+        text: "checkpoint {checkpoint} takes {needed} MiB of memory for copies, and {left} MiB \
+         are left for them in {limit}",
+        cause: "program and copies together need more than the control group or the node has; \
+         earlier copies are kept",
+        remedy: "raise the limit (`--memory` of a container, `--mem` of a batch system, \
+         `MemoryMax=`), fewer ranks per node, `UNDERSTUDY_COPIES=xor:4`",
+    },
+    Message {
+        identifier: "copies-given-up",
+        text: "the program needs the memory of its copies, which were given up: almost none is \
+         left in {cause}; {remedy}",
+        cause: "the program has grown into the memory of its copies, which it gets before the \
+         kernel kills a process. Protection is given up",
+        remedy: "the same",
+    },
+    Message {
+        identifier: "copies-given-up-before-failure",
+        text: "copies on this node were given up before the failure, since the program needed \
+         their memory: almost none was left in {limit}",
+        cause: "the failure came before the next checkpoint could say so; the job goes on if \
+         another copy is whole",
+        remedy: "the same",
+    },
+    Message {
+        identifier: "shared-memory-of-program",
+        text: "the program's ranks share memory by other means than MPI ({name}), which cannot \
+         be saved for each of them alone; if it can do without, tell it so",
+        cause: "an image holds the memory of one rank as it was at one time; what several write \
+         cannot be put together from theirs. Protection is given up",
+        remedy: "switch it off in the program, if it can do without",
+    },
+    Message {
+        identifier: "file-open-and-mapped",
+        text: "the program has a file without a name, {path}, open and mapped for sharing \
+         (MAP_SHARED), which an understudy could not bring back as one file; let it \
+         close the descriptor when it has mapped it, or keep the file's name; or run it \
+         with UNDERSTUDY_DISABLE=1",
+        cause: "the two would not be one file in another process. Protection is given up",
+        remedy: "close the descriptor when it is mapped, or keep the file's name",
+    },
+    Message {
+        identifier: "huge-pages",
+        text: "the program has memory of huge pages that it has asked for by itself \
+         (MAP_HUGETLB, libhugetlbfs), which another process may not get; let it use \
+         transparent ones (madvise with MADV_HUGEPAGE), or run it with \
+         UNDERSTUDY_DISABLE=1",
+        cause: "they are of a pool that another process may find empty. Protection is given up",
+        remedy: "transparent huge pages",
+    },
+    Message {
+        identifier: "protection-keys",
+        text: "the program uses protection keys (pkey_alloc), which an understudy could not \
+         have; let it do without, or run it with UNDERSTUDY_DISABLE=1",
+        cause: "another process would have other keys. Protection is given up",
+        remedy: "a program without, if it can do so",
+    },
+    Message {
+        identifier: "accelerator-not-saved",
+        text: "the program uses an accelerator ({device}), and its memory cannot be saved: \
+         {why}; or run the program with UNDERSTUDY_DISABLE=1",
+        cause: "what it says: a driver without the entry points, one of them that fails (with \
+         the driver's error number), something open that another process would not have. \
+         Protection is given up",
+        remedy: "NVIDIA's driver from version 570 on; see [Accelerators](guide.md#accelerators)",
+    },
+    Message {
+        identifier: "accelerator-in-checkpoints",
+        text: "the program uses an accelerator ({device}): its driver ({version}) brings the \
+         device's memory into every checkpoint, and a failure has all processes that use \
+         one replaced",
+        cause: "",
+        remedy: "",
+    },
+    Message {
+        identifier: "device-memory-lost",
+        text: "the memory of the program's accelerator cannot be put back",
+        cause: "an entry point of the driver has failed, with this error number, when memory \
+         was to be given back to the device: no device here, or no room on it",
+        remedy: "devices of the same kind on all nodes",
+    },
+    Message {
+        identifier: "driver-hangs",
+        text: "the accelerator's driver has not returned from {procedure} for {time} s; \
+         process {process} ends, to be replaced",
+        cause: "the driver hangs",
+        remedy: "none; another process takes its part",
+    },
+    Message {
+        identifier: "descriptor-refused",
+        text: "the program has {path} open (descriptor {fd}), which cannot be saved: {why}; or \
+         run it with UNDERSTUDY_DISABLE=1",
+        cause: "an object in the kernel that no other process can be given: io_uring, inotify, \
+         perf, pidfd, userfaultfd, fanotify, POSIX queues that have a name (remedy: \
+         `mq_unlink` after `mq_open`), are open twice or are to notify, terminals, \
+         sockets and pipes to other processes, devices of networks and accelerators, a \
+         pipe that was made with `O_DIRECT` or holds more than 16 MiB, a file whose name \
+         was removed and which has another one in another directory, a kind that \
+         understudy does not know. No checkpoint was taken while it was open; after ten \
+         intervals protection is given up",
+        remedy: "what the line says; objects that are closed within ten intervals cost nothing",
+    },
+    Message {
+        identifier: "kernel-state-refused",
+        text: "the program has {what}, which cannot be saved: {why}; or run it with \
+         UNDERSTUDY_DISABLE=1",
+        cause: "STATE is `semaphores of System V (identifier N)` or `a message queue of System \
+         V (identifier N)` that another process may use (it has a key, or a rank, a \
+         child or another program has made or used it) or that has adjustments of \
+         `SEM_UNDO`, `hundreds of System V objects`, `a context of kernel AIO \
+         (io_setup)` with requests under way or of a libaio before 0.3.112, `FILE \
+         mapped` (a device), `thread N (NAME), made by clone(2)`, `another value of Gid \
+         (/proc/self/status) than at its start` (or of other credentials), `another \
+         /proc/self/ns/… than at its start`, `a working directory without a name`, `a \
+         limit of N (RLIMIT_NOFILE)`, `guard pages (MADV_GUARD_INSTALL)` before Linux \
+         6.15, `a NUMA policy for NAME` (of shared memory, a mapped file or the stack), \
+         `a home node of memory`. No checkpoint was taken while the program had it; \
+         after ten intervals protection is given up",
+        remedy: "",
+    },
+    Message {
+        identifier: "no-checkpoint-possible",
+        text: "{why}; no checkpoint of rank {rank} was possible at {count} intervals",
+        cause: "STATE is `semaphores of System V (identifier N)` or `a message queue of System \
+         V (identifier N)` that another process may use (it has a key, or a rank, a \
+         child or another program has made or used it) or that has adjustments of \
+         `SEM_UNDO`, `hundreds of System V objects`, `a context of kernel AIO \
+         (io_setup)` with requests under way or of a libaio before 0.3.112, `FILE \
+         mapped` (a device), `thread N (NAME), made by clone(2)`, `another value of Gid \
+         (/proc/self/status) than at its start` (or of other credentials), `another \
+         /proc/self/ns/… than at its start`, `a working directory without a name`, `a \
+         limit of N (RLIMIT_NOFILE)`, `guard pages (MADV_GUARD_INSTALL)` before Linux \
+         6.15, `a NUMA policy for NAME` (of shared memory, a mapped file or the stack), \
+         `a home node of memory`. No checkpoint was taken while the program had it; \
+         after ten intervals protection is given up",
+        remedy: "",
+    },
+    Message {
+        identifier: "descriptor-numbers",
+        text: "the program has {what}, and descriptors from {first} on are the layer's, so \
+         that its own cannot be saved; let it keep fewer open, by lower numbers, or run \
+         it with UNDERSTUDY_DISABLE=1",
+        cause: "it has asked for a high number (`fcntl` with `F_DUPFD`, `dup2`), or has too \
+         many files open. Protection is given up",
+        remedy: "fewer open files, lower numbers",
+    },
+    Message {
+        identifier: "timer-refused",
+        text: "the program has a timer for a thread that has ended or cannot be found \
+         (SIGEV_THREAD_ID, SIGEV_THREAD), which an understudy could not bring back; let \
+         it delete such timers or run it with UNDERSTUDY_DISABLE=1",
+        cause: "of `timer_create`: nobody could be signalled in another process; or libc's own \
+         thread behind a timer that starts threads cannot be told for certain (another C \
+         library than glibc 2.34 and later, say). Protection is given up",
+        remedy: "a timer that is deleted by its thread, or sends a signal to the process",
+    },
+    Message {
+        identifier: "no-checkpoint",
+        text: "no checkpoint for {time:.1} s, more than {intervals} intervals: {why}. A \
+         failure now costs all work since epoch {epoch}; {remedy}",
+        cause: "the program is in a phase in which no checkpoint is possible; told once for \
+         each place",
+        remedy: "`understudy_point()` (`understudy.h`) or `MPI_Barrier(MPI_COMM_WORLD)` now and \
+         then, calls of MPI in a worker that computes for long, no \
+         `UNDERSTUDY_ANYWHERE=0`; or live with it: a failure costs the phase",
+    },
+    Message {
         identifier: "ports-not-forwarded",
         text: "process {process} is not told what workers of another node show: {error}",
         cause: "memory or a descriptor is lacking in the process manager",
@@ -785,6 +1593,109 @@ pub static CATALOGUE: &[Message] = &[
         text: "libpmix does not close the connection of rank {rank} of {name}",
         cause: "libpmix waits for something in its own thread",
         remedy: "none for a user; please report it",
+    },
+    Message {
+        identifier: "copies-die-with-process",
+        text: "copies do not outlive this process: {error}",
+        cause: "memory for records of copies cannot be had, or the process manager does not \
+         take them",
+        remedy: "see what the reason names",
+    },
+    Message {
+        identifier: "copies-not-freed",
+        text: "copies are not freed: {why}",
+        cause: "the kernel does not take memory back",
+        remedy: "none; the job goes on with more memory than it needs",
+    },
+    Message {
+        identifier: "commit-differs",
+        text: "the workers do not commit the same epoch",
+        cause: "a bug",
+        remedy: "please report it",
+    },
+    Message {
+        identifier: "copy-memory-not-freed",
+        text: "the memory of copies cannot be freed: {error}",
+        cause: "the kernel does not take memory back that the program needs",
+        remedy: "more memory, or fewer ranks on the node",
+    },
+    Message {
+        identifier: "messages-late",
+        text: "at a checkpoint, messages that were sent have not arrived for {time:?}: \
+         {missing}; {receives} receives are posted",
+        cause: "the network is slow, or a message was lost",
+        remedy: "see whether the network works; the checkpoint waits",
+    },
+    Message {
+        identifier: "new-phase-in-copies",
+        text: "what has been set up anew stays in the copies: {why}",
+        cause: "the replay of the new set-up phase makes other bytes, or fails",
+        remedy: "none; copies take more memory",
+    },
+    Message {
+        identifier: "mappings-unreadable",
+        text: "the process's mappings cannot be read: {error}",
+        cause: "/proc is not mounted, or a limit of memory",
+        remedy: "mount /proc",
+    },
+    Message {
+        identifier: "file-content-not-kept",
+        text: "after a failure, {file} will not get back its content of the checkpoint: {why}",
+        cause: "what the program overwrites in the file is too large, or cannot be read",
+        remedy: "let the program write a new file, and rename it",
+    },
+    Message {
+        identifier: "ports-not-written",
+        text: "what this worker shows of its ports cannot be written: {why}",
+        cause: "no memory or descriptor for it",
+        remedy: "see what the reason names",
+    },
+    Message {
+        identifier: "ports-unreadable",
+        text: "what the workers show each other of their ports cannot be read or written: {why}",
+        cause: "no memory or descriptor for it",
+        remedy: "see what the reason names",
+    },
+    Message {
+        identifier: "spawned-communicator-connects",
+        text: "a communicator with spawned processes connects with no other one; take one \
+         without them",
+        cause: "MPI_Comm_connect or MPI_Comm_accept on a communicator that spawned processes \
+         share",
+        remedy: "take one without them",
+    },
+    Message {
+        identifier: "control-variable-type",
+        text: "{variable} has a type that is not known here: what was written to it is lost \
+         with a failure",
+        cause: "a control variable of a type that MPI 4.1 does not have",
+        remedy: "write it again after a failure",
+    },
+    Message {
+        identifier: "external32-view",
+        text: "a view in external32 needs datatypes that are as long there as in memory",
+        cause: "MPI_File_set_view with a datatype whose elements are shorter or longer in \
+         external32",
+        remedy: "a datatype of elements that have the same length, or the representation `native`",
+    },
+    Message {
+        identifier: "file-log-lost",
+        text: "the log of effects on files cannot be kept ({error})",
+        cause: "the job's directory is full or gone",
+        remedy: "room in /dev/shm; a failure may leave files as they are",
+    },
+    Message {
+        identifier: "restarted",
+        text: "the job goes on from epoch {epoch} on disk, after {time:.1} ms; {output}",
+        cause: "a restart",
+        remedy: "",
+    },
+    Message {
+        identifier: "other-environment",
+        text: "the environment is not that of the first start; the program keeps that one, \
+         which is in its memory",
+        cause: "a variable differs",
+        remedy: "none, or start it in the same environment",
     },
     Message {
         identifier: "restart-without-disk",
@@ -819,6 +1730,12 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "epoch-inconsistent",
         text: "its head is inconsistent",
+        cause: "the file is damaged",
+        remedy: "none, an older epoch is tried",
+    },
+    Message {
+        identifier: "epoch-unusable",
+        text: "epoch {epoch} on disk cannot be used: {path}: {damage}{next}",
         cause: "the file is damaged",
         remedy: "none, an older epoch is tried",
     },
@@ -884,6 +1801,22 @@ pub static CATALOGUE: &[Message] = &[
          and kind of node",
     },
     Message {
+        identifier: "no-epoch",
+        text: "UNDERSTUDY_RESTART=1: {place} has no epoch from which all {workers} workers can \
+         go on; start the job without UNDERSTUDY_RESTART, from the beginning, in an \
+         empty directory",
+        cause: "all epochs are refused, for the reasons above it, or there is none",
+        remedy: "start the job from the beginning",
+    },
+    Message {
+        identifier: "earlier-epochs",
+        text: "{place} has epochs of an earlier run, the last of them epoch {epoch}; set \
+         UNDERSTUDY_RESTART=1 to go on from it, or remove {place}/understudy-* to start \
+         anew",
+        cause: "the job is started without `UNDERSTUDY_RESTART=1`",
+        remedy: "set it, or remove the files",
+    },
+    Message {
         identifier: "directory-in-use",
         text: "{owner} owns the directory and may still run: end it, or name another \
          directory. If it has ended, remove {path}",
@@ -897,6 +1830,25 @@ pub static CATALOGUE: &[Message] = &[
         text: "{file} cannot be written there ({error})",
         cause: "the file that keeps other jobs out of the directory is not this user's",
         remedy: "remove it, or name another directory",
+    },
+    Message {
+        identifier: "epochs-not-written",
+        text: "epochs cannot be written to {directory}: {why}; the job goes on, protected in \
+         memory, and tries again",
+        cause: "",
+        remedy: "",
+    },
+    Message {
+        identifier: "epochs-written-again",
+        text: "epochs are written to {directory} again",
+        cause: "the cause is gone",
+        remedy: "",
+    },
+    Message {
+        identifier: "epoch-damaged-in-memory",
+        text: "the epoch on disk was damaged in memory",
+        cause: "a bit has changed in memory while the epoch was read",
+        remedy: "start the job again; look after that node's memory",
     },
     Message {
         identifier: "death-after-finalize",
@@ -925,6 +1877,19 @@ pub static CATALOGUE: &[Message] = &[
          printed)",
         cause: "each that is started is killed, or cannot run",
         remedy: "see what kills it: memory, a limit, what it has printed",
+    },
+    Message {
+        identifier: "manager-not-reached",
+        text: "the process manager of this job cannot be called ({manager}): {error}; start \
+         the job again",
+        cause: "the socket of the process manager is gone, or no descriptor is left",
+        remedy: "",
+    },
+    Message {
+        identifier: "guardian-gone",
+        text: "the guardian of process {process} has gone; process {process} ends",
+        cause: "the guardian was killed, and the end of its process would not be noticed",
+        remedy: "none; another process takes its part",
     },
     Message {
         identifier: "manager-gone",
@@ -998,10 +1963,79 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "raise it, and start the job again",
     },
     Message {
+        identifier: "death-without-protection",
+        text: "a process of the job has died, and the job is not protected; the job ends",
+        cause: "a line above says why it is not",
+        remedy: "start the job again",
+    },
+    Message {
+        identifier: "repeated-deaths",
+        text: "worker {worker} has died {count} times since epoch {epoch}{causes}; what it \
+         dies of would not stop",
+        cause: "somebody, or the kernel for want of memory, kills it again and again",
+        remedy: "`dmesg`; fewer ranks per node",
+    },
+    Message {
         identifier: "generations-failed",
         text: "{count} generations have failed although nobody has died; the job ends",
         cause: "MPI cannot be initialised again here",
         remedy: "see what the MPI library has printed",
+    },
+    Message {
+        identifier: "mpi-thread-stays",
+        text: "thread {thread} of the MPI library does not end",
+        cause: "the library's state cannot be put back in this process",
+        remedy: "none; another process takes its part",
+    },
+    Message {
+        identifier: "mpi-file-stays-open",
+        text: "{path}, which the MPI library has opened, cannot be closed",
+        cause: "the library's state cannot be put back in this process",
+        remedy: "none; another process takes its part",
+    },
+    Message {
+        identifier: "mpi-thread-held-lock",
+        text: "a thread of the MPI library has ended while it held a lock of the dynamic linker",
+        cause: "the library's state cannot be put back in this process",
+        remedy: "none; another process takes its part",
+    },
+    Message {
+        identifier: "replacement-refused",
+        text: "a new process cannot take a part: {why}",
+        cause: "its address space is not that of the others, or its accelerator's driver does \
+         not let go of a device",
+        remedy: "see the reason",
+    },
+    Message {
+        identifier: "replacement-differs",
+        text: "a new process cannot take a part: {difference}; the job ends",
+        cause: "its address space is not that of the others, or its accelerator's driver does \
+         not let go of a device",
+        remedy: "see the reason",
+    },
+    Message {
+        identifier: "recovered",
+        text: "{event}; back at epoch {epoch} after {time:.1} ms",
+        cause: "a recovery; T counts from the failure, or from the last sign of a host that has \
+         fallen silent, to the return to the program, and `understudy report` tells the \
+         same",
+        remedy: "",
+    },
+    Message {
+        identifier: "repeated-fault",
+        text: "worker {worker} died{cause}, which has now happened {count} times since epoch \
+         {epoch}: the program, or a library that it uses, has a bug there, which every \
+         spare would meet again{calls}",
+        cause: "three processes died at the same place from the same epoch on",
+        remedy: "`addr2line -Cfpe MODULE OFFSET` names the line, if MODULE was compiled with `-g`",
+    },
+    Message {
+        identifier: "repeated-kill",
+        text: "worker {worker} was killed (SIGKILL) for the {count}rd time since epoch \
+         {epoch}; if nobody did it on purpose, look for the kernel's out-of-memory \
+         killer (dmesg)",
+        cause: "somebody, or the kernel for want of memory, kills it again and again",
+        remedy: "`dmesg`; fewer ranks per node",
     },
     Message {
         identifier: "rank-without-finalize",
@@ -1011,9 +2045,30 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "`MPI_Finalize`, or `MPI_Abort`",
     },
     Message {
+        identifier: "worker-without-finalize",
+        text: "worker {worker} ended with status {status} without MPI_Finalize",
+        cause: "the program has called `exit` or `_exit`",
+        remedy: "`MPI_Finalize`, or `MPI_Abort`",
+    },
+    Message {
+        identifier: "worker-ends-without-finalize",
+        text: "worker {worker} ends with status {status}, without MPI_Finalize",
+        cause: "the program has called `exit` or `_exit`",
+        remedy: "`MPI_Finalize`, or `MPI_Abort`",
+    },
+    Message {
         identifier: "spare-died",
         text: "spare rank {rank} died; the job goes on with {spares} spare(s)",
         cause: "nobody is disturbed",
+        remedy: "",
+    },
+    Message {
+        identifier: "node-without-survivors",
+        text: "nobody is left on the node of worker(s) {workers:?}: what they printed after \
+         the checkpoint appears again, and files that they created, removed, renamed or \
+         wrote and closed after it stay as they are",
+        cause: "the node is lost; only its processes could have told how far output and files \
+         had got",
         remedy: "",
     },
     Message {
@@ -1056,12 +2111,339 @@ pub static CATALOGUE: &[Message] = &[
         remedy: "look for what has ended the process",
     },
     Message {
+        identifier: "fewer-spares-granted",
+        text: "the daemon grants {count} new spare(s) instead of {asked}; the job goes on with \
+         {left}",
+        cause: "with `UNDERSTUDY_REPLENISH=1`: the jobs of this node together have as many idle \
+         spares as `ckptd serve --most-spares` says",
+        remedy: "a higher number there, or none",
+    },
+    Message {
+        identifier: "no-copy-left",
+        text: "{worker} cannot be brought back (epoch {epoch}), and nobody else has a copy of \
+         it",
+        cause: "both nodes are lost, or copies that die with their process \
+         (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE)",
+        remedy: "`UNDERSTUDY_BUDDY_OFFSET`, so that they fail independently; \
+         `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+    },
+    Message {
+        identifier: "buddy-died-too",
+        text: "{worker} died together with {dead}, which held {copies} (epoch {epoch})",
+        cause: "both nodes are lost, or copies that die with their process \
+         (`UNDERSTUDY_STATIC`, RLIMIT_FSIZE)",
+        remedy: "`UNDERSTUDY_BUDDY_OFFSET`, so that they fail independently; \
+         `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+    },
+    Message {
+        identifier: "parity-group-lost",
+        text: "{lost} together with {dead} of its parity group, which can bring back only one \
+         of its workers (epoch {epoch})",
+        cause: "two of a group died before what the first kept was made again",
+        remedy: "a smaller G; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+    },
+    Message {
+        identifier: "copy-not-used",
+        text: "the copy of worker {worker} at rank {rank} is not used: {why}",
+        cause: "a bit has changed in the memory of that rank since the checkpoint; another copy \
+         is taken",
+        remedy: "look after that node's memory",
+    },
+    Message {
+        identifier: "copy-damaged",
+        text: "{worker} died, and its copy (epoch {epoch}) at {damaged} has a wrong checksum \
+         or cannot be rebuilt, so it was not used",
+        cause: "the same, and there is no other copy",
+        remedy: "the same; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+    },
+    Message {
+        identifier: "buddy-died-copy-damaged",
+        text: "{worker} died together with {dead}, which held a copy of it, and the other copy \
+         (epoch {epoch}) at {damaged} has a wrong checksum or cannot be rebuilt, so it \
+         was not used",
+        cause: "the same, and there is no other copy",
+        remedy: "the same; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+    },
+    Message {
+        identifier: "own-copy-damaged",
+        text: "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum or \
+         cannot be rebuilt, so it was not used, and {dead}, which held the others, died",
+        cause: "the same, and there is no other copy",
+        remedy: "the same; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+    },
+    Message {
+        identifier: "copies-damaged",
+        text: "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum or \
+         cannot be rebuilt, and so has that at {damaged}, so they were not used{others}",
+        cause: "the same, and there is no other copy",
+        remedy: "the same; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+    },
+    Message {
+        identifier: "parity-group-damaged",
+        text: "{lost}, so it was not used, and {dead} of its parity group died, so it cannot \
+         be made again",
+        cause: "the same, and there is no other copy",
+        remedy: "the same; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+    },
+    Message {
+        identifier: "parity-damaged",
+        text: "{lost}, and what its parity group makes of it (epoch {epoch}) has a wrong \
+         checksum, so it was not used; something is damaged at {damaged} or another of \
+         the group",
+        cause: "the same, and there is no other copy",
+        remedy: "the same; `UNDERSTUDY_COPIES=2`; `UNDERSTUDY_DISK`",
+    },
+    Message {
+        identifier: "back-to-disk",
+        text: "{cause}, so all have gone back to epoch {epoch} on disk ({older})",
+        cause: "the same, and there is a disk level",
+        remedy: "",
+    },
+    Message {
+        identifier: "no-epoch-on-disk",
+        text: "{cause}, and no epoch on disk can be used; start the job again",
+        cause: "the same, for the reasons above it",
+        remedy: "as above",
+    },
+    Message {
+        identifier: "epoch-not-reached",
+        text: "{worker} is at epoch {at} and cannot reach epoch {epoch}",
+        cause: "a bug",
+        remedy: "please report it",
+    },
+    Message {
+        identifier: "failure-during-dlopen",
+        text: "a process failed while a library of the program that is opened again \
+         communicated",
+        cause: "the constructor of a library that the program had opened calls MPI",
+        remedy: "start it again",
+    },
+    Message {
+        identifier: "state-unreadable",
+        text: "the saved state cannot be read",
+        cause: "a bug",
+        remedy: "please report it",
+    },
+    Message {
+        identifier: "dlopen-refused",
+        text: "the program has opened {library} with dlopen, and an understudy could not do \
+         the same ({why}); keep the file where it is, link the program with it, or run \
+         it with UNDERSTUDY_DISABLE=1",
+        cause: "its file was removed since, it was opened by `dlmopen`, or the C library's \
+         loader is not known",
+        remedy: "keep the file where it is; link the program with it",
+    },
+    Message {
+        identifier: "library-not-reopened",
+        text: "{library}, which the program opened with dlopen, cannot be opened again as it \
+         was at the checkpoint; link the program with it or run it with \
+         UNDERSTUDY_DISABLE=1",
+        cause: "its file was removed or replaced after the last checkpoint",
+        remedy: "keep it where it is",
+    },
+    Message {
+        identifier: "libraries-not-restored",
+        text: "the program's libraries cannot be put back",
+        cause: "its file was removed or replaced after the last checkpoint",
+        remedy: "keep it where it is",
+    },
+    Message {
+        identifier: "mappings-not-restored",
+        text: "the program's mappings cannot be put back",
+        cause: "a mapped file is gone, or no memory",
+        remedy: "keep files that are mapped",
+    },
+    Message {
+        identifier: "memory-not-restored",
+        text: "the program's memory cannot be put back",
+        cause: "a mapped file is gone, or no memory",
+        remedy: "keep files that are mapped",
+    },
+    Message {
+        identifier: "removed-file-too-large",
+        text: "the pages at {range:x?} are those of a file that was removed, and are more than \
+         copies hold of one",
+        cause: "a mapped file is gone, or no memory",
+        remedy: "keep files that are mapped",
+    },
+    Message {
+        identifier: "mapped-file-replaced",
+        text: "{path:?} has been replaced while the job ran, so that a process that needs it \
+         again would map another file; leave files alone that running jobs use, or give \
+         new ones new names",
+        cause: "a process that needs the file again would map another one",
+        remedy: "leave files alone that running jobs use, or give new ones new names",
+    },
+    Message {
+        identifier: "state-not-restored",
+        text: "the program's state cannot be put back",
+        cause: "a file that the program has open was removed, replaced or truncated",
+        remedy: "leave the program's files alone",
+    },
+    Message {
+        identifier: "file-not-restored",
+        text: "{path} cannot be put back to what it was at the checkpoint: {why}",
+        cause: "others have moved or replaced a file or directory that the program has made, \
+         changed or removed since the checkpoint, or removed hidden files \
+         (`.understudy-…`); nothing of theirs is touched",
+        remedy: "leave the program's files and hidden backups alone while the job runs; leave \
+         them to the program and its child processes",
+    },
+    Message {
+        identifier: "other-file",
+        text: "another file has its name by now, and is left as it is",
+        cause: "others have moved or replaced a file or directory that the program has made, \
+         changed or removed since the checkpoint, or removed hidden files \
+         (`.understudy-…`); nothing of theirs is touched",
+        remedy: "leave the program's files and hidden backups alone while the job runs; leave \
+         them to the program and its child processes",
+    },
+    Message {
+        identifier: "other-directory",
+        text: "{directory} is another directory by now",
+        cause: "others have moved or replaced a file or directory that the program has made, \
+         changed or removed since the checkpoint, or removed hidden files \
+         (`.understudy-…`); nothing of theirs is touched",
+        remedy: "leave the program's files and hidden backups alone while the job runs; leave \
+         them to the program and its child processes",
+    },
+    Message {
+        identifier: "backup-lost",
+        text: "its backup {name} has been moved, removed or exchanged",
+        cause: "others have moved or replaced a file or directory that the program has made, \
+         changed or removed since the checkpoint, or removed hidden files \
+         (`.understudy-…`); nothing of theirs is touched",
+        remedy: "leave the program's files and hidden backups alone while the job runs; leave \
+         them to the program and its child processes",
+    },
+    Message {
+        identifier: "files-not-locked",
+        text: "the program's files cannot be locked",
+        cause: "the program held a lock of it at the checkpoint (`flock`, `fcntl`), and a \
+         process that is none of the job has taken it when a worker died, for more than \
+         ten seconds",
+        remedy: "keep others from locking it while the job runs",
+    },
+    Message {
+        identifier: "files-not-saved",
+        text: "the program's files cannot be saved",
+        cause: "a file that is open by MPI cannot be opened again by its name, or the hidden \
+         file of its shared pointer not read or written",
+        remedy: "leave the program's files alone",
+    },
+    Message {
+        identifier: "files-not-restored",
+        text: "the program's files cannot be put back",
+        cause: "a file that is open by MPI cannot be opened again by its name, or the hidden \
+         file of its shared pointer not read or written",
+        remedy: "leave the program's files alone",
+    },
+    Message {
+        identifier: "thread-local-storage-moved",
+        text: "the thread-local storage of {library} lies at another address than in the rank \
+         that was saved",
+        cause: "a bug",
+        remedy: "please report it",
+    },
+    Message {
+        identifier: "input-not-repeated",
+        text: "the program has read standard input, and cannot read the same again as after \
+         the checkpoint: {why}; let it read a file (mpirun … sh -c 'exec PROGRAM < \
+         FILE')",
+        cause: "the input comes from a pipe that a wrapper of the program has made; or rank 0 \
+         was replaced on another node; or there was no room to keep the input (`TMPDIR`)",
+        remedy: "let it read a file: `mpirun … sh -c 'exec PROGRAM < FILE'`; or give the input \
+         to the launcher",
+    },
+    Message {
+        identifier: "input-relay-gone",
+        text: "the program reads standard input, and the process that relays it has gone; the \
+         job ends. Let the program read a file",
+        cause: "rank 0 was replaced on another node before it had read anything",
+        remedy: "a spare on the first node, or a file",
+    },
+    Message {
+        identifier: "input-on-other-node",
+        text: "the program reads standard input, which comes to another node than the one that \
+         it was brought back on; the job ends. Let the program read a file, or keep a \
+         spare on the first node",
+        cause: "rank 0 was replaced on another node before it had read anything",
+        remedy: "a spare on the first node, or a file",
+    },
+    Message {
+        identifier: "input-from-wrapper",
+        text: "the program reads standard input from a pipe that its wrapper has made: if this \
+         rank fails before the end of that input, the job ends. Give the input to the \
+         launcher instead, or let the program read a file",
+        cause: "what is read of such a pipe is not kept",
+        remedy: "give the input to the launcher, or let the program read a file",
+    },
+    Message {
         identifier: "input-not-kept",
         text: "standard input cannot be kept ({error}); if rank 0 fails, the job ends, unless \
          the program has read all of its input by then. Make room in the directory that \
          TMPDIR names, or let the program read a file",
         cause: "no room in the directory that `TMPDIR` names",
         remedy: "room there, or a file",
+    },
+    Message {
+        identifier: "queue-not-restored",
+        text: "the messages of a POSIX queue cannot be sent again: {error}; process {process} \
+         ends, to be replaced",
+        cause: "the kernel had no memory for messages that a checkpoint had received to save \
+         them",
+        remedy: "none; another process takes its part",
+    },
+    Message {
+        identifier: "tile-registers",
+        text: "the program uses the processor's tile registers (AMX), which this process is \
+         not given ({why}); have spares on nodes with the same processor and kernel",
+        cause: "the understudy's node has none, or its kernel does not give them",
+        remedy: "spares on nodes with the same processor and kernel",
+    },
+    Message {
+        identifier: "directory-not-entered",
+        text: "the working directory {directory} cannot be entered again",
+        cause: "it was removed",
+        remedy: "leave it",
+    },
+    Message {
+        identifier: "dead-relay-silent",
+        text: "the dead rank's output relay does not answer ({error}); some output may appear \
+         twice",
+        cause: "the relay died with its rank, or the reader stands still",
+        remedy: "",
+    },
+    Message {
+        identifier: "open-mpi-read-errno",
+        text: "Read -1, expected N, errno = 3",
+        cause: "Open MPI's own line: it was reading a message from the memory of a process that \
+         has died",
+        remedy: "none: the message is sent again",
+    },
+    Message {
+        identifier: "object-not-rebuilt",
+        text: "{what} could not be made again: {error}",
+        cause: "a bug",
+        remedy: "please report it",
+    },
+    Message {
+        identifier: "info-not-rebuilt",
+        text: "a value of an info object could not be set again: {error}",
+        cause: "a bug",
+        remedy: "please report it",
+    },
+    Message {
+        identifier: "tool-interface-not-rebuilt",
+        text: "the tool interface of MPI could not be initialised again",
+        cause: "a bug",
+        remedy: "please report it",
+    },
+    Message {
+        identifier: "communicators-differ",
+        text: "the communicators of this rank are not those that the other ranks have with it",
+        cause: "a bug",
+        remedy: "please report it",
     },
     Message {
         identifier: "generations-without-progress",
@@ -1082,5 +2464,81 @@ pub static CATALOGUE: &[Message] = &[
         text: "the job ends, since a process in place of that one would need as much memory",
         cause: "the kernel has killed a process for want of memory, and no spare is left",
         remedy: "more memory or fewer ranks on the node",
+    },
+    Message {
+        identifier: "limit-not-restored",
+        text: "resource limit {limit} cannot be set to {value} again ({error})",
+        cause: "the replacement may not raise it to what the program had",
+        remedy: "the same limits for all processes of the job",
+    },
+    Message {
+        identifier: "nice-not-restored",
+        text: "the nice value cannot be {value} again ({error})",
+        cause: "a process without privileges may not lower it",
+        remedy: "`ulimit -e`, or a program that keeps its nice value",
+    },
+    Message {
+        identifier: "descriptors-not-restored",
+        text: "{count} descriptor(s) of the program cannot be put back: {descriptor}, which \
+         was {name}, is closed",
+        cause: "what they stood for ended with the process (the client of a name service, say)",
+        remedy: "none; the C library connects again",
+    },
+    Message {
+        identifier: "output-not-restored",
+        text: "descriptor {descriptor}, which was the program's own output, cannot be put back",
+        cause: "the descriptor of the replacement's output is gone",
+        remedy: "please report it",
+    },
+    Message {
+        identifier: "memory-policy-not-restored",
+        text: "the NUMA policy of memory ({range:x?}) cannot be restored ({error})",
+        cause: "the replacement's node or cpuset has other memory nodes",
+        remedy: "the same nodes and cpusets for spares",
+    },
+    Message {
+        identifier: "attribute-not-restored",
+        text: "{attribute} of the program cannot be restored ({error})",
+        cause: "the replacement may not set it",
+        remedy: "the same rights and nodes for spares",
+    },
+    Message {
+        identifier: "mapping-attribute-not-restored",
+        text: "an attribute of a mapping ({attribute}, {range:x?}) cannot be restored ({error})",
+        cause: "madvise(2) fails on the replacement's kernel",
+        remedy: "the same kernel for all nodes",
+    },
+    Message {
+        identifier: "directory-left",
+        text: "the directory {directory} was made since the checkpoint and is left, since it \
+         is not empty",
+        cause: "others have made files in it",
+        remedy: "remove it if it is not needed",
+    },
+    Message {
+        identifier: "signal-not-sent",
+        text: "signal {signal} waits no longer: {error}",
+        cause: "the kernel's queue of signals is full (RLIMIT_SIGPENDING)",
+        remedy: "`ulimit -i`",
+    },
+    Message {
+        identifier: "backup-on-other-node",
+        text: "{path} was kept in the memory of another node or before a reboot",
+        cause: "the process is replaced on another node, and the backup of the file is in the \
+         first one's memory",
+        remedy: "spares on each node",
+    },
+    Message {
+        identifier: "failure-in-init",
+        text: "a process failed during MPI_Init, before the first checkpoint; start the job \
+         again",
+        cause: "a process died, or communication failed, while MPI was initialised",
+        remedy: "start the job again",
+    },
+    Message {
+        identifier: "legacy-unusable",
+        text: "what a dead process has left cannot be used: {why}",
+        cause: "the memory of a process that has died does not fit, or is damaged",
+        remedy: "none; another copy is taken",
     },
 ];

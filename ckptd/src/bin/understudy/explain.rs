@@ -29,7 +29,7 @@ impl Arguments {
             .collect();
         let messages = named
             .into_iter()
-            .map(known)
+            .map(message_named)
             .collect::<Result<Vec<_>, _>>()?;
         print_by(|out| match self.words.is_empty() {
             true => CATALOGUE
@@ -53,7 +53,7 @@ fn identifiers(text: &str) -> Vec<&str> {
     if found.is_empty() { vec![text] } else { found }
 }
 
-fn known(identifier: &str) -> Result<&'static Message, Failure> {
+fn message_named(identifier: &str) -> Result<&'static Message, Failure> {
     find(identifier).ok_or_else(|| {
         let why = format!(
             "no message has the identifier `{identifier}`; `understudy explain` lists them"
@@ -90,10 +90,10 @@ mod tests {
     #[test]
     fn messages_are_explained_by_cause_and_remedy() {
         let mut out = Vec::new();
-        explain(known("valgrind").expect("a message"), &mut out).expect("memory");
+        explain(message_named("valgrind").expect("a message"), &mut out).expect("memory");
         let text = String::from_utf8(out).expect("text");
         assert!(text.starts_with("valgrind\n  message  the program runs under valgrind"));
         assert!(text.contains("\n  cause    ") && text.contains("\n  remedy   "));
-        assert!(known("no-such-message").is_err());
+        assert!(message_named("no-such-message").is_err());
     }
 }
