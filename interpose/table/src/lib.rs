@@ -109,7 +109,7 @@ pub fn generated_sources() -> Vec<GeneratedFile> {
             outcome::source(table),
         ),
         (
-            "interpose/runtime/src/generated/procedures.rs",
+            "interpose/base/src/generated/procedures.rs",
             runtime::procedure_source(table),
         ),
         (

@@ -11,7 +11,7 @@ type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-const CRATES: [&str; 23] = [
+const CRATES: [&str; 24] = [
     "ckptd",
     "ckptd/formats",
     "ckptd/numbers",
@@ -23,6 +23,7 @@ const CRATES: [&str; 23] = [
     "ffi-tests",
     "fuzz",
     "interpose/abi",
+    "interpose/base",
     "interpose/elf",
     "interpose/face",
     "interpose/face-debian",

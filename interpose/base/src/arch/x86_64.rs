@@ -1,4 +1,4 @@
-//! x86-64: the two stacks, and the ways between them but for the entry ([`crate::entry`]).
+//! x86-64: the two stacks, and the ways between them but for the entry (`entry` of the runtime).
 //!
 //! ```text
 //!  application's stack                     runtime's stack (in the zone)
@@ -42,13 +42,13 @@ pub struct Rewound;
 
 const RUNTIME_TOP: usize = RUNTIME_STACK + RUNTIME_STACK_SIZE;
 /// In bytes.
-pub(crate) const FRAME_SIZE: usize = size_of::<Frame>();
+pub const FRAME_SIZE: usize = size_of::<Frame>();
 /// Offset in a [`Frame`].
-pub(crate) const OFFSET_OF_RBP: usize = 88;
+pub const OFFSET_OF_RBP: usize = 88;
 /// Offset in a [`Frame`].
-pub(crate) const OFFSET_OF_RBX: usize = 96;
+pub const OFFSET_OF_RBX: usize = 96;
 /// Offset in a [`Frame`].
-pub(crate) const OFFSET_OF_RSP: usize = 104;
+pub const OFFSET_OF_RSP: usize = 104;
 
 const _: () = assert!(FRAME_SIZE == 112 && FRAME_SIZE.is_multiple_of(16));
 const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 4 * 8 == OFFSET_OF_RBP);
@@ -56,21 +56,21 @@ const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 5 * 8 == OFFSET_O
 const _: () = assert!(std::mem::offset_of!(Frame, rsp) == OFFSET_OF_RSP);
 
 /// Where the next entry's frame ends.
-pub(crate) static TOP: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
+pub static TOP: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
 /// Where the frame of an outermost entry ends: lower while the program runs inside of [`run_user`].
-pub(crate) static BASE: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
+pub static BASE: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
 /// The stack pointer inside of [`run_user`].
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 /// What is to be done when a handler has returned: bits of [`EXECUTE`] and [`RECORD`].
-pub(crate) static AFTER: AtomicU8 = AtomicU8::new(0);
+pub static AFTER: AtomicU8 = AtomicU8::new(0);
 /// The frame was overwritten by recovery and is to be executed.
-pub(crate) const EXECUTE: u8 = 1;
+pub const EXECUTE: u8 = 1;
 /// What makes the calling thread leave the runtime instead of executing the rewound frame: a function that does not return; 0: none.
-pub(crate) static DEPART: AtomicUsize = AtomicUsize::new(0);
+pub static DEPART: AtomicUsize = AtomicUsize::new(0);
 /// The call is to be recorded.
-pub(crate) const RECORD: u8 = 2;
+pub const RECORD: u8 = 2;
 /// What the call waits for ([`wait`]), of which the shim is told.
-pub(crate) static WAIT: AtomicU8 = AtomicU8::new(wait::BEGUN);
+pub static WAIT: AtomicU8 = AtomicU8::new(wait::BEGUN);
 
 unsafe extern "C" {
     /// Not used: keeps the type of the table in sight of the assembly below.
@@ -79,15 +79,15 @@ unsafe extern "C" {
 }
 
 /// The handler of each slot, as the entry code finds it.
-pub(crate) static DISPATCH: [AtomicPtr<c_void>; SLOTS] =
+pub static DISPATCH: [AtomicPtr<c_void>; SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOTS];
 /// Those of the call table, and behind them what else enters while a phase is recorded.
 const SLOTS: usize = SLOT_COUNT + source::SLOTS;
-/// The slots of calls that the program does not make itself ([`crate::entry`]).
-pub(crate) const RECOVER: usize = SLOT_COUNT + source::RECOVER;
-pub(crate) const LEAVE: usize = SLOT_COUNT + source::LEAVE;
-pub(crate) const KEYVAL_PROXY: usize = SLOT_COUNT + source::KEYVAL_PROXY;
-pub(crate) const GREQUEST_FORTRAN: usize = SLOT_COUNT + source::GREQUEST_FORTRAN;
+/// The slots of calls that the program does not make itself (`entry` of the runtime).
+pub const RECOVER: usize = SLOT_COUNT + source::RECOVER;
+pub const LEAVE: usize = SLOT_COUNT + source::LEAVE;
+pub const KEYVAL_PROXY: usize = SLOT_COUNT + source::KEYVAL_PROXY;
+pub const GREQUEST_FORTRAN: usize = SLOT_COUNT + source::GREQUEST_FORTRAN;
 
 /// From now on a slot leads there.
 pub fn set_handler(slot: usize, handler: *mut c_void) {
@@ -266,7 +266,7 @@ pub fn end_wait() {
     WAIT.store(wait::BEGUN, Ordering::Relaxed);
 }
 
-/// Whether [`crate::journal::record_call`] is called when a handler has returned.
+/// Whether `journal::record_call` of the runtime is called when a handler has returned.
 pub fn set_recording(on: bool) {
     if on {
         AFTER.fetch_or(RECORD, Ordering::Relaxed);
@@ -348,12 +348,12 @@ pub unsafe extern "C" fn leave_user(value: u64) -> ! {
 }
 
 /// The handlers of slots that lead to [`divert`]'s function for now.
-pub(crate) static DIVERTED: [AtomicPtr<c_void>; SLOT_COUNT] =
+pub static DIVERTED: [AtomicPtr<c_void>; SLOT_COUNT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SLOT_COUNT];
 static DIVERSION: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// What diverted slots lead to: it goes on to their handlers in [`DIVERTED`].
-pub(crate) fn divert_to(function: unsafe extern "C" fn()) {
+pub fn divert_to(function: unsafe extern "C" fn()) {
     DIVERSION.store(function as *mut c_void, Ordering::Relaxed);
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use understudy_abi::control_block;
 
 /// The main thread: address of its control block (fs:0x10), which alone may enter; 0 before the start.
-pub(crate) static OWNER: AtomicUsize = AtomicUsize::new(0);
+pub static OWNER: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes the calling thread the main thread.
 pub fn set_owner() {
@@ -27,6 +27,7 @@ pub fn is_owner() -> bool {
 }
 
 /// Defines a module's `Runtime`: on whose it stands, and what is its own, each with its value at the start of the process.
+#[macro_export]
 macro_rules! runtime {
     (pub struct Runtime $(: $below:ty)? { $($(#[$doc:meta])* $name:ident: $type:ty = $start:expr,)* }) => {
         /// The runtime as this module sees it: its own state, and that of the modules below.
@@ -56,7 +57,7 @@ macro_rules! runtime {
         })?
     };
 }
-pub(crate) use runtime;
+pub use crate::runtime;
 
 /// The runtime of this process, to be entered by the main thread only.
 pub struct Entered<T>(T);

@@ -1,5 +1,4 @@
-//! Codes and classes of errors of MPI procedures, as the real library returns them. What the program sees of one is decided in
-//! [`crate::raise`].
+//! Codes and classes of errors of MPI procedures, as the real library returns them. The runtime (`raise`) decides what the program sees of one.
 
 use std::ffi::c_int;
 

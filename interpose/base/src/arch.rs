@@ -1,4 +1,4 @@
-//! What depends on the processor, but for the entry ([`crate::entry`]): where the program is, calling back into it, letting it go on.
+//! What depends on the processor, but for the entry (`entry` of the runtime): where the program is, calling back into it, letting it go on.
 #![allow(unsafe_code)]
 
 mod guard;
@@ -10,7 +10,7 @@ mod x86_64;
 pub use guard::{escape_from, guarded, interrupted_at};
 pub use risk::{Stopped, at_risk, is_at_risk, refuse, stop, stop_if_due};
 use std::ffi::c_void;
-pub(crate) use x86_64::{
+pub use x86_64::{
     AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, GREQUEST_FORTRAN, KEYVAL_PROXY,
     LEAVE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, RECOVER, TOP, WAIT, divert_to,
 };
