@@ -12,7 +12,7 @@ use crate::member::Member;
 use crate::{Action, Event, Generation, Guardian, Known, Node, ProcessNumber, Said, Worker};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// Exit status of a job that could not be recovered (EX_TEMPFAIL of sysexits.h).
 pub const LOST: i32 = 75;

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// Read end of the pipe behind the rank's standard output.
 pub const IN_OUT_FD: RawFd = 3;

@@ -12,8 +12,8 @@ use super::values::{
 use super::{SECRET, SETTINGS, Setting, domains};
 use std::path::PathBuf;
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_formats::pages::Tracking;
-use understudy_messages::message;
 use understudy_wire::client::Address;
 
 /// All settings of a run.

@@ -2,7 +2,7 @@
 
 use super::{PREFIX, SETTINGS};
 use std::fmt;
-use understudy_messages::message;
+use understudy_catalogue::message;
 use understudy_wire::line::{LAUNCHERS, PID_NAMESPACE};
 
 /// What is ours and no setting: what the layer tells itself, and what the module file and the tests set.

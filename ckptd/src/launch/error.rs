@@ -3,8 +3,8 @@
 use super::pmix::abi::{Status, Version};
 use std::io;
 use std::path::PathBuf;
+use understudy_catalogue::message;
 use understudy_formats::private;
-use understudy_messages::message;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use understudy_messages::message;
+use understudy_catalogue::message;
 use understudy_protocol::{GATHERING, LOST};
 use understudy_settings::Config;
 use understudy_wire::io::Interest;

@@ -6,7 +6,7 @@ use super::talk::{Beginning, Joining, Order, Report};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use understudy_messages::message;
+use understudy_catalogue::message;
 use understudy_protocol::{
     Action, Domain, Ending, Event, GATHERING, Guardian, Job, LOST, Node, ProcessNumber, Said,
     Worker,

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::sync::Once;
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_formats::cgroup::Groups;
-use understudy_messages::message;
 use understudy_numbers::ProcessNumber;
 use understudy_wire::line::{Ended, Killer};
 

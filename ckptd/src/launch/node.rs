@@ -24,7 +24,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use understudy_messages::message;
+use understudy_catalogue::message;
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 use understudy_wire::io::Interest;
 use understudy_wire::line::{Hello, Line, Listener, ToGuardian, ToManager, ToProcess};

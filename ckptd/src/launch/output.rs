@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use understudy_messages::message;
+use understudy_catalogue::message;
 use understudy_wire::io::{Interest, is_ready};
 
 /// Exit status if some of it could not be written (EX_IOERR of sysexits.h).

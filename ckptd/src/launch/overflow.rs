@@ -8,8 +8,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_formats::private::{Directory, MEMORY};
-use understudy_messages::message;
 
 /// Room for a segment of Open MPI's `btl/sm`.
 ///

@@ -20,7 +20,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use understudy_messages::message;
+use understudy_catalogue::message;
 use understudy_numbers::Guardian;
 use understudy_wire::auth;
 use understudy_wire::io::{Interest, is_ready};

@@ -10,7 +10,7 @@ use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char};
 use core::fmt::Display;
 use understudy_abi::exit;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// The program's arguments and environment, as the launcher gave them.
 pub struct Program {

@@ -34,8 +34,8 @@ use crate::{fortran, profiler};
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt::Display;
 use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, ZONE_START};
+use understudy_catalogue::message;
 use understudy_elf::LinkMap;
-use understudy_messages::message;
 
 const ADDR_NO_RANDOMIZE: usize = 0x004_0000;
 /// Where the launcher's environment is kept: the first place of the zone.

@@ -21,7 +21,7 @@ use understudy_abi::child_effects::{
     LONGEST_NAME, NAMESPACE, NO_NAME, REPORT_RETURN, RETURN_NOTED, Request, SOCKET,
 };
 use understudy_abi::effect;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// Rank that is an ancestor: the process number; 0 before the first search, [`NO_RANK`].
 static RANK: AtomicIsize = AtomicIsize::new(0);

@@ -16,7 +16,7 @@ use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use understudy_abi::ENTRIES;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 const _: () = assert!(STACK_WORDS.len() == ENTRIES);
 

@@ -10,7 +10,7 @@ use crate::launched::{self, Protection};
 use crate::link::{self, Path, own_path};
 use crate::sys::{nr, sys};
 use core::ffi::c_char;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// The program has another MPI library than this one stands in for: under a guardian it is executed with the face that fits.
 ///

@@ -99,7 +99,7 @@ mod thunks {
 }
 
 use core::ffi::{c_char, c_int};
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 #[used]
 #[unsafe(link_section = ".init_array")]

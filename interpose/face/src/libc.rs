@@ -5,7 +5,7 @@ use crate::msg::{Text, say};
 use crate::sys;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;

@@ -8,7 +8,7 @@ use crate::msg::Text;
 use crate::sys::{self, nr, sys};
 use understudy_abi::RUNTIME_FD_BASE;
 use understudy_abi::limits::{ADDRESSES, DATA, FILES, Least};
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 fn soft_limit(least: Least) -> u64 {
     sys::soft_limit(least.resource as usize)

@@ -8,8 +8,8 @@ use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char, c_void};
 use core::fmt::Display;
 use core::sync::atomic::{AtomicBool, Ordering};
+use understudy_catalogue::message;
 use understudy_elf::{Dynamic, LinkMap, LoaderDebug, ProgramHeader, program_headers};
-use understudy_messages::message;
 
 /// The soname that this library shares with the libmpi that it stands in for.
 pub const SONAME: &CStr = if cfg!(feature = "standard") {

@@ -20,7 +20,7 @@ use understudy_abi::{
     ABI_VERSION, BootInfo, EntryPoints, MPI_FD_BASE, MPI_FIRST_KEY, RUNTIME_FD_BASE,
     RUNTIME_FIRST_KEY, ShimStart,
 };
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 unsafe extern "C" {
     fn dlmopen(namespace: c_long, path: *const c_char, flags: c_int) -> *mut c_void;

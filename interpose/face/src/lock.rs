@@ -10,7 +10,7 @@ use crate::sys::{nr, sys};
 use crate::threads;
 use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 use understudy_abi::turn::Turn;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;

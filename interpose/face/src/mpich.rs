@@ -12,7 +12,7 @@ mod large;
 use crate::msg::say;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 #[allow(dead_code)]
 mod generated {

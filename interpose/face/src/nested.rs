@@ -11,7 +11,7 @@ use crate::msg::Text;
 use crate::stray;
 use crate::sys::{nr, sys};
 use core::ffi::c_char;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// Names of launchers; `mpirun.openmpi`, `mpirun_rsh`, and `mpiexec.hydra` are among them.
 const LAUNCHERS: [&[u8]; 10] = [

@@ -15,7 +15,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::effect::{self, Part};
 use understudy_abi::written::{Known, Written};
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 static STREAM_WRITE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 

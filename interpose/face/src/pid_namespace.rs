@@ -11,7 +11,7 @@ use crate::sys;
 use core::ffi::c_char;
 use core::fmt::Write;
 use understudy_abi::child_effects::NAMESPACE;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// Refuses a program whose pid namespace is not that of its guardian.
 pub fn check(program: &Program) {

@@ -12,7 +12,7 @@ use crate::sys::{self, nr, sys};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use understudy_abi::RUNTIME_FD_BASE;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 static STDOUT_WAS_TERMINAL: AtomicBool = AtomicBool::new(false);
 

@@ -13,7 +13,7 @@ use crate::processes::is_launched;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// Variables of launchers in the first process of a node ([`crate::launchers`]).
 const FIRST_OF_NODE: [&[u8]; 3] = [

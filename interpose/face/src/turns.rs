@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
 use understudy_abi::effect::Hook;
 use understudy_abi::turn::{LET_THROUGH, Lent, Turn, TurnCode, UNCHANGED};
 use understudy_abi::{ENTRIES, control_block};
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 static TURN: Turn = Turn::new();
 /// The process in which turns are taken: the program's children inherit all this.

@@ -10,7 +10,7 @@ use crate::msg::Text;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char, c_int};
 use core::fmt::{Display, from_fn};
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// The file argument of a function that executes a program.
 #[derive(Clone, Copy)]

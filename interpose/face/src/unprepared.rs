@@ -4,7 +4,7 @@
 use crate::launched::{self, Protection};
 use crate::{aside, pid_namespace, stray};
 use core::ffi::c_char;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// Reports that a program uses MPI unprepared, and ends it if it must be protected.
 ///

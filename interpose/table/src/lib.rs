@@ -50,7 +50,7 @@ pub const ABIS: &str = include_str!("../data/abis.tbl");
 pub const MPICH: &str = include_str!("../data/mpich.tbl");
 
 /// The catalogue of messages.
-const MESSAGES: &str = include_str!("../../../ckptd/messages/data/messages.toml");
+const MESSAGES: &str = include_str!("../../../ckptd/catalogue/data/messages.toml");
 
 /// The table, read once.
 ///
@@ -134,11 +134,11 @@ pub fn generated_files() -> Vec<GeneratedFile> {
     let mut files = generated_sources();
     let others = [
         (
-            "ckptd/messages/src/generated/message.rs",
+            "ckptd/catalogue/src/generated/message.rs",
             catalogue::texts(MESSAGES),
         ),
         (
-            "ckptd/messages/src/generated/table.rs",
+            "ckptd/catalogue/src/generated/table.rs",
             catalogue::table(MESSAGES),
         ),
         ("docs/calls.md", listing::page(table(), MPICH)),

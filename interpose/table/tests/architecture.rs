@@ -33,7 +33,7 @@ const fn face(directory: &'static str, name: &'static str) -> Rule {
     rule(
         directory,
         name,
-        &["understudy-abi", "understudy-elf", "understudy-messages"],
+        &["understudy-abi", "understudy-elf", "understudy-catalogue"],
         false,
     )
 }
@@ -46,7 +46,7 @@ const RULES: &[Rule] = &[
         &[
             "understudy-abi",
             "understudy-formats",
-            "understudy-messages",
+            "understudy-catalogue",
             "understudy-mpi",
             "understudy-numbers",
             "understudy-settings",
@@ -78,23 +78,23 @@ const RULES: &[Rule] = &[
         &[
             "understudy-abi",
             "understudy-elf",
-            "understudy-messages",
+            "understudy-catalogue",
             "understudy-numbers",
         ],
         true,
     ),
-    rule("ckptd/messages", "understudy-messages", &[], false),
+    rule("ckptd/catalogue", "understudy-catalogue", &[], false),
     rule("ckptd/numbers", "understudy-numbers", &[], true),
     rule(
         "ckptd/protocol",
         "understudy-protocol",
-        &["understudy-messages", "understudy-numbers"],
+        &["understudy-catalogue", "understudy-numbers"],
         true,
     ),
     rule(
         "ckptd/formats",
         "understudy-formats",
-        &["understudy-messages", "understudy-numbers"],
+        &["understudy-catalogue", "understudy-numbers"],
         true,
     ),
     rule(
@@ -102,7 +102,7 @@ const RULES: &[Rule] = &[
         "understudy-relay",
         &[
             "understudy-formats",
-            "understudy-messages",
+            "understudy-catalogue",
             "understudy-numbers",
         ],
         true,
@@ -118,7 +118,7 @@ const RULES: &[Rule] = &[
         "understudy-settings",
         &[
             "understudy-formats",
-            "understudy-messages",
+            "understudy-catalogue",
             "understudy-wire",
         ],
         true,
@@ -129,7 +129,7 @@ const RULES: &[Rule] = &[
         "ckptd",
         &[
             "understudy-formats",
-            "understudy-messages",
+            "understudy-catalogue",
             "understudy-numbers",
             "understudy-protocol",
             "understudy-relay",
@@ -145,7 +145,7 @@ const RULES: &[Rule] = &[
         &[
             "understudy-abi",
             "understudy-formats",
-            "understudy-messages",
+            "understudy-catalogue",
             "understudy-numbers",
         ],
         true,
@@ -165,7 +165,7 @@ const RULES: &[Rule] = &[
             "understudy-elf",
             "understudy-formats",
             "understudy-image",
-            "understudy-messages",
+            "understudy-catalogue",
             "understudy-mpi",
             "understudy-numbers",
             "understudy-policy",

@@ -14,7 +14,7 @@ use super::catalogue::Key;
 use crate::pages::{self, PAGE_SIZE, PageRun};
 use bincode::config::standard;
 use std::io::{self, ErrorKind, Read, Write};
-use understudy_messages::message;
+use understudy_catalogue::message;
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

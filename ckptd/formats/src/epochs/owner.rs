@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// Name of the file.
 pub const OWNER: &str = "understudy-owner";

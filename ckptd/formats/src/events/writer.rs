@@ -8,7 +8,7 @@ use std::fs::{File, create_dir_all};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// Writes one rank's event file; shareable between threads.
 ///

@@ -4,7 +4,7 @@ use super::{Job, Phase};
 use crate::member::Member;
 use crate::{Action, Guardian, LOST, ProcessNumber};
 use std::time::Duration;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 impl Job {
     /// Guardians have died before all had come.

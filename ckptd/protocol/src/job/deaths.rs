@@ -4,7 +4,7 @@ use super::{Job, Phase};
 use crate::member::Member;
 use crate::{Action, Ending, Generation, Guardian, LOST, Node, ProcessNumber};
 use std::time::Duration;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// How many new processes may die before they have been in a generation.
 const STILLBORN: u32 = 10;

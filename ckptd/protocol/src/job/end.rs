@@ -3,7 +3,7 @@
 use super::{GATHERING, Job, Phase};
 use crate::{Action, Ending, Guardian, LOST, ProcessNumber};
 use std::time::Duration;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// How long the others may take to end by themselves.
 const LAST_WORDS: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print_by, verdict};
 use std::io::Write;
-use understudy_messages::{CATALOGUE, Message, find};
+use understudy_catalogue::{CATALOGUE, Message, find};
 
 /// Print cause and remedy of messages.
 ///

@@ -4,7 +4,7 @@
 
 use super::Node;
 use std::time::Duration;
-use understudy_messages::message;
+use understudy_catalogue::message;
 use understudy_wire::line::ASIDE;
 
 /// Interval of polling for refused processes, of which no message comes.

@@ -9,7 +9,7 @@ use super::Node;
 use crate::launch::process::Process;
 use crate::launch::talk::Report;
 use crate::launch::{Answer, Manager, Name, Rank};
-use understudy_messages::message;
+use understudy_catalogue::message;
 use understudy_wire::io::{Interest, is_ready};
 
 use rustix::process::{Signal, pidfd_send_signal};

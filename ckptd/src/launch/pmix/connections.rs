@@ -18,7 +18,7 @@ use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
-use understudy_messages::message;
+use understudy_catalogue::message;
 use understudy_wire::io::{Interest, Outbox};
 
 /// How libpmix begins the addresses that clients find it by.

@@ -9,7 +9,7 @@ use crate::msg::say;
 use crate::sys;
 use core::ffi::{c_int, c_void};
 use understudy_abi::{fortran, source};
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 type Get = unsafe extern "C" fn(c_int, c_int, *mut *mut c_void, *mut c_int) -> c_int;
 type Set = unsafe extern "C" fn(c_int, c_int, isize) -> c_int;

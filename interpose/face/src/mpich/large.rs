@@ -7,7 +7,7 @@
 use super::generated::{COMM_WORLD, ERR_COUNT};
 use crate::msg::say;
 use core::ffi::c_int;
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// The thunk of a procedure, as a function of this type.
 macro_rules! thunk {

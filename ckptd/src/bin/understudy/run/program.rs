@@ -11,7 +11,7 @@ use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use understudy_messages::message;
+use understudy_catalogue::message;
 
 /// The program cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;

@@ -8,7 +8,7 @@ use crate::launch::talk::Report;
 use crate::launch::{Answer, Error, Name, Namespace, Placement, Rank, Spawn, Spawned};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
-use understudy_messages::message;
+use understudy_catalogue::message;
 use understudy_numbers::Worker;
 use understudy_wire::line::{ChildProgram, ChildStart, ToGuardian};
 
