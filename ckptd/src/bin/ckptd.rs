@@ -3,9 +3,8 @@
 use ckptd::daemon::{self, StartError};
 use ckptd::launch::guardian::{self, Program};
 use ckptd::launch::hosts::{self, By};
-use ckptd::launch::local_peer;
 use ckptd::launch::plan::Plan;
-use ckptd::launch::program::{Kind, Mpi};
+use ckptd::launch::preload_library;
 use ckptd::{launch, manual};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -13,6 +12,8 @@ use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use understudy_pmi::{Kind, Mpi};
+use understudy_sockets::is_foreign;
 
 /// Processes beside an understudy job: the daemon of a node, and the output relay of a rank.
 #[derive(Parser)]
@@ -197,7 +198,7 @@ fn launch(options: Launch) -> Result<i32, launch::Error> {
     };
     let preload = options
         .preload
-        .unwrap_or_else(|| own.with_file_name(kind.layer()));
+        .unwrap_or_else(|| own.with_file_name(preload_library(kind)));
     let hosts = match &options.hostfile {
         Some(file) => hosts::of_file(file)?,
         None => hosts::of_list(&options.host.join(","))?,
@@ -279,7 +280,7 @@ unsafe extern "C" fn accept(
         let accepted = libc::accept4(socket, address, length, 0);
         if accepted >= 0 {
             let connection = OwnedFd::from_raw_fd(accepted);
-            if local_peer::is_foreign(&connection) {
+            if is_foreign(&connection) {
                 drop(connection);
                 *libc::__errno_location() = libc::EAGAIN;
                 return -1;

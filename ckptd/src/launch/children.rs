@@ -3,12 +3,8 @@
 //! They run without the layer. One that is started again, since the worker that has asked for it has gone back, prints again what it has
 //! printed: of the streams of all that have its name, each line is shown once.
 
-use super::Identity;
-use super::local::adopt;
 use super::output::Output;
 use super::parent::{die_with_parent, or_end, pidfd_of};
-use super::pmi1::client::DESCRIPTOR;
-use crate::poller::{Registry, Source};
 use parking_lot::Mutex;
 use rustix::io::ioctl_fionread;
 use rustix::pipe::fcntl_getpipe_size;
@@ -23,7 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use understudy_pmi::{DESCRIPTOR, Identity, adopt};
 use understudy_relay::Position;
+use understudy_sockets::{Registry, Source};
 use understudy_wire::io::{Interest, is_ready};
 use understudy_wire::line::{ChildNews, ChildStart};
 

@@ -1,9 +1,9 @@
 //! What the servers of the nodes ask of each other, by way of the leader.
 
-use super::Name;
 use super::talk::{FenceOf, Joining, Order};
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_numbers::Rank;
+use understudy_pmi::Name;
 
 /// A fence that not all nodes have come to.
 #[derive(Default)]
@@ -196,7 +196,7 @@ impl Exchange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::Purpose;
+    use understudy_pmi::Purpose;
 
     fn name(number: u32) -> Name {
         Name::new("job", number).unwrap()

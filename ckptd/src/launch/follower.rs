@@ -4,10 +4,10 @@ use super::doubt::Doubt;
 use super::hub::{BEAT, FromLeader, FromNode, LEASE};
 use super::link::Link;
 use super::talk::{Order, Report};
-use crate::poller::{Registry, Source};
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
+use understudy_sockets::{Registry, Source};
 use understudy_wire::io::Interest;
 
 pub struct Follower {

@@ -6,15 +6,13 @@
 
 use super::children::Children;
 use super::input::Input;
-use super::local::{adopt, is_of_a_launcher};
 use super::memory::MemoryKills;
 use super::output::{self, pass_all_on};
 use super::parent::{die_with_parent, or_end, pidfd_of};
 use super::passed::Passed;
 use super::place::Seat;
 use super::ward::{Passing, To, Ward};
-use super::{Error, Identity, thread};
-use crate::poller::{Poller, Source};
+use super::{Error, thread};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::iterator::Signals;
@@ -29,8 +27,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use understudy_formats::private::runtime_variable;
 use understudy_numbers::ProcessNumber;
+use understudy_pmi::{Identity, adopt, is_of_a_launcher};
 use understudy_protocol::LOST;
 use understudy_settings::{Config, refusal};
+use understudy_sockets::{Poller, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::{
     self, Ended, FromGuardian, Hello, Killer, LAUNCHERS, LINE, Line, Listener, PID_NAMESPACE,

@@ -7,14 +7,14 @@
 
 use super::doubt::Doubt;
 use super::link::{GREETING, Greeting, Link};
-use super::local_peer;
 use super::talk::{Order, Report};
-use crate::poller::{Registry, Source};
 use bincode::{Decode, Encode};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+use understudy_sockets::is_foreign;
+use understudy_sockets::{Registry, Source};
 use understudy_wire::auth::{self, Purpose};
 use understudy_wire::io::Interest;
 
@@ -167,7 +167,7 @@ impl Hub {
     }
 
     fn meet(&mut self, stream: TcpStream, address: IpAddr) {
-        if local_peer::is_foreign(&stream) {
+        if is_foreign(&stream) {
             return log::info!("a connection of another user of this host is closed");
         }
         let (Ok(mut link), Ok(nonce)) = (Link::new(stream), auth::nonce()) else {
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
     use crate::launch::doubt::DOUBT;
     use crate::launch::follower::Follower;
-    use crate::poller::Poller;
+    use understudy_sockets::Poller;
 
     const TOKEN: &[u8] = b"a token of some length";
 
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn another_user_of_the_host_is_closed_at_once() {
-        use crate::launch::local_peer::tests::{connect_as_another_user, exits_soon};
+        use crate::launch::other_user::{connect_as_another_user, exits_soon};
         let (mut poller, mut hub) = hub();
         if let Some(other) = connect_as_another_user(hub.port().expect("bound")) {
             assert!(news(&mut hub, &mut poller).is_empty());

@@ -10,7 +10,6 @@
 mod spool;
 
 use super::{Error, thread};
-use crate::poller::{Poller, RETRY, Registry, Source};
 use rustix::fs::{FileType, MemfdFlags, SeekFrom, fstat, ftruncate, memfd_create, seek};
 use rustix::io::{Errno, ioctl_fionbio, read};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -23,6 +22,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use understudy_formats::private::Directory;
 use understudy_numbers::{Guardian, ProcessNumber};
+use understudy_sockets::{Poller, RETRY, Registry, Source};
 use understudy_wire::io::{Interest, Outbox, is_ready};
 use understudy_wire::line::{InputPage, InputReply, InputRequest, Line, Listener, PAGE, Socket};
 

@@ -8,7 +8,6 @@ use super::leader::{Leader, OWN};
 use super::node::Node;
 use super::pipe::{Messages, put};
 use super::talk::Order;
-use crate::poller::{RETRY, Registry, Source};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use std::io;
@@ -17,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use understudy_protocol::{GATHERING, LOST};
 use understudy_settings::Config;
+use understudy_sockets::{RETRY, Registry, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::Listener;
 

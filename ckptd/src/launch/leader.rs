@@ -1,11 +1,11 @@
 //! The leader of a job: has the state machine that decides, and a clock. Reports become events, and actions become orders.
 
-use super::Name;
 use super::exchange::Exchange;
 use super::talk::{Beginning, Joining, Order, Report};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use understudy_pmi::Name;
 use understudy_protocol::{
     Action, Domain, Ending, Event, GATHERING, Guardian, Job, LOST, Node, ProcessNumber, Said,
     Worker,

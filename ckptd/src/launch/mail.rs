@@ -1,9 +1,9 @@
 //! What threads of the MPI library's servers have for the node, which has one thread.
 
-use super::{Event, Fence, Modex, Name, Peers, Spawn, What};
-use crate::poller::Registry;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use understudy_numbers::{ProcessNumber, Rank};
+use understudy_pmi::{Fence, Modex, Name, Peers, RankAction, RankEvent, Spawn};
+use understudy_sockets::Registry;
 
 /// Something for the node.
 pub enum Mail {
@@ -64,10 +64,10 @@ impl Slot {
     }
 
     /// Passes on what the servers see of libraries that give up, until their end.
-    pub fn pass_on(&self, events: Receiver<Event>) {
+    pub fn pass_on(&self, events: Receiver<RankEvent>) {
         for event in events {
-            match event.what {
-                What::Abort { status, message } => {
+            match event.action {
+                RankAction::Abort { status, message } => {
                     log::info!(
                         "rank {} of {} aborts ({status}): {message}",
                         event.rank,
@@ -75,8 +75,8 @@ impl Slot {
                     );
                     self.put(Mail::Broke(event.generation, event.rank, status));
                 }
-                What::Finalized => self.put(Mail::Finalised(event.generation, event.rank)),
-                What::Connected => {}
+                RankAction::Finalized => self.put(Mail::Finalised(event.generation, event.rank)),
+                RankAction::Connected => {}
             }
         }
     }

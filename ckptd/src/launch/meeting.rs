@@ -5,10 +5,10 @@
 
 use super::Error;
 use super::launchers::Meeting;
-use super::{pmi1, pmix};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
+use understudy_pmi::{Pmi1Client, PmixClient};
 
 /// Under which rank 0 puts where the leader is.
 const KEY: &str = "understudy.leader";
@@ -52,7 +52,7 @@ impl Leader {
     /// Lets the other nodes know it, as rank 0.
     ///
     /// # Errors
-    /// [`Error::NoMeeting`], or those of [`pmi1::client::Client`].
+    /// [`Error::NoMeeting`], or those of [`Pmi1Client`].
     pub fn publish(&self, by: Meeting) -> Result<(), Error> {
         match by {
             Meeting::Pmix => ask_pmix(Some(self)).map(drop),
@@ -63,7 +63,7 @@ impl Leader {
     /// As soon as rank 0 has published it.
     ///
     /// # Errors
-    /// [`Error::NoMeeting`], or those of [`pmi1::client::Client`].
+    /// [`Error::NoMeeting`], or those of [`Pmi1Client`].
     pub fn find(by: Meeting) -> Result<Leader, Error> {
         let text = match by {
             Meeting::Pmix => ask_pmix(None)?,
@@ -75,14 +75,15 @@ impl Leader {
 
 /// Puts this, or gets what has been put.
 fn ask_pmi1(publish: Option<&Leader>) -> Result<String, Error> {
-    let mut client = pmi1::client::Client::connect()?;
+    let mut client = Pmi1Client::connect()?;
     let text = publish.map(Leader::text);
     if let Some(text) = &text {
         client.put(KEY, text)?;
     }
     client.barrier()?;
     let text = text.map_or_else(|| client.get(KEY), Ok)?;
-    client.finalize().map(|()| text)
+    client.finalize()?;
+    Ok(text)
 }
 
 /// Starts `ckptd meet`; what it prints.
@@ -107,7 +108,7 @@ fn ask_pmix(publish: Option<&Leader>) -> Result<String, Error> {
 /// `ckptd meet`: puts what standard input says, or prints what rank 0 has put.
 ///
 /// # Errors
-/// Those of [`pmix::client::Client`].
+/// Those of [`PmixClient`].
 pub fn run(publish: bool) -> Result<i32, Error> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| Error::system("prctl")(errno.into()))?;
@@ -115,9 +116,9 @@ pub fn run(publish: bool) -> Result<i32, Error> {
     if publish {
         let read = std::io::stdin().read_to_string(&mut text);
         read.map_err(Error::system("standard input"))?;
-        pmix::client::Client::connect()?.put(KEY, &text)?;
+        PmixClient::connect()?.put(KEY, &text)?;
     } else {
-        println!("{}", pmix::client::Client::connect()?.get(0, KEY)?);
+        println!("{}", PmixClient::connect()?.get(0, KEY)?);
     }
     Ok(0)
 }

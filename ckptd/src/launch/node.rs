@@ -8,12 +8,12 @@ mod generations;
 mod guardians;
 
 use super::mail::Post;
-use super::overflow::Aborts;
 use super::place;
 use super::process::{Caller, Process};
+use super::segments::Aborts;
+use super::servers::Servers;
 use super::talk::{Order, Report};
-use super::{Answer, Error, Manager, Name, thread};
-use crate::poller::{Poller, RETRY, Ready, Registry, Source};
+use super::{Error, thread};
 use again::Again;
 use children::Children;
 use generations::Begun;
@@ -25,6 +25,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
+use understudy_pmi::{Answer, Name};
+use understudy_sockets::{Poller, RETRY, Ready, Registry, Source};
 use understudy_wire::io::Interest;
 use understudy_wire::line::{Hello, Line, Listener, ToGuardian, ToManager, ToProcess};
 
@@ -57,7 +59,7 @@ pub struct Node {
     listener: Source<Listener>,
     host: String,
     /// Those of the MPI library; not before a process has said which one.
-    servers: Option<Manager>,
+    servers: Option<Servers>,
     aborts: Aborts,
     post: Post,
     /// What other nodes have been asked for, by numbers that rise, with the namespaces that it is for.
@@ -444,7 +446,7 @@ impl Node {
     }
 
     /// Ends the servers of the MPI library, which may hang.
-    fn end_servers(&self, servers: Manager) {
+    fn end_servers(&self, servers: Servers) {
         let (done, is_done) = channel();
         let end = move || {
             drop(servers);

@@ -63,7 +63,7 @@ impl Seat {
     /// [`Error::NotLaunched`]; [`Error::Nodes`] if the job has several.
     pub fn from_environment() -> Result<Seat, Error> {
         let text = |name: &str| std::env::var(name).ok();
-        let launcher = Launcher::of(text).ok_or(Error::NotLaunched)?;
+        let launcher = Launcher::of(text).ok_or(understudy_pmi::Error::NotLaunched)?;
         let number = |name| text(name)?.parse::<u32>().ok();
         let job = match launcher.job {
             JobName::Variable(name) => text(name).map(name_of_job),
@@ -71,7 +71,7 @@ impl Seat {
             JobName::Step(job, step) => number(job).zip(number(step)).map(name_of_step),
         };
         let seat = job.zip(number(launcher.rank)).zip(number(launcher.size));
-        let ((job, rank), size) = seat.ok_or(Error::NotLaunched)?;
+        let ((job, rank), size) = seat.ok_or(understudy_pmi::Error::NotLaunched)?;
         let is_alone = text(launcher.local_size) == text(launcher.size);
         let local_size = match launcher.node {
             None => number(launcher.local_size),
@@ -84,7 +84,7 @@ impl Seat {
             local_size: if is_alone {
                 size
             } else {
-                local_size.ok_or(Error::NotLaunched)?
+                local_size.ok_or(understudy_pmi::Error::NotLaunched)?
             },
             local_rank: number(launcher.local_rank).unwrap_or(rank),
             meeting: launcher.meeting(text).filter(|_| !is_alone),
@@ -409,7 +409,8 @@ fn start_manager(
     command.env_remove("LD_PRELOAD");
     command.envs(private::runtime_variable());
     // Its servers would take these for their own launcher's.
-    for (name, _) in std::env::vars_os().filter(|(name, _)| super::local::is_of_a_launcher(name)) {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| understudy_pmi::is_of_a_launcher(name))
+    {
         command.env_remove(name);
     }
     let (is_alone, parent) = (duty.is_none(), getpid());

@@ -1,7 +1,6 @@
 //! A process of the program, as its manager sees it: a line and a page.
 #![allow(unsafe_code)]
 
-use crate::poller::{Registry, Source};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -11,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use understudy_numbers::Generation;
 use understudy_protocol::Known;
+use understudy_sockets::{Registry, Source};
 use understudy_wire::io::{Interest, is_ready};
 use understudy_wire::line::{Call, INTERRUPT, Line, MAIN_THREAD, PAGE, Page, ToManager, ToProcess};
 

@@ -1,15 +1,15 @@
 //! What a node has of a job that is started by ckptd: its guardians.
 
-use super::local::{adopt, is_of_a_launcher};
+use super::Error;
 use super::parent::die_with_parent;
 use super::plan::Plan;
-use super::{Error, Identity};
 use bincode::{Decode, Encode};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use understudy_numbers::Guardian;
+use understudy_pmi::{Identity, adopt, is_of_a_launcher};
 use understudy_wire::line::PRELOADED;
 
 /// A text of the system's, as bytes.

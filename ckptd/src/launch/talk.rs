@@ -10,10 +10,10 @@
 //!
 //! The leader's own node hears it directly, others over a [`super::link`].
 
-use super::{Members, Name, Purpose};
 use bincode::{Decode, Encode};
 use std::time::Duration;
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Rank, Worker};
+use understudy_pmi::{Members, Name, Purpose};
 use understudy_protocol::Known;
 use understudy_wire::line::{Ended, ToGuardian, ToManager};
 
@@ -62,14 +62,14 @@ pub enum Report {
     Spawned(i32),
     /// The job cannot go on here; why.
     GivesUp(String),
-    /// This node's ranks have come to a fence ([`super::Fence`]).
+    /// This node's ranks have come to a fence ([`understudy_pmi::Fence`]).
     Fence {
         /// By which the node knows what the answer belongs to.
         id: u64,
         fence: FenceOf,
         bytes: Vec<u8>,
     },
-    /// A rank of this node wants what one of another node has put ([`super::Modex`]).
+    /// A rank of this node wants what one of another node has put ([`understudy_pmi::Modex`]).
     Modex {
         id: u64,
         of: Name,
@@ -183,7 +183,7 @@ pub struct Joining {
 /// A generation that begins.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub struct Beginning {
-    /// The job's name, to which the generation's number is added ([`super::Name`]).
+    /// The job's name, to which the generation's number is added ([`understudy_pmi::Name`]).
     pub job: String,
     pub generation: Generation,
     /// The job begins with it.

@@ -1,7 +1,6 @@
 //! A process of the program, as its guardian sees it, with all that is to outlive it and the manager.
 
 use super::passed::{self, Passed};
-use crate::poller::Source;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
@@ -13,6 +12,7 @@ use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 use understudy_numbers::{ProcessNumber, Worker};
+use understudy_sockets::Source;
 use understudy_wire::io::{Interest, is_ready};
 use understudy_wire::line::{
     Call, Ended, Has, Killer, Line, PAGE, REMEMBERED, ToManager, ToProcess,

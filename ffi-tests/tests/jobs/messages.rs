@@ -94,6 +94,7 @@ fn every_line_for_the_user_has_a_row() {
         "interpose/face",
         "interpose/runtime",
         "ckptd/src/launch",
+        "ckptd/pmi/src",
         "ckptd/relay/src",
     ]);
     let said = r#"(?:say!?|say\(format_args!|eprintln!|give_up\(&format!)\([ \n]*"((?:[^\n])*?)"[ \n]*[,)]"#;

@@ -2,8 +2,8 @@
 
 use super::generations::{SEGMENTS, SESSIONS};
 use super::{Left, Node};
-use crate::launch::manager::forget_all;
 use crate::launch::process::{Caller, Process};
+use crate::launch::servers::remove_generations;
 use crate::launch::talk::Report;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -162,7 +162,7 @@ impl Node {
 
     /// Removes what generations have left, none of which has a process any more.
     pub(super) fn forget_generations(&self) {
-        forget_all(
+        remove_generations(
             &self.directory.join(SESSIONS),
             &self.directory.join(SEGMENTS),
         );

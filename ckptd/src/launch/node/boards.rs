@@ -1,7 +1,6 @@
 //! What workers show each other while they are busy: files in the memory of their node. Who is on another node has them read there.
 
 use super::Node;
-use crate::launch::Answer;
 use crate::launch::mail::Mail;
 use crate::launch::talk::Report;
 use bincode::config::standard;
@@ -12,6 +11,7 @@ use std::io::{self, Seek, Write};
 use std::path::PathBuf;
 use understudy_formats::private::read_own;
 use understudy_numbers::{ProcessNumber, Worker};
+use understudy_pmi::Answer;
 use understudy_relay::{board, job_of_directory, name_in_memory};
 use understudy_wire::line::{Boards, ToProcess};
 

@@ -8,14 +8,14 @@ mod start;
 use super::Node;
 use crate::launch::process::Process;
 use crate::launch::talk::Report;
-use crate::launch::{Answer, Manager, Name, Rank};
 use understudy_wire::io::{Interest, is_ready};
 
 use rustix::process::{Signal, pidfd_send_signal};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use understudy_numbers::{Guardian, ProcessNumber, Worker};
+use understudy_numbers::{Guardian, ProcessNumber, Rank, Worker};
+use understudy_pmi::{Answer, Name};
 use understudy_wire::line::{ChildNews, ChildProgram, ToGuardian, ToManager};
 
 /// One of the processes.
@@ -372,7 +372,11 @@ impl Node {
     /// Nobody needs its namespace any more, here or on other nodes.
     fn forget_group(&mut self, group: &Group) {
         self.forget_namespace(&group.name);
-        if self.servers.as_ref().is_some_and(Manager::asks_for_spawned) {
+        if self
+            .servers
+            .as_ref()
+            .is_some_and(|it| it.asks_for_spawned())
+        {
             let name = group.name.clone();
             self.reports.push(Report::Forget { name });
         }

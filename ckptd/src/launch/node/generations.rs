@@ -3,9 +3,9 @@
 use super::Node;
 use crate::launch::mail::Mail;
 use crate::launch::process::{Process, processors};
-use crate::launch::program::Mpi;
+use crate::launch::servers::Servers;
 use crate::launch::talk::{Beginning, FenceOf, Joining, Report};
-use crate::launch::{Answer, Error, Manager, Name, Namespace, Placement, Settings, thread};
+use crate::launch::{Error, thread};
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::fd::OwnedFd;
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use understudy_formats::events::monotonic_ns;
 use understudy_numbers::{Generation, ProcessNumber, Rank};
+use understudy_pmi::{Answer, Mpi, Name, Namespace, Placement, ServerSettings};
 use understudy_wire::line::ToProcess;
 
 /// Directories in that of the job.
@@ -31,7 +32,7 @@ pub(super) struct Begun {
 }
 
 impl Node {
-    pub(super) fn start_servers(&self, library: &Path) -> Result<Manager, Error> {
+    pub(super) fn start_servers(&self, library: &Path) -> Result<Servers, Error> {
         let mpi = Mpi::named(library)?;
         let place = |name: &str| -> Result<PathBuf, Error> {
             let path = self.directory.join(name);
@@ -39,13 +40,13 @@ impl Node {
             made.map_err(Error::system(path.display().to_string()))?;
             Ok(path)
         };
-        let (servers, events) = Manager::start(&Settings {
+        let settings = ServerSettings {
             mpi,
             directory: place(SESSIONS)?,
-            memory: place(SEGMENTS)?,
             host: self.host.clone(),
             peers: Arc::new(self.post.slot()),
-        })?;
+        };
+        let (servers, events) = Servers::start(&settings, place(SEGMENTS)?)?;
         let slot = self.post.slot();
         thread(move || slot.pass_on(events)).map_err(Error::system("a thread"))?;
         Ok(servers)

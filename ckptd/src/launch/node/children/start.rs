@@ -1,14 +1,15 @@
 //! How they are started: in a namespace of their own, by a guardian of this node.
 
 use super::{Child, Children, Group};
+use crate::launch::Error;
 use crate::launch::mail::Mail;
 use crate::launch::node::Node;
 use crate::launch::process::{Process, processors};
 use crate::launch::talk::Report;
-use crate::launch::{Answer, Error, Name, Namespace, Placement, Rank, Spawn, Spawned};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
-use understudy_numbers::Worker;
+use understudy_numbers::{Rank, Worker};
+use understudy_pmi::{Answer, Name, Namespace, Placement, Spawn, Spawned};
 use understudy_wire::line::{ChildProgram, ChildStart, ToGuardian};
 
 impl Node {
