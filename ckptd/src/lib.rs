@@ -3,7 +3,6 @@
 //! * [`launch`]: starts the ranks of a job and replaces those that fail;
 //! * [`daemon`]: `ckptd serve`; [`pool`]: the spares of a node's jobs, as a state machine;
 //! * [`path`]: programs by their names; [`manual`]: pages of the manual;
-//! * [`remains`]: files of dead jobs on a node;
 //! * [`report`]: the merged view of a job's event files behind `understudy events`.
 
 pub mod daemon;
@@ -11,5 +10,4 @@ pub mod launch;
 pub mod manual;
 pub mod path;
 pub mod pool;
-pub mod remains;
 pub mod report;

@@ -12,7 +12,6 @@ use super::meeting::Leader;
 use super::parent::tie_to;
 use super::pipe::{Messages, put};
 use super::share::Environment;
-use crate::remains;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Signal, getpid, set_parent_process_death_signal, setsid};
@@ -25,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use understudy_formats::private::{self, Directory};
+use understudy_node::leftovers_of_job;
 use understudy_numbers::Guardian;
 use understudy_protocol::GATHERING;
 use understudy_relay::{job_of_directory, name_of_directory};
@@ -256,7 +256,7 @@ impl Seat {
         for name in directory.names().iter().filter(|name| *name != LOCK) {
             let _ = directory.remove_all(name);
         }
-        for left in remains::of_job(&self.job) {
+        for left in leftovers_of_job(&self.job) {
             if left.path() != self.directory() {
                 let _ = left.remove();
             }
@@ -273,7 +273,7 @@ pub(super) fn remove_left(directory: &Path) {
     let name = job_of_directory(name);
     // The directory first: a relay that makes its ledger later removes that itself.
     for is_directory in [true, false] {
-        let all = remains::of_job(name).into_iter();
+        let all = leftovers_of_job(name).into_iter();
         for left in all.filter(|left| (left.path() == directory) == is_directory) {
             let _ = left.remove();
         }

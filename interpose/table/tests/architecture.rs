@@ -97,6 +97,12 @@ const RULES: &[Rule] = &[
     ),
     rule("ckptd/simulator", "understudy-simulator", &[], true),
     rule(
+        "ckptd/node",
+        "understudy-node",
+        &["understudy-formats", "understudy-relay"],
+        true,
+    ),
+    rule(
         "ckptd/sockets",
         "understudy-sockets",
         &["understudy-wire"],
@@ -118,6 +124,7 @@ const RULES: &[Rule] = &[
         "ckptd",
         &[
             "understudy-formats",
+            "understudy-node",
             "understudy-numbers",
             "understudy-pmi",
             "understudy-protocol",

@@ -23,7 +23,7 @@ use understudy_pmi::{Kind, Mpi};
 use understudy_settings::SECRET;
 
 /// What directories for event files are called that nobody has asked for; the process id of `understudy run` follows.
-pub use ckptd::remains::EVENTS_PREFIX;
+pub use understudy_node::EVENTS_PREFIX;
 /// The job could not be started: no launcher, too few slots, another MPI.
 pub const NOT_STARTED: u8 = 125;
 
