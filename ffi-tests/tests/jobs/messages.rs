@@ -93,7 +93,7 @@ fn every_line_for_the_user_has_a_row() {
     let code = code(&[
         "interpose/face",
         "interpose/runtime",
-        "ckptd/src/launch",
+        "ckptd/launch/src",
         "ckptd/pmi/src",
         "ckptd/relay/src",
     ]);

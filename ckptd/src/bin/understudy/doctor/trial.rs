@@ -7,7 +7,6 @@
 use super::{Arguments, Check, probe};
 use crate::outcome::{Failure, Outcome, verdict};
 use crate::{layer, mpi};
-use ckptd::launch::preload_library;
 use ckptd::report::Live;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::ffi::{c_int, c_void};
@@ -15,6 +14,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use understudy_launch::preload_library;
 use understudy_pmi::{Kind, Mpi};
 
 const NAME: &str = "protected job";
