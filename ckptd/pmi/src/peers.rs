@@ -7,8 +7,8 @@ use crate::{Name, Preput};
 use bincode::{Decode, Encode};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use understudy_messages::ChildProgram;
 use understudy_numbers::Rank;
-use understudy_wire::line::ChildProgram;
 
 /// Bytes or nothing; `None`: it can no longer come.
 type Reply = Option<Vec<u8>>;

@@ -66,9 +66,15 @@ const RULES: &[Rule] = &[
     ),
     rule("ckptd/numbers", "understudy-numbers", &[], true),
     rule(
+        "ckptd/messages",
+        "understudy-messages",
+        &["understudy-numbers"],
+        true,
+    ),
+    rule(
         "ckptd/protocol",
         "understudy-protocol",
-        &["understudy-numbers"],
+        &["understudy-messages", "understudy-numbers"],
         true,
     ),
     rule(
@@ -86,7 +92,11 @@ const RULES: &[Rule] = &[
     rule(
         "ckptd/wire",
         "understudy-wire",
-        &["understudy-formats", "understudy-numbers"],
+        &[
+            "understudy-formats",
+            "understudy-messages",
+            "understudy-numbers",
+        ],
         true,
     ),
     rule(
@@ -113,6 +123,7 @@ const RULES: &[Rule] = &[
         "understudy-pmi",
         &[
             "understudy-formats",
+            "understudy-messages",
             "understudy-numbers",
             "understudy-sockets",
             "understudy-wire",

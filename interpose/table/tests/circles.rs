@@ -11,10 +11,11 @@ type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-const CRATES: [&str; 27] = [
+const CRATES: [&str; 28] = [
     "ckptd",
     "ckptd/formats",
     "ckptd/launch",
+    "ckptd/messages",
     "ckptd/node",
     "ckptd/numbers",
     "ckptd/pmi",

@@ -5,7 +5,7 @@
 //! the same time, as long as the manager of a node runs at least once a second. Either side waits
 //! for [`DOUBT`](crate::messages::DOUBT) after that, in time in which it runs.
 
-use crate::messages::{Doubt, FromLeader, FromNode, GREETING, Greeting, Link, Order, Report};
+use crate::messages::{Doubt, GREETING, Greeting, LeaderToNode, Link, NodeToLeader, Order, Report};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
@@ -221,7 +221,7 @@ impl Hub {
             .get_mut(&node)
             .filter(|node| node.ended.is_none())
         {
-            node.link.get_mut().say(&FromLeader::Order(order));
+            node.link.get_mut().say(&LeaderToNode::Order(order));
         }
     }
 
@@ -247,8 +247,8 @@ impl Node {
         for said in heard {
             self.heard = Instant::now();
             match said {
-                FromNode::Beat(number) => self.link.get_mut().say(&FromLeader::Beat(number)),
-                FromNode::Report(report) => reports.push(report),
+                NodeToLeader::Beat(number) => self.link.get_mut().say(&LeaderToNode::Beat(number)),
+                NodeToLeader::Report(report) => reports.push(report),
             }
         }
         self.doubt.update(self.heard.elapsed() >= SILENCE);

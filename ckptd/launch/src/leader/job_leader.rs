@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use understudy_pmi::Name;
 use understudy_protocol::{
-    Action, Domain, Ending, Event, GATHERING, Guardian, Job, LOST, Node, ProcessNumber, Said,
-    Worker,
+    Action, Domain, Ending, Event, GATHERING, Guardian, Job, LOST, Node, ProcessNumber, Worker,
 };
 use understudy_settings::domains::of_host;
 use understudy_wire::line::{Ended, Killer, ToGuardian, ToManager};
@@ -185,8 +184,8 @@ impl JobLeader {
             Report::Called { number } => self.happen(Event::Called(number)),
             Report::Process { number, said } => {
                 self.note_spawns(node, &said);
-                if let Some(said) = said_by_process(&said) {
-                    self.happen(Event::Said(number, said));
+                if is_for_job(&said) {
+                    self.happen(Event::Message(number, said));
                 }
             }
             Report::Ended(ended) => self.happen(said_by_guardian(&ended)),
@@ -396,26 +395,18 @@ fn said_by_guardian(message: &Ended) -> Event {
     }
 }
 
-fn said_by_process(message: &ToManager) -> Option<Said> {
-    Some(match *message {
-        ToManager::Ready { generation } => Said::Ready(generation),
-        ToManager::Running { generation } => Said::Running(generation),
-        ToManager::Failed { generation } => Said::Failed(generation),
-        ToManager::AtEnd { generation } => Said::AtEnd(generation),
-        ToManager::Keeps { worker } => Said::Keeps(worker),
-        ToManager::KeepsNothing => Said::KeepsNothing,
-        ToManager::Replenish { spares } => Said::Replenish(spares),
-        ToManager::CanChoose => Said::CanChoose,
-        ToManager::Wish { spare } => Said::Wish(spare),
-        ToManager::HasChosen { generation } => Said::HasChosen(generation),
-        ToManager::Abort { status } => Said::Abort(status),
-        // Its node sees to that.
+/// True if the job decides about a message.
+///
+/// The node of the process handles the others.
+fn is_for_job(message: &ToManager) -> bool {
+    !matches!(
+        message,
         ToManager::Spawns { .. }
-        | ToManager::Captured { .. }
-        | ToManager::Settled { .. }
-        | ToManager::WentBack { .. }
-        | ToManager::Look { .. } => return None,
-    })
+            | ToManager::Captured { .. }
+            | ToManager::Settled { .. }
+            | ToManager::WentBack { .. }
+            | ToManager::Look { .. }
+    )
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A node's connection to the leader of its job on another one.
 
-use crate::messages::{BEAT, Doubt, FromLeader, FromNode, LEASE, Link, Order, Report};
+use crate::messages::{BEAT, Doubt, LEASE, LeaderToNode, Link, NodeToLeader, Order, Report};
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
@@ -81,7 +81,7 @@ impl Follower {
     }
 
     pub fn tell(&mut self, report: Report) {
-        self.link.get_mut().say(&FromNode::Report(report));
+        self.link.get_mut().say(&NodeToLeader::Report(report));
     }
 
     /// What the leader wants.
@@ -91,8 +91,8 @@ impl Follower {
         let mut orders = Vec::new();
         for said in heard {
             match said {
-                FromLeader::Order(order) => orders.push(order),
-                FromLeader::Beat(number) => {
+                LeaderToNode::Order(order) => orders.push(order),
+                LeaderToNode::Beat(number) => {
                     while self.first <= number
                         && let Some(sent) = self.sent.pop_front()
                     {
@@ -104,7 +104,7 @@ impl Follower {
         self.doubt.update(self.certain.elapsed() >= LEASE);
         if self.sent.back().is_none_or(|last| last.elapsed() >= BEAT) {
             let number = self.first + self.sent.len() as u64;
-            self.link.get_mut().say(&FromNode::Beat(number));
+            self.link.get_mut().say(&NodeToLeader::Beat(number));
             self.sent.push_back(Instant::now());
         }
         orders

@@ -13,7 +13,7 @@ pub const LEASE: Duration = Duration::from_secs(3);
 
 /// What a node says.
 #[derive(Debug, Encode, Decode)]
-pub enum FromNode {
+pub enum NodeToLeader {
     /// It lives; the number is for itself.
     Beat(u64),
     Report(Report),
@@ -21,7 +21,7 @@ pub enum FromNode {
 
 /// What the leader says.
 #[derive(Debug, Encode, Decode)]
-pub enum FromLeader {
+pub enum LeaderToNode {
     /// That beat has been heard.
     Beat(u64),
     Order(Order),

@@ -23,7 +23,7 @@ pub use doubt::DOUBT;
 pub use doubt::Doubt;
 pub use duty::{Duty, LeaderToStarter, StarterToLeader};
 pub use link::{GREETING, Greeting, Link};
-pub use link_message::{BEAT, FromLeader, FromNode, LEASE};
+pub use link_message::{BEAT, LEASE, LeaderToNode, NodeToLeader};
 pub use order::{Beginning, Joining, Order};
 pub use pipe_messages::{Messages, put};
 pub use report::{FenceOf, Report};

@@ -4,8 +4,8 @@ use super::pmi1_line::Line;
 use super::spawn_request::SpawnRequest;
 use crate::{Namespace, Preput, RankAction};
 use std::collections::{BTreeMap, BTreeSet};
+use understudy_messages::ChildProgram;
 use understudy_numbers::Rank;
-use understudy_wire::line::ChildProgram;
 
 /// Longest key and value, in bytes; clients are told.
 const LONGEST_KEY: usize = 64;

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use understudy_formats::private::MEMORY;
+use understudy_messages::ChildProgram;
 use understudy_numbers::Rank;
 use understudy_sockets::{Poller, Ready, Registry, Source};
 use understudy_wire::io::{Interest, Outbox};
-use understudy_wire::line::ChildProgram;
 
 /// What is read from a client before the others have their turn, in bytes.
 const TURN: usize = 64 << 10;

@@ -20,7 +20,7 @@
 use crate::Preput;
 use std::collections::BTreeMap;
 use std::path::Path;
-use understudy_wire::line::ChildProgram;
+use understudy_messages::ChildProgram;
 
 /// Bytes of all lines of one.
 const MOST: usize = 4 << 20;

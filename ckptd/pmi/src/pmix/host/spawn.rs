@@ -7,7 +7,7 @@ use crate::pmix::values::{slice, text_in, texts};
 use crate::{Answer, Spawn};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::PathBuf;
-use understudy_wire::line::ChildProgram;
+use understudy_messages::ChildProgram;
 
 /// Where the processes are to run (PMIX_WDIR).
 const DIRECTORY: &str = "pmix.wdir";
