@@ -90,10 +90,11 @@ fn lines_for_the_user_come_from_the_catalogue() {
         "interpose/mpi",
         "interpose/runtime",
         "ckptd/formats",
+        "ckptd/launch",
+        "ckptd/pmi",
         "ckptd/protocol",
         "ckptd/relay",
         "ckptd/settings",
-        "ckptd/src/launch",
     ]);
     let own = own_sentences(&code);
     assert!(own.is_empty(), "not in messages.toml: {own:#?}");

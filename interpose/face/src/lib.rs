@@ -42,7 +42,7 @@ mod kernel_aio;
 mod kernel_use;
 mod late;
 mod launched;
-#[path = "../../../ckptd/src/launch/launchers.rs"]
+#[path = "../../../ckptd/launch/src/guardian/launchers.rs"]
 mod launchers;
 mod ldheap;
 mod leave;

@@ -1590,6 +1590,16 @@ pub fn checkpoint_too_large(checkpoint: impl Display, needed: impl Display, left
     })
 }
 
+pub fn no_new_checkpoints(why: impl Display, earlier: impl Display, remedy: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "{why}; the job goes on without new checkpoints while memory is short, and a \
+             failure leads back to checkpoint {earlier}; {remedy} [no-new-checkpoints]"
+        )
+    })
+}
+
 pub fn copies_given_up(cause: impl Display, remedy: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
@@ -2883,3 +2893,15 @@ pub fn legacy_unusable(why: impl Display) -> impl Display {
         )
     })
 }
+
+pub fn process_not_connected(error: impl Display) -> impl Display {
+    from_fn(move |out| {
+        write!(
+            out,
+            "a process cannot be connected: {error} [process-not-connected]"
+        )
+    })
+}
+
+pub const SERVERS_STAY: &str =
+    "the servers of the MPI library do not end [servers-stay]";

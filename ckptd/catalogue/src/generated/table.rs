@@ -1425,6 +1425,15 @@ pub static CATALOGUE: &[Message] = &[
          `MemoryMax=`), fewer ranks per node, `UNDERSTUDY_COPIES=xor:4`",
     },
     Message {
+        identifier: "no-new-checkpoints",
+        text: "{why}; the job goes on without new checkpoints while memory is short, and a \
+         failure leads back to checkpoint {earlier}; {remedy}",
+        cause: "program and copies together need more than the control group or the node has; \
+         earlier copies are kept",
+        remedy: "raise the limit (`--memory` of a container, `--mem` of a batch system, \
+         `MemoryMax=`), fewer ranks per node, `UNDERSTUDY_COPIES=xor:4`",
+    },
+    Message {
         identifier: "copies-given-up",
         text: "the program needs the memory of its copies, which were given up: almost none is \
          left in {cause}; {remedy}",
@@ -2540,5 +2549,17 @@ pub static CATALOGUE: &[Message] = &[
         text: "what a dead process has left cannot be used: {why}",
         cause: "the memory of a process that has died does not fit, or is damaged",
         remedy: "none; another copy is taken",
+    },
+    Message {
+        identifier: "process-not-connected",
+        text: "a process cannot be connected: {error}",
+        cause: "no descriptor or memory is left for it",
+        remedy: "raise the limit that the reason names",
+    },
+    Message {
+        identifier: "servers-stay",
+        text: "the servers of the MPI library do not end",
+        cause: "libpmix hangs at the end of the job",
+        remedy: "none; the job has ended",
     },
 ];

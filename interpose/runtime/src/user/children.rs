@@ -2,7 +2,7 @@
 //!
 //! A process that is set back starts its children again. So those that it has started since the
 //! checkpoint are killed, with all of their descendants, and waited for. Children of a process that
-//! was killed do not outlive it (`ckptd::launch::ward`). Files that children change are put back
+//! was killed do not outlive it (`ward` of `ckptd/launch`). Files that children change are put back
 //! ([`super::undo`]). A child that runs at the checkpoint is not in it, and neither is what a
 //! program without the preload library does to files: one line warns of either.
 #![allow(unsafe_code)]

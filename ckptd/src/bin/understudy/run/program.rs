@@ -107,7 +107,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
         if path.exists() {
             return Ok(path.to_owned());
         }
-    } else if let Some(found) = ckptd::path::find(name) {
+    } else if let Some(found) = understudy_launch::find_program(name) {
         return Ok(found);
     } else if path.exists() {
         return Ok(Path::new(".").join(path));
