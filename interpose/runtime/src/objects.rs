@@ -49,7 +49,7 @@ runtime! {
             world_model: session::WorldModel::NotYet,
         }),
         /// What no recipe has of communicators.
-        comm: comm::Here = comm::Here::new(),
+        comm: comm::LocalComms = comm::LocalComms::new(),
         /// How often processes had been spawned at the last capture, and at the last commit.
         spawns: Cell<(u64, u64)> = Cell::new((0, 0)),
         /// From real datatypes to indices.
