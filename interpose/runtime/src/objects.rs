@@ -15,6 +15,7 @@ pub mod info;
 pub(crate) mod lookup;
 pub mod op;
 pub mod session;
+mod rebuild_error;
 mod slots;
 pub mod tool;
 pub mod window;
