@@ -125,7 +125,6 @@ pub fn release_local(rt: &Runtime) {
     group::release_all(rt);
     datatype::release_all(rt);
     op::release_all(rt);
-    errhandler::release_all();
     info::release_all(rt);
     tool::forget_reals(rt);
 }
@@ -143,7 +142,6 @@ fn not_made_again(what: &str, rc: c_int) {
 /// Makes the real objects that need no communication from their recipes.
 pub fn rebuild_local(rt: &Runtime) {
     info::rebuild(rt);
-    errhandler::rebuild();
     datatype::rebuild(rt);
     op::rebuild(rt);
     file::representation::rebuild(rt);
