@@ -56,7 +56,7 @@ runtime! {
         /// From real datatypes to indices.
         reverse: Field<Option<HashMap<usize, u32>>> = Field::new(None),
         /// By index of the file.
-        files: Field<BTreeMap<u32, file::Here>> = Field::new(BTreeMap::new()),
+        files: Field<BTreeMap<u32, file::LocalFile>> = Field::new(BTreeMap::new()),
         /// It has been said that an open file has no name.
         nameless_told: Cell<bool> = Cell::new(false),
         /// By index of the window: how its memory is reached in this generation.
@@ -80,7 +80,7 @@ pub struct Objects {
     pub errhandlers: Slots<errhandler::Errhandler>,
     pub files: Slots<file::File>,
     /// Data representations that the library has accepted.
-    pub representations: Vec<file::representation::Registered>,
+    pub representations: Vec<file::Registered>,
     /// Error handler of MPI_FILE_NULL; 0: the default.
     pub file_errhandler: u64,
     /// Error classes and codes of the program.

@@ -11,7 +11,7 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtFile, VirtInfo, real_comm};
 use crate::objects::comm::create;
 use crate::objects::errhandler;
-use crate::objects::file::pointer::Pointer;
+use crate::objects::file::Pointer;
 use crate::objects::file::{self, File, mode};
 use crate::objects::{comm, info};
 use crate::recovery::Runtime;
