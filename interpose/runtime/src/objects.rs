@@ -25,9 +25,7 @@ use crate::daemon;
 pub use slots::Slots;
 use std::cell::{Cell, Ref, RefMut};
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::c_int;
 use std::rc::Rc;
-use understudy_mpi::call;
 
 runtime! {
     pub struct Runtime: daemon::Runtime {
@@ -127,16 +125,6 @@ pub fn release_local(rt: &Runtime) {
     op::release_all(rt);
     info::release_all(rt);
     tool::forget_reals(rt);
-}
-
-/// Tells of an object that could not be made again. If a further failure is why, all are made again in the next attempt.
-fn not_made_again(what: &str, rc: c_int) {
-    if rc != call::ABANDONED && !call::is_over() {
-        log::error!(
-            "{what} could not be made again: {}",
-            understudy_mpi::error::text(rc)
-        );
-    }
 }
 
 /// Makes the real objects that need no communication from their recipes.
