@@ -6,12 +6,12 @@ use super::play::Play;
 use super::recorder::Recorder;
 use crate::arch::Frame;
 use crate::cell::{Door, Field, runtime};
-use crate::schedule;
+use crate::early;
 use std::time::Duration;
 use understudy_numbers::Epoch;
 
 runtime! {
-    pub struct Runtime: schedule::Runtime {
+    pub struct Runtime: early::Runtime {
         /// The phase that is recorded, or was.
         pub(super) recording: Field<Recording> = Field::new(Recording::Off),
         /// What a replay holds back.
