@@ -23,7 +23,7 @@ use crate::ending::fail;
 use crate::fault::Lack;
 use crate::objects::window;
 use crate::rounds::Numbers;
-use crate::{disk, events, fault, journal, marks, sys, told, user, world};
+use crate::{disk, events, fault, marks, schedule, sys, told, user, world};
 pub use claim::claim;
 pub use copy::{Copy, State};
 use hands::Hands;
@@ -50,7 +50,7 @@ use understudy_numbers::{Epoch, Worker};
 use understudy_policy::habit::Habit;
 
 runtime! {
-    pub struct Runtime: journal::Runtime {
+    pub struct Runtime: schedule::Runtime {
         /// All copies; `None` before the first.
         keep: Field<Option<Keep>> = Field::new(None),
         /// What a dead process has left.

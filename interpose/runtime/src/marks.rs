@@ -4,18 +4,18 @@
 //! ([`crate::recompute`]). Only whole pages count.
 #![allow(unsafe_code)]
 
-mod told;
+mod mark_list;
 
 use crate::cell::{Field, runtime};
-use crate::{early, events};
+use crate::{events, journal};
+pub use mark_list::{Mark, MarkList};
 use std::cell::Cell;
 use std::collections::BTreeMap;
-pub use told::{Mark, Told};
 pub use understudy_formats::events::MarkWay as Way;
 use understudy_image::runs::{self, AddrRange, PageRun};
 
 runtime! {
-    pub struct Runtime: early::Runtime {
+    pub struct Runtime: journal::Runtime {
         /// Pages that need not be saved.
         marks: Field<Marks> = Field::new(Marks::NONE),
         /// Whether a function has not undone what it should have.
@@ -44,7 +44,7 @@ pub struct Lasting {
     /// Memory that is never saved (sorted).
     excluded: Vec<PageRun>,
     /// The calls that have led to that, for whoever asks what they have saved.
-    exclusions: Told,
+    exclusions: MarkList,
     /// In the order in which they are made again.
     recomputed: Vec<Region>,
     /// Whose changes functions undo.
@@ -76,13 +76,13 @@ struct Marks {
     /// Not needed at the next point.
     discarded: Vec<Mark>,
     /// What was forgotten at points since the last cut, if there are event files.
-    forgotten: Told,
+    forgotten: MarkList,
 }
 
 impl Lasting {
     const NONE: Lasting = Lasting {
         excluded: Vec::new(),
-        exclusions: Told::NONE,
+        exclusions: MarkList::NONE,
         recomputed: Vec::new(),
         reversible: Vec::new(),
         steps: Steps { last: 0, told: 0 },
@@ -140,7 +140,7 @@ impl Marks {
     const NONE: Marks = Marks {
         lasting: Lasting::NONE,
         discarded: Vec::new(),
-        forgotten: Told::NONE,
+        forgotten: MarkList::NONE,
     };
 
     fn left_out(&self) -> Vec<PageRun> {
@@ -279,7 +279,7 @@ pub fn pass(rt: &Runtime) {
 }
 
 #[cold]
-fn forget(forgotten: &mut Told, discarded: &[Mark]) {
+fn forget(forgotten: &mut MarkList, discarded: &[Mark]) {
     if events::are_kept() {
         discarded.iter().for_each(|&mark| forgotten.add(mark));
     }

@@ -7,9 +7,9 @@
 
 use crate::arch::{self, Frame};
 use crate::generated::Proc;
+use crate::journal;
 use crate::journal::address_names;
-use crate::journal::{self, Runtime};
-use crate::marks::{self, POISON, Region};
+use crate::marks::{self, POISON, Region, Runtime};
 use crate::{ending, events, sys, told};
 use std::time::Instant;
 use understudy_formats::events::Kind;

@@ -5,7 +5,7 @@ use crate::early;
 use crate::objects::{comm, objects};
 use crate::own_messages::{swap, tag};
 use crate::recovery::Runtime;
-use crate::requests::synchronous::{self, Synchronous};
+use crate::requests::{Synchronous, synchronous};
 use crate::{recovery, world};
 use understudy_numbers::Worker;
 

@@ -2,22 +2,14 @@
 //!
 //! At a cut they are received and become early messages that nothing else matches; so all that a rollback brings back
 //! is in the list of those.
-use super::{Early, change, first};
-use crate::early::Runtime;
+
+use super::drained_message::{Early, Matched, first};
+use super::drained_table::{Runtime, add, change};
 use crate::generated::HandleKind;
 use crate::handles::{self, VirtComm, VirtMessage};
 use crate::objects::lookup::created;
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealMessage, Status};
-
-/// A matched message in the real library.
-#[derive(Clone, Copy)]
-pub struct Matched {
-    pub comm: VirtComm,
-    pub real: RealMessage,
-    /// What is known of it.
-    pub status: Status,
-}
 
 /// Where a virtual message is.
 pub enum Found {
@@ -113,7 +105,7 @@ pub fn matched(rt: &Runtime, index: u32) -> Option<Matched> {
 /// A matched message has been received for a cut, with this status: it is early from now on.
 pub fn is_received(rt: &Runtime, index: u32, comm: VirtComm, status: &Status, data: Vec<u8>) {
     rt.matched.borrow_mut()[index as usize] = None;
-    super::add(
+    add(
         rt,
         Early {
             comm: comm.0 as u64,

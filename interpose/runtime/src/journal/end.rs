@@ -3,7 +3,7 @@
 use super::function::{Visit, VisitError};
 use crate::arch::Frame;
 use crate::generated::Proc;
-use crate::journal::Runtime;
+use crate::world::Runtime;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use understudy_settings::Rule;

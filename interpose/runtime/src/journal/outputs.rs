@@ -6,7 +6,7 @@ use super::sources;
 use super::typemap::{TypeMaps, spread};
 use crate::arch::Frame;
 use crate::handles::{VirtComm, VirtDatatype};
-use crate::journal::Runtime;
+use crate::objects::Runtime;
 use crate::objects::comm::{self, Comm, topology};
 use std::cell::Ref;
 use std::ffi::{c_int, c_void};

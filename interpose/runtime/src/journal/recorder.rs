@@ -9,7 +9,7 @@ use super::typemap::TypeMaps;
 use crate::arch::Frame;
 use crate::generated::{DOUBLES, EXECUTED, Proc, RECEIVES};
 use crate::handles::VirtRequest;
-use crate::journal::Runtime;
+use crate::requests::Runtime;
 use crate::requests::{self, State};
 use crate::{events, world};
 use std::collections::HashMap;

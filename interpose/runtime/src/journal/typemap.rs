@@ -3,7 +3,7 @@
 
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};
-use crate::journal::Runtime;
+use crate::objects::Runtime;
 use crate::objects::datatype::{self, Recipe, combiner};
 use std::collections::HashMap;
 use std::ffi::c_void;

@@ -2,8 +2,7 @@
 
 use crate::generated::HandleKind;
 pub(crate) use crate::handles::created;
-use crate::handles::{Named, named, predefined_handle, predefined_of, virtual_handle};
-use crate::objects::Runtime;
+use crate::handles::{Named, Runtime, named, predefined_handle, predefined_of, virtual_handle};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -84,8 +83,8 @@ impl Predefined {
 mod tests {
     use super::{created, from_fortran, to_fortran};
     use crate::generated::HandleKind;
+    use crate::handles::Runtime;
     use crate::handles::virtual_handle;
-    use crate::objects::Runtime;
 
     #[test]
     fn created_handles_are_of_one_kind() {

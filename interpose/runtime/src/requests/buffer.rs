@@ -1,39 +1,12 @@
 //! The program's buffers for buffered sends (MPI 4.1, section 3.6), which are only counted with.
 
-use crate::handles::{VirtComm, VirtSession};
+use super::attached_buffer::{Attached, Owner};
+use super::record::{Kind, State};
+use super::request_entries::{get, is_active};
+use super::request_table::{Runtime, table};
+use crate::handles::VirtComm;
 use crate::objects::comm;
-use crate::requests::{Kind, Runtime, State, get, is_active, table};
 use std::cell::{Ref, RefMut};
-
-/// What a buffer is attached to: the program's handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Owner {
-    Process,
-    Comm(u64),
-    Session(u64),
-}
-
-impl From<VirtComm> for Owner {
-    fn from(comm: VirtComm) -> Owner {
-        Owner::Comm(comm.0 as u64)
-    }
-}
-
-impl From<VirtSession> for Owner {
-    fn from(session: VirtSession) -> Owner {
-        Owner::Session(session.0 as u64)
-    }
-}
-
-#[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
-pub struct Attached {
-    /// What it is attached to.
-    pub owner: Owner,
-    /// Address on the user side.
-    pub address: u64,
-    /// Bytes.
-    pub size: i64,
-}
 
 /// What is attached, to be saved with a cut.
 pub fn buffers(rt: &Runtime) -> Ref<'_, Vec<Attached>> {

@@ -1,12 +1,12 @@
 //! The short way to the end of most requests: the library is asked for many at once, and all of them end together.
 #![allow(unsafe_code)]
 
-use super::{Envelope, NULL, State, Table, null_handle};
+use super::record::{Envelope, State};
+use super::request_entries::null_handle;
+use super::request_table::{NULL, Runtime, Table};
 use crate::generated::HandleKind;
 use crate::handles::{VirtDatatype, VirtRequest, created, real_request};
-use crate::objects::comm;
-use crate::objects::datatype;
-use crate::requests::Runtime;
+use crate::objects::{comm, datatype};
 use std::mem::MaybeUninit;
 use understudy_mpi::real_types::{PROC_NULL, RealRequest, Status};
 

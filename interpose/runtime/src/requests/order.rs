@@ -4,15 +4,12 @@
 //! table are reused, so they say nothing of that order: every request has a stamp, which is saved and goes back with it.
 //! Plain data; the real library has no part in it.
 
-use super::synchronous::Sends;
-use super::{Envelope, Kind, Recipe, Request, State};
+use super::recipe::Recipe;
+use super::record::{Envelope, Kind, Request, Stamp, State};
+use super::synchronous_sends::Sends;
 use crate::handles::VirtDatatype;
 use std::collections::BTreeMap;
 use understudy_numbers::Worker;
-
-/// When a request was begun: compares like the calls that began them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
-pub struct Stamp(u64);
 
 /// The requests that exist, by index.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]

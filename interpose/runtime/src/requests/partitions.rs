@@ -1,6 +1,8 @@
 //! Partitioned sends that have been started, until all their partitions are ready.
 
-use super::{Runtime, State, set_state};
+use super::record::State;
+use super::request_entries::set_state;
+use super::request_table::Runtime;
 
 /// A partitioned send of so many partitions has been started. The library is not asked for it before all are ready: Open MPI 5.0
 /// would say that it has ended.

@@ -5,8 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::handles::{VirtComm, VirtDatatype, VirtOp, predefined_handle};
-use crate::objects::{comm, datatype, op};
-use crate::requests::Runtime;
+use crate::objects::{Runtime, comm, datatype, op};
 use std::ffi::{c_int, c_void};
 use understudy_numbers::Worker;
 use xxhash_rust::xxh3::xxh3_64;

@@ -1,14 +1,11 @@
 //! What the table of requests holds.
 
-use super::EMPTY;
-use super::buffer::Owner;
-use super::order::Stamp;
+use super::attached_buffer::Owner;
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtDatatype};
-use crate::objects::comm;
-use crate::requests::Runtime;
+use crate::objects::{Runtime, comm};
 use std::ffi::{c_int, c_void};
-use understudy_mpi::real_types::Status;
+use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, Status};
 use understudy_numbers::Worker;
 
 /// Buffer, count, datatype, peer and tag of a message, on one communicator.
@@ -203,3 +200,30 @@ impl Outcome {
         comm: None,
     };
 }
+
+/// A status without a message (MPI 4.1, section 3.7.3: empty).
+pub const EMPTY: Status = Status {
+    source: ANY_SOURCE,
+    tag: ANY_TAG,
+    error: SUCCESS,
+    cancelled: 0,
+    bytes: 0,
+};
+
+/// Ended, with this outcome.
+pub fn done(status: Status, rc: c_int) -> State {
+    State::Done {
+        status: (
+            status.source,
+            status.tag,
+            status.error,
+            status.cancelled,
+            status.bytes as u64,
+        ),
+        rc,
+    }
+}
+
+/// When a request was begun: compares like the calls that began them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, bincode::Encode, bincode::Decode)]
+pub struct Stamp(pub(super) u64);

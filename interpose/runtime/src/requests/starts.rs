@@ -1,6 +1,9 @@
 //! The short way to the start of persistent sends and receives: only the library has a part in it.
 
-use super::{Kind, Mode, Runtime, State, receiver, synchronous};
+use super::message_counts::receiver;
+use super::record::{Kind, Mode, State};
+use super::request_table::Runtime;
+use super::synchronous;
 use crate::generated::HandleKind;
 use crate::handles::{VirtRequest, created};
 use understudy_mpi::real_types::RealRequest;

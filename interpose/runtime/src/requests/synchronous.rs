@@ -3,48 +3,16 @@
 //! A cut takes messages for which there is no receive yet ([`crate::drain`]), so that their sends have ended for the library. For the program
 //! they have not: such a request is [open](State::Open) until the receiver says that the program has received the message.
 
-use super::{Envelope, Kind, Mode, Request, Runtime, Table, done, index};
+use super::record::{EMPTY, Envelope, Kind, Mode, Request, State, done};
+use super::request_entries::{get, index, set_state};
+use super::request_table::{Runtime, Table};
+use super::synchronous_sends::Synchronous;
 use crate::errors::SUCCESS;
 use crate::handles::{VirtComm, VirtRequest};
 use crate::objects::comm;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use understudy_numbers::Worker;
-
-/// A synchronous send that has not ended.
-#[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
-pub struct Synchronous {
-    /// Names it among those of this process.
-    pub number: u64,
-    index: u32,
-    comm: u64,
-    peer: i32,
-    pub to: u32,
-    pub tag: i32,
-    /// Messages sent since to the same receiver on the same communicator with the same tag.
-    pub followers: u64,
-}
-
-impl Synchronous {
-    pub fn comm(&self) -> VirtComm {
-        VirtComm(self.comm as *mut _)
-    }
-}
-
-/// Those of a process.
-#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
-pub struct Sends {
-    pending: Vec<Synchronous>,
-    next: u64,
-}
-
-impl Sends {
-    /// There are none.
-    pub const NONE: Sends = Sends {
-        pending: Vec::new(),
-        next: 0,
-    };
-}
 
 /// Whether there may be any: what every send looks at.
 static HAS_ANY: AtomicBool = AtomicBool::new(false);
@@ -103,7 +71,7 @@ pub fn add_for(rt: &Runtime, handle: VirtRequest, comm: VirtComm, peer: c_int, t
 
 /// A persistent send has been started.
 pub fn started(rt: &Runtime, index: u32, message: &Envelope) {
-    if super::get(rt, index).is_some_and(|request| is_synchronous(&request)) {
+    if get(rt, index).is_some_and(|request| is_synchronous(&request)) {
         add(rt, index, message.comm(), message.peer, message.tag);
     }
 }
@@ -146,10 +114,10 @@ pub fn pending(rt: &Runtime) -> Vec<Synchronous> {
 /// What a cut has found: whether the message waits for a receive still.
 pub fn settle(rt: &Runtime, send: &Synchronous, waits: bool) {
     let state = match waits {
-        true => super::State::Open,
-        false => done(super::EMPTY, SUCCESS),
+        true => State::Open,
+        false => done(EMPTY, SUCCESS),
     };
-    super::set_state(rt, send.index, state);
+    set_state(rt, send.index, state);
 }
 
 /// The receiver says that the program has received this message; of one that has ended there may be word, too.

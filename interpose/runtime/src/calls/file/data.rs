@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::access::{At, Buffer, Way, access};
-use super::{Failure, Result, class, comm_of, finish, known, put, shared, together};
+use super::file_failure::{Failure, Result, class, comm_of, finish, known, put, together};
+use super::shared;
 use crate::calls::arguments::put_status;
 use crate::calls::runtime;
 use crate::cut;

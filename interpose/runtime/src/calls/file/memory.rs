@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::extent::{external_size, size_of};
-use super::{Result, class, local};
+use super::file_failure::{Result, class, local};
 use crate::errors::*;
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};

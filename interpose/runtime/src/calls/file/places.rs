@@ -1,7 +1,7 @@
 //! Where the data of a view lie in its file.
 
 use super::extent::handle;
-use super::{Failure, Result, class};
+use super::file_failure::{Failure, Result, class};
 use crate::errors::*;
 use crate::handles::VirtFile;
 use crate::journal::typemap::TypeMaps;

@@ -2,11 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::extent::{external_size, handle, size_of};
+use super::file_failure::{
+    Failure, Result, agree, class, comm_of, finish, first_does, known, local, put, together,
+};
 use super::hints::add_hints;
 use super::places::{for_reading_only, layout_of, make_layout};
-use super::{
-    Failure, Result, agree, class, comm_of, finish, first_does, known, local, put, shared, together,
-};
+use super::shared;
 use crate::calls::arguments::put_text;
 use crate::calls::runtime;
 use crate::errors::*;

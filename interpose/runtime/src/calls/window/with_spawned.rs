@@ -3,7 +3,7 @@
 //! As long as there is one no cut is taken. So it never comes back, and its memory may be the library's.
 #![allow(unsafe_code)]
 
-use super::{blank, enter};
+use super::new_window::{blank, enter};
 use crate::arch::Rewound;
 use crate::errors::{ERR_COMM, ERR_NO_MEM, SUCCESS};
 use crate::handles::{VirtComm, VirtInfo, VirtWin, real_comm, real_info};

@@ -1,14 +1,12 @@
 //! System calls whose disposition depends on their arguments.
 #![allow(unsafe_code)]
 
-use super::{Fate, Hold, files, inquire, make};
+use super::filter_state::{Fate, Hold, STACK, make};
+use super::{files, inquire};
 use std::ffi::{c_int, c_long};
 
-/// Bytes of the kernel's `struct sigaction`, `struct itimerval` and `struct itimerspec`.
-pub const SIGACTION: usize = 32;
+/// Bytes of the kernel's `struct itimerval` and `struct itimerspec`.
 const TIMER: usize = 32;
-/// Number of words of a `stack_t`.
-pub const STACK: usize = 3;
 
 /// Commands of fcntl(2) that read, or change only the descriptor.
 const OWN_COMMANDS: [c_int; 12] = [

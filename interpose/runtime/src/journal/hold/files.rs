@@ -1,7 +1,7 @@
 //! Files of a replay: in memory, with what was recorded of those that the program reads, and empty where it makes them anew.
 #![allow(unsafe_code)]
 
-use super::{Fate, Hold, make};
+use super::filter_state::{Fate, Hold, Place, make};
 use crate::journal::inputs::{Identity, Outcome, STAT};
 use std::ffi::{CStr, CString, c_int, c_long};
 use std::fs::File;
@@ -18,9 +18,6 @@ const ABOUT_NAME: c_int =
 const PSEUDO: [i64; 2] = [0x9fa0, 0x6265_6572];
 /// What a library or program begins with. Mappings of them are needed by any recovery, and made from the file.
 const ELF: &[u8] = b"\x7fELF";
-
-/// Device and inode, by which a file in memory is known, whatever descriptor it has.
-pub type Place = (u64, u64);
 
 /// Opens a file as the program wants it.
 pub fn opened(hold: &mut Hold, directory: i64, path: i64, flags: i64) -> Fate {

@@ -1,7 +1,8 @@
 //! Questions about files and the machine: made in the first rehearsal, and answered from its record in every other replay.
 #![allow(unsafe_code)]
 
-use super::{Fate, Hold, files, make};
+use super::files;
+use super::filter_state::{Fate, Hold, make};
 use crate::journal::inputs::{Outcome, STAT};
 use std::ffi::{CStr, c_long};
 

@@ -1,11 +1,11 @@
 //! Calls of the program's copy and delete functions.
 #![allow(unsafe_code)]
 
-use super::{Keyval, Proxy, Value};
-use crate::abi;
+use super::keyvals::{Keyval, Proxy};
+use super::value::Value;
+use crate::abi::{self, Runtime};
 use crate::arch::{call_program, call_program_by, call_program_with_six};
 use crate::errors::SUCCESS;
-use crate::objects::Runtime;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 

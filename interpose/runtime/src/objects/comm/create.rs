@@ -7,8 +7,11 @@
 //! The exchange about the new communicator takes place on it.
 #![allow(unsafe_code)]
 
-use super::spawned::{self, is_spawned, own_group, remote_group, with_group};
-use super::{Comm, Topology, freed, hints, null_real};
+use super::communicator::Comm;
+use super::predefined_comms::null_real;
+use super::spawned::{self, own_group, remote_group, with_group};
+use super::spawned_worker::is_spawned;
+use super::{Topology, freed, hints};
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, VirtGroup, real_comm, real_group};
@@ -56,23 +59,26 @@ pub fn make(
 
 /// Enters a communicator in the table; it inherits the error handler of `parent`.
 pub fn register(rt: &Runtime, made: Made, parent: VirtComm) -> VirtComm {
-    let (errhandler, session) = (super::errhandler(rt, parent), super::session(rt, parent));
+    let (errhandler, session) = (
+        super::comm_entries::errhandler(rt, parent),
+        super::comm_entries::session(rt, parent),
+    );
     let index = objects_mut(rt).comms.insert(Comm {
         errhandler,
         session,
         ..made.recipe
     });
     handles::set_real(rt, HandleKind::Comm, index, made.real.0);
-    super::handle(rt, index)
+    super::predefined_comms::handle(rt, index)
 }
 
 /// Enters who has a window with spawned processes: those of `parent`. No communicator is made of them, since they would not know of it.
 pub fn register_members(rt: &Runtime, parent: VirtComm) -> Option<VirtComm> {
-    let recipe = super::get(rt, parent)?.clone();
+    let recipe = super::comm_entries::get(rt, parent)?.clone();
     let uid = candidate(rt);
     let duplicate = recipe.duplicate(uid, written::changes(rt));
     let index = objects_mut(rt).comms.insert(duplicate);
-    Some(super::handle(rt, index))
+    Some(super::predefined_comms::handle(rt, index))
 }
 
 /// A duplicate that the library has begun to make ([`Comm`] is in the table already): where it writes to.
@@ -89,12 +95,12 @@ impl Begun {
     /// Local: nothing is known of a duplicate that is not known of its parent, but its `uid`. That of an intercommunicator's is derived, as
     /// nobody could tell both groups at once; where it cannot be, there is nothing to begin.
     pub fn new(rt: &Runtime, parent: VirtComm) -> Option<Box<Begun>> {
-        let recipe = super::get(rt, parent)?.clone();
+        let recipe = super::comm_entries::get(rt, parent)?.clone();
         let is_first = super::rank_and_size(rt, parent).is_some_and(|(rank, _)| rank == 0);
         let uid = if recipe.remote.is_some() && !recipe.has_spawned() {
             let number = recipe.inits + 1;
             let uid = derived_uid(recipe.uid, number)?;
-            super::get_mut(rt, parent)?.inits = number;
+            super::comm_entries::get_mut(rt, parent)?.inits = number;
             uid
         } else if is_first || recipe.has_spawned() {
             candidate(rt)
@@ -254,7 +260,7 @@ pub fn of_group(rt: &Runtime, group: VirtGroup, tag: c_int, new: &mut RealComm) 
     // SAFETY: the world, and a group of ours.
     unsafe {
         real::PMPI_Comm_create_group(
-            real_comm(rt, super::world_handle(rt)),
+            real_comm(rt, super::predefined_comms::world_handle(rt)),
             real_group(rt, group),
             tag,
             new,

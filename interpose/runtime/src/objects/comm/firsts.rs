@@ -5,17 +5,18 @@
 //! first collectives are made again, too, with numbers of the layer's.
 #![allow(unsafe_code)]
 
-use super::{VirtComm, get, get_mut};
+use super::comm_entries::{get, get_mut};
+use super::communicator::Comm;
 use crate::abi;
 use crate::generated::{Proc, real};
-use crate::handles::VirtOp;
+use crate::handles::{VirtComm, VirtOp};
 use crate::objects::{Runtime, op};
 use std::sync::OnceLock;
 use understudy_mpi::abi::object;
 use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{RealComm, RealOp};
 use understudy_mpi::{self as mpi, check};
-pub use understudy_policy::communicator_plan::{Counted, Firsts};
+use understudy_policy::communicator_plan::Counted;
 
 /// So many of each count.
 fn limit() -> usize {
@@ -45,7 +46,7 @@ fn note_counted(rt: &Runtime, comm: VirtComm, made: Proc) {
         Proc::MPI_Allreduce => Counted::Allreduce,
         _ => return,
     };
-    let is_first = |known: &super::Comm| {
+    let is_first = |known: &Comm| {
         let same = known.firsts.iter().filter(|&&first| first == counted);
         known.remote.is_none() && same.count() < limit()
     };

@@ -8,12 +8,13 @@
 //! Whether that is so tells a sum: each member adds a number of its own and takes that of the next member away, in a ring.
 #![allow(unsafe_code)]
 
-use super::{Comm, SELF, forget_recent, handle, is_spawned};
+use super::communicator::{Comm, SELF};
+use super::predefined_comms::handle;
+use super::spawned_worker::is_spawned;
 use crate::errors;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtComm, real_comm};
-use crate::objects::Runtime;
-use crate::objects::{dynamic, objects, objects_mut};
+use crate::objects::{Runtime, dynamic, objects, objects_mut};
 use std::collections::BTreeSet;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
@@ -46,7 +47,7 @@ fn mark(rt: &Runtime, index: u32) {
 }
 
 fn disconnect(rt: &Runtime, index: u32) {
-    forget_recent(rt);
+    rt.comm.forget_recent();
     handles::set_real(rt, HandleKind::Comm, index, std::ptr::null_mut());
 }
 

@@ -3,8 +3,7 @@
 
 use crate::errors;
 use crate::generated::real;
-use crate::handles::{self, VirtInfo, real_info};
-use crate::objects::Runtime;
+use crate::handles::{self, Runtime, VirtInfo, real_info};
 use std::ffi::{CStr, CString, c_char, c_int};
 use understudy_mpi::real_types::{RealComm, RealInfo};
 

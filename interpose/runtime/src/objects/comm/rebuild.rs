@@ -1,16 +1,17 @@
 //! Making all communicators again on a new world.
 #![allow(unsafe_code)]
 
+use super::communicator::{SELF, WORLD};
 use super::create::BRIDGE_TAG;
-use super::{
-    SELF, Topology, WORLD, connect_world, firsts, handle, hints, make_bridge, name_predefined,
-    null_real, renew_self,
+use super::predefined_comms::{
+    connect_world, handle, make_bridge, name_predefined, null_real, renew_self,
 };
+use super::{Topology, firsts, hints};
 use crate::generated::{HandleKind, real};
-use crate::handles::real_comm;
+use crate::handles::{self, real_comm};
 use crate::objects::tool::written;
 use crate::objects::{Objects, Runtime, group, objects};
-use crate::{fault, gather, handles};
+use crate::{fault, gather};
 use std::collections::HashMap;
 use std::ffi::c_int;
 use understudy_mpi::real_types::{RealComm, UNDEFINED};
@@ -96,7 +97,7 @@ fn finish(rt: &Runtime, made: Made) {
     }
 }
 
-fn created(all: &Objects) -> impl Iterator<Item = (u32, &super::Comm)> {
+fn created(all: &Objects) -> impl Iterator<Item = (u32, &super::communicator::Comm)> {
     all.comms.iter().filter(|&(index, _)| index > SELF)
 }
 

@@ -1,41 +1,22 @@
 //! What is known of the communicator that was asked for last: programs use the same few again and again.
 
-use super::{Comm, VirtComm, find, is_spawned, my_rank, objects};
-use crate::objects::Runtime;
+use super::communicator::Comm;
+use super::local_comms::RecentComm;
+use super::predefined_comms::{find, my_rank};
+use super::spawned_worker::is_spawned;
+use crate::handles::VirtComm;
+use crate::objects::{Runtime, objects};
 use std::ffi::c_int;
 use understudy_numbers::Worker;
 
-/// What most calls want to know of a communicator.
-#[derive(Clone, Copy)]
-pub(super) struct Recent {
-    handle: u64,
-    index: u32,
-    /// Whether it is an intracommunicator that every worker is a member of.
-    spans_all: bool,
-    /// Rank of this process in its own group, if it has one, and the size of that.
-    own: Option<(c_int, c_int)>,
-    /// The worker behind the first rank that messages may name, and behind how many ranks from that on the next ones are, in order.
-    first: Worker,
-    in_order: u32,
-}
-
-pub(super) const NOTHING: Recent = Recent {
-    handle: u64::MAX,
-    index: u32::MAX,
-    spans_all: false,
-    own: None,
-    first: Worker(0),
-    in_order: 0,
-};
-
 /// Communicators are removed or replaced.
 pub fn forget_recent(rt: &Runtime) {
-    rt.comm.recent.set(NOTHING);
+    rt.comm.forget_recent();
 }
 
 /// What `known` says of a communicator; nothing for `MPI_COMM_NULL` and for what is no communicator.
 #[inline(always)]
-fn ask<T>(rt: &Runtime, comm: VirtComm, known: impl Fn(&Recent) -> T) -> Option<T> {
+fn ask<T>(rt: &Runtime, comm: VirtComm, known: impl Fn(&RecentComm) -> T) -> Option<T> {
     let recent = rt.comm.recent.get();
     // Two ways from here on: what both come to would be copied through memory.
     if recent.handle == comm.0 as u64 {
@@ -58,13 +39,13 @@ pub fn spans_all(rt: &Runtime, comm: VirtComm) -> bool {
 }
 
 #[inline(never)]
-fn look_up(rt: &Runtime, comm: VirtComm) -> Option<Recent> {
+fn look_up(rt: &Runtime, comm: VirtComm) -> Option<RecentComm> {
     let index = find(rt, comm)?;
     let all = objects(rt);
     let recipe = all.comms.get(index)?;
     let peers = peers(recipe);
     let first = peers.first().copied().unwrap_or_default();
-    let recent = Recent {
+    let recent = RecentComm {
         handle: comm.0 as u64,
         index,
         spans_all: recipe.collective_over_all,

@@ -4,7 +4,8 @@
 //! to that, and for nobody after that, so that groups tell their members apart for good.
 #![allow(unsafe_code)]
 
-use super::handle;
+use super::predefined_comms::handle;
+use super::spawned_worker::FIRST_SPAWNED;
 use crate::generated::real;
 use crate::handles::{self, VirtGroup, real_comm, real_group};
 use crate::objects::{Runtime, dynamic, objects};
@@ -12,13 +13,6 @@ use std::ffi::c_int;
 use understudy_mpi::real_types::{RealComm, RealGroup};
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
-
-const FIRST: u32 = 1 << 31;
-
-/// Whether this is a process that is no worker.
-pub fn is_spawned(worker: Worker) -> bool {
-    worker.0 >= FIRST
-}
 
 /// A procedure that tells the local or the remote group.
 pub type AskGroup = fn(RealComm, &mut RealGroup) -> c_int;
@@ -80,7 +74,7 @@ pub fn members(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
     // SAFETY: a group of ours.
     check(unsafe { real::PMPI_Group_size(group, &mut size) })?;
     let mut found = vec![None; size.max(0) as usize];
-    let world = real_comm(rt, super::world_handle(rt));
+    let world = real_comm(rt, super::predefined_comms::world_handle(rt));
     with_group(rt, world, own_group, |all| {
         look_up(group, all, &mut found, |rank| Some(Worker(rank as u32)))
     })?;
@@ -91,7 +85,7 @@ pub fn members(rt: &Runtime, group: RealGroup) -> mpi::Result<Vec<Worker>> {
         found.unwrap_or_else(|| {
             let mut dynamic = dynamic::get_mut(rt);
             dynamic.known += 1;
-            Worker(FIRST + dynamic.known)
+            Worker(FIRST_SPAWNED + dynamic.known)
         })
     };
     Ok(found.into_iter().map(number).collect())

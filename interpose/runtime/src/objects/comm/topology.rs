@@ -1,14 +1,13 @@
 //! Virtual topologies (MPI 4.1, chapter 8) as parts of recipes.
 #![allow(unsafe_code)]
 
-use super::get;
+use super::hints::null_info;
 use crate::errors;
 use crate::generated::real;
-use crate::handles::{VirtComm, real_comm};
-use crate::objects::Runtime;
+use crate::handles::Runtime;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealComm;
-use understudy_mpi::{self as mpi};
+use understudy_mpi::{self as mpi, check};
 
 const CART: c_int = 1;
 const GRAPH: c_int = 2;
@@ -49,29 +48,6 @@ pub enum Topology {
     },
 }
 
-/// In- and outdegree of a communicator with a topology.
-pub fn degrees(rt: &Runtime, comm: VirtComm) -> (c_int, c_int) {
-    let recipe = get(rt, comm);
-    match recipe.as_ref().map(|recipe| &recipe.topology) {
-        Some(Topology::Cart { dims, .. }) => (2 * dims.len() as c_int, 2 * dims.len() as c_int),
-        Some(Topology::DistGraph {
-            sources,
-            destinations,
-            ..
-        }) => (sources.len() as c_int, destinations.len() as c_int),
-        Some(Topology::Graph { .. }) => {
-            let (mut rank, mut degree) = (0, 0);
-            // SAFETY: local queries.
-            unsafe {
-                real::PMPI_Comm_rank(real_comm(rt, comm), &mut rank);
-                real::PMPI_Graph_neighbors_count(real_comm(rt, comm), rank, &mut degree);
-            }
-            (degree, degree)
-        }
-        Some(Topology::None) | None => (0, 0),
-    }
-}
-
 /// How many processes send to the process with this rank in neighbourhood collectives (8.6).
 pub fn sources(topology: &Topology, rank: usize) -> usize {
     match topology {
@@ -95,34 +71,34 @@ impl Topology {
         let mut kind = 0;
         // SAFETY: a communicator of ours, and each array is as long as the real library was told.
         unsafe {
-            super::check(real::PMPI_Topo_test(comm, &mut kind))?;
+            check(real::PMPI_Topo_test(comm, &mut kind))?;
             match kind {
                 CART => {
                     let mut length = 0;
-                    super::check(real::PMPI_Cartdim_get(comm, &mut length))?;
+                    check(real::PMPI_Cartdim_get(comm, &mut length))?;
                     let (mut dims, mut periods, mut own) =
                         (zeros(length), zeros(length), zeros(length));
                     let (d, p, o) = (dims.as_mut_ptr(), periods.as_mut_ptr(), own.as_mut_ptr());
-                    super::check(real::PMPI_Cart_get(comm, length, d, p, o))?;
+                    check(real::PMPI_Cart_get(comm, length, d, p, o))?;
                     Ok(Topology::Cart { dims, periods })
                 }
                 GRAPH => {
                     let (mut nodes, mut count) = (0, 0);
-                    super::check(real::PMPI_Graphdims_get(comm, &mut nodes, &mut count))?;
+                    check(real::PMPI_Graphdims_get(comm, &mut nodes, &mut count))?;
                     let (mut index, mut edges) = (zeros(nodes), zeros(count));
                     let (i, e) = (index.as_mut_ptr(), edges.as_mut_ptr());
-                    super::check(real::PMPI_Graph_get(comm, nodes, count, i, e))?;
+                    check(real::PMPI_Graph_get(comm, nodes, count, i, e))?;
                     Ok(Topology::Graph { index, edges })
                 }
                 DIST_GRAPH => {
                     let (mut indegree, mut outdegree, mut weighted) = (0, 0, 0);
                     let counts = (&mut indegree, &mut outdegree, &mut weighted);
-                    super::check(real::PMPI_Dist_graph_neighbors_count(
+                    check(real::PMPI_Dist_graph_neighbors_count(
                         comm, counts.0, counts.1, counts.2,
                     ))?;
                     let (mut sources, mut source_weights) = (zeros(indegree), zeros(indegree));
                     let (mut destinations, mut dest_weights) = (zeros(outdegree), zeros(outdegree));
-                    super::check(real::PMPI_Dist_graph_neighbors(
+                    check(real::PMPI_Dist_graph_neighbors(
                         comm,
                         indegree,
                         sources.as_mut_ptr(),
@@ -153,7 +129,7 @@ impl Topology {
             (true, true) => WEIGHTS_EMPTY,
             (true, false) => weights.as_ptr(),
         };
-        let info = crate::objects::comm::hints::null_info(rt);
+        let info = null_info(rt);
         // SAFETY: a communicator of ours; the arrays have the lengths that are told.
         unsafe {
             match self {

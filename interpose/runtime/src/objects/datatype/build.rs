@@ -1,7 +1,14 @@
 //! Real datatypes from recipes.
 #![allow(unsafe_code)]
 
-use super::{Datatype, Recipe, check, null_real, rename};
+use super::constructors::{
+    CONTIGUOUS, DARRAY, DUP, F90_COMPLEX, F90_INTEGER, F90_REAL, HINDEXED, HINDEXED_BLOCK,
+    HINDEXED_INTEGER, HVECTOR, HVECTOR_INTEGER, INDEXED, INDEXED_BLOCK, RESIZED, STRUCT,
+    STRUCT_INTEGER, SUBARRAY, VECTOR,
+};
+use super::derived_datatype::Datatype;
+use super::real_datatypes::{check, null_real, rename};
+use super::recipe::Recipe;
 use crate::errors::ERR_INTERN;
 use crate::generated::real;
 use crate::handles::{VirtDatatype, real_datatype};
@@ -9,27 +16,6 @@ use crate::objects::Runtime;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::RealDatatype;
-
-// `MPI_COMBINER_…`
-pub(super) const NAMED: i32 = 0;
-pub(super) const DUP: i32 = 1;
-pub(super) const CONTIGUOUS: i32 = 2;
-pub(super) const VECTOR: i32 = 3;
-pub(super) const HVECTOR_INTEGER: i32 = 4;
-pub(super) const HVECTOR: i32 = 5;
-pub(super) const INDEXED: i32 = 6;
-pub(super) const HINDEXED_INTEGER: i32 = 7;
-pub(super) const HINDEXED: i32 = 8;
-pub(super) const INDEXED_BLOCK: i32 = 9;
-pub(super) const STRUCT_INTEGER: i32 = 10;
-pub(super) const STRUCT: i32 = 11;
-pub(super) const SUBARRAY: i32 = 12;
-pub(super) const DARRAY: i32 = 13;
-pub(super) const F90_REAL: i32 = 14;
-pub(super) const F90_COMPLEX: i32 = 15;
-pub(super) const F90_INTEGER: i32 = 16;
-pub(super) const RESIZED: i32 = 17;
-pub(super) const HINDEXED_BLOCK: i32 = 18;
 
 /// Makes a real datatype with the entry's name and state. What it is made from must exist.
 pub(super) fn make(rt: &Runtime, entry: &Datatype) -> Result<RealDatatype, c_int> {

@@ -1,10 +1,10 @@
 //! What the arguments of a datatype's constructor mean for the place of its data (MPI 4.1, 5.1.2 to 5.1.13).
 
-use super::Recipe;
-use super::build::{
+use super::constructors::{
     CONTIGUOUS, DARRAY, DUP, HINDEXED, HINDEXED_BLOCK, HINDEXED_INTEGER, HVECTOR, HVECTOR_INTEGER,
     INDEXED, INDEXED_BLOCK, RESIZED, STRUCT, STRUCT_INTEGER, SUBARRAY, VECTOR,
 };
+use super::recipe::Recipe;
 
 /// Blocks of elements: where each begins, and how many elements it has.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! The elements of buffers with derived datatypes, for accumulates: of one predefined datatype each (MPI 4.1, 12.3.4).
 #![allow(unsafe_code)]
 
-use super::{kept_recipe, null_handle};
+use super::datatype_entries::kept_recipe;
+use super::real_datatypes::null_handle;
 use crate::errors::{ERR_TYPE, SUCCESS};
 use crate::generated::real;
 use crate::handles::{VirtDatatype, VirtOp, real_datatype, real_op};

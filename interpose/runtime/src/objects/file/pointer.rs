@@ -8,26 +8,13 @@
 //! closed in a rollback.
 #![allow(unsafe_code)]
 
-use super::File;
-use crate::objects::Runtime;
-use crate::user::{self, FileCall};
+use super::open_file::{File, Pointer};
+use crate::user::{self, FileCall, Runtime};
 use std::ffi::{c_int, c_short};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-
-/// What a process says of the pointer in its saved state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub enum Pointer {
-    /// Another one says it.
-    #[default]
-    Others,
-    /// It has not been moved since the start.
-    Unmoved,
-    /// It is at this unit.
-    At(u64),
-}
 
 /// Waits for a lock on a range of a file, against everybody who opens it for himself (fcntl(2): F_OFD_SETLKW). It goes with `F_UNLCK`, or with
 /// the descriptor.

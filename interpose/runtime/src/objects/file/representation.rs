@@ -4,21 +4,14 @@
 //! Open MPI keeps a name even if it reports an error, so refused registrations count too.
 #![allow(unsafe_code)]
 
+use super::registered::Registered;
 use crate::errors::ERR_INTERN;
 use crate::generated::callbacks::{DatarepConversionFn, DatarepExtentFn};
 use crate::generated::real;
-use crate::objects::{Runtime, not_made_again, objects, objects_mut};
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use crate::objects::rebuild_error::log_not_rebuilt;
+use crate::objects::{Runtime, objects, objects_mut};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use understudy_mpi::real_types::RealDatatype;
-
-/// The first registration of a name with these functions.
-#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Registered {
-    name: CString,
-    /// True for each function that is not null: reading, writing, extent.
-    given: [bool; 3],
-    code: c_int,
-}
 
 /// Stands in for the program's conversion function, which no library calls.
 unsafe extern "C" fn convert(
@@ -77,7 +70,7 @@ pub fn rebuild(rt: &Runtime) {
         // SAFETY: a C string.
         let code = unsafe { register_real(one.name.as_ptr(), one.given) };
         if code != one.code {
-            not_made_again(&format!("data representation {:?}", one.name), code);
+            log_not_rebuilt(&format!("data representation {:?}", one.name), code);
         }
     }
 }

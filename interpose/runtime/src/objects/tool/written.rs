@@ -6,55 +6,19 @@
 //! communicators are made again.
 //! So no checkpoint is taken while a communicator exists that was made with other values.
 //! Variables that are bound to an object are written when all objects exist.
-
 #![allow(unsafe_code)]
 
-use super::{Cvar, is_open, make_cvar, open};
+use super::tool_library::{is_open, make_cvar, open};
+use super::tool_variables::Cvar;
+use super::written_values::Write;
 use crate::errors::{SUCCESS, succeeded};
 use crate::generated::real;
 use crate::objects::comm::{Comm, SELF};
-use crate::objects::{Runtime, not_made_again, objects, objects_mut};
+use crate::objects::rebuild_error::log_not_rebuilt;
+use crate::objects::{Runtime, objects, objects_mut};
 use crate::world;
 use std::ffi::c_int;
 use understudy_mpi::call::Apart;
-
-/// A value that was written to a variable.
-#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-struct Write {
-    name: Vec<u8>,
-    object: u64,
-    value: Vec<u8>,
-}
-
-/// Last values of the variables that the program has written.
-#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
-pub struct Written {
-    /// Number of writes that have changed a variable of no object.
-    changes: u64,
-    /// The last write to each variable, in the order of the writes.
-    last: Vec<Write>,
-}
-
-impl Written {
-    pub const NONE: Written = Written {
-        changes: 0,
-        last: Vec::new(),
-    };
-
-    /// Records a write in place of the one before to the same variable.
-    fn note(&mut self, write: Write) {
-        self.changes += u64::from(write.object == 0 && !self.last.contains(&write));
-        let is_other = |other: &Write| (&other.name, other.object) != (&write.name, write.object);
-        self.last.retain(is_other);
-        self.last.push(write);
-    }
-
-    /// Name of the variable of no object that was written last.
-    fn last_name(&self) -> &[u8] {
-        let unbound = self.last.iter().rfind(|write| write.object == 0);
-        unbound.map_or(&[], |write| &write.name)
-    }
-}
 
 /// Returns the number of writes that have changed values that a new communicator may depend on.
 pub fn changes(rt: &Runtime) -> u64 {
@@ -126,7 +90,7 @@ fn write_all(rt: &Runtime, is_due: impl Fn(&Write) -> bool) {
     for write in written.last.iter().filter(|write| is_due(write)) {
         if let Err(rc) = write_again(rt, write) {
             let name = String::from_utf8_lossy(&write.name);
-            not_made_again(&format!("variable {name}"), rc);
+            log_not_rebuilt(&format!("variable {name}"), rc);
         }
     }
 }
@@ -144,40 +108,4 @@ fn write_again(rt: &Runtime, write: &Write) -> Result<(), c_int> {
     // SAFETY: a handle of this function.
     unsafe { real::PMPI_T_cvar_handle_free(&mut handle) };
     succeeded(written)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn note(written: &mut Written, name: &[u8], object: u64, value: u8) {
-        written.note(Write {
-            name: name.to_vec(),
-            object,
-            value: vec![value],
-        });
-    }
-
-    #[test]
-    fn last_values_are_kept_in_their_order() {
-        let mut written = Written::NONE;
-        for (name, value) in [(b"a", 1), (b"b", 2), (b"a", 3)] {
-            note(&mut written, name, 0, value);
-        }
-        note(&mut written, b"a", 7, 4);
-        let values: Vec<u8> = written.last.iter().map(|write| write.value[0]).collect();
-        assert_eq!(values, [2, 3, 4]);
-        assert_eq!(written.last_name(), b"a");
-    }
-
-    #[test]
-    fn changes_are_those_of_other_values_without_an_object() {
-        let mut written = Written::NONE;
-        for value in [1, 1, 2, 2, 1] {
-            note(&mut written, b"a", 0, value);
-        }
-        assert_eq!(written.changes, 3);
-        note(&mut written, b"a", 7, 1);
-        assert_eq!(written.changes, 3);
-    }
 }

@@ -7,23 +7,18 @@
 
 use super::epochs::Hold;
 use super::locks::Lock;
+use super::rma_window::Window;
 use super::told::Told;
-use super::{Window, get, index};
-use crate::handles::VirtWin;
-use crate::objects::Runtime;
-use crate::world;
+use crate::world::Runtime;
 use std::cell::{Cell, RefCell, RefMut};
 use std::ffi::c_int;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use understudy_formats::private::MEMORY;
-use understudy_image::PAGE_SIZE;
-use understudy_image::shared;
+use understudy_image::{PAGE_SIZE, shared};
 use understudy_mpi::call;
 use understudy_numbers::ProcessNumber;
 
@@ -54,7 +49,7 @@ pub struct Direct {
     /// Of its members' parts; none where they are on several nodes.
     locks: Option<Locks>,
     /// The library may have begun what it has not ended.
-    is_busy: Cell<bool>,
+    pub(super) is_busy: Cell<bool>,
     /// Flushes and unlocks that it has not been asked for.
     quiet: Cell<u32>,
     /// Of which passive target epochs it has been told.
@@ -152,7 +147,11 @@ fn wait(word: &AtomicU32, held: u32) -> bool {
 }
 
 impl Direct {
-    fn new(rt: &Runtime, window: &Window, players: &[ProcessNumber]) -> io::Result<Direct> {
+    pub(super) fn new(
+        rt: &Runtime,
+        window: &Window,
+        players: &[ProcessNumber],
+    ) -> io::Result<Direct> {
         let are_together = window.region.is_on_one_node(rt, players);
         let map = || Locks::map(window.region.window(), window.region.members());
         let locks = are_together.then(map).transpose()?;
@@ -267,57 +266,5 @@ impl Direct {
             (false, false) => Flush::Progress,
             (true, false) => Flush::Nothing,
         }
-    }
-}
-
-/// A window whose memory this process has mapped.
-///
-/// # Errors
-/// If the file of its locks cannot be.
-pub fn direct(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<Direct>>> {
-    let Some(window) = get(rt, win).filter(|window| window.region.is_mapped()) else {
-        return Ok(None);
-    };
-    let number = index(rt, win).unwrap_or_default();
-    if let Some(known) = rt.direct.borrow().get(&number) {
-        return Ok(Some(Rc::clone(known)));
-    }
-    renew(rt, number, &window, &world::get(rt).players)
-}
-
-/// The same, anew, for the window with this index; these processes play the workers.
-///
-/// # Errors
-/// As of [`direct`].
-pub(super) fn renew(
-    rt: &Runtime,
-    index: u32,
-    window: &Window,
-    players: &[ProcessNumber],
-) -> io::Result<Option<Rc<Direct>>> {
-    if !window.region.is_mapped() {
-        return Ok(None);
-    }
-    let new = Direct::new(rt, window, players).inspect_err(|why| {
-        log::error!("the locks of a window, a file in {MEMORY}, cannot be mapped: {why}");
-    });
-    let new = Rc::new(new?);
-    rt.direct.borrow_mut().insert(index, Rc::clone(&new));
-    Ok(Some(new))
-}
-
-/// What a flush has to wait for: of a rank, or of all.
-pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> Flush {
-    let is_passive = get(rt, win).is_some_and(|window| window.epochs.are_passive(rank));
-    match direct(rt, win) {
-        Ok(Some(direct)) if is_passive => direct.flush(),
-        _ => Flush::Library,
-    }
-}
-
-/// Whether the library may have begun what it has not ended.
-pub(super) fn set_busy(rt: &Runtime, win: VirtWin, is: bool) {
-    if let Ok(Some(direct)) = direct(rt, win) {
-        direct.is_busy.set(is);
     }
 }

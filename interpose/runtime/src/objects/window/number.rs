@@ -1,8 +1,7 @@
 //! Numbers that this process adds by itself, as a call of the library takes longer than that.
 #![allow(unsafe_code)]
 
-use crate::handles::VirtDatatype;
-use crate::objects::Runtime;
+use crate::handles::{Runtime, VirtDatatype};
 use crate::objects::lookup::Predefined;
 use std::ffi::c_void;
 

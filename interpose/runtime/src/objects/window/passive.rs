@@ -4,9 +4,11 @@
 //! would exclude is excluded already.
 #![allow(unsafe_code)]
 
-use super::direct::{self, Direct, direct};
+use super::direct::Direct;
+use super::direct_windows::{self, direct};
 use super::epochs::{Epochs, LOCK_SHARED, NO_CHECK};
-use super::{get, recent};
+use super::recent;
+use super::window_entries::get;
 use crate::errors::SUCCESS;
 use crate::generated::real;
 use crate::handles::{VirtWin, real_win};
@@ -65,11 +67,11 @@ pub fn told(rt: &Runtime, win: VirtWin, procedure: impl FnOnce() -> c_int) -> c_
 
 /// [`told`], of a procedure that begins what may not end at once.
 pub fn begun(rt: &Runtime, win: VirtWin, procedure: impl FnOnce(RealWin) -> c_int) -> c_int {
-    direct::set_busy(rt, win, true);
+    direct_windows::set_busy(rt, win, true);
     told(rt, win, || procedure(real_win(rt, win)))
 }
 
 /// What the library had begun on a window has ended.
 pub fn end(rt: &Runtime, win: VirtWin) {
-    direct::set_busy(rt, win, false);
+    direct_windows::set_busy(rt, win, false);
 }

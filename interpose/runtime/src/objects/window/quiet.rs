@@ -1,11 +1,11 @@
 //! Windows at a cut: everything that was begun in open epochs has arrived.
 #![allow(unsafe_code)]
 
-use super::{Known, handle, in_order, passive};
+use super::passive;
+use super::window_entries::{Known, handle, in_order};
 use crate::generated::real;
 use crate::handles::real_comm;
-use crate::objects::Runtime;
-use crate::objects::comm;
+use crate::objects::{Runtime, comm};
 use understudy_mpi::comm::Extreme;
 use understudy_mpi::{self as mpi, check};
 

@@ -1,13 +1,15 @@
 //! Making windows again in the next generation of MPI.
 #![allow(unsafe_code)]
 
-use super::direct::{self, Direct};
+use super::direct::Direct;
+use super::direct_windows;
 use super::epochs::{Epochs, Hold};
-use super::{Flavor, Window, in_order, info_with, real_comm_of, recent, return_errors};
+use super::rma_window::{Flavor, Window};
+use super::window_entries::{in_order, real_comm_of, return_errors};
+use super::window_hints::info_with;
 use crate::generated::{HandleKind, real};
 use crate::handles::{self, VirtWin, real_win};
-use crate::objects::Runtime;
-use crate::objects::objects;
+use crate::objects::{Runtime, objects};
 use std::ffi::c_void;
 use understudy_mpi::real_types::{RealInfo, RealWin};
 use understudy_mpi::{self as mpi, check};
@@ -30,8 +32,8 @@ pub fn rebuild(rt: &Runtime, players: &[ProcessNumber]) -> mpi::Result<()> {
         let real = made?;
         handles::set_real(rt, HandleKind::Win, known.index, real.0);
         return_errors(real);
-        let own =
-            direct::renew(rt, known.index, &window, players).map_err(|_| mpi::Error::INTERN)?;
+        let own = direct_windows::renew(rt, known.index, &window, players)
+            .map_err(|_| mpi::Error::INTERN)?;
         match own.filter(|own| own.has_locks()) {
             Some(own) => {
                 take_again(&own, &known.epochs)?;
@@ -95,7 +97,7 @@ fn make(rt: &Runtime, window: &Window, info: RealInfo) -> mpi::Result<RealWin> {
 
 /// Forgets the real windows after a failure: they have gone with the library that has made them.
 pub fn drop_reals(rt: &Runtime) {
-    recent::forget(rt);
+    rt.forget_recent_part();
     rt.direct.borrow_mut().clear();
     for (index, _) in objects(rt).windows.iter() {
         handles::set_real(rt, HandleKind::Win, index, std::ptr::null_mut());

@@ -3,62 +3,20 @@
 //! It holds until any object but a window's epochs changes ([`super::objects_mut`]), or a recovery begins.
 #![allow(unsafe_code)]
 
-use super::direct::{self, Direct, Flush};
+use super::direct::{Direct, Flush};
+use super::direct_windows;
+use super::epochs::Epochs;
 use super::epochs::Hold;
 use super::number::Number;
-use super::{Epochs, Window, get};
+use super::recent_part::RecentPart;
+use super::rma_window::Window;
+use super::window_entries::{get, index};
 use crate::generated::HandleKind;
 use crate::handles::{VirtDatatype, VirtWin};
 use crate::objects::Runtime;
 use crate::objects::lookup::created;
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
-
-/// A member's memory that this process may load and store in.
-#[derive(Debug)]
-pub struct Recent {
-    win: VirtWin,
-    rank: c_int,
-    datatype: VirtDatatype,
-    /// Bytes of one of those.
-    element: u64,
-    number: Option<Number>,
-    memory: u64,
-    size: u64,
-    unit: u64,
-    /// An epoch is open in which this process may access it.
-    is_open: bool,
-    /// A lock is held.
-    is_passive: bool,
-    direct: Rc<Direct>,
-}
-
-impl Recent {
-    fn is_of(&self, win: VirtWin, rank: c_int) -> bool {
-        self.win == win && self.rank == rank
-    }
-
-    fn note(&mut self, epochs: &Epochs) {
-        self.is_open = epochs.admit(self.rank);
-        self.is_passive = epochs.are_passive(Some(self.rank));
-    }
-
-    /// Its part has been locked or unlocked, between no fences.
-    fn set_locked(&mut self, rank: c_int, is: bool) {
-        if self.rank == rank {
-            (self.is_open, self.is_passive) = (is, is);
-        }
-    }
-
-    fn place(&self, disp: isize, count: c_int) -> Option<(u64, u64)> {
-        let bytes = self.element * u64::try_from(count).ok()?;
-        if !self.is_open {
-            return None;
-        }
-        let begin = self.unit.checked_mul(u64::try_from(disp).ok()?)?;
-        (begin.checked_add(bytes)? <= self.size).then_some((self.memory + begin, bytes))
-    }
-}
 
 /// The address and bytes of `count` elements, if that part was reached last with this datatype.
 #[inline]
@@ -129,7 +87,7 @@ pub fn unlock(rt: &Runtime, win: VirtWin, rank: c_int) -> bool {
 fn change(
     rt: &Runtime,
     win: VirtWin,
-    change: impl FnOnce(&mut Recent, &mut Epochs) -> bool,
+    change: impl FnOnce(&mut RecentPart, &mut Epochs) -> bool,
 ) -> bool {
     let (Some(mut recent), Some(mut objects)) =
         (rt.recent.try_borrow_mut(), rt.objects.try_borrow_mut())
@@ -147,7 +105,7 @@ fn change(
 }
 
 /// Epochs of a window have been opened or closed.
-pub(super) fn refresh(rt: &Runtime, win: VirtWin, epochs: &Epochs) {
+fn refresh(rt: &Runtime, win: VirtWin, epochs: &Epochs) {
     if let Some(recent) = rt
         .recent
         .borrow_mut()
@@ -209,7 +167,7 @@ pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> Flush {
         (Some(recent), Some(rank)) if recent.is_of(win, rank) && recent.is_passive => {
             recent.direct.flush()
         }
-        _ => direct::flush(rt, win, rank),
+        _ => direct_windows::flush(rt, win, rank),
     }
 }
 
@@ -230,9 +188,9 @@ pub fn remember(rt: &Runtime, win: VirtWin, rank: c_int, datatype: VirtDatatype,
     };
     let part = get(rt, win).and_then(|window| part(&window));
     if let Some((memory, size, unit, is_passive)) = part
-        && let Ok(Some(direct)) = direct::direct(rt, win)
+        && let Ok(Some(direct)) = direct_windows::direct(rt, win)
     {
-        rt.recent.set(Some(Recent {
+        rt.recent.set(Some(RecentPart {
             win,
             rank,
             datatype,
@@ -248,9 +206,11 @@ pub fn remember(rt: &Runtime, win: VirtWin, rank: c_int, datatype: VirtDatatype,
     }
 }
 
-#[inline]
-pub fn forget(rt: &Runtime) {
-    if rt.recent.borrow().is_some() {
-        rt.recent.set(None);
+/// Opens or closes epochs of a window.
+pub fn change_epochs(rt: &Runtime, win: VirtWin, change: impl FnOnce(&mut Epochs)) {
+    let Some(index) = index(rt, win) else { return };
+    if let Some(window) = rt.objects.borrow_mut().windows.get_mut(index) {
+        change(&mut window.epochs);
+        refresh(rt, win, &window.epochs);
     }
 }

@@ -1,224 +1,27 @@
-//! Memory of MPI_Win_allocate_shared and, on one node, of MPI_Win_allocate (MPI 4.1, 12.2): segments of all members, at addresses of each
-//! process's own.
-//!
-//! The library has no part in it: a survivor's mapping must last longer than a generation of MPI, and its addresses must not change. Each
-//! page is in the image of one member ([`Part`]). Nobody writes while another one captures its part or puts that back: all stand
-//! still at a cut until all members have captured, and restore only when all are in the recovery.
+//! Allocation of the memory that the members of a window share ([`Region`]).
 #![allow(unsafe_code)]
 
-use super::{Flavor, Window};
-use crate::arch::raw;
+use super::region::starts;
+pub use super::region::{Region, Segment};
+use super::rma_window::{Flavor, Window};
 use crate::errors::ERR_NO_MEM;
-use crate::objects::Runtime;
-use crate::objects::{comm, objects};
-use crate::{abi, gather, told, user, world};
+use crate::objects::{Runtime, comm, objects};
+use crate::{gather, told, user, world};
 use std::ffi::c_int;
-use std::io;
-use std::ops::Range;
-use std::os::fd::AsRawFd;
 use understudy_formats::private::MEMORY;
-use understudy_image::PAGE_SIZE;
-use understudy_image::shared::{self, Part};
+use understudy_image::shared;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Worker};
 
 const ERR_RMA_SHARED: c_int = 71;
-const PAGE: u64 = PAGE_SIZE as u64;
+
 /// One part in so many of the memory that is left for files may become a window's that needs none.
 const SHARE: u64 = 4;
-
-/// What a member has asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Segment {
-    /// Bytes.
-    pub size: i64,
-    /// Bytes of a unit of displacements.
-    pub disp_unit: i32,
-    /// It may begin at a page of its own (the hint `alloc_shared_noncontig`).
-    pub is_apart: bool,
-}
-
-/// The memory of all members.
-#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Region {
-    /// Where it begins in this process; 0: it has no bytes.
-    base: u64,
-    /// Of each member, in the order of ranks.
-    segments: Vec<Segment>,
-    /// Where each of them begins, in bytes from `base`, and where the last one ends.
-    starts: Vec<u64>,
-    /// The number of the window in the names of its files.
-    window: u64,
-    /// The members as workers.
-    owners: Vec<Worker>,
-}
 
 /// From now on this process plays that worker, whose parts of windows are in its image.
 pub fn belong_to(worker: Worker) {
     shared::begin(|| user::in_job_memory(&told::job(), ""), worker);
-}
-
-/// Whether all members allow holes.
-fn may_be_apart(segments: &[Segment]) -> bool {
-    !segments.is_empty() && segments.iter().all(|segment| segment.is_apart)
-}
-
-/// Where segments begin, and behind them the end of all. Without holes, if no member allows one.
-fn starts(segments: &[Segment]) -> Vec<u64> {
-    let may_be_apart = may_be_apart(segments);
-    let mut starts = vec![0];
-    for segment in segments {
-        let end = starts[starts.len() - 1] + segment.size.max(0) as u64;
-        starts.push(if may_be_apart {
-            end.next_multiple_of(PAGE)
-        } else {
-            end
-        });
-    }
-    starts
-}
-
-impl Region {
-    /// The bytes of whole pages.
-    fn length(&self) -> u64 {
-        self.starts
-            .last()
-            .map_or(0, |end| end.next_multiple_of(PAGE))
-    }
-
-    /// The files, and which bytes of the region are in each. A page that two members have is that of the lower rank.
-    fn parts(&self) -> impl Iterator<Item = (Part, Range<u64>)> {
-        let bounds = self.starts.windows(2).map(|ends| {
-            let [start, end] = [ends[0], ends[1]].map(|at| at.next_multiple_of(PAGE));
-            start..end
-        });
-        let part = |&owner| Part {
-            window: self.window,
-            owner,
-        };
-        self.owners
-            .iter()
-            .map(part)
-            .zip(bounds)
-            .filter(|(_, bytes)| !bytes.is_empty())
-    }
-
-    /// Whether the members have it.
-    pub fn is_mapped(&self) -> bool {
-        !self.owners.is_empty()
-    }
-
-    /// Whether this process and that member are on one node: then both have the same file mapped.
-    pub fn reaches(&self, rt: &Runtime, member: usize) -> bool {
-        let world = world::get(rt);
-        let node = |process: ProcessNumber| world.nodes[process.index()];
-        let player = |owner: &Worker| world.players[owner.index()];
-        self.owners
-            .get(member)
-            .is_some_and(|owner| node(player(owner)) == node(world.process))
-    }
-
-    fn own_part(&self) -> Option<(Part, Range<u64>)> {
-        self.parts().find(|(part, _)| part.is_own())
-    }
-
-    /// Address of a member's segment in this process, and what it has asked for. For an empty one, Open MPI tells where it would be,
-    /// unless there are holes, and MPICH nothing.
-    pub fn segment(&self, rank: usize) -> Option<(u64, Segment)> {
-        let (start, segment) = (self.starts.get(rank)?, *self.segments.get(rank)?);
-        let is_nowhere = segment.size == 0 && (abi::is_foreign() || may_be_apart(&self.segments));
-        Some((if is_nowhere { 0 } else { self.base + start }, segment))
-    }
-
-    /// The lowest rank with memory.
-    pub fn first(&self) -> Option<usize> {
-        self.segments.iter().position(|segment| segment.size > 0)
-    }
-
-    /// The number of the window in the names of its files.
-    pub fn window(&self) -> u64 {
-        self.window
-    }
-
-    /// How many members have it.
-    pub fn members(&self) -> usize {
-        self.owners.len()
-    }
-
-    /// Whether all members are on one node.
-    pub fn is_on_one_node(&self, rt: &Runtime, players: &[ProcessNumber]) -> bool {
-        let world = world::get(rt);
-        let node = |owner: &Worker| world.nodes[players[owner.index()].index()];
-        self.owners
-            .windows(2)
-            .all(|two| node(&two[0]) == node(&two[1]))
-    }
-
-    /// Maps all parts, one behind the other.
-    fn map(&mut self) -> io::Result<()> {
-        if self.length() == 0 {
-            return Ok(());
-        }
-        // Past the runtime's mmap(2) and syscall(2), which would choose an address of the runtime's.
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let arguments = [
-            0,
-            self.length() as usize,
-            libc::PROT_NONE as usize,
-            flags as usize,
-            usize::MAX,
-            0,
-        ];
-        // SAFETY: a new mapping.
-        let base = unsafe { raw::call(libc::SYS_mmap, arguments) };
-        if base < 0 {
-            return Err(io::Error::from_raw_os_error(-base as i32));
-        }
-        self.base = base as u64;
-        for (part, bytes) in self.parts() {
-            let file = part.open(bytes.end - bytes.start)?;
-            let (at, length) = (
-                (self.base + bytes.start) as *mut _,
-                (bytes.end - bytes.start) as usize,
-            );
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-            // SAFETY: inside of the mapping above, which nobody knows yet.
-            if unsafe { libc::mmap(at, length, access, flags, file.as_raw_fd(), 0) }
-                == libc::MAP_FAILED
-            {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the memory away from the program, whose window is gone.
-    pub fn unmap(&self) {
-        if self.base != 0 {
-            // SAFETY: mapped by `map`.
-            unsafe { libc::munmap(self.base as *mut _, self.length() as usize) };
-        }
-    }
-
-    /// Gives the memory back. Collective over the window's members, whose communicator is `real`, if it has any.
-    ///
-    /// # Errors
-    /// That of a real procedure.
-    pub fn release(&self, real: RealComm) -> mpi::Result<()> {
-        if !self.is_mapped() {
-            return Ok(());
-        }
-        self.unmap();
-        // Nobody may have a file mapped that is removed: a survivor would have another one than who takes a part.
-        real.barrier()?;
-        if let Some((part, _)) = self.own_part() {
-            part.remove();
-        }
-        shared::remove_locks(self.window);
-        Ok(())
-    }
 }
 
 /// Whether a window of so many bytes takes but a small part of the memory for files.
@@ -311,64 +114,4 @@ pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), Apart>
         .all(|window| !shared(window) || window.region.is_on_one_node(rt, players))
         .then_some(())
         .ok_or(Apart)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn region(sizes: &[i64], is_apart: bool) -> Region {
-        let segment = |&size| Segment {
-            size,
-            disp_unit: 1,
-            is_apart,
-        };
-        let segments: Vec<Segment> = sizes.iter().map(segment).collect();
-        Region {
-            base: 0x10000,
-            starts: starts(&segments),
-            owners: (0..sizes.len() as u32)
-                .map(|rank| Worker(2 * rank))
-                .collect(),
-            segments,
-            window: 5,
-        }
-    }
-
-    /// Every page is in one file, and files lie one behind the other.
-    fn assert_covered(region: &Region) {
-        let mut at = 0;
-        for (part, bytes) in region.parts() {
-            assert_eq!((part.window, bytes.start, bytes.start % PAGE), (5, at, 0));
-            at = bytes.end;
-        }
-        assert_eq!(at, region.length());
-    }
-
-    #[test]
-    fn segments_follow_each_other_and_pages_have_one_owner() {
-        let found = region(&[100, 0, 8192, 5, 4096], false);
-        assert_eq!(found.starts, [0, 100, 100, 8292, 8297, 12393]);
-        let owners: Vec<(u32, Range<u64>)> = found
-            .parts()
-            .map(|(part, bytes)| (part.owner.0, bytes))
-            .collect();
-        assert_eq!(owners, [(0, 0..4096), (4, 4096..12288), (8, 12288..16384)]);
-        assert_covered(&found);
-        let part = |rank| found.segment(rank).map(|(at, segment)| (at, segment.size));
-        assert_eq!(
-            [3, 1, 5].map(part),
-            [Some((0x10000 + 8292, 5)), Some((0x10000 + 100, 0)), None]
-        );
-        assert_eq!(found.first(), Some(0));
-        assert_eq!(region(&[0, 0], false).parts().count(), 0);
-        assert_eq!(region(&[0, 7], false).first(), Some(1));
-    }
-
-    #[test]
-    fn segments_may_be_apart_if_all_say_so() {
-        let found = region(&[100, 0, 5000], true);
-        assert_eq!(found.starts, [0, 4096, 4096, 12288]);
-        assert_covered(&found);
-    }
 }

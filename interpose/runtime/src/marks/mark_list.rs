@@ -1,6 +1,6 @@
 //! Marks as the program has made them, for whoever asks what they have saved.
 
-use super::Way;
+use understudy_formats::events::MarkWay as Way;
 use understudy_image::runs::AddrRange;
 
 /// What the program has said of some memory.
@@ -17,10 +17,10 @@ const LIMIT: usize = 64;
 
 /// Different marks, in the order of their first call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-pub struct Told(Vec<Mark>);
+pub struct MarkList(Vec<Mark>);
 
-impl Told {
-    pub const NONE: Told = Told(Vec::new());
+impl MarkList {
+    pub const NONE: MarkList = MarkList(Vec::new());
 
     /// Adds one, if it is new.
     pub fn add(&mut self, mark: Mark) {

@@ -1,0 +1,78 @@
+//! Handles and answers about communicators that belong to this process and are not saved.
+
+use crate::cell::Field;
+use crate::handles::VirtComm;
+use std::cell::Cell;
+use std::ffi::c_int;
+use understudy_mpi::real_types::RealComm;
+use understudy_numbers::Worker;
+
+/// Communicators, but for their recipes.
+pub struct LocalComms {
+    pub(super) state: Field<WorldComms>,
+    /// Always what the table would tell.
+    pub(super) recent: Cell<RecentComm>,
+}
+
+impl LocalComms {
+    /// At the start of the process.
+    pub(in crate::objects) const fn new() -> LocalComms {
+        LocalComms {
+            state: Field::new(WorldComms {
+                world: VirtComm(std::ptr::null_mut()),
+                world_symbol: usize::MAX,
+                self_: VirtComm(std::ptr::null_mut()),
+                self_symbol: usize::MAX,
+                real_self: RealComm(std::ptr::null_mut()),
+                workers: 0,
+                me: Worker(0),
+                bridge: None,
+            }),
+            recent: Cell::new(NO_RECENT),
+        }
+    }
+
+    /// Forgets the communicator that was asked for last: communicators are removed or replaced.
+    pub(super) fn forget_recent(&self) {
+        self.recent.set(NO_RECENT);
+    }
+}
+
+/// Handles and real communicators of the world, which are not saved.
+pub(super) struct WorldComms {
+    /// The program's handles of the two predefined communicators, and the indices of their data symbols.
+    pub(super) world: VirtComm,
+    pub(super) world_symbol: usize,
+    pub(super) self_: VirtComm,
+    pub(super) self_symbol: usize,
+    /// The real library's, behind which the program's is a duplicate.
+    pub(super) real_self: RealComm,
+    /// Number of workers, and the rank of this one among them.
+    pub(super) workers: u32,
+    pub(super) me: Worker,
+    /// A communicator of all workers that the program does not know.
+    pub(super) bridge: Option<RealComm>,
+}
+
+/// What most calls want to know of a communicator.
+#[derive(Clone, Copy)]
+pub(super) struct RecentComm {
+    pub(super) handle: u64,
+    pub(super) index: u32,
+    /// Whether it is an intracommunicator that every worker is a member of.
+    pub(super) spans_all: bool,
+    /// Rank of this process in its own group, if it has one, and the size of that.
+    pub(super) own: Option<(c_int, c_int)>,
+    /// The worker behind the first rank that messages may name, and behind how many ranks from that on the next ones are, in order.
+    pub(super) first: Worker,
+    pub(super) in_order: u32,
+}
+
+pub(super) const NO_RECENT: RecentComm = RecentComm {
+    handle: u64::MAX,
+    index: u32::MAX,
+    spans_all: false,
+    own: None,
+    first: Worker(0),
+    in_order: 0,
+};
