@@ -25,7 +25,7 @@ mod writer;
 
 use crate::cell::{Field, runtime};
 use crate::gather::everybodys;
-use crate::{sys, told, user};
+use crate::{sys, told, user, world};
 use catalogue::Name;
 use format::{Head, Identity};
 pub use load::Loaded;
@@ -50,7 +50,7 @@ use writer::{Job, Pages, Piece, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
 runtime! {
-    pub struct Runtime: user::Runtime {
+    pub struct Runtime: world::Runtime {
         /// The disk level; `None` without.
         disk: Field<Option<Disk>> = Field::new(None),
     }

@@ -19,8 +19,8 @@ mod slots;
 pub mod tool;
 pub mod window;
 
+use crate::abi;
 use crate::cell::{Field, runtime};
-use crate::daemon;
 pub use slots::Slots;
 use std::cell::{Cell, Ref, RefMut};
 use std::collections::{BTreeMap, HashMap};
@@ -29,7 +29,7 @@ use std::rc::Rc;
 use understudy_mpi::call;
 
 runtime! {
-    pub struct Runtime: daemon::Runtime {
+    pub struct Runtime: abi::Runtime {
         objects: Field<Objects> = Field::new(Objects {
             comms: Slots::NONE,
             groups: Slots::NONE,

@@ -104,7 +104,7 @@ pub fn learn() -> Result<(), String> {
 /// been asked of the library before was for no other process to answer, and in no generation.
 pub fn initialise(rt: &Runtime, level: c_int, provided: &mut c_int, spare: &Spare) -> c_int {
     talk::call_guardian();
-    if crate::abi::is_foreign() || components::are_opened() {
+    if understudy_mpi::abi::current().is_some() || components::are_opened() {
         ahead::open();
     }
     match Snapshot::take() {

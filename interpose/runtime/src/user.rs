@@ -33,7 +33,6 @@ mod zones;
 
 use crate::arch::Frame;
 use crate::cell::{Door, Field, runtime};
-use crate::world;
 pub use accelerator::{devices_go_on, may_use_devices, save_devices};
 pub use children::stop as stop_children;
 pub use effects::effect_of_others;
@@ -77,7 +76,7 @@ pub use undo::{
 pub use zones::zones;
 
 runtime! {
-    pub struct Runtime: world::Runtime {
+    pub struct Runtime {
         /// Standard output and error.
         streams: Field<output::Streams> = Field::new(output::Streams::START),
         input: Field<input::Input> = Field::new(input::Input::START),

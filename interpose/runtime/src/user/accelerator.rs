@@ -19,9 +19,9 @@
 
 use super::{UserError, files, loader, threads, zones};
 use crate::arch::{call_user, turn};
+use crate::sys;
 use crate::told::{self, user_symbol};
 use crate::user::Runtime;
-use crate::{sys, world};
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -29,7 +29,6 @@ use std::time::Duration;
 use understudy_formats::cuda::{CHECKPOINT_STEPS as STEPS, version_name};
 use understudy_image::threads::without_signals;
 use understudy_image::vmas::{self, Owner};
-use understudy_numbers::Worker;
 use understudy_settings::Static;
 
 /// From `cuda.h`.
@@ -253,8 +252,13 @@ impl InUse {
     }
 }
 
-/// Brings device memory into the program's, and lets go of the devices, while threads still run; refuses if that cannot be. False: not now.
-pub fn save_devices(rt: &Runtime) -> Result<bool, UserError> {
+/// Moves device memory into the program's, and releases the devices, while threads still run.
+///
+/// False if this is not possible now. `reports`: this process prints that a device is in use.
+///
+/// # Errors
+/// Device memory cannot be saved.
+pub fn save_devices(rt: &Runtime, reports: bool) -> Result<bool, UserError> {
     let Ok(found) = in_use(rt) else {
         return Ok(false);
     };
@@ -282,7 +286,7 @@ pub fn save_devices(rt: &Runtime) -> Result<bool, UserError> {
             "the program or its driver keeps {kept} open, which another process would not have"
         )));
     }
-    tell(rt, &found, driver);
+    tell(rt, &found, driver, reports);
     Ok(true)
 }
 
@@ -302,11 +306,8 @@ fn kept(rt: &Runtime) -> Result<Option<String>, UserError> {
     })
 }
 
-fn tell(rt: &Runtime, found: &InUse, driver: Driver) {
-    if !rt.accelerator.is_told.replace(true)
-        && world::is_playing()
-        && world::worker(rt) == Worker(0)
-    {
+fn tell(rt: &Runtime, found: &InUse, driver: Driver, reports: bool) {
+    if !rt.accelerator.is_told.replace(true) && reports {
         sys::say(format_args!(
             "the program uses an accelerator ({}): its driver ({}) brings the device's memory into every checkpoint, and a failure has all processes that use one replaced",
             found.name(),

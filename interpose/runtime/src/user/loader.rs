@@ -22,7 +22,7 @@ mod vector;
 use super::UserError;
 use crate::cell::Field;
 use crate::user::Runtime;
-use crate::{told, unwinder, world};
+use crate::{role, told, unwinder};
 use list::Library;
 use memory::Snapshot;
 use operations::{Call, Operation};
@@ -170,7 +170,7 @@ pub fn begin(rt: &Runtime) {
 /// # Safety
 /// The string must be valid or null.
 pub unsafe fn note(rt: &Runtime, kind: u32, path: *const c_char, value: i64) {
-    if !world::is_protected() {
+    if !role::is_protected() {
         return;
     }
     match kind {

@@ -39,7 +39,7 @@ use super::lowered_limits::Raised;
 use super::{UserError, effects, files, output};
 use crate::cell::Field;
 use crate::user::Runtime;
-use crate::{told, world};
+use crate::{role, told};
 use caller::Caller;
 pub use caller::full_name;
 use child_effects::ChildEffects;
@@ -410,7 +410,7 @@ fn on_open(rt: &Runtime, fd: c_int, act: impl FnOnce(&mut Recorder) -> io::Resul
 fn is_noting(rt: &Runtime) -> bool {
     let is_of_this =
         |recorder: &Recorder| recorder.is_on() && recorder.process() == std::process::id();
-    (world::is_protected() || rt.undo.early.get())
+    (role::is_protected() || rt.undo.early.get())
         && rt.undo.recorder.borrow().as_ref().is_some_and(is_of_this)
 }
 
