@@ -140,7 +140,7 @@ pub struct State {
 /// The program is in MPI_Init: what it has opened so far is to be the same in all ranks, what it opens from here on is noted.
 pub fn begin(rt: &Runtime) {
     layout::remember_libraries(rt);
-    loader::begin(rt);
+    loader::begin(&rt.loader);
 }
 
 /// Refuses if the program could not be brought back.
@@ -149,7 +149,7 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
     timers::check(rt)?;
     keys::check()?;
     sharing::check(rt)?;
-    loader::check(rt)?;
+    loader::check(&rt.loader)?;
     files::check(undo::written().highest())
 }
 
@@ -180,7 +180,7 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
         advice: advice::capture(rt, &layout),
         memory_policies: memory_policy::capture(rt, &layout),
         layout,
-        libraries: loader::capture(rt),
+        libraries: loader::capture(&rt.loader),
         thread_locals: tls::capture(),
         signals: signals::capture(),
         process: process::capture(),
@@ -216,7 +216,7 @@ pub fn forget_before(rt: &Runtime, epoch: Epoch) {
 impl State {
     /// Brings ld.so in line, before mappings and pages are put back.
     pub fn restore_libraries(&self, rt: &Runtime) -> Result<(), UserError> {
-        loader::restore(rt, &self.libraries)
+        loader::restore(&rt.loader, &self.libraries)
     }
 
     /// Ends the threads that are not in the image, before mappings and pages are put back. From here on all others stand still.

@@ -39,7 +39,7 @@ struct Busy;
 
 /// The driver of the program, if it has loaded one.
 fn driver(rt: &Runtime) -> Result<Option<Driver>, Busy> {
-    let mark = loader::mark(rt);
+    let mark = loader::mark(&rt.loader);
     if rt.accelerator.without.get() == Some(mark) {
         return Ok(None);
     }

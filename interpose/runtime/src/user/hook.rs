@@ -22,7 +22,9 @@ pub unsafe extern "C" fn file_effect(
     // SAFETY: handed on to the caller.
     unsafe {
         match kind {
-            effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY => loader::note(rt, kind, path, value),
+            effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY => {
+                loader::note(&rt.loader, kind, path, value)
+            }
             effect::OVERWRITE | effect::MAP => {
                 undo::overwriting(
                     rt,

@@ -37,7 +37,7 @@ pub fn remember_start(rt: &Runtime) {
     for &own in &first_heap {
         zones.exclude(own, Owner::Loader);
     }
-    loader::find(rt, &first_heap);
+    loader::find(&rt.loader, &first_heap);
     zones::set(zones);
     rt.layout.set(describe(&modules));
 }
@@ -116,7 +116,7 @@ fn processor_features() -> u64 {
 
 /// Adds the libraries that the program has opened before MPI_Init to the layout to be compared.
 pub fn remember_libraries(rt: &Runtime) {
-    for library in loader::opened(rt) {
+    for library in loader::opened(&rt.loader) {
         let place = xxh3_64(format!("{library:x?}").as_bytes());
         rt.layout
             .borrow_mut()
