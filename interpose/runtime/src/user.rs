@@ -35,7 +35,6 @@ mod zones;
 use crate::arch::Frame;
 use crate::cell::{Door, Field, runtime};
 pub use accelerator::{devices_go_on, may_use_devices, save_devices};
-pub use children::stop as stop_children;
 pub use effects::effect_of_others;
 pub use error::UserError;
 pub use files::{
@@ -98,7 +97,7 @@ runtime! {
         /// A checkpoint that was loaded has NUMA policies of ranges.
         has_loaded_policies: Cell<bool> = Cell::new(false),
         /// Attributes at the start of the process.
-        attributes: Field<Vec<Vec<u8>>> = Field::new(Vec::new()),
+        attributes: Field<Vec<process_attributes::Value>> = Field::new(Vec::new()),
         /// System V objects that the last recovery has made again.
         system_v: Field<system_v::Exchanged> = Field::new(Vec::new()),
         /// State at the start of the process that must not change.
@@ -159,7 +158,7 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
 pub fn check_kernel_state(rt: &Runtime) -> Result<(), UserError> {
     files::check_kinds(rt)?;
     refused::check(rt)?;
-    input::check(rt)
+    rt.input.borrow().check()
 }
 
 /// Stops all threads for a cut; false: it must be put off.
@@ -173,24 +172,32 @@ pub fn stop_for_good(rt: &Runtime) -> Result<(), UserError> {
     kernel_aio::destroy_all()
 }
 
+/// Ends children that have been started since the latest cut; none changes files any more.
+///
+/// All of the program's threads must be stopped.
+pub fn stop_children(rt: &Runtime) {
+    undo::suspend_children(rt);
+    rt.children.stop();
+}
+
 /// Collects the state at a cut.
 pub fn capture(rt: &Runtime) -> Result<State, UserError> {
     let layout = Layout::read_self(zones())?;
     Ok(State {
-        advice: advice::capture(rt, &layout),
-        memory_policies: memory_policy::capture(rt, &layout),
+        advice: rt.advice.capture(&layout),
+        memory_policies: memory_policy::capture(rt.has_loaded_policies.get(), &layout),
         layout,
         libraries: loader::capture(&rt.loader),
         thread_locals: tls::capture(),
         signals: signals::capture(),
         process: process::capture(),
-        attributes: process_attributes::capture(rt),
+        attributes: process_attributes::capture(&rt.attributes.borrow()),
         processor_time: processor_time::capture(),
         system_v: system_v::capture()?,
         kernel_aio: kernel_aio::capture()?,
         timers: timers::capture(rt)?,
-        children: children::capture(rt),
-        input: input::capture(rt)?,
+        children: rt.children.capture(),
+        input: rt.input.borrow_mut().capture()?,
         files: files::capture(rt),
         output: output::capture(),
         thread: locks::ThreadNumber::main(),
@@ -204,13 +211,13 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
 /// What the program does from here on belongs to that section.
 pub fn begin_section(rt: &Runtime, epoch: Epoch) {
     undo::begin(rt, epoch);
-    input::begin(rt, epoch);
+    rt.input.borrow_mut().begin_section(epoch);
 }
 
 /// The job never goes back further than to the cut of this epoch.
 pub fn forget_before(rt: &Runtime, epoch: Epoch) {
     undo::forget_before(rt, epoch);
-    input::forget_before(rt, epoch);
+    rt.input.borrow_mut().forget_before(epoch);
 }
 
 impl State {
@@ -234,19 +241,19 @@ impl State {
         timers::stop();
         process::stop_timers();
         if own {
-            children::restore(rt, &self.children);
+            rt.children.restore(&self.children);
         }
         undo::resume_children(rt);
         signals::restore(&self.signals, is_mains);
         files::restore(rt, &self.files, own)?;
-        input::restore(rt, &self.input, own)?;
+        rt.input.borrow_mut().restore(&self.input, own)?;
         system_v::restore(rt, &self.system_v)?;
         output::restore(rt, &self.output, own);
         accelerator::restore(rt, self.has_devices);
-        process_attributes::restore(rt, &self.attributes, is_mains);
+        process_attributes::restore(&rt.attributes.borrow(), &self.attributes, is_mains);
         processor_time::restore(&self.processor_time, own);
-        advice::restore(rt, &self.advice, &self.layout);
-        memory_policy::restore(rt, &self.memory_policies, &self.layout);
+        rt.advice.restore(&self.advice, &self.layout);
+        memory_policy::restore(&rt.has_loaded_policies, &self.memory_policies, &self.layout);
         // A driver tells its process by the number that the kernel has for it.
         if !self.has_devices {
             process::restore_number(&self.process);

@@ -21,8 +21,8 @@ mod sockets;
 mod special;
 mod streams;
 
+use super::UserError;
 pub(super) use super::open::{descriptors, stat};
-use super::{UserError, input};
 use crate::cell::Field;
 use crate::shim;
 use crate::user::Runtime;
@@ -75,7 +75,7 @@ impl Others {
 
     /// True if the program has opened the descriptor, and not its launcher.
     ///
-    /// Pipes of standard input are restored by [`input`].
+    /// Pipes of standard input are restored by [`super::input`].
     fn is_programs(&self, fd: i32, about: &libc::stat) -> bool {
         let is_pipe = about.st_mode & libc::S_IFMT == libc::S_IFIFO;
         fd > libc::STDERR_FILENO || streams::was_one(fd) || !is_pipe && !self.was_inherited(fd)
@@ -233,7 +233,7 @@ fn open_now(rt: &Runtime) -> Saved {
     saved.closed = (0..=libc::STDERR_FILENO).filter(is_closed).collect();
     for fd in open {
         let Some(about) = stat(fd) else { continue };
-        if input::is_relayed(rt, &about) {
+        if rt.input.borrow().is_relayed(&about) {
             continue;
         }
         let is_programs = rt.files.is_programs(fd, &about);

@@ -19,9 +19,9 @@ use xxhash_rust::xxh3::xxh3_64;
 /// made for itself (its first heap: link maps, the main thread's control block), and the layout to be compared.
 pub fn remember_start(rt: &Runtime) {
     super::files::remember_start(rt);
-    super::input::remember_start(rt);
+    rt.input.borrow_mut().remember_start();
     super::refused::remember_start(rt);
-    super::process_attributes::remember_start(rt);
+    rt.attributes.set(super::process_attributes::at_start());
     let info = told::info();
     let mut zones = Zones::with_runtime_zone();
     let range = |start: usize, length: usize| {

@@ -5,7 +5,7 @@ use super::sockets::LocalSockets;
 use super::streams::Stream;
 use super::{descriptors, kinds, path_of, pipes, posix_queues, sockets, stat};
 use crate::kernel_state::{self, DESCRIPTORS};
-use crate::user::{Runtime, UserError, input};
+use crate::user::{Runtime, UserError};
 use std::os::unix::ffi::OsStrExt;
 use understudy_abi::RUNTIME_FD_BASE;
 
@@ -49,7 +49,7 @@ pub fn check_kinds(rt: &Runtime) -> Result<(), UserError> {
     let is_programs = |(fd, about): &&(i32, libc::stat)| {
         rt.files.is_programs(*fd, about)
             && !rt.files.was_inherited(*fd)
-            && !input::is_relayed(rt, about)
+            && !rt.input.borrow().is_relayed(about)
             && Stream::of(*fd, about).is_none()
     };
     let own: Vec<(i32, libc::stat)> = all.iter().filter(is_programs).copied().collect();
