@@ -21,11 +21,13 @@ mod open;
 mod output;
 mod process;
 mod process_attributes;
+mod process_names;
 mod processor_time;
 mod refused;
 mod sharing;
 pub mod signals;
 mod system_v;
+mod thread_status;
 pub mod threads;
 mod timers;
 mod tls;
@@ -51,8 +53,9 @@ pub use output::{
     in_job_memory, inherit as inherit_output, leave, new_ledger, note_cell,
     position as output_position, set_idle, set_stage, show_library_output,
 };
+pub use process_names::{command_line, host_name, program_name};
 pub use refused::must_be_replaced;
-pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
+pub use sharing::Mapping as SharedMapping;
 pub use signals::Saved as SavedSignals;
 use std::cell::Cell;
 pub use system_v::remove_made as remove_system_v;
@@ -60,7 +63,6 @@ pub use threads::{
     allow as allow_threads, are_there as has_threads, go_back as threads_go_back,
     let_go as let_threads_go,
 };
-use understudy_formats::proc_file::ProcFile;
 use understudy_image::layout::Layout;
 use understudy_image::runs::PageRun;
 use understudy_image::vmas::Zones;
@@ -91,7 +93,7 @@ runtime! {
         threads: Field<Option<threads::Threads>> = Field::new(None),
         /// Where the thread that leads the way back goes on itself; 0: it is not in the image, and ends.
         own_frame: Cell<u64> = Cell::new(0),
-        /// What [`sharing::check`] has seen.
+        /// Mappings that [`sharing::check`] has seen.
         shared_mappings: Field<Option<Vec<sharing::Mapping>>> = Field::new(None),
         advice: advice::LastReading = advice::LastReading::new(),
         /// A checkpoint that was loaded has NUMA policies of ranges.
@@ -147,7 +149,7 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
     threads::check(rt)?;
     timers::check(rt)?;
     keys::check()?;
-    sharing::check(rt)?;
+    rt.shared_mappings.set(Some(sharing::check()?));
     loader::check(&rt.loader)?;
     files::check(undo::written().highest())
 }
@@ -159,6 +161,11 @@ pub fn check_kernel_state(rt: &Runtime) -> Result<(), UserError> {
     files::check_kinds(rt)?;
     refused::check(rt)?;
     rt.input.borrow().check()
+}
+
+/// Returns the mappings that other processes may have, too: those of the last check.
+pub fn shared_mappings(rt: &Runtime) -> Vec<SharedMapping> {
+    rt.shared_mappings.take().unwrap_or_else(sharing::mappings)
 }
 
 /// Stops all threads for a cut; false: it must be put off.
@@ -331,29 +338,4 @@ pub fn remove_ledger(rt: &Runtime, process: ProcessNumber) {
 pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
     undo::discard_abandoned();
     output::remove_closed_ledgers(rt, ranks);
-}
-
-/// Name of this host.
-pub fn host_name() -> String {
-    static NAME: ProcFile = ProcFile::new("/proc/sys/kernel/hostname");
-    NAME.read()
-        .map_or_else(|| "?".into(), |name| name.trim_end().to_owned())
-}
-
-/// The words of the program's command line (proc(5), `/proc/pid/cmdline`).
-pub fn command_line() -> Vec<String> {
-    let text = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-    let words = text
-        .strip_suffix(&[0])
-        .unwrap_or(&text)
-        .split(|&byte| byte == 0);
-    words
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect()
-}
-
-/// Path of the program.
-pub fn program_name() -> String {
-    std::fs::read_link("/proc/self/exe")
-        .map_or_else(|_| "?".into(), |path| path.to_string_lossy().into_owned())
 }

@@ -5,8 +5,9 @@
 //! again (timer_getoverrun(2)); it is restored as one signal without a value.
 #![allow(unsafe_code)]
 
-use super::{SIGNALS, action};
+use super::action::{IGNORE, SIGNALS, action};
 use crate::user::locks::ThreadNumber;
+use crate::user::thread_status::field_of;
 use crate::user::timers;
 use understudy_abi::OWN_SIGNALS;
 
@@ -96,7 +97,7 @@ fn all() -> u64 {
 
 /// Returns the signals that wait for this thread only (proc(5)).
 fn of_thread() -> u64 {
-    timers::status(ThreadNumber::own(), "SigPnd").unwrap_or_default()
+    field_of(ThreadNumber::own(), "SigPnd").unwrap_or_default()
 }
 
 /// Takes a signal that waits and is blocked; returns what has come with it.
@@ -123,7 +124,7 @@ pub fn take_one(signal: i32) -> Option<Vec<u8>> {
 
 /// A signal that waits is discarded when its action becomes this one.
 fn discard(signal: i32) {
-    let own = action(signal.into(), Some(&super::IGNORE));
+    let own = action(signal.into(), Some(&IGNORE));
     action(signal.into(), Some(&own));
 }
 
