@@ -80,7 +80,7 @@ pub use zones::zones;
 runtime! {
     pub struct Runtime {
         /// Standard output and error.
-        streams: Field<output::Streams> = Field::new(output::Streams::START),
+        ledgers: Field<output::Ledgers> = Field::new(output::Ledgers::START),
         input: Field<input::Input> = Field::new(input::Input::START),
         loader: loader::Loaded = loader::Loaded::new(),
         /// Logs of effects on files.
@@ -103,7 +103,7 @@ runtime! {
         /// System V objects that the last recovery has made again.
         system_v: Field<system_v::Exchanged> = Field::new(Vec::new()),
         /// State at the start of the process that must not change.
-        start: Field<refused::Start> = Field::new(refused::Start::NONE),
+        start: Field<refused::StartState> = Field::new(refused::StartState::NONE),
         accelerator: accelerator::DeviceState = accelerator::DeviceState::new(),
         /// What must be equal in all ranks, by name.
         layout: Field<Vec<(String, u64)>> = Field::new(Vec::new()),

@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub fn remember_start(rt: &Runtime) {
     super::files::remember_start(rt);
     rt.input.borrow_mut().remember_start();
-    super::refused::remember_start(rt);
+    rt.start.set(super::refused::StartState::read());
     rt.attributes.set(super::process_attributes::at_start());
     let info = told::info();
     let mut zones = Zones::with_runtime_zone();
