@@ -2,7 +2,7 @@
 //! must not be rolled back if another rank has it too. And memory that cannot be had elsewhere as the program has it.
 #![allow(unsafe_code)]
 
-use super::files::{descriptors, path_of, stat};
+use super::open::{descriptors, path_of, stat};
 use super::process_names::host_name;
 use super::{UserError, zones};
 use crate::shim;
