@@ -17,14 +17,13 @@
 //! So an image is loaded only where no device is open, and each process goes on with what the driver itself has put back.
 #![allow(unsafe_code)]
 
-mod device_state;
-mod driver;
+pub(super) mod device_state;
+pub(super) mod driver;
 
 use super::{UserError, files, loader, threads, zones};
 use crate::arch::turn;
-use crate::user::Runtime;
+use crate::user::program_runtime::Runtime;
 use crate::{sys, told};
-pub(super) use device_state::DeviceState;
 pub use driver::DriverError;
 use driver::{Driver, Step};
 use understudy_formats::cuda::CHECKPOINT_STEPS as STEPS;

@@ -1,7 +1,7 @@
 //! Reasons for which the program cannot be saved or put back.
 
-use super::accelerator::DriverError;
-use super::threads::Deaf;
+use super::accelerator::driver::DriverError;
+use super::threads::deaf::Deaf;
 use understudy_abi::RUNTIME_FD_BASE;
 
 /// A rollback or a load failed; the message names cause and object.

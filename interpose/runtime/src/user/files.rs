@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 mod diagnosis;
-mod former_name;
+pub(super) mod former_name;
 mod held;
 mod inherited;
 mod kinds;
@@ -15,7 +15,7 @@ mod memory_file;
 mod nameless;
 mod objections;
 mod open_file;
-mod open_files;
+pub(super) mod open_files;
 mod pipes;
 mod posix_queues;
 mod proc_names;
@@ -27,12 +27,10 @@ mod streams;
 use super::UserError;
 use super::open::{descriptors, path_of, stat};
 use crate::shim;
-use crate::user::Runtime;
-pub(super) use former_name::is_backup;
+use crate::user::program_runtime::Runtime;
 pub use former_name::{last_name_of, name_of};
 use inherited::Inherited;
 use open_file::Open;
-pub(super) use open_files::Others;
 pub use open_files::Saved;
 use special::Special;
 use std::fs::File;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{loader, undo};
-use crate::user::DOOR;
+use crate::user::program_runtime::DOOR;
 use std::ffi::{CStr, c_char, c_int};
 use understudy_abi::effect;
 

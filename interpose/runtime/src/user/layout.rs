@@ -4,7 +4,7 @@
 use super::zones::{self, without};
 use super::{loader, tls};
 use crate::told;
-use crate::user::Runtime;
+use crate::user::program_runtime::Runtime;
 use std::iter;
 use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, STUB_PAGE, USER_LD_HEAP};
 use understudy_image::layout::{Backing, Layout};
@@ -20,7 +20,8 @@ use xxhash_rust::xxh3::xxh3_64;
 pub fn remember_start(rt: &Runtime) {
     super::files::remember_start(rt);
     rt.input.borrow_mut().remember_start();
-    rt.start.set(super::refused::StartState::read());
+    rt.start
+        .set(super::refused::start_state::StartState::read());
     rt.attributes.set(super::process_attributes::at_start());
     let info = told::info();
     let mut zones = Zones::with_runtime_zone();

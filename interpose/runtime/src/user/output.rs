@@ -1,16 +1,15 @@
 //! Standard output and error: exactly once, through the relay (`understudy_relay`).
 
-mod ledgers;
-mod stream_relay;
+pub(super) mod ledgers;
+pub(super) mod stream_relay;
 
 use crate::told;
-use crate::user::Runtime;
-pub(super) use ledgers::Ledgers;
+use crate::user::program_runtime::Runtime;
 use std::path::{Path, PathBuf};
 use stream_relay::RELAY_TIMEOUT;
 pub use stream_relay::{
-    Saved, capture, discard_library_output, effects, flush, leave, note_cell, pipe_of, release,
-    set_idle, set_stage, show_library_output, stream_of,
+    Saved, capture, discard_library_output, flush, leave, note_cell, release, set_idle, set_stage,
+    show_library_output,
 };
 use understudy_formats::private::in_memory;
 use understudy_numbers::{Epoch, ProcessNumber};

@@ -1,13 +1,12 @@
 //! State of the process, besides descriptors, that is refused at a cut.
 #![allow(unsafe_code)]
 
-mod start_state;
+pub(super) mod start_state;
 
 use super::kernel_calls::kernel_calls;
 use super::{UserError, kernel_aio, lowered_limits, memory_policy, system_v, threads, zones};
 use crate::kernel_state::attributes::{DIRECTORY, GUARDS, LIMITS, MAPPED, RAW_THREADS};
-use crate::user::Runtime;
-pub(super) use start_state::StartState;
+use crate::user::program_runtime::Runtime;
 use start_state::refused_state;
 use std::sync::atomic::Ordering;
 use understudy_image::procmap;

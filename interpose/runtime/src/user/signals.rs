@@ -1,7 +1,7 @@
 //! Signal dispositions, the signal mask, the working directory and the file mode creation mask.
 #![allow(unsafe_code)]
 
-mod action;
+pub(super) mod action;
 mod waiting_signals;
 
 use crate::arch::turn;

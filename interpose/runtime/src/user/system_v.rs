@@ -6,7 +6,7 @@
 //! removed by the undo log (`super::undo`).
 #![allow(unsafe_code)]
 
-mod kernel_object;
+pub(super) mod kernel_object;
 mod message_queues;
 mod semaphore_sets;
 
@@ -14,9 +14,9 @@ use super::kernel_calls::kernel_calls;
 use super::threads::pending_call;
 use super::{UserError, children, undo};
 use crate::kernel_state::attributes::{ADJUSTMENTS, MANY_OBJECTS, OTHER_USERS, UNREADABLE};
-use crate::user::Runtime;
+use crate::user::program_runtime::Runtime;
 use kernel_object::{Access, Read, found, name};
-pub(super) use kernel_object::{Exchanged, namespace, remove};
+pub(super) use kernel_object::{namespace, remove};
 use message_queues::Queue;
 use semaphore_sets::Set;
 use std::io;

@@ -14,11 +14,11 @@
 
 mod call_number;
 mod context;
-mod deaf;
+pub(super) mod deaf;
 mod lists;
 mod restore;
 mod slot;
-mod stop;
+pub(super) mod stop;
 mod vectors;
 mod waiting;
 
@@ -26,7 +26,7 @@ use super::UserError;
 use super::locks::ThreadNumber;
 use super::tls;
 use crate::arch::{self, Frame, raw, turn};
-use crate::user::Runtime;
+use crate::user::program_runtime::Runtime;
 use crate::{attention, sys, told};
 pub use context::Caller;
 pub use deaf::Deaf;

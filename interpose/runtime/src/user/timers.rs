@@ -10,15 +10,15 @@
 //! the signals that it blocks.
 #![allow(unsafe_code)]
 
-mod kernel_timer;
+pub(super) mod kernel_timer;
 
 use super::locks::{Change, ThreadNumber};
 use super::thread_status::field_of;
 use super::{UserError, loader, threads, zones};
 use crate::told;
-use crate::user::Runtime;
+use crate::user::program_runtime::Runtime;
+pub(super) use kernel_timer::stop;
 use kernel_timer::{Kind, Notice, SIGTIMER, Timer, number_now, signalled};
-pub(super) use kernel_timer::{Timers, signals, stop};
 use std::path::Path;
 use understudy_abi::STOP_SIGNAL;
 use understudy_image::layout::Layout;

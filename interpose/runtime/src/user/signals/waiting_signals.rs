@@ -8,7 +8,7 @@
 use super::action::{IGNORE, SIGNALS, action};
 use crate::user::locks::ThreadNumber;
 use crate::user::thread_status::field_of;
-use crate::user::timers;
+use crate::user::timers::kernel_timer;
 use understudy_abi::OWN_SIGNALS;
 
 /// Size of a `siginfo_t` in bytes (sigaction(2)).
@@ -57,7 +57,7 @@ pub fn restore(saved: &[Waiting]) {
 
 /// Takes the signals that wait, but for those of timers.
 fn take() -> Vec<Waiting> {
-    let of_timers = timers::signals();
+    let of_timers = kernel_timer::signals();
     let signals = (1..=SIGNALS as i32).filter(|signal| !is_in(OWN_SIGNALS, *signal));
     let mut pending = Vec::new();
     for signal in signals {

@@ -2,9 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::log::Effect;
-use super::with_recorder;
+use super::recording::with_recorder;
 use crate::user::open::stat;
-use crate::user::{Runtime, system_v};
+use crate::user::program_runtime::Runtime;
+use crate::user::system_v;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
