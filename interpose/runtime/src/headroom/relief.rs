@@ -7,7 +7,7 @@
 //! made after the damage would hide it, so the flag is set first, and whoever makes checksums reads
 //! it afterwards ([`has_given_up`]).
 
-use super::{allocating, budget, reserve};
+use super::reserve::{allocating, budget, reserve};
 use crate::world::Runtime;
 use crate::{role, sys};
 use std::sync::atomic::{AtomicBool, Ordering};
