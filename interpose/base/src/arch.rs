@@ -1,24 +1,26 @@
 //! What depends on the processor, but for the entry (`entry` of the runtime): where the program is, calling back into it, letting it go on.
 #![allow(unsafe_code)]
 
+mod frame;
 mod guard;
 pub mod raw;
 mod risk;
 pub mod turn;
 mod x86_64;
 
+pub use frame::{BASE, FRAME_SIZE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, TOP};
+pub use frame::{Frame, Rewound, addresses_of_last_call, innermost_slot, top_frame};
 pub use guard::{escape_from, guarded, interrupted_at};
 pub use risk::{Stopped, at_risk, is_at_risk, refuse, stop, stop_if_due};
 use std::ffi::c_void;
 pub use x86_64::{
-    AFTER, BASE, DEPART, DISPATCH, DIVERTED, EXECUTE, FRAME_SIZE, GREQUEST_FORTRAN, KEYVAL_PROXY,
-    LEAVE, OFFSET_OF_RBP, OFFSET_OF_RBX, OFFSET_OF_RSP, RECORD, RECOVER, TOP, WAIT, divert_to,
+    AFTER, DEPART, DISPATCH, DIVERTED, EXECUTE, GREQUEST_FORTRAN, KEYVAL_PROXY, LEAVE, RECORD,
+    RECOVER, WAIT, divert_to,
 };
 pub use x86_64::{
-    Answer, Frame, Rewound, addresses_of_last_call, answer_all, call_program, call_user, depart_by,
-    departs, divert, end_wait, innermost_slot, is_recording, is_rewound, leave_callbacks,
-    leave_user, on_stack_of, rewind, run_user, set_handler, set_recording, stay, top_frame,
-    undivert, wait_mark, will_block, will_return, without_mpi,
+    Answer, answer_all, call_program, call_user, depart_by, departs, divert, end_wait,
+    is_recording, is_rewound, leave_callbacks, leave_user, on_stack_of, rewind, run_user,
+    set_handler, set_recording, stay, undivert, wait_mark, will_block, will_return, without_mpi,
 };
 
 /// A function of the program that is called by a function of the runtime, on the program's stack.

@@ -398,7 +398,8 @@ fn ability(rt: &Runtime, are_even: bool) -> Result<(Ability, Option<String>), Re
         || !written::check_communicators(rt);
     let is_able =
         !is_open && !user::is_loading() && !is_held && !is_callback && !comm::is_any_connected(rt);
-    let is_saved = match is_able.then(|| user::save_devices(rt)) {
+    let reports = world::is_playing() && world::is_first_worker(rt);
+    let is_saved = match is_able.then(|| user::save_devices(rt, reports)) {
         None => false,
         Some(Ok(is_saved)) => is_saved,
         Some(Err(lost @ user::UserError::DeviceLost(_))) => recovery::lose_devices(rt, &lost),

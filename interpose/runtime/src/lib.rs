@@ -55,6 +55,7 @@ pub mod rehearsal;
 pub mod rendezvous;
 pub mod renewal;
 pub mod requests;
+pub mod role;
 pub mod rounds;
 pub mod schedule;
 mod spare;

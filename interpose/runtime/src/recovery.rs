@@ -229,7 +229,8 @@ pub fn lose_devices(rt: &Runtime, why: &dyn std::error::Error) -> ! {
 
 /// In a process that is to take a part: what it has on devices itself is let go of. Why that cannot be.
 fn leave_devices(rt: &Runtime) -> Result<(), String> {
-    match user::save_devices(rt) {
+    let reports = world::is_playing() && world::is_first_worker(rt);
+    match user::save_devices(rt, reports) {
         Ok(true) => Ok(()),
         Ok(false) => Err("the driver of its accelerator is busy".into()),
         Err(error) => Err(error.to_string()),

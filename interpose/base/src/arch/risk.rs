@@ -1,8 +1,9 @@
 //! Functions of the program that may fault, or not return: they are stopped then, wherever they are, and the caller goes on.
 #![allow(unsafe_code)]
 
+use super::frame::TOP;
 use super::guard::{escape_from, escaped, guarded};
-use super::{TOP, turn};
+use super::turn;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};

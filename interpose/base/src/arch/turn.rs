@@ -3,7 +3,8 @@
 //! The runtime itself is always run with the main thread's thread-local data.
 #![allow(unsafe_code)]
 
-use super::{Frame, Rewound};
+use super::frame::{Frame, Rewound, top_frame};
+use super::raw;
 use crate::attention;
 use crate::generated::{LOCAL, Proc};
 use std::ffi::{c_char, c_int};
@@ -175,7 +176,7 @@ pub fn has_turn(frame: &Frame) -> bool {
 /// Whether this handler is the outermost one, and its call was made so.
 fn outermost_has_turn() -> bool {
     // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
-    super::top_frame().is_some_and(|frame| has_turn(unsafe { &*frame }))
+    top_frame().is_some_and(|frame| has_turn(unsafe { &*frame }))
 }
 
 /// What runs a callback in whose time others may call, if the call in that frame, the innermost, has a turn of its own and there are others.
@@ -284,7 +285,7 @@ fn give_back(turn: &Turn) {
     turn.holder.store(0, Ordering::Relaxed);
     turn.lock.store(0, Ordering::SeqCst);
     turn.waited_for.store(0, Ordering::SeqCst);
-    super::raw::wake(&turn.waited_for);
+    raw::wake(&turn.waited_for);
 }
 
 /// The calling thread, which is no more in the runtime, gives its turn back.
@@ -309,5 +310,5 @@ pub fn as_program<T>(run: impl FnOnce() -> T) -> T {
 pub fn set_thread(block: usize) {
     const ARCH_SET_FS: usize = 0x1002;
     // SAFETY: arch_prctl(2) with the control block of a thread.
-    unsafe { super::raw::call(libc::SYS_arch_prctl, [ARCH_SET_FS, block, 0, 0, 0, 0]) };
+    unsafe { raw::call(libc::SYS_arch_prctl, [ARCH_SET_FS, block, 0, 0, 0, 0]) };
 }

@@ -16,49 +16,14 @@
 //! lowered, so that a nested entry does not overwrite the frames below it.
 #![allow(unsafe_code)]
 
+use super::frame::{BASE, Frame, OFFSET_OF_RBP, OFFSET_OF_RSP, TOP, innermost_frame, top_frame};
 use crate::generated::SLOT_COUNT;
 use std::arch::naked_asm;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use understudy_abi::turn::Lent;
-use understudy_abi::{RUNTIME_STACK, RUNTIME_STACK_SIZE, on_other_stack, source, wait};
+use understudy_abi::{on_other_stack, source, wait};
 
-/// The program's state at a call: what the callee must preserve, and the call itself.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, bincode::Encode, bincode::Decode)]
-pub struct Frame {
-    pub slot: u64,
-    /// rdi, rsi, rdx, rcx, r8, r9: the register arguments.
-    pub arguments: [u64; 6],
-    /// r15, r14, r13, r12, rbp, rbx.
-    pub preserved: [u64; 6],
-    /// The application's stack pointer; it points to the return address, and the stack arguments follow.
-    pub rsp: u64,
-}
-
-/// The program was set back to a cut: the handler must return at once, with any value.
-#[derive(Debug)]
-pub struct Rewound;
-
-const RUNTIME_TOP: usize = RUNTIME_STACK + RUNTIME_STACK_SIZE;
-/// In bytes.
-pub const FRAME_SIZE: usize = size_of::<Frame>();
-/// Offset in a [`Frame`].
-pub const OFFSET_OF_RBP: usize = 88;
-/// Offset in a [`Frame`].
-pub const OFFSET_OF_RBX: usize = 96;
-/// Offset in a [`Frame`].
-pub const OFFSET_OF_RSP: usize = 104;
-
-const _: () = assert!(FRAME_SIZE == 112 && FRAME_SIZE.is_multiple_of(16));
-const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 4 * 8 == OFFSET_OF_RBP);
-const _: () = assert!(std::mem::offset_of!(Frame, preserved) + 5 * 8 == OFFSET_OF_RBX);
-const _: () = assert!(std::mem::offset_of!(Frame, rsp) == OFFSET_OF_RSP);
-
-/// Where the next entry's frame ends.
-pub static TOP: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
-/// Where the frame of an outermost entry ends: lower while the program runs inside of [`run_user`].
-pub static BASE: AtomicUsize = AtomicUsize::new(RUNTIME_TOP);
 /// The stack pointer inside of [`run_user`].
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 /// What is to be done when a handler has returned: bits of [`EXECUTE`] and [`RECORD`].
@@ -185,29 +150,6 @@ pub fn without_mpi<T>(refuse: extern "C" fn() -> !, run: impl FnOnce() -> T) -> 
         entry.store(handler, Ordering::Relaxed);
     }
     result
-}
-
-/// The frame of the innermost call under way.
-fn innermost_frame() -> &'static Frame {
-    // SAFETY: a handler runs, whose frame ends there.
-    unsafe { &*((TOP.load(Ordering::Relaxed) - FRAME_SIZE) as *const Frame) }
-}
-
-pub fn innermost_slot() -> u64 {
-    innermost_frame().slot
-}
-
-/// The frame of the outermost entry, or `None` inside a callback.
-pub fn top_frame() -> Option<*mut Frame> {
-    let base = BASE.load(Ordering::Relaxed);
-    (TOP.load(Ordering::Relaxed) == base).then_some((base - FRAME_SIZE) as *mut Frame)
-}
-
-/// Where the slot, the stack pointer and rbp of the program's last call stand, for another thread: they stay there when the call has
-/// returned.
-pub fn addresses_of_last_call() -> [u64; 3] {
-    let frame = BASE.load(Ordering::Relaxed) - FRAME_SIZE;
-    [frame, frame + OFFSET_OF_RSP, frame + OFFSET_OF_RBP].map(|address| address as u64)
 }
 
 /// The program's callbacks that are under way are not returned to, nor are the calls that have led to them: this handler is the outermost one.
