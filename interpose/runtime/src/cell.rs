@@ -28,11 +28,11 @@ pub fn is_owner() -> bool {
 
 /// Defines a module's `Runtime`: on whose it stands, and what is its own, each with its value at the start of the process.
 macro_rules! runtime {
-    (pub struct Runtime $(: $below:ty)? { $($(#[$doc:meta])* $name:ident: $type:ty = $start:expr,)* }) => {
+    (pub struct Runtime $(: $below:ty)? { $($(#[$doc:meta])* $vis:vis $name:ident: $type:ty = $start:expr,)* }) => {
         /// The runtime as this module sees it: its own state, and that of the modules below.
         pub struct Runtime {
             $(below: $below,)?
-            $($(#[$doc])* $name: $type,)*
+            $($(#[$doc])* $vis $name: $type,)*
         }
 
         impl Runtime {
