@@ -1,7 +1,7 @@
 //! Memory that the next checkpoint takes in this process.
 
-use super::{Keep, keep};
-use crate::copies::Runtime;
+use super::copies_runtime::{Runtime, keep};
+use super::keep::Keep;
 use crate::headroom::{self, Claim};
 use crate::{sys, user};
 use understudy_image::PAGE_SIZE;
