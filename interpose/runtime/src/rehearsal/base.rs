@@ -1,8 +1,8 @@
 //! What a worker was at the cut with which a new phase has begun, and how another process becomes that.
 #![allow(unsafe_code)]
 
+use super::rehearsal_runtime::Runtime;
 use crate::copies::{Base, Script, Way};
-use crate::rehearsal::Runtime;
 use crate::{copies, journal, packed, user};
 use std::cell::Ref;
 use std::collections::HashMap;
