@@ -4,10 +4,11 @@
 //! initialisation, and the others tell what the job is. If all have died at once, what they have left
 //! (`copies::look_for_legacy`) tells it.
 
-use super::deaths::{self, Death};
+use super::death_history::Death;
+use super::deaths;
+use super::recovery_runtime::Runtime;
 use crate::domains::{self, Place, Places};
 use crate::gather::everybodys;
-use crate::recovery::Runtime;
 use crate::schedule::{self, pace::Failures};
 use crate::world::{self, Part, World};
 use crate::{copies, disk, ending, peers, sys, told, user};
