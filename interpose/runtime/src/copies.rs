@@ -5,8 +5,7 @@
 //! workers agree on.
 //!
 //! * [`copy`], [`script`], [`records`], [`transfer`], [`parity`]: the data and their messages;
-//! * [`legacy`], [`received`], [`sharing`], [`pending`], [`keep`](mod@keep): the state of this
-//!   process;
+//! * [`legacy`], [`received`], [`inquiries`], [`pending`], [`replicas`]: the state of this process;
 //! * [`copies_runtime`]: the link of the runtime's chain that has this state;
 //! * [`adoption`], [`commitment`], [`claim`](mod@claim), [`saved`], [`deduplication`],
 //!   [`window_tracking`]: the operations.
@@ -19,15 +18,15 @@ mod copies_runtime;
 mod copy;
 mod deduplication;
 mod hands;
-mod keep;
+mod inquiries;
 mod legacy;
 pub mod parity;
 mod pending;
 mod received;
 mod records;
+mod replicas;
 mod saved;
 mod script;
-mod sharing;
 mod transfer;
 mod window_tracking;
 
@@ -40,8 +39,8 @@ pub use commitment::{
 pub use copies_runtime::{Runtime, age, discard, epoch, keep, next_epoch, replace_own, try_keep};
 pub use copy::{Copy, State};
 pub use deduplication::share;
-pub use keep::Keep;
 pub use pending::Capture;
+pub use replicas::Replicas;
 pub use saved::{Saved, decode, encode};
 pub use script::{Base, Replay, Script, Way, sums_of};
 pub use transfer::{Payload, Transfer};

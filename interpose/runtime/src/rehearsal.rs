@@ -26,7 +26,7 @@ mod child;
 mod decision;
 mod finding;
 mod holder;
-mod inputs;
+mod input;
 mod message;
 mod new_phase;
 mod own_pages;

@@ -2,9 +2,9 @@
 
 use super::copies_runtime::{Runtime, keep};
 use super::copy::Copy;
-use super::keep::Keep;
 use super::legacy::{Estate, Kept, Legacy, Record, STORE};
 use super::records::{Found, Records};
+use super::replicas::Replicas;
 use crate::renewal::Inheritance;
 use crate::{peers, renewal, sys};
 use bincode::config::standard;
@@ -51,7 +51,7 @@ fn release_others(of: Kept, others: Kept, store: &mut PageStore) {
 }
 
 /// Has the store count the slots to which several of the kept replicas refer.
-fn count_shares(keep: &mut Keep) {
+fn count_shares(keep: &mut Replicas) {
     let kept = Kept {
         own: &keep.own,
         partners: &keep.partners,
@@ -60,7 +60,7 @@ fn count_shares(keep: &mut Keep) {
 }
 
 /// Commits the later epoch of the predecessor if all go back to that epoch, or discards it.
-pub fn resolve(keep: &mut Keep, agreed: Epoch) {
+pub fn resolve(keep: &mut Replicas, agreed: Epoch) {
     let Some(legacy) = &mut keep.legacy else {
         return;
     };
@@ -148,7 +148,7 @@ pub fn adopt(rt: &Runtime) -> Option<Inherited> {
     got
 }
 
-fn take_over(estate: Estate, keep: &mut Keep) -> Option<Inherited> {
+fn take_over(estate: Estate, keep: &mut Replicas) -> Option<Inherited> {
     let last = estate.last()?;
     let (worker, player) = (last.worker, last.player);
     let Estate {

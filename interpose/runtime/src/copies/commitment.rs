@@ -3,9 +3,9 @@
 use super::adoption;
 use super::buddies::buddies;
 use super::copies_runtime::{Runtime, keep};
-use super::keep::Keep;
 use super::legacy::{Context, Kept};
 use super::pending::{Capture, Pending};
+use super::replicas::Replicas;
 use super::transfer::Transfer;
 use crate::attention::{self, PENDING};
 use crate::ending::fail;
@@ -85,7 +85,7 @@ pub fn advance(rt: &Runtime, welcome: impl FnOnce() -> Vec<u8>) -> mpi::Result<O
 ///
 /// Touching memory anew costs more than all else that is done with it, so it is not returned after
 /// every such epoch.
-fn trim(rt: &Runtime, keep: &mut Keep, used: u64) {
+fn trim(rt: &Runtime, keep: &mut Replicas, used: u64) {
     if !world::get(rt).redundancy.is_parity() || keep.store.idle() < 2 * used + FEW_IDLE {
         keep.frugal = 0;
         return;
@@ -114,7 +114,7 @@ pub fn commit(rt: &Runtime) {
 /// Commits the pending epoch, and returns its number and the time of its begin.
 ///
 /// `None` if there is none, or not all of it is here.
-fn commit_pending(rt: &Runtime, keep: &mut Keep) -> Option<(Epoch, Instant)> {
+fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)> {
     let pending = keep.pending.take_if(|pending| pending.is_whole())?;
     attention::clear(PENDING);
     let (epoch, began) = (pending.epoch, pending.began);
@@ -165,7 +165,7 @@ fn commit_pending(rt: &Runtime, keep: &mut Keep) -> Option<(Epoch, Instant)> {
 pub fn interrupt(rt: &Runtime) -> Option<Epoch> {
     attention::clear(PENDING);
     let keep = &mut *rt.keep.borrow_mut();
-    let Keep {
+    let Replicas {
         orphans,
         store,
         pending,
@@ -208,7 +208,7 @@ pub fn costs(rt: &Runtime) -> (u64, u64) {
 /// True if the own replica, committed or pending, lacks pages whose changes functions undo.
 pub fn is_thin(rt: &Runtime) -> bool {
     let undoable = marks::lasting(rt).reversible_pages();
-    let lacks = |keep: &Keep| {
+    let lacks = |keep: &Replicas| {
         let spares = |pending: &Pending| !pending.spared.is_empty();
         !absent::among(keep.own.image.absent(), &undoable).is_empty()
             || keep.pending.as_ref().is_some_and(spares)
@@ -224,7 +224,7 @@ pub fn resolve(rt: &Runtime, agreed: Epoch) {
         adoption::resolve(keep, agreed);
     }
     let is_agreed = |pending: &Pending| pending.epoch == agreed && pending.is_whole();
-    let keeps = |keep: &Keep| keep.pending.as_ref().is_some_and(is_agreed);
+    let keeps = |keep: &Replicas| keep.pending.as_ref().is_some_and(is_agreed);
     if rt.keep.borrow().as_ref().is_some_and(keeps) {
         return commit(rt);
     }
@@ -262,7 +262,7 @@ pub fn forget_legacy(rt: &Runtime) {
 
 /// Records the replicas that this worker keeps after a recovery.
 pub fn renew_legacy(rt: &Runtime, welcome: Vec<u8>) {
-    let Keep {
+    let Replicas {
         legacy,
         own,
         partners,

@@ -1,8 +1,8 @@
 //! The link of the runtime's chain that has the replicas of this process.
 
 use super::copy::{Copy, State};
-use super::keep::Keep;
 use super::legacy::Estate;
+use super::replicas::Replicas;
 use crate::cell::{Field, runtime};
 use crate::{journal, sys};
 use std::cell::RefMut;
@@ -13,7 +13,7 @@ use understudy_numbers::Epoch;
 runtime! {
     pub struct Runtime: journal::Runtime {
         /// All replicas; `None` before the first.
-        pub(super) keep: Field<Option<Keep>> = Field::new(None),
+        pub(super) keep: Field<Option<Replicas>> = Field::new(None),
         /// The persistent replica store of a dead process, until it is adopted.
         pub(super) found: Field<Option<Estate>> = Field::new(None),
     }
@@ -21,14 +21,14 @@ runtime! {
 
 /// Borrows the replicas of this process, which are made at the first use.
 #[track_caller]
-pub fn keep(rt: &Runtime) -> RefMut<'_, Keep> {
+pub fn keep(rt: &Runtime) -> RefMut<'_, Replicas> {
     RefMut::map(rt.keep.borrow_mut(), |keep| {
-        keep.get_or_insert_with(|| Keep::new(rt))
+        keep.get_or_insert_with(|| Replicas::new(rt))
     })
 }
 
 /// Borrows the replicas; `None` if they are in use, `None` inside before the first use.
-pub fn try_keep(rt: &Runtime) -> Option<RefMut<'_, Option<Keep>>> {
+pub fn try_keep(rt: &Runtime) -> Option<RefMut<'_, Option<Replicas>>> {
     rt.keep.try_borrow_mut()
 }
 
@@ -66,7 +66,7 @@ pub fn replace_own(rt: &Runtime, image: Image, state: Vec<u8>) {
 
 /// Frees all replicas. No failure is recovered from any more.
 pub fn discard(rt: &Runtime) {
-    let discarded = |keep: &mut Keep| keep.store.discard();
+    let discarded = |keep: &mut Replicas| keep.store.discard();
     if let Some(Err(error)) = rt.keep.borrow_mut().as_mut().map(discarded) {
         log::warn!("copies are not freed: {}", sys::chain(&error));
     }

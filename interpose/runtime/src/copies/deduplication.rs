@@ -1,6 +1,6 @@
 //! Pages of a partner's replica that are equal to pages of this process.
 
-use super::keep::Keep;
+use super::replicas::Replicas;
 use crate::renewal::Runtime;
 use crate::{sys, told, world};
 use understudy_policy::habit::FEW;
@@ -9,7 +9,7 @@ use understudy_settings::SharedPages;
 /// Lets a partner's replica that was received whole refer to the own image for equal pages.
 ///
 /// The memory of these pages is returned to the kernel.
-pub fn share(rt: &Runtime, keep: &mut Keep, layer: usize) {
+pub fn share(rt: &Runtime, keep: &mut Replicas, layer: usize) {
     if told::config().shared_pages == SharedPages::Never || world::get(rt).redundancy.is_parity() {
         return;
     }

@@ -3,10 +3,10 @@
 use super::buddies::buddies;
 use super::copy::{Copy, State};
 use super::hands::Hands;
+use super::inquiries::{self, Inquiries};
 use super::legacy::{Context, Kept};
 use super::parity::{self, Description};
 use super::received::Received;
-use super::sharing::{self, Inquiries};
 use super::transfer::Transfer;
 use crate::ending::fail;
 use crate::own_messages::tag;
@@ -205,7 +205,7 @@ impl Pending {
             transfer.poll(rt, hands.store)?;
         }
         if self.preparing.is_none() {
-            sharing::answer(&mut self.transfers, &self.delta, &mut hands)?;
+            inquiries::answer(&mut self.transfers, &self.delta, &mut hands)?;
             let captured = (&self.delta, &self.state);
             self.inquiries
                 .advance(rt, &mut self.transfers, captured, &mut hands)?;

@@ -3,7 +3,7 @@
 
 use super::base;
 use super::finding::Finding;
-use super::inputs;
+use super::input;
 use super::rehearsal_runtime::Runtime;
 use super::seed::{LEAST_TIMEOUT, limit};
 use crate::copies::{Replay, Script, Way};
@@ -281,7 +281,7 @@ fn run(rt: &Runtime, replay: &Replay) -> Result<Inputs, String> {
     hold::begin(rt, replay.inputs.clone())
         .map_err(|error| format!("system calls cannot be held back: {error}"))?;
     if replay.base.is_none() {
-        inputs::restore(rt, &rt.inputs.borrow())?;
+        input::restore(rt, &rt.inputs.borrow())?;
     }
     // SAFETY: it stands where the worker stood when the phase began.
     let played = unsafe { journal::replay::run(rt, &replay.journal, &replay.begin, replay.end) };

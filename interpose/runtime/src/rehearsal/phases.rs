@@ -2,14 +2,14 @@
 
 use super::rehearsal_runtime::Runtime;
 use super::replay_settings::{compares, is_on, is_rehearsed, room};
-use super::{again, base, decision, inputs, rebuild, seed, worker};
+use super::{again, base, decision, input, rebuild, seed, worker};
 use crate::{copies, journal, told, user, world};
 use understudy_numbers::Epoch;
 
 /// Forks the seed, at the end of `MPI_Init`.
 pub fn prepare(rt: &Runtime) {
     if is_on() && world::is_protected() && !user::has_threads(rt) {
-        rt.inputs.set(inputs::open_files());
+        rt.inputs.set(input::open_files());
         seed::plant(rt);
     }
 }

@@ -1,7 +1,7 @@
 //! The link of the runtime's chain that has the state of rehearsals.
 
 use super::holder::Holder;
-use super::inputs::Input;
+use super::input::Input;
 use super::message::Message;
 use super::new_phase::NewPhase;
 use super::own_script::WorkerState;

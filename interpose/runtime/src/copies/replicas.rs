@@ -16,7 +16,7 @@ use understudy_image::track::{TrackError, Tracker};
 use understudy_policy::habit::Habit;
 
 /// Replicas that this process keeps, and the means to make the next ones.
-pub struct Keep {
+pub struct Replicas {
     /// Memory for pages.
     pub store: PageStore,
     /// Tracker of changed pages.
@@ -40,9 +40,9 @@ pub struct Keep {
     pub(super) rate: f64,
 }
 
-impl Keep {
+impl Replicas {
     /// Creates the store, the tracker and the helper thread; replicas are empty.
-    pub(super) fn new(rt: &Runtime) -> Keep {
+    pub(super) fn new(rt: &Runtime) -> Replicas {
         let (store, legacy) =
             legacy::new_store().unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
         let selected = Tracker::select_where(told::config().tracking, pretended_lack())
@@ -60,7 +60,7 @@ impl Keep {
             );
         }
         let layers = world::get(rt).redundancy.kept();
-        Keep {
+        Replicas {
             store,
             tracker: selected.tracker,
             own: Copy::default(),

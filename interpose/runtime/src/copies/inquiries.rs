@@ -1,7 +1,7 @@
-//! When a holder is asked which pages it has itself (`UNDERSTUDY_SHARED_PAGES`), and what comes of it.
+//! Questions to holders for pages that they have themselves (`UNDERSTUDY_SHARED_PAGES`).
 //!
-//! An inquiry takes a message to the holder and one back before any page is sent, so by default a sample is asked for now and
-//! then, and everything only where that finds something.
+//! An inquiry takes a message to the holder and one back before any page is sent, so by default a
+//! sample is asked for now and then, and everything only where that finds something.
 
 use super::buddies::buddies;
 use super::copy::State;
