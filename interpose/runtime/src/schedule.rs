@@ -1,6 +1,6 @@
 //! When the next cut is: what [`crate::cut`] counts and remembers, part of which is saved with a cut.
 
-pub mod pace;
+mod job_pace;
 
 use crate::attention::{self, AGREEING, ASKED};
 use crate::cell::{Field, runtime};
@@ -8,13 +8,15 @@ use crate::generated::MAY_WAIT;
 use crate::own_messages::{Lent, Told};
 use crate::rounds::Rounds;
 use crate::{arch, marks};
-use pace::Pace;
+use job_pace::JobPace;
 use std::cell::RefMut;
 use std::time::{Duration, Instant};
 use understudy_mpi::real_types::RealRequest;
 pub use understudy_policy::agreement::{Agreement, May};
 pub use understudy_policy::assembly::{Assemblies, Other, Side, Word as AssemblyWord};
 pub use understudy_policy::gathering::Gatherings;
+pub use understudy_policy::pace::Failures;
+use understudy_policy::pace::Terms;
 
 runtime! {
     pub struct Runtime: marks::Runtime {
@@ -64,8 +66,8 @@ pub struct Anywhere {
     pub vote: Option<Rounds>,
     /// Which one that is.
     pub which: Vote,
-    /// What the pace follows from, as the first one has found.
-    pub terms: pace::Terms,
+    /// Terms of the pace, as the first vote has found them.
+    pub terms: Terms,
     /// Attempts that have followed each other at once.
     pub tries: u32,
     /// How long the entry of a collective waits in this vote, and how many more may wait as long.
@@ -117,8 +119,8 @@ pub struct State {
     pub decided: Option<(Instant, u64)>,
     /// The next candidate is the call at which the program was rewound: it was a cut already.
     pub resumed: bool,
-    /// What checkpoints cost here, and what follows from what they cost anywhere.
-    pub pace: Pace,
+    /// Cost of checkpoints here, and the interval that follows from their cost anywhere.
+    pub pace: JobPace,
     /// For how long the last checkpoint has kept the program.
     pub cost: Duration,
     /// How often the program has said that it wants no cut, and has not taken that back. 0 at every cut but the first.
@@ -145,7 +147,7 @@ impl State {
             refusals: 0,
             decided: None,
             resumed: false,
-            pace: Pace::START,
+            pace: JobPace::START,
             cost: Duration::ZERO,
             held: 0,
             anywhere: Anywhere::NONE,
@@ -182,7 +184,7 @@ pub fn schedule(rt: &Runtime) -> Schedule {
 pub fn restore(rt: &Runtime, schedule: Schedule, at_call: bool) {
     let (pace, cost) = {
         let mut before = rt.schedule.borrow_mut();
-        let pace = std::mem::replace(&mut before.pace, Pace::START);
+        let pace = std::mem::replace(&mut before.pace, JobPace::START);
         (pace.after_recovery(), before.cost)
     };
     rt.schedule.set(State {

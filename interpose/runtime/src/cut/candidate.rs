@@ -202,7 +202,7 @@ fn vote(rt: &Runtime) -> Result<(), Rewound> {
         .last
         .is_some_and(|last| now.duration_since(last) >= interval);
     let is_due = is_over
-        || state.pace.is_warned(state.last)
+        || state.pace.poll_warning(state.last)
         || headroom::has_given_up()
         || journal::asks_for_cut(rt)
         || again::asks_for_cut(rt);

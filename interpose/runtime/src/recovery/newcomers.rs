@@ -9,7 +9,7 @@ use super::deaths;
 use super::recovery_runtime::Runtime;
 use crate::domains::{self, Place, Places};
 use crate::gather::everybodys;
-use crate::schedule::{self, pace::Failures};
+use crate::schedule::{self, Failures};
 use crate::world::{self, Part, World};
 use crate::{copies, disk, ending, peers, sys, told, user};
 use bincode::config::standard;
@@ -142,7 +142,7 @@ fn welcome_of(rt: &Runtime) -> Welcome {
         recoveries: world.recoveries,
         redundancy: world.redundancy.clone(),
         deaths: deaths::earlier(rt),
-        failures: schedule::state(rt).pace.failures().clone(),
+        failures: schedule::state(rt).pace.failures(),
         disk: disk::told(rt),
     }
 }

@@ -3,7 +3,7 @@
 
 use super::rehearsal_runtime::Runtime;
 use crate::copies::{Base, Script, Way};
-use crate::{copies, journal, packed, user};
+use crate::{copies, journal, user};
 use std::cell::Ref;
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
@@ -15,6 +15,7 @@ use understudy_image::remap::{self, Whose};
 use understudy_image::runs::{self, PageIndex, PageRun};
 use understudy_image::store::PageStore;
 use understudy_numbers::Epoch;
+use understudy_policy::packed;
 
 /// There is no such phase any more.
 pub fn forget(rt: &Runtime) {
