@@ -16,9 +16,9 @@
 //! A page that changes after the phase is part of a checkpoint, and so of the replica, from then
 //! on.
 //!
-//! The link of the runtime's chain ([`rehearsal_runtime`]) stands above [`holder`], [`seed`] and
-//! [`own_script`], and below [`again`], [`base`], [`decision`], [`rebuild`], [`worker`] and
-//! [`phases`].
+//! The link of the runtime's chain ([`rehearsal_runtime`]) stands above [`holder`], [`template`]
+//! and [`own_script`], and below [`again`], [`base`], [`decision`], [`rebuild`], [`seed`],
+//! [`worker`] and [`phases`].
 
 pub mod again;
 mod base;
@@ -36,6 +36,9 @@ mod rebuild;
 mod rehearsal_runtime;
 mod replay_settings;
 mod seed;
+mod seed_line;
+mod seed_request;
+mod template;
 mod wanted;
 mod worker;
 

@@ -5,7 +5,7 @@ use super::base;
 use super::finding::Finding;
 use super::input;
 use super::rehearsal_runtime::Runtime;
-use super::seed::{LEAST_TIMEOUT, limit};
+use super::seed_request::{LEAST_TIMEOUT, limit};
 use crate::copies::{Replay, Script, Way};
 use crate::disk::StaticFile;
 use crate::journal::replay::Diverged;

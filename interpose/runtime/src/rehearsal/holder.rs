@@ -7,7 +7,7 @@
 use super::finding::{Proof, Rehearsed};
 use super::message::Message;
 use super::replay_settings::is_used;
-use super::seed::{Asked, Template};
+use super::template::{Asked, Template};
 use crate::own_messages::{Peer, tag};
 use crate::world::{self, Runtime};
 use crate::{events, fault, headroom};

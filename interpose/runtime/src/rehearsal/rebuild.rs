@@ -4,7 +4,7 @@
 use super::message::Message;
 use super::rehearsal_runtime::Runtime;
 use super::replay_settings::is_used;
-use super::seed::Asked;
+use super::template::Asked;
 use super::wanted;
 use crate::copies::Copy;
 use crate::copies::{Script, Way};

@@ -5,7 +5,7 @@ use super::input::Input;
 use super::message::Message;
 use super::new_phase::NewPhase;
 use super::own_script::WorkerState;
-use super::seed::Template;
+use super::template::Template;
 use crate::cell::{Field, runtime};
 use crate::copies;
 use std::cell::Cell;

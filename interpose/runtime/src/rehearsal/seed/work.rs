@@ -1,12 +1,13 @@
 //! A seed's life: it waits, and has phases replayed in children of its own.
 #![allow(unsafe_code)]
 
-use super::quiet::{Quiet, look};
-use super::request::{Answer, Request, read, write};
+use super::quiet::Quiet;
 use crate::copies::Script;
 use crate::rehearsal::child::{Child, Task};
 use crate::rehearsal::finding::{Finding, Rehearsed};
 use crate::rehearsal::rehearsal_runtime::Runtime;
+use crate::rehearsal::seed_line::look;
+use crate::rehearsal::seed_request::{Answer, Request, read, write};
 use crate::sys;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};

@@ -1,10 +1,10 @@
 //! The rank's end of its template process: requests for replays.
 
-use super::quiet;
-use super::request::{Answer, Request, limit, memory_file, read};
+use super::finding::Rehearsed;
+use super::seed_line::has_ended;
+use super::seed_request::{Answer, Request, limit, memory_file, read};
 use crate::cell::Field;
 use crate::copies::Script;
-use crate::rehearsal::finding::Rehearsed;
 use bincode::config::standard;
 use std::cell::Cell;
 use std::fs::File;
@@ -53,7 +53,7 @@ impl Template {
     /// Returns true if the process lives; forgets it if it does not.
     pub fn lives(&self) -> bool {
         let mut seed = self.0.borrow_mut();
-        *seed = seed.take_if(|seed| !quiet::has_ended(&seed.line));
+        *seed = seed.take_if(|seed| !has_ended(&seed.line));
         seed.is_some()
     }
 
