@@ -17,7 +17,9 @@ use understudy_settings::Interval;
 
 /// Interval until a cost has been measured.
 const FIRST: Duration = Duration::from_secs(10);
-/// Error of times of modification: a file system may be early by a tick of the kernel's clock.
+/// Error of times of modification.
+///
+/// A file system may be early by a tick of the kernel's clock.
 const TICK: Duration = Duration::from_millis(10);
 /// Time for which a vote counts failures, in seconds.
 const VOTE_SECONDS: f64 = 1e15;
@@ -115,7 +117,7 @@ impl Pace {
     }
 
     /// Replaces the belief about failures by that of other processes.
-    pub fn learn(&mut self, failures: Failures, now: Instant) {
+    pub fn adopt(&mut self, failures: Failures, now: Instant) {
         (self.failures, self.counted) = (failures, Some(now));
     }
 
@@ -138,7 +140,7 @@ impl Pace {
                 expected: Some(mtbf),
                 ..Failures::UNKNOWN
             };
-            self.learn(failures, now);
+            self.adopt(failures, now);
         }
         if news.warning.checkpoint {
             let is_believed = before.is_none_or(|before| news.age <= now - before + TICK);

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_back_and_parts_do_not() {
+    fn whole_bytes_are_unpacked_and_parts_are_refused() {
         let bytes: Vec<u8> = (0..10_000_u32)
             .flat_map(|number| (number / 7).to_le_bytes())
             .collect();

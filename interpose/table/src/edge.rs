@@ -282,7 +282,8 @@ fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure)
             let envelope = envelope.expect("a procedure of the standard");
             let _ = writeln!(
                 out,
-                "            contents::<E>(v_datatype, array_of_integers, is_success, {is_large}, {envelope});"
+                "            contents::<E>(v_datatype, array_of_integers, is_success, \
+                 {is_large}, {envelope});"
             );
         }
         let _ = writeln!(out, "            {expression}");

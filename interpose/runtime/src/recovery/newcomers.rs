@@ -217,7 +217,7 @@ fn hear(rt: &Runtime) -> mpi::Result<World> {
     let numbers = members.iter().map(|member| member.number);
     learn_places(&mut nodes, numbers.zip(places.all()));
     deaths::learn(rt, told.deaths);
-    schedule::state(rt).pace.learn(told.failures);
+    schedule::state(rt).pace.adopt(told.failures);
     if let Some(disk) = told.disk {
         disk::join(rt, disk, told.workers);
     }

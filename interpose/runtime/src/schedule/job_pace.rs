@@ -44,8 +44,8 @@ impl JobPace {
     }
 
     /// Replaces the belief about failures by that of other processes.
-    pub fn learn(&mut self, failures: Failures) {
-        self.pace.learn(failures, Instant::now());
+    pub fn adopt(&mut self, failures: Failures) {
+        self.pace.adopt(failures, Instant::now());
     }
 
     /// Records a failure that has set the job back and may come again.
