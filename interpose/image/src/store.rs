@@ -1,6 +1,6 @@
 //! The store that page copies are in.
 //!
-//! [`PageStore`] allocates the slots, [`arena`] has their memory.
+//! [`PageStore`] allocates the slots, `arena` has their memory.
 
 mod arena;
 mod page_store;

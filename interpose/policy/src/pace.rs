@@ -26,7 +26,7 @@ const VOTE_SECONDS: f64 = 1e15;
 
 /// A worker's numbers for the vote, of which the maxima count.
 ///
-/// They are the cost of a checkpoint, in nanoseconds, and the failures in [`VOTE_SECONDS`].
+/// They are the cost of a checkpoint, in nanoseconds, and the failures in `VOTE_SECONDS`.
 pub type Terms = [i64; 2];
 
 /// Belief about failures.

@@ -4,11 +4,11 @@
 //! to the holders. After a failure the pending epoch is committed or discarded, whichever all
 //! workers agree on.
 //!
-//! * [`copy`], [`script`], [`records`], [`transfer`], [`parity`]: the data and their messages;
-//! * [`legacy`], [`received`], [`inquiries`], [`pending`], [`replicas`]: the state of this process;
-//! * [`copies_runtime`]: the link of the runtime's chain that has this state;
-//! * [`adoption`], [`commitment`], [`claim`](mod@claim), [`saved`], [`deduplication`],
-//!   [`window_tracking`]: the operations.
+//! * `copy`, `script`, `records`, `transfer`, `parity`: the data and their messages;
+//! * `legacy`, `received`, `inquiries`, `pending`, `replicas`: the state of this process;
+//! * `copies_runtime`: the link of the runtime's chain that has this state;
+//! * `adoption`, `commitment`, `claim`, `saved`, `deduplication`,
+//!   `window_tracking`: the operations.
 
 mod adoption;
 mod buddies;

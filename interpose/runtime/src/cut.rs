@@ -1,8 +1,8 @@
 //! Cuts: moments that all workers agree on.
 //!
-//! A cut is taken ([`take`](mod@take)) at a candidate ([`candidate`]), or where those are rare, at
-//! any call ([`anywhere`]). Threads enter collectives ([`together`](mod@together)) and constructors
-//! ([`assemble`](mod@assemble)) in an order that all processes agree on.
+//! A cut is taken (`take`) at a candidate (`candidate`), or where those are rare, at
+//! any call (`anywhere`). Threads enter collectives (`together`) and constructors
+//! (`assemble`) in an order that all processes agree on.
 
 mod anywhere;
 mod assemble;

@@ -9,13 +9,13 @@
 //! A further failure anywhere in between is an error of some call, and leads to the start, in one
 //! more generation. Loading is repeated from the replicas, which stay intact.
 //!
-//! * [`death_history`], [`found_replicas`], [`placement_hint`]: the state;
-//! * [`recovery_runtime`]: the link of the runtime's chain that has it;
-//! * [`newcomers`], [`meeting`], [`deaths`], [`wishes`], [`alone`]: the agreement;
-//! * [`fetch`], [`group`], [`moves`], [`found`]: replicas that move between workers;
-//! * [`load`], [`repost`], [`partitioned`]: memory and requests of the program;
-//! * [`attempt`], [`report`], [`rollback`], [`restart`]: the sequence;
-//! * [`check`](mod@check): the way in, from the error of a call.
+//! * `death_history`, `found_replicas`, `placement_hint`: the state;
+//! * `recovery_runtime`: the link of the runtime's chain that has it;
+//! * `newcomers`, `meeting`, `deaths`, `wishes`, `alone`: the agreement;
+//! * `fetch`, `group`, `moves`, `found`: replicas that move between workers;
+//! * `load`, `repost`, `partitioned`: memory and requests of the program;
+//! * `attempt`, `report`, `rollback`, `restart`: the sequence;
+//! * `check`: the way in, from the error of a call.
 mod alone;
 mod attempt;
 mod check;
