@@ -1,9 +1,12 @@
-//! What launcher has started this process, and what that allows.
+//! The launcher that has started this process, and the protection that it allows.
 #![allow(unsafe_code)]
 
 use crate::environ::{self, MANAGER};
-use crate::launchers::Launcher;
 use core::ffi::c_char;
+use launchers::Launcher;
+
+#[path = "../../../ckptd/launch/src/guardian/launchers.rs"]
+mod launchers;
 
 /// How a failed job can go on.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,8 @@
-//! The *face*: the library that LD_PRELOAD names. It stands in for libmpi in the application.
+//! The *face*: the library that LD_PRELOAD names, which stands in for libmpi in the program.
 //!
-//! Rules of this place: no std, no heap, no locks held across calls, no threads of its own. Its constructor is the first
-//! of the process. In a process that no MPI launcher started, or whose program does not use MPI, it does nothing.
+//! Rules of this place: no std, no heap, no locks held across calls, no threads of its own. Its
+//! constructor is the first of the process. In a process that no MPI launcher started, or whose
+//! program does not use MPI, it does nothing.
 //!
 //! - [`boot`] decides and drives; [`aside`] gives up politely by running the program without us;
 //! - [`environ`] makes the stacks of all ranks equal, [`zone`] and [`ldheap`] keep the runtime side apart;
@@ -42,8 +43,6 @@ mod kernel_aio;
 mod kernel_use;
 mod late;
 mod launched;
-#[path = "../../../ckptd/launch/src/guardian/launchers.rs"]
-mod launchers;
 mod ldheap;
 mod leave;
 mod libc;
@@ -78,25 +77,13 @@ mod sys;
 mod system_v;
 mod temporary;
 mod threads;
+mod thunks;
 mod told;
 mod turns;
 mod unpreloadable;
 mod unprepared;
 mod unseen;
 mod zone;
-
-/// One thunk per exported procedure, one object per exported datum of libmpi.
-#[allow(
-    unsafe_code,
-    non_snake_case,
-    non_upper_case_globals,
-    missing_docs,
-    dead_code,
-    clippy::module_inception
-)]
-mod thunks {
-    include!("generated/thunks.rs");
-}
 
 use core::ffi::{c_char, c_int};
 use understudy_catalogue::message;

@@ -15,7 +15,7 @@ use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use understudy_catalogue::message;
 
-/// Variables of launchers in the first process of a node ([`crate::launchers`]).
+/// Variables of launchers in the first process of a node ([`crate::launched`]).
 const FIRST_OF_NODE: [&[u8]; 3] = [
     b"OMPI_COMM_WORLD_LOCAL_RANK=0",
     b"MPI_LOCALRANKID=0",

@@ -44,7 +44,6 @@ pub mod marks;
 pub mod objects;
 pub mod overdue;
 pub mod own_messages;
-mod packed;
 pub mod peers;
 pub mod posting;
 pub mod protection;

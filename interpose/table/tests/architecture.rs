@@ -212,7 +212,11 @@ const RULES: &[Rule] = &[
     rule(
         "interpose/policy",
         "understudy-policy",
-        &["understudy-numbers", "understudy-settings"],
+        &[
+            "understudy-formats",
+            "understudy-numbers",
+            "understudy-settings",
+        ],
         true,
     ),
     rule(

@@ -4,7 +4,7 @@
 //! it had such procedures (MPI 3.1, 4.1.11).
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
-use super::generated::{COMM_WORLD, ERR_COUNT};
+use super::additions::{COMM_WORLD, ERR_COUNT};
 use crate::msg::say;
 use core::ffi::c_int;
 use understudy_catalogue::message;

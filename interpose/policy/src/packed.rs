@@ -1,7 +1,11 @@
-//! Bytes that are kept for long and read seldom, compressed (Zstandard, RFC 8878), their number in front.
+//! Compression of bytes that are kept for long and read seldom (Zstandard, RFC 8878).
+//!
+//! The number of bytes stands in front.
 
 use std::io;
 
+/// Level of compression.
+///
 /// The higher levels take ten times as long for a tenth less, as measured with journals.
 const LEVEL: i32 = 1;
 const HEADER: usize = size_of::<u64>();
@@ -15,7 +19,7 @@ pub fn pack(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u64).to_le_bytes(), packed.as_slice()].concat()
 }
 
-/// What [`pack`] was given.
+/// Decompresses the bytes that [`pack`] was given.
 ///
 /// # Errors
 /// If the bytes are not whole.
@@ -36,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_back_and_parts_do_not() {
+    fn whole_bytes_are_unpacked_and_parts_are_refused() {
         let bytes: Vec<u8> = (0..10_000_u32)
             .flat_map(|number| (number / 7).to_le_bytes())
             .collect();

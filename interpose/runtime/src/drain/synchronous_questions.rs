@@ -1,25 +1,25 @@
 //! Synchronous sends whose messages a cut has taken before the program asked for them.
 
-use crate::arch::Rewound;
 use crate::early;
+use crate::early::Runtime;
 use crate::objects::{comm, objects};
 use crate::own_messages::{swap, tag};
-use crate::recovery::Runtime;
 use crate::requests::{Synchronous, synchronous};
-use crate::{recovery, world};
+use crate::world;
+use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 
-/// What a sender asks the receiver of its message.
+/// Question of a sender to the receiver of its message.
 #[derive(Clone, Copy)]
 struct Question {
-    /// Names the send among those of the sender.
+    /// Number of the send among those of the sender.
     number: u64,
     /// `uid` of the communicator.
     uid: u64,
     /// Rank of the sender there, and the tag.
     source: i32,
     tag: i32,
-    /// Messages sent since with the same communicator, receiver and tag.
+    /// Number of later messages with equal communicator, receiver and tag.
     followers: u64,
 }
 
@@ -64,7 +64,9 @@ impl Question {
         }
     }
 
-    /// Whether the message waits for a receive. Then this process owes the sender a word when the program receives it.
+    /// Returns true if the message waits for a receive.
+    ///
+    /// Then this process owes the sender an answer when the program receives it.
     fn answer(self, rt: &Runtime, sender: Worker) -> bool {
         let own = objects(rt)
             .comms
@@ -74,7 +76,8 @@ impl Question {
         let Some(own) = own.map(|index| comm::handle(rt, index)) else {
             return false;
         };
-        // Messages with the same envelope are received in the order in which they were sent (3.5): those that wait are the last ones.
+        // Messages with equal envelopes are received in the order in which they were sent (3.5):
+        // those that wait are the last ones.
         early::owe(
             rt,
             (own, self.source, self.tag),
@@ -84,7 +87,7 @@ impl Question {
     }
 }
 
-/// How many this process asks each worker about.
+/// Returns the number of sends about which this process asks each worker.
 pub fn count(rt: &Runtime, workers: usize) -> Vec<u64> {
     let mut counts = vec![0; workers];
     for send in synchronous::pending(rt) {
@@ -93,9 +96,14 @@ pub fn count(rt: &Runtime, workers: usize) -> Vec<u64> {
     counts
 }
 
-/// Finds out which messages wait for a receive; `expected`: how many each worker asks about. The requests of their sends are open then, whatever the
-/// library says.
-pub fn settle(rt: &Runtime, sends: &[Synchronous], expected: &[u64]) -> Result<(), Rewound> {
+/// Finds the messages that wait for a receive, and keeps the requests of their sends incomplete.
+///
+/// The requests stay so even if the library has completed them. `expected` is the number of sends
+/// about which each worker asks. Collective.
+///
+/// # Errors
+/// The failure of a process.
+pub fn settle(rt: &Runtime, sends: &[Synchronous], expected: &[u64]) -> mpi::Result<()> {
     if sends.is_empty() && expected.iter().all(|&count| count == 0) {
         return Ok(());
     }
@@ -117,7 +125,7 @@ pub fn settle(rt: &Runtime, sends: &[Synchronous], expected: &[u64]) -> Result<(
     });
     let private = world::private(rt);
     let came = swap(private, tag::SETTLE, questions.collect(), &coming);
-    let came = recovery::check_own(rt, came, super::NO_BOOKMARKS)?;
+    let came = came?;
     let answers = came.iter().map(|(worker, questions)| {
         let questions = questions.chunks_exact(Question::BYTES).map(Question::read);
         (
@@ -128,7 +136,7 @@ pub fn settle(rt: &Runtime, sends: &[Synchronous], expected: &[u64]) -> Result<(
         )
     });
     let came = swap(private, tag::SETTLE, answers.collect(), &asked);
-    for (worker, answers) in recovery::check_own(rt, came, super::NO_BOOKMARKS)? {
+    for (worker, answers) in came? {
         to(worker)
             .zip(answers)
             .for_each(|(send, waits)| synchronous::settle(rt, send, waits != 0));

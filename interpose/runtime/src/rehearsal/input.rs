@@ -1,8 +1,7 @@
 //! Files that were open at the end of `MPI_Init`: each replay reads them from where they stood.
 #![allow(unsafe_code)]
 
-use crate::journal::hold;
-use crate::rehearsal::Runtime;
+use crate::journal::{Runtime, hold};
 use std::ffi::c_int;
 use understudy_abi::RUNTIME_FD_BASE;
 
@@ -13,11 +12,10 @@ pub(super) struct Input {
     offset: i64,
 }
 
-/// This process stands at the end of `MPI_Init`.
-pub fn note(rt: &Runtime) {
+/// Returns the files that are open now, at the end of `MPI_Init`.
+pub(super) fn open_files() -> Vec<Input> {
     let _held = crate::shim::hold_descriptors();
-    rt.inputs
-        .set((0..RUNTIME_FD_BASE).filter_map(look).collect());
+    (0..RUNTIME_FD_BASE).filter_map(look).collect()
 }
 
 fn look(descriptor: c_int) -> Option<Input> {
@@ -40,10 +38,10 @@ fn look(descriptor: c_int) -> Option<Input> {
     }
 }
 
-/// In a child that holds system calls back: the files have their old contents and positions, and nobody else's position
-/// changes with them.
-pub fn restore(rt: &Runtime) -> Result<(), String> {
-    let inputs = rt.inputs.borrow();
+/// Gives the files their old contents and positions, in a child that holds system calls back.
+///
+/// Positions in other processes do not change with them.
+pub(super) fn restore(rt: &Runtime, inputs: &[Input]) -> Result<(), String> {
     let mut inputs = inputs.iter();
     inputs.try_for_each(|input| hold::inherit(rt, input.descriptor, input.flags, input.offset))
 }

@@ -1,26 +1,27 @@
-//! Whether workers share memory with each other by other means than MPI.
+//! Memory that workers share with each other by other means than MPI.
 
-use crate::arch::Rewound;
 use crate::protection::{self, Loss};
-use crate::recovery::Runtime;
 use crate::user::{self, SharedMapping};
-use crate::{recovery, world};
+use crate::world::{self, Runtime};
+use understudy_mpi as mpi;
 use understudy_numbers::Worker;
 
-/// Compares the mappings of all workers, each of which has `counts` of them; `own` are this worker's. If two workers have
-/// one in common, the first of those says so, and all of them learn which it is.
+/// Compares the mappings of all workers, each of which has `counts` of them; collective.
+///
+/// `own` are this worker's. If two workers have one in common, the first of those reports it, and
+/// all of them get its number.
 pub fn first_sharer(
     rt: &Runtime,
     own: &[SharedMapping],
     counts: &[u64],
-) -> Result<Option<Worker>, Rewound> {
+) -> mpi::Result<Option<Worker>> {
     let most = counts.iter().max().copied().unwrap_or(0) as usize;
     if most == 0 {
         return Ok(None);
     }
     let mut mine: Vec<u64> = own.iter().map(|mapping| mapping.identity).collect();
     mine.resize(most, 0);
-    let all = recovery::check_own(rt, world::private(rt).gather(&mine), super::NO_BOOKMARKS)?;
+    let all = world::private(rt).gather(&mine)?;
     let Some((worker, identity)) = first_common(&all, most) else {
         return Ok(None);
     };
@@ -33,7 +34,7 @@ pub fn first_sharer(
     Ok(Some(worker))
 }
 
-/// The first worker that has a mapping in common with another, and which.
+/// Returns the first worker that has a mapping in common with another, and that mapping.
 fn first_common(all: &[u64], most: usize) -> Option<(Worker, u64)> {
     all.iter().enumerate().find_map(|(at, &identity)| {
         let again = all.iter().skip(at + 1).any(|&other| other == identity);

@@ -1,14 +1,14 @@
-//! When a holder is asked which pages it has itself (`UNDERSTUDY_SHARED_PAGES`), and what comes of it.
+//! Questions to holders for pages that they have themselves (`UNDERSTUDY_SHARED_PAGES`).
 //!
-//! An inquiry takes a message to the holder and one back before any page is sent, so by default a sample is asked for now and
-//! then, and everything only where that finds something.
+//! An inquiry takes a message to the holder and one back before any page is sent, so by default a
+//! sample is asked for now and then, and everything only where that finds something.
 
+use super::buddies::buddies;
 use super::copy::State;
 use super::hands::Hands;
 use super::transfer::Transfer;
-use super::{Keep, buddies};
-use crate::copies::Runtime;
-use crate::{fault, sys, told, world};
+use crate::renewal::Runtime;
+use crate::{fault, told, world};
 use std::mem::replace;
 use understudy_image::alike::{self, Wanted};
 use understudy_image::epoch::Delta;
@@ -17,7 +17,7 @@ use understudy_image::runs::{self, PageRun};
 use understudy_image::sums;
 use understudy_image::wire::SendOptions;
 use understudy_mpi as mpi;
-use understudy_policy::habit::{FEW, Habit, Question};
+use understudy_policy::habit::{Habit, Question};
 use understudy_settings::SharedPages;
 
 /// Pages in a sample.
@@ -169,20 +169,4 @@ pub fn answer(transfers: &mut [Transfer], delta: &Delta, hands: &mut Hands) -> m
         }
     }
     Ok(())
-}
-
-/// A partner's copy that has come whole refers to the own image for pages that are the same there; their room goes back to the kernel.
-pub fn share(rt: &Runtime, keep: &mut Keep, layer: usize) {
-    if told::config().shared_pages == SharedPages::Never || world::get(rt).redundancy.is_parity() {
-        return;
-    }
-    let pages = keep.partners[layer]
-        .image
-        .refer_to(&keep.own.image, &mut keep.store);
-    let others = keep.store.idle().saturating_sub(pages);
-    if pages >= FEW
-        && let Err(error) = keep.store.give_back(others)
-    {
-        log::debug!("memory of copies is not given back: {}", sys::chain(&error));
-    }
 }
