@@ -64,8 +64,7 @@ impl Bench {
             host: format!("{HOST}{here}"),
             peers,
         };
-        let (server, events) =
-            Server::start(&settings).unwrap_or_else(|error| panic!("{error}: {}", error.remedy()));
+        let (server, events) = Server::start(&settings).unwrap_or_else(|error| panic!("{error}"));
         let variables = match mpi.kind {
             // Shared memory and TCP, and ranks that give up the processor while they wait.
             Kind::OpenMpi => vec![

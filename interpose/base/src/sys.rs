@@ -4,6 +4,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::hint::black_box;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use understudy_catalogue::message;
 
 /// Dies at once, as by `kill -9`.
 pub fn kill_self() -> ! {
@@ -103,7 +104,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 
 /// Tells the user something: one line on the job's standard error, past the program's own stream, whose bytes are
 /// counted.
-pub fn say(message: std::fmt::Arguments<'_>) {
+pub fn say(message: impl std::fmt::Display) {
     write_message(format!("understudy: {message}\n").as_bytes());
 }
 
@@ -117,10 +118,7 @@ pub fn tell_panics() {
         let (file, line) = panic
             .location()
             .map_or(("?", 0), |place| (place.file(), place.line()));
-        say(format_args!(
-            "internal error: {} ({file}:{line})",
-            what.unwrap_or("?")
-        ));
+        say(message::runtime_error(what.unwrap_or("?"), file, line));
     }));
 }
 

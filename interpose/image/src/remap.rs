@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use understudy_catalogue::message;
 
 /// The layout could not be restored; the user side must not run then.
 #[derive(Debug, thiserror::Error)]
@@ -38,14 +39,11 @@ pub enum LayoutError {
     OpenFile { path: String, source: io::Error },
     /// Its name leads to another file.
     #[error(
-        "{path:?} has been replaced while the job ran, so that a process that needs it again would map another file; leave files alone that \
-         running jobs use, or give new ones new names"
-    )]
+        "{}", message::mapped_file_replaced(.path))]
     Replaced { path: String },
     /// Nobody else has it.
     #[error(
-        "the pages at {range:x?} are those of a file that was removed, and are more than copies hold of one"
-    )]
+        "{}", message::removed_file_too_large(.range))]
     Removed { range: AddrRange },
     /// Memory of a window could not be had.
     #[error("cannot map the memory of a window again that workers share, on this node's /dev/shm")]

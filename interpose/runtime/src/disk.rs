@@ -38,6 +38,7 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use understudy_catalogue::message;
 pub use understudy_formats::epochs::catalogue::Key;
 use understudy_formats::epochs::{catalogue, format};
 use understudy_formats::events::realtime_ns;
@@ -98,10 +99,7 @@ pub fn open(
     disk.places.remove_static(worker);
     if !config.restart {
         if let Some(key) = choose::newest(disk, comm, worker)? {
-            return Ok(Err(format!(
-                "{place} has epochs of an earlier run, the last of them epoch {}; set UNDERSTUDY_RESTART=1 to go on from it, or remove {place}/understudy-* to start anew",
-                key.epoch
-            )));
+            return Ok(Err(message::earlier_epochs(place, key.epoch).to_string()));
         }
         user::keep_files_on_disk(rt, &disk.places.directory, lineage, disk.start);
         return Ok(Ok(false));
@@ -114,9 +112,7 @@ pub fn open(
             }
             Ok(true)
         }
-        None => Err(format!(
-            "UNDERSTUDY_RESTART=1: {place} has no epoch from which all {workers} workers can go on; start the job without UNDERSTUDY_RESTART, from the beginning, in an empty directory"
-        )),
+        None => Err(message::no_epoch(place, workers).to_string()),
     })
 }
 
@@ -199,9 +195,7 @@ pub fn take_chosen(rt: &Runtime) -> Option<Loaded> {
         && loaded.head.environment != disk.environment
         && loaded.head.worker == Worker(0)
     {
-        log::warn!(
-            "the environment is not that of the first start; the program keeps that one, which is in its memory"
-        );
+        log::warn!("{}", message::OTHER_ENVIRONMENT);
     }
     loaded
 }

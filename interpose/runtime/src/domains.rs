@@ -3,6 +3,7 @@
 
 use crate::{told, user};
 use std::path::Path;
+use understudy_catalogue::message;
 use understudy_mpi as mpi;
 use understudy_mpi::comm::Plain;
 use understudy_mpi::real_types::RealComm;
@@ -129,7 +130,7 @@ fn domain_of(file: &Path, host: &str) -> Option<String> {
             |domain| format!("domain {domain}"),
         )),
         Err(why) => {
-            log::warn!("UNDERSTUDY_DOMAIN: {}: {why}", file.display());
+            log::warn!("{}", message::domain_file_bad(file.display(), why));
             None
         }
     }

@@ -4,6 +4,7 @@ use crate::renewal::Runtime;
 use crate::user::UserError;
 use crate::{events, renewal, sys, user};
 use std::ffi::c_int;
+use understudy_catalogue::message;
 use understudy_formats::events::{EndHow, Kind};
 use understudy_mpi as mpi;
 use understudy_relay::RankStage;
@@ -27,19 +28,13 @@ pub fn fail(rt: &Runtime, what: &str, error: &dyn std::error::Error) -> ! {
 /// Ends the job if files are not what they were at the checkpoint.
 pub fn undone(rt: &Runtime, result: Result<(), UserError>) {
     if let Err(error) = result {
-        fail(
-            rt,
-            "the effects on files since the checkpoint cannot be undone",
-            &error,
-        );
+        fail(rt, message::EFFECTS_NOT_UNDONE, &error);
     }
 }
 
 /// A process was lost, and nothing can be gone back to.
 pub fn end_unprotected(rt: &Runtime) -> ! {
-    sys::say(format_args!(
-        "a process of the job has died, and the job is not protected; the job ends"
-    ));
+    sys::say(message::DEATH_WITHOUT_PROTECTION);
     abort(rt, understudy_abi::exit::LOST)
 }
 

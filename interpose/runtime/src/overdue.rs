@@ -16,6 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_mpi::call;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_settings::Interval;
@@ -240,9 +241,12 @@ fn say(phase: &Phase, place: Place, is_away: bool) {
     } else {
         "MPI_Barrier(MPI_COMM_WORLD) now and then in this phase would allow checkpoints"
     };
-    sys::say(format_args!(
-        "no checkpoint for {:.1} s, more than {INTERVALS} intervals: {why}. A failure now costs all work since epoch {epoch}; {remedy}",
-        sys::quietly(|| phase.began.elapsed().as_secs_f64())
+    sys::say(message::no_checkpoint(
+        sys::quietly(|| phase.began.elapsed().as_secs_f64()),
+        INTERVALS,
+        why,
+        epoch,
+        remedy,
     ));
 }
 

@@ -12,6 +12,7 @@ use crate::journal::address_names;
 use crate::marks::{self, POISON, Region, Runtime};
 use crate::{ending, events, sys, told};
 use std::time::Instant;
+use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::layout::Layout;
 use understudy_image::opened::{Need, Opened};
@@ -22,8 +23,7 @@ use understudy_image::runs::{self, AddrRange, PageRun};
 enum RecomputeError {
     /// It would wait for processes that are elsewhere.
     #[error(
-        "a function that was given to understudy_recompute has called {0}; such a function may not communicate, nor end the program"
-    )]
+        "{}", message::recompute_called(.0))]
     Call(&'static str),
 }
 
@@ -50,21 +50,14 @@ pub fn check(rt: &Runtime, layout: &Layout) {
     for region in &regions {
         if !is_mapped(layout, region.memory) {
             take_back(rt, region);
-            sys::say(format_args!(
-                "{} is not memory of the program any more: what understudy_recompute has said of it is forgotten",
-                describe(region)
-            ));
+            sys::say(message::recompute_unmapped(describe(region)));
         } else if told::config().poison {
             let opened = open(rt, layout, std::slice::from_ref(region));
             let different = compare(region);
             close(rt, opened);
             if let Some(place) = different {
                 take_back(rt, region);
-                sys::say(format_args!(
-                    "UNDERSTUDY_POISON: {} is not what its function makes: byte {place} is another one. A recovery would have changed \
-                     the program's results. From here on this memory is saved",
-                    describe(region)
-                ));
+                sys::say(message::recompute_wrong(describe(region), place));
             }
         }
     }
@@ -100,19 +93,14 @@ pub fn is_mapped(layout: &Layout, memory: AddrRange) -> bool {
 /// Memory may have been made read-only since.
 fn open(rt: &Runtime, layout: &Layout, regions: &[Region]) -> Opened {
     let pages = regions.iter().map(|region| region.memory.pages());
-    Opened::open(layout, &runs::normalise(pages.collect()), Need::Write).unwrap_or_else(|error| {
-        ending::fail(
-            rt,
-            "memory that is to be made again cannot be written",
-            &error,
-        )
-    })
+    Opened::open(layout, &runs::normalise(pages.collect()), Need::Write)
+        .unwrap_or_else(|error| ending::fail(rt, message::RECOMPUTE_NOT_WRITABLE, &error))
 }
 
 fn close(rt: &Runtime, opened: Opened) {
-    opened.close().unwrap_or_else(|error| {
-        ending::fail(rt, "memory that was made again cannot be protected", &error)
-    });
+    opened
+        .close()
+        .unwrap_or_else(|error| ending::fail(rt, message::RECOMPUTE_NOT_PROTECTED, &error));
 }
 
 fn call(region: &Region) {
@@ -139,11 +127,7 @@ fn call(region: &Region) {
 extern "C" fn refuse() -> ! {
     let name = Proc::from_slot(arch::innermost_slot() as u32).map_or("exit", Proc::name);
     let rt = journal::DOOR.get();
-    ending::fail(
-        rt,
-        "memory of the program cannot be made again",
-        &RecomputeError::Call(name),
-    )
+    ending::fail(rt, message::RECOMPUTE_FAILED, &RecomputeError::Call(name))
 }
 
 /// The first byte that the function makes another one, if any. The memory stays as it is.

@@ -26,6 +26,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::ptr;
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_formats::private::{create_anew, read_own};
 use understudy_mpi::comm::byte;
 use understudy_mpi::real_types::{ANY_SOURCE, RealRequest};
@@ -158,7 +159,7 @@ pub fn show_again(rt: &Runtime, me: Worker) -> mpi::Result<()> {
         }
     };
     shown.map_err(|why| {
-        log::error!("what this worker shows of its ports cannot be written: {why}");
+        log::error!("{}", message::ports_not_written(why));
         mpi::Error::INTERN
     })
 }

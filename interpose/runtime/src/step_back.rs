@@ -20,6 +20,7 @@ use crate::{copies, ending, events, fault, sys, told, user, world};
 use std::ffi::c_void;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::PAGE_SIZE;
 use understudy_image::absent::{self, Sums};
@@ -151,21 +152,10 @@ pub fn check(rt: &Runtime) {
         let mut pages = now.iter();
         pages.try_for_each(|(page, content)| memory.write_all_at(content, page.addr()))
     });
-    put_back.unwrap_or_else(|error| {
-        ending::fail(
-            rt,
-            "memory whose changes were undone cannot be put back",
-            &error,
-        )
-    });
+    put_back.unwrap_or_else(|error| ending::fail(rt, message::STEPS_NOT_RESTORED, &error));
     if wrong > 0 {
         marks::distrust(rt);
-        sys::say(format_args!(
-            "UNDERSTUDY_POISON: undoing {} steps does not bring back what understudy_reversible has told of, as it was at the last \
-             checkpoint ({}). From here on this process keeps copies of it",
-            undone.steps,
-            undone.why()
-        ));
+        sys::say(message::undo_wrong(undone.steps, undone.why()));
     }
 }
 
@@ -309,11 +299,7 @@ pub fn compare(
         return Err(why);
     }
     marks::distrust(rt);
-    sys::say(format_args!(
-        "memory that understudy_reversible has told of was not brought back by undoing {} steps ({why}); it is fetched. From here on this \
-         process keeps copies of it",
-        undone.steps
-    ));
+    sys::say(message::undo_failed(undone.steps, &why));
     Err(format!(
         "{wrong} pages were not brought back by undoing steps: {why}"
     ))

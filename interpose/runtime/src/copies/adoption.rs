@@ -11,6 +11,7 @@ use bincode::config::standard;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use understudy_catalogue::message;
 use understudy_image::runs::{self, PageRun};
 use understudy_image::store::{Extent, Files, PageStore, Slot, StoreError};
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
@@ -102,7 +103,7 @@ pub fn look(rt: &Runtime) -> Option<u32> {
                 let why = other
                     .err()
                     .map_or("nothing is recorded".into(), |error| error.to_string());
-                log::warn!("what a dead process has left cannot be used: {why}");
+                log::warn!("{}", message::legacy_unusable(why));
                 renewal::keep_nothing();
             }
         }
@@ -165,12 +166,8 @@ fn take_over(estate: Estate, keep: &mut Replicas) -> Option<Inherited> {
     let (first, second) = (of(&committed), of(&whole));
     let used = extents(&slots(&[&first[..], &second].concat()));
     let store = PageStore::in_files(STORE, files.clone(), &used);
-    let unusable = |error: &StoreError| {
-        log::warn!(
-            "what a dead process has left cannot be used: {}",
-            sys::chain(error)
-        )
-    };
+    let unusable =
+        |error: &StoreError| log::warn!("{}", message::legacy_unusable(sys::chain(error)));
     let mut store = store.inspect_err(unusable).ok()?;
     store.protect(used);
     let kept = keep.partners.len();

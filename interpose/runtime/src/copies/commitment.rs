@@ -12,6 +12,7 @@ use crate::ending::fail;
 use crate::rounds::Numbers;
 use crate::{disk, events, fault, marks, sys, user, world};
 use std::time::Instant;
+use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::PAGE_SIZE;
 use understudy_image::absent;
@@ -134,7 +135,7 @@ fn commit_pending(rt: &Runtime, keep: &mut Replicas) -> Option<(Epoch, Instant)>
     {
         fail(
             rt,
-            "the epochs of this rank do not follow each other",
+            message::EPOCHS_NOT_IN_ORDER,
             &std::io::Error::other("internal error"),
         );
     }

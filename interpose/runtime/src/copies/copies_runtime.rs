@@ -7,6 +7,7 @@ use crate::cell::{Field, runtime};
 use crate::{schedule, sys};
 use std::cell::RefMut;
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_image::epoch::Image;
 use understudy_numbers::Epoch;
 
@@ -68,6 +69,6 @@ pub fn replace_own(rt: &Runtime, image: Image, state: Vec<u8>) {
 pub fn discard(rt: &Runtime) {
     let discarded = |keep: &mut Replicas| keep.store.discard();
     if let Some(Err(error)) = rt.keep.borrow_mut().as_mut().map(discarded) {
-        log::warn!("copies are not freed: {}", sys::chain(&error));
+        log::warn!("{}", message::copies_not_freed(sys::chain(&error)));
     }
 }

@@ -16,6 +16,7 @@ use crate::fault::Lack;
 use crate::renewal::{self, Runtime};
 use crate::{fault, sys, world};
 use bincode::config::standard;
+use understudy_catalogue::message;
 use understudy_image::absent;
 use understudy_image::epoch::SlotRun;
 use understudy_image::runs::PageRun;
@@ -238,7 +239,7 @@ impl Legacy {
         let bytes = bincode::encode_to_vec(written, standard())
             .expect("encoding into memory does not fail");
         if let Err(error) = self.records.write(&bytes, standing) {
-            log::warn!("copies do not outlive this process: {error}");
+            log::warn!("{}", message::copies_die_with_process(error));
             return false;
         }
         if self.told != Some(world::worker(rt)) {

@@ -15,6 +15,7 @@ use crate::rounds::{Numbers, Rounds};
 use crate::sys::quietly;
 use crate::{events, fault, headroom, world};
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::PAGE_SIZE;
 use understudy_image::epoch::Delta;
@@ -112,7 +113,7 @@ impl Pending {
             let (layers, own) = (pending.transfers.len(), &hands.own.image);
             pending.changes =
                 layers::changes(&pending.delta, own, layers, &mut combine, hands.store)
-                    .unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
+                    .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
             Box::new(move || {
                 let sums = sums();
                 combine.run();

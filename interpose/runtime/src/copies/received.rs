@@ -7,6 +7,7 @@ use super::transfer::Payload;
 use crate::ending::fail;
 use crate::renewal::Runtime;
 use crate::world;
+use understudy_catalogue::message;
 use understudy_image::epoch::WrongBase;
 use understudy_image::helper::{Helper, Task};
 use understudy_image::parity::Combine;
@@ -36,7 +37,7 @@ impl Received {
             if let Some(base) = payload.base().filter(|&base| base != image) {
                 fail(
                     rt,
-                    "a partner's copy cannot be kept",
+                    message::COPY_OF_PARTNER_NOT_KEPT,
                     &WrongBase { base, image },
                 );
             }
@@ -47,7 +48,7 @@ impl Received {
         let mut combine = Combine::default();
         let parity = &hands.partners[0].image;
         let folding = Folding::new(payloads, parity, epoch, &mut combine, hands.store)
-            .unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
+            .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
         Received::Parity {
             folding,
             task: hands.helper.start(Box::new(move || combine.run())),
@@ -90,16 +91,16 @@ impl Received {
         match self {
             Received::Copies(payloads) => {
                 for (payload, kept) in payloads.into_iter().zip(partners) {
-                    payload.apply(kept, store).unwrap_or_else(|error| {
-                        fail(rt, "the partner's copy cannot be kept", &error)
-                    });
+                    payload
+                        .apply(kept, store)
+                        .unwrap_or_else(|error| fail(rt, message::PARTNER_COPY_NOT_KEPT, &error));
                 }
             }
             Received::Parity { folding, task, .. } => {
                 let is_something = helper.end(task);
                 folding
                     .apply(&is_something, &mut partners[0], store)
-                    .unwrap_or_else(|error| fail(rt, "parity cannot be kept", &error));
+                    .unwrap_or_else(|error| fail(rt, message::PARITY_NOT_KEPT, &error));
             }
         }
     }

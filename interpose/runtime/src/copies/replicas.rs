@@ -10,6 +10,7 @@ use crate::fault::Lack;
 use crate::renewal::Runtime;
 use crate::{fault, sys, told, world};
 use std::time::Instant;
+use understudy_catalogue::message;
 use understudy_image::helper::Helper;
 use understudy_image::store::PageStore;
 use understudy_image::track::{TrackError, Tracker};
@@ -43,21 +44,12 @@ pub struct Replicas {
 impl Replicas {
     /// Creates the store, the tracker and the helper thread; replicas are empty.
     pub(super) fn new(rt: &Runtime) -> Replicas {
-        let (store, legacy) =
-            legacy::new_store().unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
+        let (store, legacy) = legacy::new_store()
+            .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
         let selected = Tracker::select_where(told::config().tracking, pretended_lack())
-            .unwrap_or_else(|error| {
-                fail(
-                    rt,
-                    "UNDERSTUDY_TRACKING: changed pages cannot be found this way",
-                    &error,
-                )
-            });
+            .unwrap_or_else(|error| fail(rt, message::TRACKING_UNAVAILABLE, &error));
         if let Some(why) = selected.fallback {
-            log::info!(
-                "pages are compared with their copies, since the kernel's tracking cannot be used: {}",
-                sys::chain(&why)
-            );
+            log::info!("{}", message::pages_compared(sys::chain(&why)));
         }
         let layers = world::get(rt).redundancy.kept();
         Replicas {
@@ -67,7 +59,7 @@ impl Replicas {
             partners: (0..layers).map(|_| Copy::default()).collect(),
             habits: vec![Habit::default(); layers],
             helper: Helper::new()
-                .unwrap_or_else(|error| fail(rt, "no thread for checksums", &error)),
+                .unwrap_or_else(|error| fail(rt, message::NO_CHECKSUM_THREAD, &error)),
             legacy,
             orphans: Vec::new(),
             frugal: 0,

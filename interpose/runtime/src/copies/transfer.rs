@@ -15,6 +15,7 @@ use crate::own_messages::{self, Peer, tag};
 use crate::renewal::Runtime;
 use std::ffi::{c_int, c_void};
 use std::mem::take;
+use understudy_catalogue::message;
 use understudy_image::alike::Wanted;
 use understudy_image::epoch::SlotRun;
 use understudy_image::store::PageStore;
@@ -365,7 +366,7 @@ impl Transfer {
             .their_header()
             .and_then(|header| Incoming::expect(header, take(&mut self.alike), store))
             .unwrap_or_else(|error| {
-                crate::ending::fail(rt, "the partner's copy cannot be received", &error)
+                crate::ending::fail(rt, message::PARTNER_COPY_NOT_RECEIVED, &error)
             });
         let chunks: Vec<_> = incoming.chunks().to_vec();
         let (sums, length) = (

@@ -4,6 +4,7 @@ use super::disk_level::DiskLevel;
 use super::load::Loaded;
 use crate::gather::everybodys;
 use crate::sys;
+use understudy_catalogue::message;
 use understudy_formats::epochs::catalogue::{self, Key, Name};
 use understudy_formats::epochs::format::Damage;
 use understudy_image::store::PageStore;
@@ -65,9 +66,7 @@ fn refuse(disk: &DiskLevel, name: Name, damage: &Damage, next: Option<&Key>) {
     let next = next.map_or_else(String::new, |key| format!("; epoch {} is tried", key.epoch));
     let path = disk.places.directory.join(name.to_string());
     let (path, epoch) = (path.display(), name.key.epoch);
-    sys::say(format_args!(
-        "epoch {epoch} on disk cannot be used: {path}: {damage}{next}"
-    ));
+    sys::say(message::epoch_unusable(epoch, path, damage, next));
 }
 
 /// The lowest worker that anybody names.

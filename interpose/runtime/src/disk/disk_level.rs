@@ -9,6 +9,7 @@ use crate::{sys, told};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use understudy_catalogue::message;
 use understudy_formats::epochs::catalogue::{self, Key};
 use understudy_formats::epochs::format::Identity;
 use understudy_image::store::PageStore;
@@ -145,16 +146,12 @@ impl DiskLevel {
     pub fn tell(&mut self, reports: &[Report], worker: Worker) {
         let first = reports.iter().position(|report| report.trouble != 0);
         match (first, &self.trouble) {
-            (Some(first), Some(why)) if first == worker.index() && !self.told => {
-                sys::say(format_args!(
-                    "epochs cannot be written to {}: {why}; the job goes on, protected in memory, and tries again",
-                    self.places.directory.display()
-                ))
-            }
-            (None, _) if self.told && worker == Worker(0) => sys::say(format_args!(
-                "epochs are written to {} again",
-                self.places.directory.display()
-            )),
+            (Some(first), Some(why)) if first == worker.index() && !self.told => sys::say(
+                message::epochs_not_written(self.places.directory.display(), why),
+            ),
+            (None, _) if self.told && worker == Worker(0) => sys::say(
+                message::epochs_written_again(self.places.directory.display()),
+            ),
             _ => {}
         }
         self.told = first.is_some();

@@ -13,6 +13,7 @@ use crate::{role, sys};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_formats::budget::Budget;
 use understudy_image::store::Files;
 use understudy_image::threads::without_signals;
@@ -95,7 +96,7 @@ fn discard() {
             && let Some(Err(error)) = copies.as_ref().map(Files::discard_pages)
             && !std::mem::replace(&mut has_warned, true)
         {
-            log::warn!("the memory of copies cannot be freed: {error}");
+            log::warn!("{}", message::copy_memory_not_freed(error));
         }
         copies = REQUESTED
             .wait(copies)

@@ -6,6 +6,7 @@ use crate::generated::Proc;
 use crate::world::Runtime;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_settings::Rule;
 
 /// With fewer calls than this nothing can be said of a pattern.
@@ -17,9 +18,7 @@ const FEW_CALLS_OF_LONG: u64 = 32;
 /// The same is found in all workers.
 fn tell_all_once(rt: &Runtime, name: &str, why: &VisitError) {
     if crate::world::is_initialised() && crate::world::is_first_worker(rt) {
-        crate::sys::say(format_args!(
-            "UNDERSTUDY_INIT_END: function:{name} cannot be watched ({why}); the phase ends by `auto`"
-        ));
+        crate::sys::say(message::init_end_not_watched(name, why));
     }
 }
 

@@ -9,6 +9,7 @@ use super::sources;
 use crate::arch::{self, Frame};
 use crate::{events, told, world};
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_numbers::Epoch;
 use understudy_settings::Rule;
 
@@ -77,7 +78,7 @@ fn has_threads() -> bool {
 #[cold]
 fn give_up_for_threads(rt: &Runtime) {
     if !matches!(stop(rt), Recording::Off) && world::is_first_worker(rt) {
-        log::warn!("the program has threads of its own: copies hold static data, too");
+        log::warn!("{}", message::STATIC_DATA_WITH_THREADS);
     }
 }
 
@@ -195,11 +196,7 @@ pub fn tell_too_long(rt: &Runtime, size: usize, limit: usize) {
     } else {
         log::Level::Info
     };
-    log::log!(
-        level,
-        "the journal takes {size} bytes, and may take {limit} (UNDERSTUDY_LOG_LIMIT): static data stay in the copies; end it \
-         earlier (UNDERSTUDY_INIT_END)"
-    );
+    log::log!(level, "{}", message::journal_limit(size, limit));
 }
 
 /// Whether the phase may end here in all workers.

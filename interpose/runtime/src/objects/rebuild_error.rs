@@ -1,6 +1,7 @@
 //! Reports of objects that could not be made again.
 
 use std::ffi::c_int;
+use understudy_catalogue::message;
 use understudy_mpi::call;
 
 /// Logs that an object could not be made again.
@@ -9,8 +10,8 @@ use understudy_mpi::call;
 pub(super) fn log_not_rebuilt(what: &str, rc: c_int) {
     if rc != call::ABANDONED && !call::is_over() {
         log::error!(
-            "{what} could not be made again: {}",
-            understudy_mpi::error::text(rc)
+            "{}",
+            message::object_not_rebuilt(what, understudy_mpi::error::text(rc))
         );
     }
 }

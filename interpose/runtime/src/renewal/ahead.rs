@@ -13,6 +13,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_mpi::{call, library};
 
 /// How long the child may take.
@@ -32,7 +33,7 @@ pub fn open() {
             );
         }
         Err(error) => {
-            log::warn!("what the MPI library opens in MPI_Init could not be learnt: {error}");
+            log::warn!("{}", message::openings_not_observed(error));
             if components::are_files() {
                 crate::sys::kill_self();
             }

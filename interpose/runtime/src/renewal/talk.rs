@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_formats::proc_stat;
 use understudy_mpi::{call, library};
 use understudy_numbers::{ProcessNumber, Worker};
@@ -54,8 +55,7 @@ static OWN: OnceLock<ProcessPlace> = OnceLock::new();
 /// # Errors
 /// Why that cannot be used, for the user.
 pub fn learn() -> Result<(), String> {
-    let text = told::variable(LINE)
-        .ok_or("this process has no guardian; start the job with mpirun or understudy run")?;
+    let text = told::variable(LINE).ok_or(message::NO_GUARDIAN)?;
     let own = ProcessPlace::parse(&text)
         .ok_or_else(|| format!("{LINE} is `{text}`, not two numbers and a directory"))?;
     let _ = OWN.set(own);
@@ -73,10 +73,7 @@ pub fn call_guardian() {
     if let Some(own) = OWN.get()
         && let Err(error) = connect(own)
     {
-        sys::say(format_args!(
-            "the process manager of this job cannot be called ({}): {error}; start the job again",
-            own.directory.display()
-        ));
+        sys::say(message::manager_not_reached(own.directory.display(), error));
         sys::exit_now(understudy_abi::exit::LOST);
     }
 }
@@ -142,11 +139,7 @@ fn report_wrapper(own: &ProcessPlace, guardian: &Line) {
     };
     let name = std::fs::read_to_string(format!("/proc/{wrapper}/comm")).unwrap_or_default();
     let name = name.trim_end();
-    log::warn!(
-        "the launcher has started {name}, which runs the program as its child: a failure of the \
-         program is recovered from only if {name} then ends by the same signal N, or with status \
-         128+N; let a script `exec` the program"
-    );
+    log::warn!("{}", message::wrapper_waits(name, name));
 }
 
 /// Returns the child of the guardian that is an ancestor of this process.
@@ -200,10 +193,7 @@ pub fn tell(message: &ToManager) {
 /// Without its guardian a process cannot go on.
 fn or_end<T>(talk: std::io::Result<T>) -> T {
     talk.unwrap_or_else(|_| {
-        sys::say(format_args!(
-            "the guardian of process {0} has gone; process {0} ends",
-            std::process::id()
-        ));
+        sys::say(message::guardian_gone(std::process::id()));
         sys::exit_now(understudy_abi::exit::LOST)
     })
 }
@@ -289,7 +279,7 @@ pub fn hand_over(worker: Worker, files: [&impl AsFd; 2]) {
     // The guardian first: it keeps them for another manager as well.
     for line in [&lines.guardian, &lines.manager] {
         if let Err(error) = line.send_with(&message, &files.map(AsFd::as_fd)) {
-            log::warn!("copies do not outlive this process: {error}");
+            log::warn!("{}", message::copies_die_with_process(error));
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::sys::{self, quietly};
 use crate::{events, renewal, told};
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_formats::warning::{self, Watch};
 use understudy_policy::pace::{Failures, IntervalChange, Pace, Terms};
@@ -78,10 +79,7 @@ impl JobPace {
                 self.pace.warn(&news, before, now);
             }
             Ok(None) => (),
-            Err(why) => sys::say(format_args!(
-                "the warning in {} is not heeded: {why}",
-                file.display()
-            )),
+            Err(why) => sys::say(message::warning_unusable(file.display(), why)),
         }
     }
 

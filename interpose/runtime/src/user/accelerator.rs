@@ -26,6 +26,7 @@ use crate::user::program_runtime::Runtime;
 use crate::{sys, told};
 pub use driver::DriverError;
 use driver::{Driver, Step};
+use understudy_catalogue::message;
 use understudy_formats::cuda::CHECKPOINT_STEPS as STEPS;
 use understudy_image::vmas::{self, Owner};
 use understudy_settings::Static;
@@ -170,10 +171,9 @@ fn kept(rt: &Runtime) -> Result<Option<String>, UserError> {
 
 fn tell(rt: &Runtime, found: &InUse, driver: Driver, reports: bool) {
     if !rt.accelerator.is_reported.replace(true) && reports {
-        sys::say(format_args!(
-            "the program uses an accelerator ({}): its driver ({}) brings the device's memory into every checkpoint, and a failure has all processes that use one replaced",
+        sys::say(message::accelerator_in_checkpoints(
             found.name(),
-            driver.describe()
+            driver.describe(),
         ));
     }
 }

@@ -12,6 +12,7 @@ use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use understudy_abi::STUB_PAGE;
+use understudy_catalogue::message;
 use understudy_image::PAGE_SIZE;
 use understudy_image::kernel::{Filter, Pagemap, category};
 use understudy_image::layout::{Area, Backing, Layout};
@@ -169,8 +170,8 @@ fn apply(name: &str, call: Call, pages: &[PageRun]) {
         };
         if rc != 0 {
             log::warn!(
-                "an attribute of a mapping ({name}, {range:x?}) cannot be restored ({})",
-                io::Error::last_os_error()
+                "{}",
+                message::mapping_attribute_not_restored(name, range, io::Error::last_os_error())
             );
         }
     }

@@ -13,6 +13,7 @@ use crate::told;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
+use understudy_catalogue::message;
 use understudy_formats::proc_stat;
 
 /// A process: its number, and its start in clock ticks since the host's (proc(5), `stat`).
@@ -56,12 +57,7 @@ impl Children {
     /// Warns of a child that runs at a cut.
     fn warn_of_running(&self, child: i32) {
         if !self.has_warned.replace(true) && told::is_first_to_warn("child") {
-            log::warn!(
-                "the program has a child process ({}) at a checkpoint, which is not in it: after a \
-                 failure the child may be missing, and files that it changes stay as they are. Let \
-                 the program wait for child processes before it communicates",
-                name(child)
-            );
+            log::warn!("{}", message::child_process(name(child)));
         }
     }
 

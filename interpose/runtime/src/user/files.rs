@@ -39,6 +39,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Weak};
 use streams::Stream;
 use understudy_abi::RUNTIME_FD_BASE;
+use understudy_catalogue::message;
 
 /// Notes what is open before the program runs.
 pub fn remember_start(rt: &Runtime) {
@@ -233,9 +234,8 @@ fn put_others_back(saved: &Saved, now: &Saved) -> Result<(), UserError> {
     let lost = || saved.others.iter().filter(is_missed);
     if let Some((fd, name)) = lost().next() {
         log::warn!(
-            "{} descriptor(s) of the program cannot be put back: {fd}, which was {}, is closed",
-            lost().count(),
-            String::from_utf8_lossy(name)
+            "{}",
+            message::descriptors_not_restored(lost().count(), fd, String::from_utf8_lossy(name))
         );
     }
     Ok(())
@@ -257,7 +257,7 @@ pub fn take_locks(rt: &Runtime) -> Result<(), UserError> {
 fn put_streams_back(saved: &Saved, now: &Saved) {
     for (&fd, stream) in &saved.streams {
         if now.streams.get(&fd) != Some(stream) && !stream.put(fd) {
-            log::warn!("descriptor {fd}, which was the program's own output, cannot be put back");
+            log::warn!("{}", message::output_not_restored(fd));
         }
     }
     let is_further = |fd: &&i32| **fd > libc::STDERR_FILENO && !saved.streams.contains_key(fd);

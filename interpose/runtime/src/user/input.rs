@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd};
+use understudy_catalogue::message;
 use understudy_numbers::{Epoch, Guardian};
 
 /// The input at a cut.
@@ -173,11 +174,7 @@ impl Input {
         let has_ended = self.watch.is_some() && has_ended(libc::STDIN_FILENO);
         if self.reads > 0 && !has_ended && !self.has_warned {
             self.has_warned = true;
-            log::warn!(
-                "the program reads standard input from a pipe that its wrapper has made: if this \
-                 rank fails before the end of that input, the job ends. Give the input to the \
-                 launcher instead, or let the program read a file"
-            );
+            log::warn!("{}", message::INPUT_FROM_WRAPPER);
         }
         Ok(Saved {
             relayed,

@@ -7,6 +7,7 @@ use crate::told;
 use crate::user::program_runtime::Runtime;
 use std::iter;
 use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, STUB_PAGE, USER_LD_HEAP};
+use understudy_catalogue::message;
 use understudy_image::layout::{Backing, Layout};
 use understudy_image::runs::AddrRange;
 use understudy_image::vmas::{self, Owner, Zones};
@@ -151,9 +152,9 @@ pub fn compare_layout(rt: &Runtime, world: RealComm) -> mpi::Result<Option<Strin
             .map(|(list, _)| list)
             .unwrap_or_default();
     let what = first_difference(&list, &theirs);
-    Ok(Some(format!(
-        "the address space of rank {different} differs from that of rank 0: {what}; use the same program, libraries and kind of node for all ranks"
-    )))
+    Ok(Some(
+        message::address_space_differs(different, what).to_string(),
+    ))
 }
 
 fn first_difference(ours: &[(String, u64)], theirs: &[(String, u64)]) -> String {

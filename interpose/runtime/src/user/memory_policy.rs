@@ -12,6 +12,7 @@ use crate::kernel_state::attributes::{HOME_NODES, SHARED_POLICIES};
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::Ordering;
+use understudy_catalogue::message;
 use understudy_image::PAGE_SIZE;
 use understudy_image::layout::{Backing, Layout};
 use understudy_image::procmap;
@@ -168,9 +169,8 @@ fn apply(pages: &[PageRun], policy: &[u8]) {
     for run in pages {
         if !set_of_range(run.range(), policy) {
             log::warn!(
-                "the NUMA policy of memory ({:x?}) cannot be restored ({})",
-                run.range(),
-                io::Error::last_os_error()
+                "{}",
+                message::memory_policy_not_restored(run.range(), io::Error::last_os_error())
             );
         }
     }

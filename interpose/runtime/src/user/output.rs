@@ -11,6 +11,7 @@ pub use stream_relay::{
     Saved, capture, discard_library_output, flush, leave, note_cell, release, set_idle, set_stage,
     show_library_output,
 };
+use understudy_catalogue::message;
 use understudy_formats::private::in_memory;
 use understudy_numbers::{Epoch, ProcessNumber};
 use understudy_relay::{LedgerObserver, NOTE_WORDS, Position, Stream, name_in_memory};
@@ -68,13 +69,15 @@ fn final_marks(path: &Path) -> [Position; 2] {
     let Ok(observer) = LedgerObserver::open(path) else {
         return [Position::START; 2];
     };
-    Stream::BOTH.map(|stream| match observer.final_high_water(stream, RELAY_TIMEOUT) {
-        Ok(mark) => mark,
-        Err(error) => {
-            log::warn!("the dead rank's output relay does not answer ({error}); some output may appear twice");
-            observer.high_water_line(stream)
-        }
-    })
+    Stream::BOTH.map(
+        |stream| match observer.final_high_water(stream, RELAY_TIMEOUT) {
+            Ok(mark) => mark,
+            Err(error) => {
+                log::warn!("{}", message::dead_relay_silent(error));
+                observer.high_water_line(stream)
+            }
+        },
+    )
 }
 
 /// Returns what the relays of failed processes of this node have forwarded, a pair for each.

@@ -6,6 +6,7 @@ use super::UserError;
 use crate::told;
 use std::io;
 use understudy_abi::process_number::SeenNumber;
+use understudy_catalogue::message;
 
 /// setitimer(2): the real, the virtual and the profiling timer.
 const TIMERS: [i64; 3] = [0, 1, 2];
@@ -210,8 +211,8 @@ pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
         };
         if result != 0 {
             log::warn!(
-                "resource limit {which} cannot be set to {soft} again ({})",
-                io::Error::last_os_error()
+                "{}",
+                message::limit_not_restored(which, soft, io::Error::last_os_error())
             );
         }
     }
@@ -226,9 +227,8 @@ pub fn restore(saved: &Saved, is_callers: bool) -> Result<(), UserError> {
     if saved.nice != nice() && unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, saved.nice) } != 0
     {
         log::warn!(
-            "the nice value cannot be {} again ({})",
-            saved.nice,
-            io::Error::last_os_error()
+            "{}",
+            message::nice_not_restored(saved.nice, io::Error::last_os_error())
         );
     }
     if saved.signal_stack != signal_stack() {

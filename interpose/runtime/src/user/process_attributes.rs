@@ -6,6 +6,7 @@
 
 use super::memory_policy;
 use std::fs;
+use understudy_catalogue::message;
 use understudy_formats::proc_file::ProcFile;
 
 /// Value of an attribute in the kernel's form; empty if the kernel lacks the attribute.
@@ -115,9 +116,8 @@ pub(super) fn restore(start: &[Value], saved: &Saved, is_mains: bool) {
         }
         if !(attribute.write)(wanted) {
             log::warn!(
-                "{} of the program cannot be restored ({})",
-                attribute.name,
-                std::io::Error::last_os_error()
+                "{}",
+                message::attribute_not_restored(attribute.name, std::io::Error::last_os_error())
             );
         }
     }

@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use understudy_abi::OWN_SIGNALS;
 use understudy_abi::turn::LET_THROUGH;
 use understudy_abi::{ZONE_END, ZONE_START};
+use understudy_catalogue::message;
 use understudy_formats::events::realtime_ns;
 use understudy_mpi::cancellation;
 use waiting_signals::Waiting;
@@ -142,8 +143,8 @@ pub fn restore(saved: &Saved, is_callers: bool) {
             && libc::chdir(directory.as_ptr()) != 0
         {
             log::warn!(
-                "the working directory {} cannot be entered again",
-                directory.to_string_lossy()
+                "{}",
+                message::directory_not_entered(directory.to_string_lossy())
             );
         }
     }

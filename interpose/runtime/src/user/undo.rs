@@ -52,6 +52,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use understudy_catalogue::message;
 use understudy_formats::private::{in_memory, open_own};
 use understudy_numbers::{Epoch, ProcessNumber};
 pub use understudy_policy::ranges::Range;
@@ -157,7 +158,7 @@ pub fn undo_earlier(rt: &Runtime, epoch: Epoch) -> Result<(), UserError> {
 
 fn tell(result: io::Result<()>) {
     if let Err(error) = result {
-        ::log::warn!("the log of effects on files cannot be kept ({error})");
+        ::log::warn!("{}", message::file_log_lost(error));
     }
 }
 

@@ -5,6 +5,7 @@ use super::{QUESTION, Step, Transfer, fits, head};
 use crate::own_messages::{self, Peer, tag};
 use crate::renewal::Runtime;
 use std::mem::take;
+use understudy_catalogue::message;
 use understudy_image::alike::{Wanted, answer_bytes};
 use understudy_image::epoch::SlotRun;
 use understudy_image::store::PageStore;
@@ -70,7 +71,7 @@ impl Transfer {
             .check_header()
             .and_then(|()| Wanted::decode(&self.their_header))
             .unwrap_or_else(|error| {
-                crate::ending::fail(rt, "a partner's question cannot be read", &error)
+                crate::ending::fail(rt, message::PARTNER_QUESTION_UNREADABLE, &error)
             });
         self.question = Some(question);
         Ok(())

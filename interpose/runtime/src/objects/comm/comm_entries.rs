@@ -12,6 +12,7 @@ use crate::objects::attribute::value::Attributes;
 use crate::objects::{Runtime, objects, objects_mut};
 use std::cell::{Ref, RefMut};
 use std::ffi::c_int;
+use understudy_catalogue::message;
 use understudy_numbers::Worker;
 
 /// The recipe of a communicator.
@@ -67,9 +68,7 @@ pub fn workers_only(rt: &Runtime, comm: VirtComm) -> Result<(), c_int> {
     if !has_spawned(rt, comm) {
         return Ok(());
     }
-    log::error!(
-        "files of spawned processes are not supported; open them on a communicator of workers"
-    );
+    log::error!("{}", message::FILES_OF_SPAWNED_PROCESSES);
     Err(ERR_UNSUPPORTED_OPERATION)
 }
 

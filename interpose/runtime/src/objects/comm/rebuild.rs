@@ -14,6 +14,7 @@ use crate::objects::{Objects, Runtime, group, objects};
 use crate::{fault, gather};
 use std::collections::HashMap;
 use std::ffi::c_int;
+use understudy_catalogue::message;
 use understudy_mpi::real_types::{RealComm, UNDEFINED};
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::{Epoch, Worker};
@@ -129,9 +130,7 @@ fn sorted(uids: impl Iterator<Item = u64>) -> Vec<u64> {
 /// Fails in all workers if the tables of any do not fit to the plan; it would wait for ever otherwise.
 fn agree_on(world: RealComm, fits: bool) -> mpi::Result<()> {
     if !fits {
-        log::error!(
-            "the communicators of this rank are not those that the other ranks have with it"
-        );
+        log::error!("{}", message::COMMUNICATORS_DIFFER);
     }
     match gather::all_say(world, fits)? {
         true => Ok(()),

@@ -15,6 +15,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use understudy_catalogue::message;
 use understudy_formats::private::in_memory;
 use understudy_numbers::{ProcessNumber, Worker};
 
@@ -52,10 +53,7 @@ pub fn have_names(rt: &Runtime) -> bool {
         && is_first(&all.comms, file, world::worker(rt))
         && !rt.nameless_told.replace(true)
     {
-        log::warn!(
-            "{} is open by MPI and has no name any more: no checkpoint is taken before it is closed",
-            file.path().display()
-        );
+        log::warn!("{}", message::mpi_file_without_name(file.path().display()));
     }
     false
 }

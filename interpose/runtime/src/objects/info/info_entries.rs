@@ -11,6 +11,7 @@ use crate::objects::rebuild_error::log_not_rebuilt;
 use crate::objects::{Runtime, objects, objects_mut};
 use std::cell::RefMut;
 use std::ffi::{CString, c_int};
+use understudy_catalogue::message;
 use understudy_mpi::real_types::RealInfo;
 
 pub const ERR_INFO: c_int = 34;
@@ -96,8 +97,8 @@ pub fn make(rt: &Runtime, info: &Info) -> Result<RealInfo, c_int> {
             let rc = real::PMPI_Info_set(new, name.as_ptr(), text.as_ptr());
             if rc != SUCCESS {
                 log::warn!(
-                    "a value of an info object could not be set again: {}",
-                    understudy_mpi::error::text(rc)
+                    "{}",
+                    message::info_not_rebuilt(understudy_mpi::error::text(rc))
                 );
             }
         }

@@ -11,6 +11,7 @@ use crate::objects::lookup::{Predefined, created};
 use crate::objects::rebuild_error::log_not_rebuilt;
 use crate::objects::{Runtime, objects, objects_mut};
 use std::ffi::c_int;
+use understudy_catalogue::message;
 use understudy_mpi::real_types::{RealDatatype, RealOp};
 
 const ERR_NO_MEM: c_int = 39;
@@ -55,9 +56,7 @@ pub fn commutes(rt: &Runtime, op: VirtOp) -> bool {
 /// Makes a real operator and tells which trampoline it has.
 fn make(rt: &Runtime, op: &Op) -> Result<(RealOp, usize), c_int> {
     let Some(number) = rt.bindings.borrow_mut().take(op.function) else {
-        log::error!(
-            "the program has more than {TRAMPOLINES} operators at a time, which is not supported; free some"
-        );
+        log::error!("{}", message::too_many_operators(TRAMPOLINES));
         return Err(ERR_NO_MEM);
     };
     let function: callbacks::UserFunction<RealDatatype> = Some(FUNCTIONS[number / 16][number % 16]);

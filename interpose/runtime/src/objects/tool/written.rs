@@ -18,6 +18,7 @@ use crate::objects::rebuild_error::log_not_rebuilt;
 use crate::objects::{Runtime, objects, objects_mut};
 use crate::world;
 use std::ffi::c_int;
+use understudy_catalogue::message;
 use understudy_mpi::call::Apart;
 
 /// Returns the number of writes that have changed values that a new communicator may depend on.
@@ -52,9 +53,8 @@ pub fn check_communicators(rt: &Runtime) -> bool {
             } else {
                 log::Level::Info
             },
-            "{} was written by MPI_T_cvar_write after a communicator was made: no checkpoint is \
-             taken before that communicator is freed",
-            String::from_utf8_lossy(written.last_name())
+            "{}",
+            message::control_variable_written(String::from_utf8_lossy(written.last_name()))
         );
     }
     false
@@ -68,7 +68,7 @@ pub(super) fn open_again(rt: &Runtime) -> bool {
     let is_library_open = rt.tools.borrow().is_open;
     let opened = is_library_open || open(rt, 0, &mut 0, false) == SUCCESS;
     if !opened {
-        log::error!("the tool interface of MPI could not be initialised again");
+        log::error!("{}", message::TOOL_INTERFACE_NOT_REBUILT);
     }
     opened
 }

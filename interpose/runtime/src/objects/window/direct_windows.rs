@@ -9,6 +9,7 @@ use crate::world;
 use std::ffi::c_int;
 use std::io;
 use std::rc::Rc;
+use understudy_catalogue::message;
 use understudy_formats::private::MEMORY;
 use understudy_numbers::ProcessNumber;
 
@@ -41,7 +42,7 @@ pub(super) fn renew(
         return Ok(None);
     }
     let new = Direct::new(rt, window, players).inspect_err(|why| {
-        log::error!("the locks of a window, a file in {MEMORY}, cannot be mapped: {why}");
+        log::error!("{}", message::window_locks_not_mapped(MEMORY, why));
     });
     let new = Rc::new(new?);
     rt.direct.borrow_mut().insert(index, Rc::clone(&new));

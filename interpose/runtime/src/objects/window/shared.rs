@@ -8,6 +8,7 @@ use crate::errors::ERR_NO_MEM;
 use crate::objects::{Runtime, comm, objects};
 use crate::{gather, told, user, world};
 use std::ffi::c_int;
+use understudy_catalogue::message;
 use understudy_formats::private::MEMORY;
 use understudy_image::shared;
 use understudy_mpi as mpi;
@@ -85,10 +86,7 @@ pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Res
         return Ok(region);
     }
     for error in [made, mapped].into_iter().filter_map(Result::err) {
-        log::warn!(
-            "{} bytes of memory that is shared by a window cannot be had: {error}; it lies in {MEMORY}, which may be too small (mount -o remount,size=…)",
-            region.length()
-        );
+        log::warn!("{}", message::window_memory(region.length(), error, MEMORY));
     }
     region.release(real).map_err(code)?;
     Err(ERR_NO_MEM)
@@ -96,9 +94,7 @@ pub fn allocate(rt: &Runtime, own: u32, real: RealComm, segment: Segment) -> Res
 
 /// Workers that share memory would be on several nodes.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "workers that share memory (MPI_Win_allocate_shared) would be on several nodes; with spares on each node, or without any, they stay together"
-)]
+#[error("{}", message::SHARED_WINDOW_ON_SEVERAL_NODES)]
 pub struct Apart;
 
 /// Whether workers that have asked for shared memory are on one node each time, where these processes play them. Those of other windows

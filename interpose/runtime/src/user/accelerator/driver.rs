@@ -7,6 +7,7 @@ use crate::told::user_symbol;
 use std::ffi::{CStr, c_void};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_formats::cuda::{CHECKPOINT_STEPS as STEPS, version_name};
 use understudy_image::threads::without_signals;
 
@@ -112,10 +113,10 @@ fn watched<T>(limit: Duration, name: &'static str, call: impl FnOnce() -> T) -> 
     let (returned, returns) = mpsc::channel::<()>();
     let watch = move || {
         if returns.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-            sys::say(format_args!(
-                "the accelerator's driver has not returned from {name} for {} s; process {} ends, to be replaced",
+            sys::say(message::driver_hangs(
+                name,
                 limit.as_secs(),
-                std::process::id()
+                std::process::id(),
             ));
             sys::kill_self();
         }

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use understudy_catalogue::message;
 
 /// Limit of the content of all such files of a process, in bytes: it is in every checkpoint.
 const MAX_CONTENT: usize = 64 << 20;
@@ -114,13 +115,12 @@ pub fn keep_nameless(files: &mut BTreeMap<i32, Open>, has_warned: &Cell<bool>) {
             }
             Ok(None) if has_warned.replace(true) => {}
             Ok(None) => log::warn!(
-                "{} has no name and {} bytes, too many to be kept with each checkpoint; nobody can take this process's part",
-                String::from_utf8_lossy(&file.path),
-                file.size
+                "{}",
+                message::nameless_file_too_large(String::from_utf8_lossy(&file.path), file.size)
             ),
             Err(error) => log::warn!(
-                "{} cannot be read: {error}",
-                String::from_utf8_lossy(&file.path)
+                "{}",
+                message::nameless_file_unreadable(String::from_utf8_lossy(&file.path), error)
             ),
         }
     }

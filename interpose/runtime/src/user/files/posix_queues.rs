@@ -15,6 +15,7 @@ use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
+use understudy_catalogue::message;
 
 /// Type of the file system of queues (statfs(2)).
 pub const FILE_SYSTEM: i64 = 0x1980_0202;
@@ -152,11 +153,7 @@ fn send_all(queue: &File, messages: &[Message]) -> Result<()> {
 fn copy_all(queue: &File, max_bytes: usize) -> Result<Vec<Message>> {
     let messages = receive_all(queue, max_bytes)?;
     if let Err(error) = send_all(queue, &messages) {
-        sys::say(format_args!(
-            "the messages of a POSIX queue cannot be sent again: {error}; process {} ends, to be \
-             replaced",
-            std::process::id()
-        ));
+        sys::say(message::queue_not_restored(error, std::process::id()));
         sys::kill_self();
     }
     Ok(messages)

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_numbers::Guardian;
 use understudy_wire::line::{
     InputPage, InputReply, InputRequest, Line, PAGE, ProcessPlace, Socket,
@@ -165,11 +166,7 @@ fn keep(line: &Line, writer: File, inode: u64) {
             Err(_) => break,
         }
     }
-    withheld::end_at_read(
-        inode,
-        "the program reads standard input, and the process that relays it has gone; the job ends. \
-         Let the program read a file",
-    )
+    withheld::end_at_read(inode, message::INPUT_RELAY_GONE)
 }
 
 fn map(page: &OwnedFd) -> io::Result<&'static InputPage> {

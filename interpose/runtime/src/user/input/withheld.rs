@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 use std::time::Duration;
+use understudy_catalogue::message;
 
 /// Interval in which the program's threads are looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -53,14 +54,7 @@ pub fn withhold() -> io::Result<File> {
     let pipe = Pipe::new()?;
     let thread = std::thread::Builder::new().name("understudy-input".into());
     let inode = pipe.inode;
-    thread.spawn(move || {
-        end_at_read(
-            inode,
-            "the program reads standard input, which comes to another node than the one that it \
-             was brought back on; the job ends. Let the program read a file, or keep a spare on \
-             the first node",
-        )
-    })?;
+    thread.spawn(move || end_at_read(inode, message::INPUT_ON_OTHER_NODE))?;
     PIPE.get_or_init(|| pipe).reader.try_clone()
 }
 
@@ -73,6 +67,6 @@ pub fn end_at_read(inode: u64, words: &str) -> ! {
     while !is_read() {
         std::thread::sleep(INTERVAL);
     }
-    sys::say(format_args!("{words}"));
+    sys::say(words);
     sys::exit_now(understudy_abi::exit::UNSAVED)
 }

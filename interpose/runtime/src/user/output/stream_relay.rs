@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_relay::{LedgerView, NoteCell, Position, RankStage, Stream};
 
 /// Time that a relay may take to start, or to pass on what it still has.
@@ -109,7 +110,7 @@ pub fn connect(path: &Path, is_silent: bool) {
                 is_silent && *stream == Stream::Out && pipes[stream.index()].is_some()
             }) {
                 if let Err(error) = view.takeover(stream, Position::START, Position::NEVER) {
-                    log::warn!("the output relay does not answer ({error})");
+                    log::warn!("{}", message::relay_silent(error));
                 }
             }
             let identities = pipes.map(|pipe| pipe.and_then(identity_of));
@@ -120,9 +121,7 @@ pub fn connect(path: &Path, is_silent: bool) {
             });
         }
         Err(error) => {
-            log::warn!(
-                "the output relay is not available ({error}); after a failure some output may appear twice"
-            )
+            log::warn!("{}", message::relay_unavailable(error))
         }
     }
 }
@@ -134,7 +133,7 @@ pub fn flush() {
         if output.pipes[stream.index()].is_some()
             && let Err(error) = output.view.flush(stream, RELAY_TIMEOUT)
         {
-            log::warn!("the output relay does not answer ({error}); lines may change places");
+            log::warn!("{}", message::relay_silent_order(error));
         }
     }
 }
@@ -206,7 +205,7 @@ pub fn restore(saved: &Saved, own: bool, inherited: [Position; 2]) {
                 .takeover(stream, place, inherited[stream.index()])
         };
         if let Err(error) = done {
-            log::warn!("the output relay does not answer ({error}); some output may appear twice");
+            log::warn!("{}", message::relay_silent_twice(error));
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::user::locks::ThreadNumber;
 use crate::user::thread_status::field_of;
 use crate::user::timers::kernel_timer;
 use understudy_abi::OWN_SIGNALS;
+use understudy_catalogue::message;
 
 /// Size of a `siginfo_t` in bytes (sigaction(2)).
 const INFO: usize = size_of::<libc::siginfo_t>();
@@ -157,7 +158,7 @@ impl Waiting {
         };
         if sent != 0 {
             let error = std::io::Error::last_os_error();
-            log::warn!("signal {} waits no longer: {error}", self.signal);
+            log::warn!("{}", message::signal_not_sent(self.signal, error));
         }
     }
 }

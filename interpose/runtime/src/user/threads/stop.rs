@@ -11,6 +11,7 @@ use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use understudy_abi::STOP_SIGNAL;
+use understudy_catalogue::message;
 
 /// The threads of this process.
 pub struct Threads {
@@ -164,9 +165,7 @@ impl Threads {
         failures.pause = (failures.pause * 2).min(PAUSES.1);
         if !failures.is_told && now - failures.since > LONG {
             failures.is_told = true;
-            crate::sys::say(format_args!(
-                "no checkpoint is possible, as the program's threads cannot be stopped: {deaf}; until one is, a failure leads back to the last checkpoint"
-            ));
+            crate::sys::say(message::threads_not_stopped(deaf));
         }
         false
     }

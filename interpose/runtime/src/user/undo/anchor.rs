@@ -10,6 +10,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use understudy_catalogue::message;
 
 /// Stands for a directory that does not exist.
 const MISSING: &str = "/proc/thread-self/missing";
@@ -43,10 +44,9 @@ impl Anchor {
             other => other?,
         };
         if expected != Id::UNKNOWN && !expected.is_of(&directory.metadata()?) {
-            return Err(io::Error::other(format!(
-                "{} is another directory by now",
-                above.display()
-            )));
+            return Err(io::Error::other(
+                message::other_directory(above.display()).to_string(),
+            ));
         }
         let path = format!("/proc/thread-self/fd/{}", directory.as_raw_fd());
         Ok(Anchor {

@@ -16,6 +16,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_numbers::Epoch;
 
 /// How long a directory may take to become empty: what others have made in it, they remove.
@@ -229,9 +230,10 @@ fn remove(path: &Path, metadata: &Metadata) -> io::Result<()> {
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
                 if start.elapsed() > EMPTY_TIMEOUT {
                     log::warn!(
-                        "the directory {} was made since the checkpoint and is left, since \
-                         it is not empty",
-                        fs::canonicalize(path).unwrap_or_default().display()
+                        "{}",
+                        message::directory_left(
+                            fs::canonicalize(path).unwrap_or_default().display()
+                        )
                     );
                     return Ok(());
                 }

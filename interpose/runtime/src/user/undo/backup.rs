@@ -5,13 +5,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use understudy_catalogue::message;
 
 /// Returns the error of a backup that is not there any more.
 pub fn lost_backup(backup: &Path) -> io::Error {
     let name = backup.file_name().unwrap_or_default().to_string_lossy();
-    io::Error::other(format!(
-        "its backup {name} has been moved, removed or exchanged"
-    ))
+    io::Error::other(message::backup_lost(name).to_string())
 }
 
 /// Opens a backup that was complete, and has at least so many bytes.

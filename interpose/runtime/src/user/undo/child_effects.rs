@@ -26,6 +26,7 @@ use understudy_abi::child_effects::{
     CALL_ALLOWED, LONGEST_NAME, NAMESPACE, NO_NAME, REPORT_RETURN, RETURN_NOTED, Request, SOCKET,
 };
 use understudy_abi::effect;
+use understudy_catalogue::message;
 use understudy_image::threads::without_signals;
 use understudy_numbers::Epoch;
 
@@ -94,9 +95,7 @@ impl ChildEffects {
     pub fn start_or_warn(recorder: Recorder) -> Option<ChildEffects> {
         let warn = |error: &io::Error| {
             if told::is_first_to_warn("child-effects") {
-                log::warn!(
-                    "files that child processes change are not put back after a failure: {error}"
-                );
+                log::warn!("{}", message::child_files_not_restored(error));
             }
         };
         ChildEffects::start(recorder).inspect_err(warn).ok()
@@ -253,7 +252,7 @@ impl Noter {
         (self.undone, self.section) = (state.undone, state.section);
         self.first_needed = state.first_needed;
         if let Err(error) = done {
-            log::warn!("the log of effects of child processes cannot be kept ({error})");
+            log::warn!("{}", message::child_log_lost(error));
         }
         state.has_records = self.recorder.has_records();
     }
@@ -422,11 +421,6 @@ fn has_ended(child: &UnixStream) -> bool {
 fn warn_of_unseen(program: &Path) {
     static HAS_WARNED: AtomicBool = AtomicBool::new(false);
     if !HAS_WARNED.swap(true, Ordering::Relaxed) && told::is_first_to_warn("unseen-program") {
-        log::warn!(
-            "a child process runs {}, into which understudy is not preloaded (static, set-user-id, \
-             or without LD_PRELOAD in its environment): files that it changes stay as they are if \
-             a failure sets the program back. Let the program itself change them",
-            program.display()
-        );
+        log::warn!("{}", message::child_without_preload(program.display()));
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::UNIX_EPOCH;
+use understudy_catalogue::message;
 
 /// A file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, bincode::Encode, bincode::Decode)]
@@ -70,5 +71,5 @@ impl Attributes {
 
 /// Returns the error of a name that others have given to their own file.
 pub fn another_file() -> io::Error {
-    io::Error::other("another file has its name by now, and is left as it is")
+    io::Error::other(message::OTHER_FILE)
 }

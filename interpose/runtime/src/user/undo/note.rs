@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use understudy_catalogue::message;
 use understudy_formats::events::{monotonic_ns, realtime_ns};
 use understudy_formats::private::in_memory;
 use understudy_numbers::Epoch;
@@ -567,10 +568,7 @@ impl Recorder {
     /// One line about the first file that cannot be brought back.
     pub fn warn(&mut self, path: &Path, why: &str) {
         if !std::mem::replace(&mut self.warned, true) {
-            log::warn!(
-                "after a failure, {} will not get back its content of the checkpoint: {why}",
-                path.display()
-            );
+            log::warn!("{}", message::file_content_not_kept(path.display(), why));
         }
     }
 }

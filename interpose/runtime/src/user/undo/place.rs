@@ -9,6 +9,7 @@ use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use understudy_catalogue::message;
 use understudy_formats::private::{in_memory, open_own};
 use understudy_numbers::{Epoch, ProcessNumber};
 
@@ -144,10 +145,7 @@ impl Place {
                 .join(mark.file_name().unwrap_or_default())
                 .with_extension(LOG);
             if !log.exists() {
-                let why = format!(
-                    "{} was kept in the memory of another node or before a reboot",
-                    log.display()
-                );
+                let why = message::backup_on_other_node(log.display()).to_string();
                 return Err(io::Error::new(ErrorKind::NotFound, why));
             }
         }
