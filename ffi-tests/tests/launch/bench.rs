@@ -277,6 +277,7 @@ fn expected(rank: u32, size: u32, names: i32) -> String {
     let place = |of: u32| (of + 1..size).filter(|other| other % 2 == of % 2).count() as u32;
     let places: u32 = (0..size).map(|of| place(of) * (of + 1)).sum();
     format!(
-        "rank {rank} of {size}: sum {sum}, blocks {blocks:016x}, places {places}, names {names}, universe {size}"
+        "rank {rank} of {size}: sum {sum}, blocks {blocks:016x}, places {places}, names {names}, \
+         universe {size}"
     )
 }

@@ -67,7 +67,8 @@ pub struct LayoutStats {
 /// Device and inode of a file without a name.
 type Hidden = ((u32, u32), u64);
 
-/// What mappings show that another process could not open: one new file in memory for each such file with more than one mapping.
+/// What mappings show that another process could not open: one new file in memory for each such
+/// file with more than one mapping.
 struct Objects<'a> {
     saved: &'a Layout,
     made: HashMap<Hidden, OwnedFd>,
@@ -191,8 +192,8 @@ pub fn restore_layout(
     Ok(stats)
 }
 
-/// Whether the files that have just been opened by name are those that were mapped. Another device does not tell: processes may be in
-/// containers of their own.
+/// Whether the files that have just been opened by name are those that were mapped. Another device
+/// does not tell: processes may be in containers of their own.
 fn check_files(opened: &[&Area], now: &Layout) -> Result<(), LayoutError> {
     for want in opened {
         let found = now
@@ -306,8 +307,9 @@ fn restore_break(now: &Layout, saved: &Layout) -> bool {
     unsafe { libc::syscall(libc::SYS_brk, target) as u64 == target }
 }
 
-/// Makes anonymous memory that is missing at the end of a mapping by making that longer. A new mapping beside one that has
-/// been moved before stays one of its own to the kernel, and mremap(2) would refuse to work on both.
+/// Makes anonymous memory that is missing at the end of a mapping by making that longer. A new
+/// mapping beside one that has been moved before stays one of its own to the kernel, and mremap(2)
+/// would refuse to work on both.
 fn grow(before: &Step, step: &Step) -> bool {
     let (Some(left), Some(kept), None, Some(want)) =
         (&before.now, &before.want, &step.now, &step.want)
@@ -321,7 +323,8 @@ fn grow(before: &Step, step: &Step) -> bool {
     }
     let page = PAGE_SIZE as u64;
     let (last, length) = (want.range.start - page, page + want.range.len());
-    // SAFETY: the last page of a mapping of the user side; without MREMAP_MAYMOVE nothing is moved or replaced.
+    // SAFETY: the last page of a mapping of the user side; without MREMAP_MAYMOVE nothing is moved
+    // or replaced.
     unsafe {
         libc::mremap(last as *mut libc::c_void, PAGE_SIZE, length as usize, 0) != libc::MAP_FAILED
     }

@@ -1,12 +1,15 @@
-//! No circle of imports: of two files of a crate at most one uses the other, directly or through others.
+//! No circle of imports: of two files of a crate at most one uses the other, directly or through
+//! others.
 //!
-//! A module's own file and the files of its parts belong together, so imports between those are not looked at.
+//! A module's own file and the files of its parts belong together, so imports between those are not
+//! looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The path of a module in its crate, such as `["recovery", "plan"]`; that of the crate itself is empty.
+/// The path of a module in its crate, such as `["recovery", "plan"]`; that of the crate itself is
+/// empty.
 type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
@@ -172,7 +175,8 @@ fn uses(sources: &[(Module, String)]) -> Uses {
     sources.iter().map(of).collect()
 }
 
-/// Modules that are in circles, or lead from one to another: what is left when all that uses nothing, or is not used, is taken away.
+/// Modules that are in circles, or lead from one to another: what is left when all that uses
+/// nothing, or is not used, is taken away.
 fn circles(mut uses: Uses) -> Uses {
     loop {
         let used: BTreeSet<Module> = uses.values().flatten().cloned().collect();
