@@ -9,7 +9,7 @@
 //!
 //! Each row says what becomes of the state in a process that is set back or replaces another one.
 //! Descriptors and status fields without a row are refused: a cut that finds some is not taken
-//! ([`crate::cut`]). Tests compare the flags of mappings with those of the running kernel.
+//! (`cut`). Tests compare the flags of mappings with those of the running kernel.
 
 pub mod attributes;
 mod descriptors;

@@ -54,7 +54,6 @@ pub mod rehearsal;
 pub mod rendezvous;
 pub mod renewal;
 pub mod requests;
-pub mod role;
 pub mod rounds;
 pub mod schedule;
 mod spare;
@@ -63,5 +62,6 @@ pub mod user;
 pub mod world;
 
 pub use understudy_base::{
-    arch, attention, cell, errors, events, fault, gather, generated, shim, sys, told, unwinder,
+    arch, attention, cell, errors, events, fault, gather, generated, role, shim, sys, told,
+    unwinder,
 };

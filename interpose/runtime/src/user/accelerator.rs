@@ -15,7 +15,6 @@
 //! ```
 //!
 //! So an image is loaded only where no device is open, and each process goes on with what the driver itself has put back.
-#![allow(unsafe_code)]
 
 pub(super) mod device_state;
 pub(super) mod driver;

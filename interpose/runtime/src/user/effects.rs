@@ -50,8 +50,9 @@ pub fn note_in(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What [`crate::entry::file_effect`] calls in another thread, on that one's stack and with its thread-local data: it is
-/// noted that something is done which will not be undone.
+/// Records that another thread than the main one changes files, which will not be undone.
+///
+/// `entry::file_effect` calls this in that thread, on its stack and with its thread-local data.
 ///
 /// # Safety
 /// The string must be valid or null.

@@ -6,7 +6,9 @@ use crate::user::program_runtime::DOOR;
 use std::ffi::{CStr, c_char, c_int};
 use understudy_abi::effect;
 
-/// What [`crate::entry::file_effect`] calls, on the runtime's stack: an effect that is about to happen.
+/// Records an effect that is about to happen.
+///
+/// `entry::file_effect` calls this on the runtime's stack.
 ///
 /// # Safety
 /// The strings must be valid or null, the value what the kind says.

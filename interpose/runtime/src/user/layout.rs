@@ -1,5 +1,4 @@
 //! The address space as it must be in every rank.
-#![allow(unsafe_code)]
 
 use super::zones::{self, without};
 use super::{loader, tls};

@@ -1,5 +1,4 @@
 //! State of the process, besides descriptors, that is refused at a cut.
-#![allow(unsafe_code)]
 
 pub(super) mod start_state;
 

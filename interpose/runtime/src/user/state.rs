@@ -2,6 +2,7 @@
 
 use super::program_runtime::Runtime;
 use super::stopping::stop_for_good;
+use super::thread_number::ThreadNumber;
 use super::{
     UserError, accelerator, advice, children, files, input, kernel_aio, loader, locks,
     memory_policy, output, process, process_attributes, processor_time, signals, system_v, threads,
@@ -31,7 +32,7 @@ pub struct State {
     input: input::Saved,
     files: files::Saved,
     output: output::Saved,
-    thread: locks::ThreadNumber,
+    thread: ThreadNumber,
     threads: threads::Saved,
     /// True if device memory is in the image.
     has_devices: bool,
@@ -57,7 +58,7 @@ pub fn capture(rt: &Runtime) -> Result<State, UserError> {
         input: rt.input.borrow_mut().capture()?,
         files: files::capture(rt),
         output: output::capture(),
-        thread: locks::ThreadNumber::main(),
+        thread: ThreadNumber::main(),
         threads: threads::capture(rt)?,
         has_devices: accelerator::is_saved(rt),
     })

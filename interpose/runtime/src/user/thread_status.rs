@@ -1,6 +1,6 @@
 //! Status of a thread, as the kernel reports it.
 
-use super::locks::ThreadNumber;
+use super::thread_number::ThreadNumber;
 
 /// Returns a field in hexadecimal of a thread's status (proc(5), `/proc/pid/status`).
 pub fn field_of(thread: ThreadNumber, field: &str) -> Option<u64> {

@@ -23,7 +23,7 @@ mod vectors;
 mod waiting;
 
 use super::UserError;
-use super::locks::ThreadNumber;
+use super::thread_number::ThreadNumber;
 use super::tls;
 use crate::arch::{self, Frame, raw, turn};
 use crate::user::program_runtime::Runtime;

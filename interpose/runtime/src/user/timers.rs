@@ -12,7 +12,7 @@
 
 pub(super) mod kernel_timer;
 
-use super::locks::{Change, ThreadNumber};
+use super::thread_number::{Change, ThreadNumber};
 use super::thread_status::field_of;
 use super::{UserError, loader, threads, zones};
 use crate::told;

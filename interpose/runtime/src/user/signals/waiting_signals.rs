@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::action::{IGNORE, SIGNALS, action};
-use crate::user::locks::ThreadNumber;
+use crate::user::thread_number::ThreadNumber;
 use crate::user::thread_status::field_of;
 use crate::user::timers::kernel_timer;
 use understudy_abi::OWN_SIGNALS;

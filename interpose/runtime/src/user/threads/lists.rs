@@ -8,7 +8,7 @@
 use crate::arch::raw::{self, word};
 use crate::arch::turn;
 use crate::user::loader;
-use crate::user::locks::ThreadNumber;
+use crate::user::thread_number::ThreadNumber;
 use crate::{sys, told};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

@@ -10,7 +10,8 @@
 
 use super::slot::{RAX, RDI, REGISTERS, RIP, RSP, SYSCALL};
 use crate::arch::raw::word;
-use crate::user::locks::{self, ThreadNumber};
+use crate::user::lock_words::is_comparing_mutex;
+use crate::user::thread_number::ThreadNumber;
 
 /// Greatest number of bytes of stack that libc uses while it waits for a mutex.
 const LIBC_STACK: usize = 512;
@@ -79,7 +80,7 @@ unsafe fn awaits_mutex(frame: usize) -> bool {
         let [pc, call, address] = [RIP, RAX, RDI].map(|place| word(frame + place).read());
         let is_futex =
             call == libc::SYS_futex as usize && (pc as *const [u8; 2]).read_unaligned() == SYSCALL;
-        is_futex && read(address).is_some_and(locks::is_comparing_mutex)
+        is_futex && read(address).is_some_and(is_comparing_mutex)
     }
 }
 

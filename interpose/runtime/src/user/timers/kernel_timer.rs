@@ -3,7 +3,7 @@
 
 use crate::cell::Field;
 use crate::user::UserError;
-use crate::user::locks::{Change, ThreadNumber};
+use crate::user::thread_number::{Change, ThreadNumber};
 use std::cell::Cell;
 use std::io;
 use understudy_formats::proc_file::ProcFile;

@@ -2,11 +2,11 @@
 
 use super::anchor::Anchor;
 use super::backup::{lost_backup, open_backup};
+use super::file_call::exchange;
 use super::file_id::another_file;
 use super::inode;
 use super::keep::clone_or_copy;
 use super::log::{Effect, Id, Log, Noted};
-use super::note::exchange;
 use super::object;
 use super::outcome::Outcome;
 use super::overwrite;

@@ -1,8 +1,9 @@
 //! Names that calls under way are about to make.
 #![allow(unsafe_code)]
 
+use super::file_call::metadata_of;
 use super::log::Line;
-use super::note::{Recorder, metadata_of};
+use super::note::Recorder;
 use super::outcome::Outcome;
 use std::fs::Metadata;
 use std::io;

@@ -1,6 +1,6 @@
 //! Names that a process gives in its calls, and the files that these lead to.
 
-use super::note::Call;
+use super::file_call::Call;
 use std::ffi::{CStr, OsStr, c_int};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

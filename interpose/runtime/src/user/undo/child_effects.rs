@@ -6,8 +6,9 @@
 #![allow(unsafe_code)]
 
 use super::caller::{Caller, Names};
+use super::file_call::Call;
 use super::log::Log;
-use super::note::{Call, Recorder};
+use super::note::Recorder;
 use crate::{sys, told};
 use std::ffi::{CString, OsStr};
 use std::fs;

@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::caller::is_of_interest;
+use super::file_call::metadata_of;
 use super::log::{Effect, Id};
-use super::note::{Known, LARGEST_OVERWRITTEN, LARGEST_TRUNCATED, Recorder, metadata_of};
+use super::note::{Known, LARGEST_OVERWRITTEN, LARGEST_TRUNCATED, Recorder};
 use super::overwrite::Source;
 use std::ffi::c_int;
 use std::fs::{self, File};
@@ -102,7 +103,7 @@ impl Recorder {
             .filter_map(|directory| fs::read_dir(directory).ok())
             .flatten();
         let mut paths = entries.flatten().map(|entry| entry.path());
-        let found = paths.find(|path| self.is_backup(path) && is_it(path));
+        let found = paths.find(|path| self.keeper.is_backup(path) && is_it(path));
         self.link(
             &found.ok_or_else(|| io::Error::other("its name is gone"))?,
             id,

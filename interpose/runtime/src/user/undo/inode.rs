@@ -4,9 +4,10 @@
 //! content: records are undone from the latest to the first, so that the times come last.
 #![allow(unsafe_code)]
 
+use super::file_call::metadata_of;
 use super::file_id::another_file;
 use super::log::{Attributes, Effect, Id};
-use super::note::{Recorder, metadata_of};
+use super::note::Recorder;
 use std::ffi::{CStr, CString, c_char};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};

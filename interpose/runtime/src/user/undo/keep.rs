@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use understudy_abi::written::BACKUP_PREFIX;
@@ -46,6 +47,29 @@ impl Keeper {
                 return path;
             }
         }
+    }
+
+    /// True for the path of a backup of this job.
+    pub fn is_backup(&self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default();
+        name.as_bytes().starts_with(self.prefix.as_bytes())
+    }
+
+    /// Returns the backups in a directory; `None` if it has other entries, too.
+    pub fn only_backups(&self, directory: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+        let mut backups = Vec::new();
+        for entry in std::fs::read_dir(directory)? {
+            let entry = entry?;
+            if !entry
+                .file_name()
+                .as_bytes()
+                .starts_with(self.prefix.as_bytes())
+            {
+                return Ok(None);
+            }
+            backups.push(entry.path());
+        }
+        Ok(Some(backups))
     }
 }
 

@@ -1,6 +1,6 @@
 //! From a call of the program to the records that undo it, written before the call is made.
-#![allow(unsafe_code)]
 
+use super::file_call::{Call, metadata_of};
 use super::keep::{self, Keeper};
 use super::log::{Effect, Id, Line, Log, Record};
 use super::outcome::Outcome;
@@ -10,7 +10,6 @@ use std::ffi::CString;
 use std::fmt::Display;
 use std::fs::{self, Metadata};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -24,42 +23,6 @@ use understudy_policy::ranges::Ranges;
 pub(super) const LARGEST_OVERWRITTEN: u64 = 64 << 20;
 /// A larger file is not copied because the program truncates it.
 pub(super) const LARGEST_TRUNCATED: u64 = 1 << 30;
-
-/// What the program is about to do; paths are absolute.
-#[derive(Clone, Debug)]
-pub enum Call {
-    /// open(2) with flags.
-    Open { path: PathBuf, flags: i32 },
-    /// renameat2(2) with flags.
-    Rename {
-        from: PathBuf,
-        to: PathBuf,
-        flags: u32,
-    },
-    /// unlink(2), rmdir(2), remove(3).
-    Remove {
-        path: PathBuf,
-        files: bool,
-        directories: bool,
-    },
-    /// mkdir(2), link(2), symlink(2).
-    Create { path: PathBuf, directory: bool },
-    /// truncate(2).
-    Truncate { path: PathBuf, length: i64 },
-}
-
-impl Call {
-    /// What it is about, for messages.
-    pub fn path(&self) -> &Path {
-        match self {
-            Call::Rename { to, .. } => to,
-            Call::Open { path, .. }
-            | Call::Remove { path, .. }
-            | Call::Create { path, .. }
-            | Call::Truncate { path, .. } => path,
-        }
-    }
-}
 
 /// How much of a file has been noted in this section.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,31 +64,6 @@ pub struct Recorder {
     process: u32,
     /// Thread that makes the calls, if that is another one than the calling thread.
     pub(super) thread: Option<libc::pid_t>,
-}
-
-pub(super) fn metadata_of(path: &Path) -> Option<Metadata> {
-    fs::symlink_metadata(path).ok()
-}
-
-/// Lets two files change places (renameat2(2): RENAME_EXCHANGE).
-pub fn exchange(one: &Path, other: &Path) -> io::Result<()> {
-    let [one, other] = [one, other].map(|path| CString::new(path.as_os_str().as_bytes()));
-    let (one, other) = (one?, other?);
-    let (here, flags) = (libc::AT_FDCWD, libc::RENAME_EXCHANGE);
-    // SAFETY: renameat2(2) with two valid strings.
-    match unsafe {
-        libc::syscall(
-            libc::SYS_renameat2,
-            here,
-            one.as_ptr(),
-            here,
-            other.as_ptr(),
-            flags,
-        )
-    } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 impl Recorder {
@@ -444,7 +382,7 @@ impl Recorder {
         // A program that empties a directory as it lists it comes to the backups, too: they climb, or that would never end.
         let mut above = path.ancestors().skip(1);
         let directory = above.next().unwrap_or(path);
-        let directory = if self.is_backup(path) {
+        let directory = if self.keeper.is_backup(path) {
             above.next().unwrap_or(directory)
         } else {
             directory
@@ -454,31 +392,9 @@ impl Recorder {
         })
     }
 
-    pub(super) fn is_backup(&self, path: &Path) -> bool {
-        let name = path.file_name().unwrap_or_default();
-        name.as_bytes().starts_with(self.keeper.prefix.as_bytes())
-    }
-
-    /// The backups in a directory, if there is nothing else: otherwise it cannot be removed.
-    fn only_backups(&self, directory: &Path) -> io::Result<Option<Vec<PathBuf>>> {
-        let mut backups = Vec::new();
-        for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            if !entry
-                .file_name()
-                .as_bytes()
-                .starts_with(self.keeper.prefix.as_bytes())
-            {
-                return Ok(None);
-            }
-            backups.push(entry.path());
-        }
-        Ok(Some(backups))
-    }
-
     /// Backups in it would keep it from being removed, so they are moved out of the way first.
     fn remove_directory(&mut self, path: &Path, metadata: &Metadata) -> io::Result<()> {
-        let Some(backups) = self.only_backups(path)? else {
+        let Some(backups) = self.keeper.only_backups(path)? else {
             return Ok(());
         };
         let above = path.parent().unwrap_or(path).to_owned();
@@ -519,8 +435,9 @@ impl Recorder {
             .and_then(metadata_of)
             .is_none_or(|above| above.dev() != source.dev());
         let unlike = target.is_some_and(|target| target.is_dir() != source.is_dir());
-        let full = target
-            .is_some_and(|target| target.is_dir() && !matches!(self.only_backups(to), Ok(Some(_))));
+        let full = target.is_some_and(|target| {
+            target.is_dir() && !matches!(self.keeper.only_backups(to), Ok(Some(_)))
+        });
         elsewhere || unlike || full
     }
 

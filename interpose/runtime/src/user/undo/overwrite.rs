@@ -6,11 +6,12 @@
 #![allow(unsafe_code)]
 
 use super::backup::open_backup;
+use super::file_call::metadata_of;
 use super::file_id::another_file;
 use super::inode;
 use super::keep::{self, SMALL};
 use super::log::{Effect, Id};
-use super::note::{Known, Recorder, metadata_of};
+use super::note::{Known, Recorder};
 use super::outcome::Outcome;
 use std::cell::OnceCell;
 use std::fs::{self, File, Metadata, OpenOptions};

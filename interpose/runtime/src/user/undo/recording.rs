@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::caller::Caller;
-use super::note::{Call, Recorder};
+use super::file_call::Call;
+use super::note::Recorder;
 use super::overwrite::Source;
 use crate::role;
 use crate::user::files::last_name_of;

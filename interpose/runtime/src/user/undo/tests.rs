@@ -2,9 +2,10 @@
 
 use super::apply;
 use super::caller::followed;
+use super::file_call::{Call, exchange};
 use super::log::RENEWED;
 use super::log::{Effect, Id, Line, Log, Record};
-use super::note::{Call, Recorder, exchange};
+use super::note::Recorder;
 use super::place::{LOCK, Place};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
