@@ -34,12 +34,10 @@ pub mod early;
 pub mod ending;
 pub mod entry;
 pub mod exposure;
-pub mod fatal;
 pub mod handles;
 mod headroom;
 pub mod job;
 pub mod journal;
-pub mod kernel_state;
 pub mod marks;
 pub mod objects;
 pub mod overdue;
@@ -58,10 +56,10 @@ pub mod rounds;
 pub mod schedule;
 mod spare;
 pub mod step_back;
-pub mod user;
 pub mod world;
 
 pub use understudy_base::{
     arch, attention, cell, errors, events, fault, gather, generated, role, shim, sys, told,
     unwinder,
 };
+use understudy_program::{fatal, user};

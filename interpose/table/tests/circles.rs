@@ -14,7 +14,7 @@ type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-const CRATES: [&str; 30] = [
+const CRATES: [&str; 31] = [
     "ckptd",
     "ckptd/catalogue",
     "ckptd/formats",
@@ -42,6 +42,7 @@ const CRATES: [&str; 30] = [
     "interpose/image",
     "interpose/mpi",
     "interpose/policy",
+    "interpose/program",
     "interpose/runtime",
     "interpose/shim",
     "interpose/table",
