@@ -26,9 +26,6 @@ pub mod clock;
 pub mod completion;
 pub mod copies;
 pub mod cut;
-pub mod daemon;
-mod disk;
-pub mod domains;
 pub mod drain;
 pub mod early;
 pub mod ending;
@@ -41,8 +38,6 @@ pub mod journal;
 pub mod marks;
 pub mod objects;
 pub mod overdue;
-pub mod own_messages;
-pub mod peers;
 pub mod posting;
 pub mod protection;
 pub mod raise;
@@ -50,16 +45,14 @@ pub mod recompute;
 pub mod recovery;
 pub mod rehearsal;
 pub mod rendezvous;
-pub mod renewal;
 pub mod requests;
-pub mod rounds;
 pub mod schedule;
 mod spare;
 pub mod step_back;
-pub mod world;
 
 pub use understudy_base::{
     arch, attention, cell, errors, events, fault, gather, generated, role, shim, sys, told,
     unwinder,
 };
+use understudy_job::{daemon, disk, domains, own_messages, peers, renewal, rounds, world};
 use understudy_program::{fatal, user};

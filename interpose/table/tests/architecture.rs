@@ -240,6 +240,24 @@ const RULES: &[Rule] = &[
         true,
     ),
     rule(
+        "interpose/job",
+        "understudy-job",
+        &[
+            "understudy-abi",
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-formats",
+            "understudy-image",
+            "understudy-mpi",
+            "understudy-numbers",
+            "understudy-policy",
+            "understudy-program",
+            "understudy-settings",
+            "understudy-wire",
+        ],
+        true,
+    ),
+    rule(
         "interpose/runtime",
         "understudy-runtime",
         &[
@@ -249,6 +267,7 @@ const RULES: &[Rule] = &[
             "understudy-elf",
             "understudy-formats",
             "understudy-image",
+            "understudy-job",
             "understudy-mpi",
             "understudy-numbers",
             "understudy-policy",

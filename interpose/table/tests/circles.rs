@@ -14,7 +14,7 @@ type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-const CRATES: [&str; 31] = [
+const CRATES: [&str; 32] = [
     "ckptd",
     "ckptd/catalogue",
     "ckptd/formats",
@@ -40,6 +40,7 @@ const CRATES: [&str; 31] = [
     "interpose/face-standard",
     "interpose/fortran",
     "interpose/image",
+    "interpose/job",
     "interpose/mpi",
     "interpose/policy",
     "interpose/program",
