@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 /// Number of operators that can exist at a time.
 pub(super) const TRAMPOLINES: usize = 256;
 
-/// Which trampoline calls which function.
+/// Functions of the program that the trampolines call.
 pub struct Bindings {
     pub(super) functions: [Function; TRAMPOLINES],
-    /// Those that no operator has, and the number of those that none has had yet.
+    /// Trampolines that no operator has, and the number of those that none has had yet.
     free: VecDeque<usize>,
     untouched: usize,
     /// By the operator's index.
