@@ -1,10 +1,12 @@
 //! What the runtime's state is made of.
 //!
-//! MPI is entered by one thread only (the entry code refuses every other one), or by one at a time, which has the main thread's control
-//! block as long as it is there ([`crate::arch::turn`]). So the state needs no lock: it is one value, to which the handler that has been
-//! entered has a reference, and which it hands on. Each module with state has a struct `Runtime`, its own state on top of that of
-//! the module below: who has a reference to one can do what that module and those below it can. What other threads or signal handlers look at is in
-//! atomics, `OnceLock`s and locks instead.
+//! MPI is entered by one thread only (the entry code refuses every other one), or by one at a time,
+//! which has the main thread's control block as long as it is there ([`crate::arch::turn`]). So the
+//! state needs no lock: it is one value, to which the handler that has been entered has a
+//! reference, and which it hands on. Each module with state has a struct `Runtime`, its own state
+//! on top of that of the module below: who has a reference to one can do what that module and those
+//! below it can. What other threads or signal handlers look at is in atomics, `OnceLock`s and locks
+//! instead.
 #![allow(unsafe_code)]
 
 use std::any::type_name;

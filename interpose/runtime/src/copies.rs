@@ -1,7 +1,8 @@
 //! Copies: what a process keeps of itself and of its partners, and the checkpoint that will follow.
 //!
-//! The last committed epoch stays intact while the next one is *pending*: captured, and on its way to the holders. After a failure what is
-//! pending is committed or given up, whichever all workers agree on.
+//! The last committed epoch stays intact while the next one is *pending*: captured, and on its way
+//! to the holders. After a failure what is pending is committed or given up, whichever all workers
+//! agree on.
 
 mod claim;
 mod copy;

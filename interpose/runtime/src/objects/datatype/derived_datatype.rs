@@ -14,7 +14,7 @@ pub struct Datatype {
     pub name: Vec<u8>,
     /// Attributes: key and value.
     pub attributes: Attributes,
-    /// Number of references from recipes and by [`retain`].
+    /// Number of references from recipes and by [`retain`](super::retain).
     pub holders: u32,
     /// True if the program has freed the datatype.
     pub freed: bool,
