@@ -2,6 +2,7 @@
 
 use bincode::{Decode, Encode};
 use std::time::Duration;
+use understudy_messages::ToManager;
 use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
 /// Where guardians are, and where what their processes have handed over stays.
@@ -38,33 +39,6 @@ impl Ending {
     }
 }
 
-/// What a process says of itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Said {
-    /// Its MPI is as before `MPI_Init`, for this generation; or, if it has not been in any, for whichever it is needed in.
-    Ready(Generation),
-    /// It goes on with the program in this generation: if it is protected, all can go back to an epoch.
-    Running(Generation),
-    /// This generation has failed here, although nobody has died.
-    Failed(Generation),
-    /// This worker is in `MPI_Finalize`, and needs the others no more.
-    AtEnd(Generation),
-    /// It has handed over files with the copies of this worker, which are to outlive it.
-    Keeps(Worker),
-    /// Those, or what it has inherited, are not needed any more.
-    KeepsNothing,
-    /// So many spares more are wanted.
-    Replenish(u32),
-    /// It can be asked which spares should take parts ([`Action::Ask`]).
-    CanChoose,
-    /// This one should, if that is possible.
-    Wish(ProcessNumber),
-    /// That is all that it has to say to the question of this generation.
-    HasChosen(Generation),
-    /// The whole job is to end with this status.
-    Abort(i32),
-}
-
 /// What is left of a process that another manager has known, which has died.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
 pub struct Known {
@@ -86,7 +60,7 @@ pub struct Known {
     pub heir_of: Option<ProcessNumber>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A guardian has come, on this node, and has told all that it knows ([`Event::Known`]).
     Came(Guardian, Node),
@@ -100,12 +74,13 @@ pub enum Event {
     Lost(Node, Duration),
     /// A process uses MPI: its program does, or the next one of its script.
     Called(ProcessNumber),
-    Said(ProcessNumber, Said),
+    /// A message of a process. The job has no use for those about spawned processes and boards.
+    Message(ProcessNumber, ToManager),
     /// A process has ended. Before the first has been started, one that has been asked to end stands for its guardian.
     Ended(ProcessNumber, Ending),
     /// The output of a process that has ended has come to its end: so many bytes, to standard output.
     Closed(ProcessNumber, u64),
-    /// The MPI library of a process has given up in this generation, as it may when another process dies. (A program's own abort is [`Said::Abort`].)
+    /// The MPI library of a process has given up in this generation, as it may when another process dies. (A program's own abort is [`ToManager::Abort`].)
     Broke(ProcessNumber, Generation),
     /// The job cannot go on, and is to end with this status.
     Abort(i32),

@@ -9,9 +9,10 @@ mod ranks;
 
 use self::domains::Domains;
 use crate::member::Member;
-use crate::{Action, Event, Generation, Guardian, Known, Node, ProcessNumber, Said, Worker};
+use crate::{Action, Event, Generation, Guardian, Known, Node, ProcessNumber, ToManager, Worker};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use understudy_catalogue::message;
 
 /// Exit status of a job that could not be recovered (EX_TEMPFAIL of sysexits.h).
 pub const LOST: i32 = 75;
@@ -178,7 +179,7 @@ impl Job {
                 self.lost(node);
             }
             Event::Called(number) => self.called(number),
-            Event::Said(number, said) => self.hear(number, said),
+            Event::Message(number, message) => self.take_message(number, message),
             Event::Ended(number, ending) => self.ended(number, ending),
             Event::Closed(number, written) => self.closed(number, written > 0),
             Event::Broke(number, of) => self.broke(number, of),
@@ -307,7 +308,7 @@ impl Job {
         self.actions.push(Action::Start { number, at, anew });
     }
 
-    fn hear(&mut self, number: ProcessNumber, said: Said) {
+    fn take_message(&mut self, number: ProcessNumber, message: ToManager) {
         let (generation, is_begun, is_meeting) = (
             self.generation,
             self.phase == Phase::Running,
@@ -321,8 +322,8 @@ impl Job {
         else {
             return;
         };
-        match said {
-            Said::Ready(of) => {
+        match message {
+            ToManager::Ready { generation: of } => {
                 let is_new_spare = member.is_replacement && !member.is_heard();
                 member.ready = Some(of);
                 member.is_broken = false;
@@ -330,10 +331,10 @@ impl Job {
                     self.unready.remove(&number);
                 }
                 if is_new_spare {
-                    self.say(format!("spare rank {number} has joined the job"));
+                    self.say(message::spare_joined(number).to_string());
                 }
             }
-            Said::Running(of) => {
+            ToManager::Running { generation: of } => {
                 member.has_part = true;
                 self.is_protected = true;
                 if of == generation {
@@ -342,29 +343,39 @@ impl Job {
                     self.failed_at = None;
                 }
             }
-            Said::AtEnd(of) if of == generation && member.lives() => {
+            ToManager::AtEnd { generation: of } if of == generation && member.lives() => {
                 self.at_end.insert(number);
             }
-            Said::AtEnd(_) => {}
-            Said::Keeps(worker) => member.keeps = Some(worker),
-            Said::KeepsNothing => member.keeps = None,
-            Said::Replenish(spares) => self.replenish(spares),
-            Said::CanChoose => member.can_choose = true,
-            Said::Wish(spare) => self.question.wishes.push(spare),
-            Said::HasChosen(of) => self.question.is_answered |= of == generation,
-            Said::Failed(of) if of == generation && (is_begun || !self.is_protected) => {
+            ToManager::AtEnd { .. } => {}
+            ToManager::Keeps { worker } => member.keeps = Some(worker),
+            ToManager::KeepsNothing => member.keeps = None,
+            ToManager::Replenish { spares } => self.replenish(spares),
+            ToManager::CanChoose => member.can_choose = true,
+            ToManager::Wish { spare } => self.question.wishes.push(spare),
+            ToManager::HasChosen { generation: of } => {
+                self.question.is_answered |= of == generation
+            }
+            ToManager::Failed { generation: of }
+                if of == generation && (is_begun || !self.is_protected) =>
+            {
                 self.failed()
             }
             // It waits for a start from the beginning, and others have gone on.
-            Said::Failed(of) if of == generation && is_meeting => {
+            ToManager::Failed { generation: of } if of == generation && is_meeting => {
                 let at = member.at;
                 self.actions.push(Action::Kill { number, at });
             }
-            Said::Failed(_) => {}
-            Said::Abort(status) => {
+            ToManager::Failed { .. } => {}
+            ToManager::Abort { status } => {
                 let at = member.at;
                 self.abort(status, at);
             }
+            // The launcher handles these.
+            ToManager::Spawns { .. }
+            | ToManager::Captured { .. }
+            | ToManager::Settled { .. }
+            | ToManager::WentBack { .. }
+            | ToManager::Look { .. } => {}
         }
     }
 
@@ -440,9 +451,7 @@ impl Job {
             return;
         };
         if self.fruitless == FRUITLESS {
-            self.say(format!(
-                "{FRUITLESS} generations in a row have ended before the program could go on; the job ends"
-            ));
+            self.say(message::generations_without_progress(FRUITLESS).to_string());
             return self.end_with(LOST, None);
         }
         self.fruitless += 1;

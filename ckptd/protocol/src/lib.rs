@@ -22,6 +22,7 @@ mod event;
 mod job;
 mod member;
 
-pub use event::{Action, Domain, Ending, Event, Known, Node, Said};
+pub use event::{Action, Domain, Ending, Event, Known, Node};
 pub use job::{GATHERING, Job, LOST};
+pub use understudy_messages::ToManager;
 pub use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};

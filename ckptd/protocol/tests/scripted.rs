@@ -3,8 +3,20 @@
 use std::time::Duration;
 use understudy_protocol::{
     Action, Domain, Ending, Event, GATHERING, Generation, Guardian, Job, LOST, Node, ProcessNumber,
-    Said, Worker,
+    ToManager, Worker,
 };
+
+fn ready(number: u32, generation: Generation) -> Event {
+    Event::Message(ProcessNumber(number), ToManager::Ready { generation })
+}
+
+fn running(number: u32, generation: Generation) -> Event {
+    Event::Message(ProcessNumber(number), ToManager::Running { generation })
+}
+
+fn failed_in(number: u32, generation: Generation) -> Event {
+    Event::Message(ProcessNumber(number), ToManager::Failed { generation })
+}
 
 #[test]
 fn a_hundred_thousand_processes_cost_little() {
@@ -21,7 +33,7 @@ fn a_hundred_thousand_processes_cost_little() {
         WORKERS + 1
     );
     let first = Generation(0);
-    let begun = do_with_all(&|it| Event::Said(ProcessNumber(it), Said::Ready(first)));
+    let begun = do_with_all(&|it| ready(it, first));
     let begins = |actions: &[Action]| {
         let begin = actions.iter().filter_map(|action| match action {
             Action::Begin { ranks, spares, .. } => Some((ranks.len() as u32, *spares)),
@@ -30,10 +42,10 @@ fn a_hundred_thousand_processes_cost_little() {
         begin.collect::<Vec<_>>()
     };
     assert_eq!(begins(&begun), [(WORKERS, 1)]);
-    do_with_all(&|it| Event::Said(ProcessNumber(it), Said::Running(first)));
+    do_with_all(&|it| running(it, first));
     let announced = job.handle(now, Event::Ended(ProcessNumber(7), Ending::Signal(9)));
     assert_eq!(announced, [Action::Announce(Generation(1))]);
-    let ready = |it| Event::Said(ProcessNumber(it), Said::Ready(Generation(1)));
+    let ready = |it| ready(it, Generation(1));
     let begun: Vec<Action> = (0..=WORKERS)
         .flat_map(|it| job.handle(now, ready(it)))
         .collect();
@@ -51,13 +63,13 @@ fn the_next_program_of_a_script_is_a_job_like_the_first() {
     all(&|it| Event::Came(Guardian(it), Node(0)));
     for program in 0..2 {
         let generation = Generation(program);
-        let said = |said: Said| move |it| Event::Said(ProcessNumber(it), said);
+        let said = |said: ToManager| move |it| Event::Message(ProcessNumber(it), said.clone());
         all(&|it| Event::Called(ProcessNumber(it)));
-        let begun = all(&said(Said::Ready(generation)));
+        let begun = all(&said(ToManager::Ready { generation }));
         assert!(matches!(&begun[..], [Action::Begin { generation: of, .. }] if *of == generation));
-        all(&said(Said::Running(generation)));
+        all(&said(ToManager::Running { generation }));
         assert_eq!(
-            all(&said(Said::AtEnd(generation))),
+            all(&said(ToManager::AtEnd { generation })),
             [Action::End { is_good: true }]
         );
     }
@@ -69,10 +81,16 @@ fn a_process_that_dies_in_every_generation_ends_the_job() {
     let mut number = ProcessNumber(0);
     let mut actions = job.handle(now, Event::Came(Guardian(0), Node(0)));
     for generation in (0..100).map(Generation) {
-        actions.extend(job.handle(now, Event::Said(number, Said::Ready(generation))));
+        actions.extend(job.handle(now, Event::Message(number, ToManager::Ready { generation })));
         if generation == Generation(0) {
-            job.handle(now, Event::Said(number, Said::Running(generation)));
-            job.handle(now, Event::Said(number, Said::Keeps(Worker(0))));
+            job.handle(
+                now,
+                Event::Message(number, ToManager::Running { generation }),
+            );
+            job.handle(
+                now,
+                Event::Message(number, ToManager::Keeps { worker: Worker(0) }),
+            );
         }
         actions.extend(job.handle(now, Event::Ended(number, Ending::Signal(9))));
         actions.extend(job.handle(now, Event::Closed(number, 0)));
@@ -97,30 +115,20 @@ fn a_library_that_gives_up_for_a_death_elsewhere_is_forgiven_and_another_is_a_de
     let (mut job, generation) = (Job::new(2, 0), Generation(0));
     let mut do_at = |seconds, event| job.handle(Duration::from_secs(seconds), event);
     (0..2).for_each(|it| drop(do_at(0, Event::Came(Guardian(it), Node(it)))));
+    (0..2).for_each(|it| drop(do_at(0, ready(it, generation))));
     (0..2).for_each(|it| {
         drop(do_at(
             0,
-            Event::Said(ProcessNumber(it), Said::Ready(generation)),
+            Event::Message(ProcessNumber(it), ToManager::Keeps { worker: Worker(it) }),
         ))
     });
-    (0..2).for_each(|it| {
-        drop(do_at(
-            0,
-            Event::Said(ProcessNumber(it), Said::Keeps(Worker(it))),
-        ))
-    });
-    (0..2).for_each(|it| {
-        drop(do_at(
-            0,
-            Event::Said(ProcessNumber(it), Said::Running(generation)),
-        ))
-    });
+    (0..2).for_each(|it| drop(do_at(0, running(it, generation))));
     assert_eq!(do_at(1, Event::Broke(ProcessNumber(0), generation)), []);
     let next = Generation(1);
     let told = do_at(1, Event::Ended(ProcessNumber(1), Ending::Signal(9)));
     assert!(told.contains(&Action::Announce(next)));
-    do_at(1, Event::Said(ProcessNumber(0), Said::Ready(next)));
-    do_at(1, Event::Said(ProcessNumber(2), Said::Ready(next)));
+    do_at(1, ready(0, next));
+    do_at(1, ready(2, next));
     assert_eq!(do_at(9, Event::Tick), []);
     let (late, new) = (
         Event::Broke(ProcessNumber(0), generation),
@@ -141,7 +149,7 @@ fn begun() -> Job {
     let mut job = Job::new(4, 2);
     let now = Duration::ZERO;
     (0..6).for_each(|it| drop(job.handle(now, Event::Came(Guardian(it), Node(it % 2)))));
-    let ready = |it| Event::Said(ProcessNumber(it), Said::Ready(Generation(0)));
+    let ready = |it| ready(it, Generation(0));
     let actions: Vec<Action> = (0..6)
         .rev()
         .flat_map(|it| job.handle(now, ready(it)))
@@ -155,28 +163,20 @@ fn begun() -> Job {
         since_failure: None,
     };
     assert_eq!(actions, [begin]);
-    (0..4).for_each(|it| {
-        drop(job.handle(
-            now,
-            Event::Said(ProcessNumber(it), Said::Running(Generation(0))),
-        ))
-    });
+    (0..4).for_each(|it| drop(job.handle(now, running(it, Generation(0)))));
     job
 }
 
 /// Kills a process, and lets those that were ranks be ready for the next generation; who the ranks of that are.
-fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[Said]) -> Vec<u32> {
+fn ranks_after(job: &mut Job, dead: u32, others: &[u32], answer: &[ToManager]) -> Vec<u32> {
     let now = Duration::ZERO;
     let mut actions = job.handle(now, Event::Ended(ProcessNumber(dead), Ending::Signal(9)));
     let generation = job.generation();
     for &other in others {
-        actions.extend(job.handle(
-            now,
-            Event::Said(ProcessNumber(other), Said::Ready(generation)),
-        ));
+        actions.extend(job.handle(now, ready(other, generation)));
     }
-    for &said in answer {
-        actions.extend(job.handle(now, Event::Said(ProcessNumber(others[0]), said)));
+    for said in answer {
+        actions.extend(job.handle(now, Event::Message(ProcessNumber(others[0]), said.clone())));
     }
     let ranks = actions.into_iter().find_map(|action| match action {
         Action::Begin { ranks, .. } => Some(ranks),
@@ -207,8 +207,8 @@ fn begun_in_racks(workers: u32, nodes: &[u32]) -> Job {
     };
     each(&|it| Event::Belongs(Node(nodes[it as usize]), Domain(nodes[it as usize] % 2)));
     each(&|it| Event::Came(Guardian(it), Node(nodes[it as usize])));
-    each(&|it| Event::Said(ProcessNumber(it), Said::Ready(Generation(0))));
-    each(&|it| Event::Said(ProcessNumber(it), Said::Running(Generation(0))));
+    each(&|it| ready(it, Generation(0)));
+    each(&|it| running(it, Generation(0)));
     job
 }
 
@@ -216,7 +216,7 @@ fn begun_in_racks(workers: u32, nodes: &[u32]) -> Job {
 fn what_is_left_of_a_domain_that_has_lost_a_node_is_used_last() {
     let mut job = begun_in_racks(3, &[0, 1, 1, 2, 3]);
     job.handle(Duration::ZERO, Event::Lost(Node(0), Duration::ZERO));
-    let ready = |it| Event::Said(ProcessNumber(it), Said::Ready(Generation(1)));
+    let ready = |it| ready(it, Generation(1));
     let told: Vec<Action> = [1, 2]
         .into_iter()
         .flat_map(|it| job.handle(Duration::ZERO, ready(it)))
@@ -246,7 +246,7 @@ fn time_since_a_failure_includes_detection() {
     let seconds = Duration::from_secs;
     job.handle(seconds(9), Event::Lost(Node(0), seconds(5)));
     let since_failure = |job: &mut Job, now, of, numbers: [u32; 2]| {
-        let ready = |it| Event::Said(ProcessNumber(it), Said::Ready(Generation(of)));
+        let ready = |it| ready(it, Generation(of));
         let told = numbers.map(|it| job.handle(seconds(now), ready(it)));
         told.into_iter().flatten().find_map(|action| match action {
             Action::Begin { since_failure, .. } => Some(since_failure),
@@ -256,27 +256,65 @@ fn time_since_a_failure_includes_detection() {
     let lost = since_failure(&mut job, 10, 1, [1, 2]);
     assert_eq!(lost, Some(Some(seconds(6))));
     // A further failure before the program runs belongs to the same outage.
-    let said = |number, what| Event::Said(ProcessNumber(number), what);
-    let failed = |of| said(1, Said::Failed(Generation(of)));
+    let said = |number, what| Event::Message(ProcessNumber(number), what);
+    let failed = |of| {
+        said(
+            1,
+            ToManager::Failed {
+                generation: Generation(of),
+            },
+        )
+    };
     job.handle(seconds(12), failed(1));
-    job.handle(seconds(13), said(4, Said::Ready(Generation(2))));
+    job.handle(
+        seconds(13),
+        said(
+            4,
+            ToManager::Ready {
+                generation: Generation(2),
+            },
+        ),
+    );
     let again = since_failure(&mut job, 14, 2, [1, 2]);
     assert_eq!(again, Some(Some(seconds(10))));
-    job.handle(seconds(15), said(1, Said::Running(Generation(2))));
+    job.handle(
+        seconds(15),
+        said(
+            1,
+            ToManager::Running {
+                generation: Generation(2),
+            },
+        ),
+    );
     job.handle(seconds(20), failed(2));
-    job.handle(seconds(21), said(4, Said::Ready(Generation(3))));
+    job.handle(
+        seconds(21),
+        said(
+            4,
+            ToManager::Ready {
+                generation: Generation(3),
+            },
+        ),
+    );
     let later = since_failure(&mut job, 22, 3, [1, 2]);
     assert_eq!(later, Some(Some(seconds(2))));
 }
 
 #[test]
 fn a_wished_spare_comes_before_a_neighbour_and_after_an_heir() {
-    let wished = [Said::Wish(ProcessNumber(5)), Said::HasChosen(Generation(1))];
+    let wished = [
+        ToManager::Wish {
+            spare: ProcessNumber(5),
+        },
+        ToManager::HasChosen {
+            generation: Generation(1),
+        },
+    ];
     let asking = || {
         let mut job = begun();
         job.handle(
             Duration::ZERO,
-            Event::Said(ProcessNumber(0), Said::CanChoose),
+            Event::Message(ProcessNumber(0), ToManager::CanChoose),
         );
         job
     };
@@ -289,7 +327,7 @@ fn a_wished_spare_comes_before_a_neighbour_and_after_an_heir() {
     let mut job = asking();
     job.handle(
         Duration::ZERO,
-        Event::Said(ProcessNumber(2), Said::Keeps(Worker(2))),
+        Event::Message(ProcessNumber(2), ToManager::Keeps { worker: Worker(2) }),
     );
     assert_eq!(ranks_after(&mut job, 2, &[0, 1, 3], &wished), [0, 1, 4, 3]);
 }
@@ -319,20 +357,15 @@ fn the_death_of_a_spare_disturbs_nobody() {
 fn who_waits_for_a_start_from_the_beginning_when_others_have_gone_on_is_replaced() {
     let (mut job, now) = (begun(), Duration::ZERO);
     job.handle(now, Event::Ended(ProcessNumber(2), Ending::Signal(9)));
-    let failed = Event::Said(ProcessNumber(1), Said::Failed(Generation(1)));
+    let failed = failed_in(1, Generation(1));
     let (number, at) = (ProcessNumber(1), Guardian(1));
     assert_eq!(job.handle(now, failed), [Action::Kill { number, at }]);
     // Nobody has gone on yet.
     let mut job = Job::new(2, 0);
     (0..2).for_each(|it| drop(job.handle(now, Event::Came(Guardian(it), Node(it)))));
-    (0..2).for_each(|it| {
-        drop(job.handle(
-            now,
-            Event::Said(ProcessNumber(it), Said::Ready(Generation(0))),
-        ))
-    });
+    (0..2).for_each(|it| drop(job.handle(now, ready(it, Generation(0)))));
     job.handle(now, Event::Ended(ProcessNumber(0), Ending::Signal(9)));
-    let failed = Event::Said(ProcessNumber(1), Said::Failed(Generation(1)));
+    let failed = failed_in(1, Generation(1));
     assert!(
         job.handle(now, failed)
             .contains(&Action::Kill { number, at })
@@ -354,7 +387,10 @@ fn a_new_spare_that_comes_after_the_end_is_let_go() {
     job.handle(now, Event::Ended(ProcessNumber(4), Ending::Signal(9)));
     let generation = Generation(0);
     (0..4).for_each(|it| {
-        drop(job.handle(now, Event::Said(ProcessNumber(it), Said::AtEnd(generation))))
+        drop(job.handle(
+            now,
+            Event::Message(ProcessNumber(it), ToManager::AtEnd { generation }),
+        ))
     });
     let number = ProcessNumber(6);
     let admitted = Action::Admit {

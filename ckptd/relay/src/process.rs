@@ -9,6 +9,7 @@ use std::fs::File;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
+use understudy_catalogue::message;
 
 /// Read end of the pipe behind the rank's standard output.
 pub const IN_OUT_FD: RawFd = 3;
@@ -92,9 +93,8 @@ fn open_books(path: &Path) -> Books {
         },
         Err(error) => {
             eprintln!(
-                "understudy: the output relay cannot make its ledger {}: {error}. Output goes on, but cannot be made \
-                 exactly-once after a failure; free some memory in that directory or give a writable one.",
-                path.display()
+                "understudy: {}",
+                message::ledger_not_made(path.display(), error)
             );
             Books::Private(Box::new(Ledger::new()))
         }

@@ -12,6 +12,7 @@ use super::values::{
 use super::{SECRET, SETTINGS, Setting, domains};
 use std::path::PathBuf;
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_formats::pages::Tracking;
 use understudy_wire::client::Address;
 
@@ -247,35 +248,24 @@ impl Config {
         };
         for (name, parse) in VALUES {
             if let Some(text) = lookup(name).filter(|text| !text.is_empty()) {
-                parse(&mut config, &text).map_err(|why| format!("{name}: {why}"))?;
+                parse(&mut config, &text)
+                    .map_err(|why| message::bad_setting(name, why).to_string())?;
             }
         }
         if config.restart && config.disk.is_none() {
-            return Err(
-                "UNDERSTUDY_RESTART: set UNDERSTUDY_DISK to the directory that has the epochs"
-                    .into(),
-            );
+            return Err(message::RESTART_WITHOUT_DISK.into());
         }
         if config.static_data == Static::Disk && config.disk.is_none() {
-            return Err(
-                "UNDERSTUDY_STATIC=disk: set UNDERSTUDY_DISK to the directory that static data are to be written to"
-                    .into(),
-            );
+            return Err(message::STATIC_WITHOUT_DISK.into());
         }
         if let (Some(way), false) = (
             config.static_data.exclusive(),
             config.scheme.is_whole_copies(),
         ) {
-            return Err(format!(
-                "UNDERSTUDY_STATIC={way} goes with whole copies only, not with UNDERSTUDY_COPIES={}; leave one of the two out",
-                config.scheme
-            ));
+            return Err(message::static_with_parity(way, config.scheme).to_string());
         }
         if config.shared_pages == SharedPages::Always && !config.scheme.is_whole_copies() {
-            return Err(format!(
-                "UNDERSTUDY_SHARED_PAGES=1 goes with whole copies only, not with UNDERSTUDY_COPIES={}; leave one of the two out",
-                config.scheme
-            ));
+            return Err(message::shared_pages_with_parity(config.scheme).to_string());
         }
         Ok(config)
     }
@@ -289,10 +279,7 @@ impl Config {
         match workers {
             1 => Ok(()),
             _ if workers >= fewest => Ok(()),
-            _ => Err(format!(
-                "UNDERSTUDY_COPIES={} needs at least {fewest} workers, and there are {workers}; set it to 1, or start more",
-                self.scheme
-            )),
+            _ => Err(message::too_few_workers(self.scheme, fewest, workers).to_string()),
         }
     }
 

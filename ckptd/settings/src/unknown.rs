@@ -2,6 +2,7 @@
 
 use super::{PREFIX, SETTINGS};
 use std::fmt;
+use understudy_catalogue::message;
 use understudy_wire::line::{LAUNCHERS, PID_NAMESPACE};
 
 /// What is ours and no setting: what the layer tells itself, and what the module file and the tests set.
@@ -34,8 +35,8 @@ pub struct Unknown {
 impl fmt::Display for Unknown {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.nearest {
-            Some(nearest) => write!(out, "{} is no setting; did you mean {nearest}?", self.name),
-            None => write!(out, "{} is no setting, and nobody reads it", self.name),
+            Some(nearest) => write!(out, "{}", message::unknown_setting(&self.name, nearest)),
+            None => write!(out, "{}", message::setting_unread(&self.name)),
         }
     }
 }

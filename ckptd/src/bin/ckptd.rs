@@ -1,18 +1,18 @@
 //! `ckptd`: the processes that stand beside the ranks of an understudy job.
 
 use ckptd::daemon::{self, StartError};
-use ckptd::launch::guardian::{self, Program};
-use ckptd::launch::hosts::{self, By};
-use ckptd::launch::local_peer;
-use ckptd::launch::plan::Plan;
-use ckptd::launch::program::{Kind, Mpi};
-use ckptd::{launch, manual};
+use ckptd::manual;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use understudy_launch::guardian::{self, Program};
+use understudy_launch::starter::{self, By, Plan, hosts_of_file, hosts_of_list};
+use understudy_launch::{self as launch, manager, preload_library};
+use understudy_pmi::{Kind, Mpi};
+use understudy_sockets::is_foreign;
 
 /// Processes beside an understudy job: the daemon of a node, and the output relay of a rank.
 #[derive(Parser)]
@@ -173,8 +173,8 @@ fn main() -> ExitCode {
             directory,
             has_duty,
         } => exit_with(manage(socket, &directory, has_duty)),
-        Command::Meet { publish } => exit_with(launch::meeting::run(publish)),
-        Command::Node => exit_with(launch::remote::run()),
+        Command::Meet { publish } => exit_with(guardian::meet(publish)),
+        Command::Node => exit_with(starter::run_on_host()),
         Command::Man { dir } => write_manual(&dir),
     }
 }
@@ -183,7 +183,7 @@ fn exit_with(status: Result<i32, launch::Error>) -> ExitCode {
     match status {
         Ok(status) => ExitCode::from(status.clamp(0, 255) as u8),
         Err(error) => {
-            eprintln!("understudy: {error}. {}", error.remedy());
+            eprintln!("understudy: {error}");
             ExitCode::FAILURE
         }
     }
@@ -197,14 +197,14 @@ fn launch(options: Launch) -> Result<i32, launch::Error> {
     };
     let preload = options
         .preload
-        .unwrap_or_else(|| own.with_file_name(kind.layer()));
+        .unwrap_or_else(|| own.with_file_name(preload_library(kind)));
     let hosts = match &options.hostfile {
-        Some(file) => hosts::of_file(file)?,
-        None => hosts::of_list(&options.host.join(","))?,
+        Some(file) => hosts_of_file(file)?,
+        None => hosts_of_list(&options.host.join(","))?,
     };
     let agent = shell_words::split(&options.agent)
         .map_err(|error| launch::Error::Hosts(format!("--agent {}: {error}", options.agent)))?;
-    launch::starter::run(&Plan {
+    starter::run(&Plan {
         hosts,
         by: options.map_by,
         agent,
@@ -219,7 +219,7 @@ fn launch(options: Launch) -> Result<i32, launch::Error> {
 fn manage(socket: i32, directory: &Path, has_duty: bool) -> Result<i32, launch::Error> {
     env_logger::Builder::from_env(env_logger::Env::new().filter_or("UNDERSTUDY_LOG", "warn"))
         .init();
-    launch::job::manage(launch::place::inherited(socket), directory, has_duty)
+    manager::manage(launch::inherited_socket(socket), directory, has_duty)
 }
 
 fn write_manual(dir: &Path) -> ExitCode {
@@ -279,7 +279,7 @@ unsafe extern "C" fn accept(
         let accepted = libc::accept4(socket, address, length, 0);
         if accepted >= 0 {
             let connection = OwnedFd::from_raw_fd(accepted);
-            if local_peer::is_foreign(&connection) {
+            if is_foreign(&connection) {
                 drop(connection);
                 *libc::__errno_location() = libc::EAGAIN;
                 return -1;

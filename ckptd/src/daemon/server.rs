@@ -4,7 +4,6 @@ use super::connection::{Connection, Goes, Stream};
 use super::service::{Service, Who};
 use super::sweeper::Sweeper;
 use super::{StartError, place};
-use crate::poller::{Poller, Ready, Registry, Source};
 use crate::pool::Rules;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -12,6 +11,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use understudy_sockets::{Poller, Ready, Registry, Source};
 use understudy_wire::auth;
 use understudy_wire::io::Interest;
 

@@ -1,10 +1,10 @@
 //! Removes what killed jobs have left on this node, in a thread of its own: it looks at many files.
 
-use crate::remains;
 use crossbeam_channel::{Sender, bounded, select, tick};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use understudy_node::leftovers_of_node;
 
 /// Time between two looks.
 const PERIOD: Duration = Duration::from_secs(300);
@@ -54,7 +54,7 @@ impl Sweeper {
 }
 
 fn sweep(removed: &AtomicU64) {
-    for it in remains::of_node() {
+    for it in leftovers_of_node() {
         match it.remove() {
             Ok(()) => {
                 log::info!("{} is removed: {}", it.path().display(), it.what);

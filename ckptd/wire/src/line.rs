@@ -32,15 +32,14 @@
 //! ```
 
 mod input_request;
-mod line_message;
 mod process_place;
 
 pub use input_request::{InputPage, InputReply, InputRequest};
-pub use line_message::{
+pub use process_place::ProcessPlace;
+pub use understudy_messages::{
     Boards, Call, ChildNews, ChildProgram, ChildStart, Ended, FromGuardian, Has, Hello, Killer,
     ToGuardian, ToManager, ToProcess,
 };
-pub use process_place::ProcessPlace;
 
 use crate::io::{Interest, is_ready};
 use bincode::config::standard;

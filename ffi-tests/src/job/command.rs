@@ -5,10 +5,10 @@ use crate::hosts::Hosts;
 use crate::place::{self, Launcher};
 use crate::processes;
 use crate::slurm::Srun;
-use ckptd::launch::program::Mpi;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use understudy_pmi::{Mpi, PLACELESS as PLACELESS_OF_MPICH};
 
 const TRANSPORTS: &str = "self,sm";
 /// Flags of every mpirun.
@@ -169,7 +169,7 @@ impl Job {
                 .env("UNDERSTUDY_LOG_DIR", root.join("events"));
         }
         if hosts.is_some() {
-            command.envs(ckptd::launch::PLACELESS.iter().copied());
+            command.envs(PLACELESS_OF_MPICH.iter().copied());
         }
         command.arg(&self.program).args(&self.arguments);
         self.place(&mut command, root, mark);

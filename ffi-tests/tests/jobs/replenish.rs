@@ -29,7 +29,9 @@ fn assert_undisturbed(outcome: &Outcome, case: &Case) {
 fn joined(outcome: &Outcome) -> Vec<u32> {
     let rank = |line: &str| {
         let (_, rest) = line.split_once("spare rank ")?;
-        rest.strip_suffix(" has joined the job")?.parse().ok()
+        rest.strip_suffix(" has joined the job [spare-joined]")?
+            .parse()
+            .ok()
     };
     outcome.own_lines().into_iter().filter_map(rank).collect()
 }

@@ -1,10 +1,5 @@
 //! A process manager, and generations of the program `world` under it.
 
-use ckptd::launch::local::World;
-use ckptd::launch::program::{Kind, Mpi};
-use ckptd::launch::{
-    Alone, Event, Manager, Name, Namespace, Peers, Placement, Rank, Settings, What,
-};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,6 +7,10 @@ use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
+use understudy_pmi::{
+    Alone, Kind, LocalWorld, Mpi, Name, Namespace, Peers, Placement, Rank, RankAction, RankEvent,
+    Server, ServerSettings,
+};
 
 /// Nothing here takes so long; the ranks that still run then are killed.
 pub const LIMIT: Duration = Duration::from_secs(30);
@@ -20,8 +19,8 @@ pub const LIMIT: Duration = Duration::from_secs(30);
 const HOST: &str = "node";
 
 pub struct Bench {
-    pub manager: Arc<Manager>,
-    events: Receiver<Event>,
+    pub server: Arc<Server>,
+    events: Receiver<RankEvent>,
     program: PathBuf,
     mpi: Mpi,
     pub directory: tempfile::TempDir,
@@ -37,7 +36,7 @@ pub struct Bench {
 /// A generation that runs.
 pub struct Run {
     pub generation: Namespace,
-    pub world: World,
+    pub world: LocalWorld,
     output: PathBuf,
 }
 
@@ -59,15 +58,14 @@ impl Bench {
         let mpi = Mpi::of(program).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let memory = tempfile::tempdir_in(understudy_formats::private::MEMORY).unwrap();
-        let settings = Settings {
+        let settings = ServerSettings {
             mpi: mpi.clone(),
             directory: directory.path().to_owned(),
-            memory: memory.path().to_owned(),
             host: format!("{HOST}{here}"),
             peers,
         };
-        let (manager, events) =
-            Manager::start(&settings).unwrap_or_else(|error| panic!("{error}: {}", error.remedy()));
+        let (server, events) =
+            Server::start(&settings).unwrap_or_else(|error| panic!("{error}: {}", error.remedy()));
         let variables = match mpi.kind {
             // Shared memory and TCP, and ranks that give up the processor while they wait.
             Kind::OpenMpi => vec![
@@ -80,7 +78,7 @@ impl Bench {
             Kind::Mpich | Kind::Debian | Kind::Standard => Vec::new(),
         };
         Bench {
-            manager: Arc::new(manager),
+            server: Arc::new(server),
             events,
             program: program.to_owned(),
             mpi,
@@ -119,7 +117,8 @@ impl Bench {
             spawned: None,
         };
         self.number += 1;
-        self.manager.begin(&generation).unwrap();
+        let segments = self.memory.path().join(generation.name.as_str());
+        self.server.begin(&generation, &segments).unwrap();
         generation
     }
 
@@ -148,7 +147,7 @@ impl Bench {
     pub fn run(&mut self, arguments: &[&str]) -> Run {
         let generation = self.begin();
         let output = self.output(&generation);
-        let world = World::start(&self.manager, &generation, |_| {
+        let world = LocalWorld::start(&self.server, &generation, |_| {
             self.command(&output, arguments)
         })
         .unwrap();
@@ -160,16 +159,16 @@ impl Bench {
     }
 
     /// What has been told so far, of a generation.
-    pub fn events(&self, generation: &Namespace) -> Vec<(u32, What)> {
+    pub fn events(&self, generation: &Namespace) -> Vec<(u32, RankAction)> {
         let events = self
             .events
             .try_iter()
             .filter(|event| event.generation == generation.name);
-        events.map(|event| (event.rank.0, event.what)).collect()
+        events.map(|event| (event.rank.0, event.action)).collect()
     }
 
     /// Waits for an event of a generation; whose it is.
-    pub fn wait_for(&self, generation: &Namespace, is_wanted: impl Fn(&What) -> bool) -> u32 {
+    pub fn wait_for(&self, generation: &Namespace, is_wanted: impl Fn(&RankAction) -> bool) -> u32 {
         let until = Instant::now() + LIMIT;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -177,7 +176,7 @@ impl Bench {
                 .events
                 .recv_timeout(left)
                 .expect("it happens before long");
-            if event.generation == generation.name && is_wanted(&event.what) {
+            if event.generation == generation.name && is_wanted(&event.action) {
                 return event.rank.0;
             }
         }
@@ -188,7 +187,7 @@ impl Bench {
         run.world.end();
         let ended = run.world.poll().clone();
         drop(run.world);
-        self.manager.end(&run.generation.name).unwrap();
+        self.server.end(&run.generation.name).unwrap();
         let _ = std::fs::remove_file(&run.output);
         ended
     }
@@ -201,7 +200,7 @@ impl Bench {
         run.assert_right(self, is_good);
         let events = self.events(&run.generation);
         let here: Vec<u32> = run.generation.ranks_here().map(|rank| rank.0).collect();
-        for what in [What::Connected, What::Finalized] {
+        for what in [RankAction::Connected, RankAction::Finalized] {
             let mut told: Vec<u32> = events
                 .iter()
                 .filter(|event| event.1 == what)

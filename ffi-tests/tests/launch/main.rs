@@ -4,8 +4,6 @@ mod bench;
 mod nodes;
 
 use bench::{Bench, LIMIT};
-use ckptd::launch::program::{Kind, Mpi};
-use ckptd::launch::{Rank, What};
 use ffi_tests::{Random, place};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -15,6 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
+use understudy_pmi::{Kind, Mpi, Rank, RankAction, adopt};
 
 const SIGKILL: i32 = 9;
 
@@ -171,8 +170,8 @@ fn as_one_with_another_version() {
     bench.assert_nothing_left();
 }
 
-fn is_connected(what: &What) -> bool {
-    *what == What::Connected
+fn is_connected(what: &RankAction) -> bool {
+    *what == RankAction::Connected
 }
 
 /// The others wait for it in MPI_Init.
@@ -221,7 +220,7 @@ fn two_ranks_are_killed_together(bench: &mut Bench) {
     std::thread::sleep(Duration::from_millis(200));
     let (go_on, may_go_on) = mpsc::channel::<()>();
     let busy = move |_| assert!(may_go_on.recv().is_err());
-    bench.manager.modex(&run.generation.name, Rank(0), busy);
+    bench.server.modex(&run.generation.name, Rank(0), busy);
     for rank in [0, 1] {
         run.world.kill(Rank(rank));
     }
@@ -233,7 +232,7 @@ fn two_ranks_are_killed_together(bench: &mut Bench) {
 
 fn an_abort_is_reported(bench: &mut Bench) {
     let run = bench.run(&["abort"]);
-    let is_abort = |what: &What| matches!(what, What::Abort { status: 7, .. });
+    let is_abort = |what: &RankAction| matches!(what, RankAction::Abort { status: 7, .. });
     assert_eq!(bench.wait_for(&run.generation, is_abort), 1);
     bench.end(run);
     bench.undisturbed();
@@ -247,19 +246,19 @@ fn the_survivors_begin_anew(bench: &mut Bench) {
     old.world.kill(Rank(1));
     let new = bench.begin();
     // The old one ends while its processes still have connections.
-    bench.manager.end(&old.generation.name).unwrap();
+    bench.server.end(&old.generation.name).unwrap();
     let output = bench.output(&old.generation);
     let mut command = bench.command(&output, &[]);
     let mut newcomer = bench.command(&output, &[]);
-    ckptd::launch::local::adopt(
+    adopt(
         &mut newcomer,
-        bench.manager.identity(&new.name, Rank(1)).unwrap(),
+        bench.server.identity(&new.name, Rank(1)).unwrap(),
     );
     let mut newcomer = newcomer.spawn().unwrap();
     for rank in (0..bench.size()).filter(|&rank| rank != 1) {
-        ckptd::launch::local::adopt(
+        adopt(
             &mut command,
-            bench.manager.identity(&new.name, Rank(rank)).unwrap(),
+            bench.server.identity(&new.name, Rank(rank)).unwrap(),
         );
         let own = command
             .get_envs()
@@ -291,7 +290,7 @@ fn the_survivors_begin_anew(bench: &mut Bench) {
         "{ended:?}"
     );
     std::fs::remove_file(output).unwrap();
-    bench.manager.end(&new.name).unwrap();
+    bench.server.end(&new.name).unwrap();
     bench.undisturbed();
 }
 

@@ -1,8 +1,6 @@
 //! Two nodes, each a process of its own with a process manager, and a connection between them.
 
 use super::bench::{Bench, LIMIT};
-use ckptd::launch::program::Kind;
-use ckptd::launch::{Answer, Fence, Manager, Modex, Name, Peers, Rank, Spawn};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -10,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
+use understudy_pmi::{Answer, Fence, Kind, Modex, Name, Peers, Rank, Server, Spawn};
 
 const NODE: &str = "LAUNCH_TEST_NODE";
 const PROGRAM: &str = "LAUNCH_TEST_PROGRAM";
@@ -59,7 +58,7 @@ pub fn one() {
     let job = format!("nodes-{}", std::os::unix::process::parent_id());
     let (other, stream) = Other::meet(here, Path::new(&variable(SOCKET)));
     let mut bench = Bench::of_several(Path::new(&program), job, here, of_rank, other.clone());
-    other.listen(stream, bench.manager.clone());
+    other.listen(stream, bench.server.clone());
     for _ in 0..3 {
         bench.undisturbed();
     }
@@ -94,7 +93,7 @@ pub fn one() {
 struct Other {
     out: Mutex<UnixStream>,
     state: Mutex<State>,
-    manager: OnceLock<Arc<Manager>>,
+    server: OnceLock<Arc<Server>>,
 }
 
 #[derive(Default)]
@@ -131,7 +130,7 @@ impl Other {
         let other = Other {
             out: Mutex::new(stream.try_clone().unwrap()),
             state: Mutex::default(),
-            manager: OnceLock::new(),
+            server: OnceLock::new(),
         };
         (Arc::new(other), stream)
     }
@@ -146,8 +145,8 @@ impl Other {
         let _ = self.out.lock().unwrap().write_all(&message);
     }
 
-    fn listen(self: &Arc<Other>, mut stream: UnixStream, manager: Arc<Manager>) {
-        assert!(self.manager.set(manager).is_ok());
+    fn listen(self: &Arc<Other>, mut stream: UnixStream, server: Arc<Server>) {
+        assert!(self.server.set(server).is_ok());
         let other = self.clone();
         std::thread::spawn(move || {
             while let Some((kind, key, bytes)) = receive(&mut stream) {
@@ -191,7 +190,7 @@ impl Other {
                 let (other, key) = (self.clone(), key.clone());
                 let reply =
                     move |bytes: Option<Vec<u8>>| other.send(Message::Reply, &key, &bytes.unwrap());
-                self.manager.get().unwrap().modex(&generation, rank, reply);
+                self.server.get().unwrap().modex(&generation, rank, reply);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What is known of the program's descriptors, so that most writes need not be told: those that overwrite nothing.
 
-use crate::RUNTIME_FD_BASE;
+use crate::address_map::RUNTIME_FD_BASE;
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// Start of the names of backups of files that the program changes.

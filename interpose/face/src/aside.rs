@@ -8,8 +8,9 @@ use crate::link::{self, Path};
 use crate::msg::say;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char};
-use core::fmt;
+use core::fmt::Display;
 use understudy_abi::exit;
+use understudy_catalogue::message;
 
 /// The program's arguments and environment, as the launcher gave them.
 pub struct Program {
@@ -91,12 +92,7 @@ impl Program {
         // SAFETY: a valid environment.
         if !self.is_late && !unsafe { environ::has_launcher(self.environment) } {
             // SAFETY: as above.
-            unsafe {
-                say_unprotected(
-                    self.environment,
-                    format_args!("the program needs the layer under ckptd launch"),
-                )
-            };
+            unsafe { say_unprotected(self.environment, &message::LAUNCHER_NEEDS_PROTECTION) };
         }
         if !self.is_late {
             // SAFETY: a valid environment.
@@ -115,15 +111,13 @@ impl Program {
             }
         };
         let error = environment.map_or(12, |environment| self.execute(environment));
-        say(format_args!(
-            "the program could not be executed again (errno {error})"
-        ));
+        say(&message::not_executed_again(error));
         sys::exit(126)
     }
 
     /// Says why the program cannot be protected; then runs it unprotected, or ends it if UNDERSTUDY_REQUIRE=1, or if it
     /// was to go on from disk.
-    pub fn refuse(&self, personality: Option<usize>, reason: fmt::Arguments<'_>) -> ! {
+    pub fn refuse(&self, personality: Option<usize>, reason: &dyn Display) -> ! {
         if !self.is_quiet() {
             // SAFETY: a valid environment.
             unsafe { say_unprotected(self.environment, reason) };
@@ -161,7 +155,7 @@ unsafe fn of_script(
 ///
 /// # Safety
 /// `environment` must be a valid environment.
-pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Arguments<'_>) {
+pub unsafe fn say_unprotected(environment: *const *const c_char, reason: &dyn Display) {
     // SAFETY: handed on to the caller.
     let (managed, require, restart) = unsafe {
         (
@@ -179,11 +173,11 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
     };
     if required {
         // SAFETY: handed on to the caller.
-        unsafe { stop(environment, format_args!("{reason}; {outcome}")) }
+        unsafe { stop(environment, &format_args!("{reason}; {outcome}")) }
     }
     // SAFETY: handed on to the caller.
     if unsafe { is_first_of_node(environment) } {
-        say(format_args!("{reason}; {outcome}"));
+        say(&format_args!("{reason}; {outcome}"));
     }
 }
 
@@ -193,7 +187,7 @@ pub unsafe fn say_unprotected(environment: *const *const c_char, reason: fmt::Ar
 ///
 /// # Safety
 /// `environment` must be a valid environment.
-pub unsafe fn stop(environment: *const *const c_char, message: fmt::Arguments<'_>) -> ! {
+pub unsafe fn stop(environment: *const *const c_char, message: &dyn Display) -> ! {
     // SAFETY: handed on to the caller. A wrapper may end with status 0 nevertheless.
     unsafe { make_in_directory(environment, REFUSED) };
     // SAFETY: handed on to the caller.
@@ -203,7 +197,7 @@ pub unsafe fn stop(environment: *const *const c_char, message: fmt::Arguments<'_
 /// Ends a process with the status of a refusal.
 ///
 /// The first one of a node prints the message.
-pub fn end_refused(is_first: bool, message: fmt::Arguments<'_>) -> ! {
+pub fn end_refused(is_first: bool, message: &dyn Display) -> ! {
     if is_first {
         say(message);
     } else {

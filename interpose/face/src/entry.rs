@@ -16,6 +16,7 @@ use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use understudy_abi::ENTRIES;
+use understudy_catalogue::message;
 
 const _: () = assert!(STACK_WORDS.len() == ENTRIES);
 
@@ -78,10 +79,7 @@ extern "C" fn resolve(slot: u32) -> usize {
         address = older(handle, name.to_bytes_with_nul());
     }
     if address == 0 {
-        say(format_args!(
-            "the MPI library has no procedure {}; the program needs another version of it",
-            Text(name.to_bytes())
-        ));
+        say(&message::missing_mpi_procedure(Text(name.to_bytes())));
         sys::exit(127);
     }
     REAL[slot as usize].store(address, Ordering::Release);
@@ -117,12 +115,12 @@ fn open_real() -> *mut c_void {
         if let Some(asked) = link::asked().filter(|asked| asked.is_file()) {
             path.push(asked.as_bytes());
         } else if !link::find_library(link::OUR_SONAME, library_path, &mut path) {
-            say(format_args!("{}", link::NOT_FOUND));
+            say(&link::not_found());
             sys::exit(127);
         }
         let handle = dlmopen(LM_ID_BASE, path.as_ptr(), RTLD_NOW_GLOBAL);
         if handle.is_null() {
-            say(format_args!("{} cannot be opened", Text(path.as_bytes())));
+            say(&message::mpi_library_not_opened(Text(path.as_bytes())));
             sys::exit(127);
         }
         for (name, size) in DATA_SYMBOLS {

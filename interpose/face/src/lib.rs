@@ -1,7 +1,8 @@
-//! The *face*: the library that LD_PRELOAD names. It stands in for libmpi in the application.
+//! The *face*: the library that LD_PRELOAD names, which stands in for libmpi in the program.
 //!
-//! Rules of this place: no std, no heap, no locks held across calls, no threads of its own. Its constructor is the first
-//! of the process. In a process that no MPI launcher started, or whose program does not use MPI, it does nothing.
+//! Rules of this place: no std, no heap, no locks held across calls, no threads of its own. Its
+//! constructor is the first of the process. In a process that no MPI launcher started, or whose
+//! program does not use MPI, it does nothing.
 //!
 //! - [`boot`] decides and drives; [`aside`] gives up politely by running the program without us;
 //! - [`environ`] makes the stacks of all ranks equal, [`zone`] and [`ldheap`] keep the runtime side apart;
@@ -42,8 +43,6 @@ mod kernel_aio;
 mod kernel_use;
 mod late;
 mod launched;
-#[path = "../../../ckptd/src/launch/launchers.rs"]
-mod launchers;
 mod ldheap;
 mod leave;
 mod libc;
@@ -78,6 +77,7 @@ mod sys;
 mod system_v;
 mod temporary;
 mod threads;
+mod thunks;
 mod told;
 mod turns;
 mod unpreloadable;
@@ -85,20 +85,8 @@ mod unprepared;
 mod unseen;
 mod zone;
 
-/// One thunk per exported procedure, one object per exported datum of libmpi.
-#[allow(
-    unsafe_code,
-    non_snake_case,
-    non_upper_case_globals,
-    missing_docs,
-    dead_code,
-    clippy::module_inception
-)]
-mod thunks {
-    include!("generated/thunks.rs");
-}
-
 use core::ffi::{c_char, c_int};
+use understudy_catalogue::message;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -115,7 +103,7 @@ unsafe extern "C" fn construct(argc: c_int, argv: *const *const c_char, envp: *m
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    msg::say(format_args!("internal error in the face: {info}"));
+    msg::say(&message::internal_error(info));
     sys::exit(understudy_abi::exit::INTERNAL)
 }
 

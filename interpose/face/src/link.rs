@@ -3,9 +3,12 @@
 //! Source: ld.so(8) for the search order.
 #![allow(unsafe_code)]
 
+use crate::msg::Text;
 use crate::sys::{self, nr, sys};
 use core::ffi::{CStr, c_char, c_void};
+use core::fmt::Display;
 use core::sync::atomic::{AtomicBool, Ordering};
+use understudy_catalogue::message;
 use understudy_elf::{Dynamic, LinkMap, LoaderDebug, ProgramHeader, program_headers};
 
 /// The soname that this library shares with the libmpi that it stands in for.
@@ -20,16 +23,10 @@ pub const SONAME: &CStr = if cfg!(feature = "standard") {
 };
 /// The same as bytes.
 pub const OUR_SONAME: &[u8] = SONAME.to_bytes();
-/// There is no such library.
-pub const NOT_FOUND: &str = if cfg!(feature = "standard") {
-    "libmpi_abi.so.1 is not found; put its directory into LD_LIBRARY_PATH"
-} else if cfg!(feature = "debian") {
-    "libmpich.so.12 is not found; put its directory into LD_LIBRARY_PATH"
-} else if cfg!(feature = "mpich") {
-    "libmpi.so.12 is not found; put its directory into LD_LIBRARY_PATH"
-} else {
-    "libmpi.so.40 is not found; put its directory into LD_LIBRARY_PATH"
-};
+/// Returns the message that the MPI library is missing.
+pub fn not_found() -> impl Display {
+    message::mpi_library_not_found(Text(OUR_SONAME))
+}
 
 /// The faces, and the library that each stands in for.
 const FACES: [(&[u8], &[u8]); 4] = [

@@ -10,6 +10,7 @@ use crate::sys::{nr, sys};
 use crate::threads;
 use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 use understudy_abi::turn::Turn;
+use understudy_catalogue::message;
 
 const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
@@ -91,9 +92,7 @@ pub fn acquire(turn: &Turn, rounds: u32) -> bool {
             )
         };
         if waits_long && result == TIMED_OUT && !IS_TOLD.swap(true, Ordering::Relaxed) {
-            say(format_args!(
-                "a thread has waited for ten seconds to call MPI, where another one is, in a call that does not give way to others"
-            ));
+            say(&message::MPI_LOCK_WAIT);
         }
     }
 }

@@ -15,6 +15,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use understudy_abi::effect::{self, Part};
 use understudy_abi::written::{Known, Written};
+use understudy_catalogue::message;
 
 static STREAM_WRITE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -363,9 +364,7 @@ fn follow_streams() {
         // SAFETY: a word of libc's table, which it only reads, and which always has one of two functions.
         unsafe {
             if *place != real || sys::protect(page, PAGE, READ_WRITE).is_err() {
-                say(format_args!(
-                    "this C library's streams are not known; what they overwrite in files will not be undone"
-                ));
+                say(&message::STREAMS_UNKNOWN);
                 return;
             }
             *place = stream_write as *mut c_void;

@@ -12,6 +12,7 @@ use crate::sys::{self, nr, sys};
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use understudy_abi::RUNTIME_FD_BASE;
+use understudy_catalogue::message;
 
 static STDOUT_WAS_TERMINAL: AtomicBool = AtomicBool::new(false);
 
@@ -218,9 +219,7 @@ impl Streams {
                 (self.tell)(ledger);
                 FLUSH.store(self.flush, Ordering::Release);
             },
-            Err(error) => say(format_args!(
-                "ckptd relay cannot be started (errno {error}); after a failure some output may appear twice"
-            )),
+            Err(error) => say(&message::relay_not_started(error)),
         }
     }
 }

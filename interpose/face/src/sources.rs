@@ -11,8 +11,8 @@ use crate::{process_number, processor_time};
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use understudy_abi::control_block;
 use understudy_abi::source::{COUNT, SOURCES};
-use understudy_abi::{ZONE_SHIFT, ZONE_TAG, control_block};
 
 /// libc's procedures, once they are known.
 static REAL: [AtomicPtr<c_void>; COUNT] = [const { AtomicPtr::new(core::ptr::null_mut()) }; COUNT];
@@ -38,7 +38,9 @@ macro_rules! sources {
             }
 
             mod $name {
-                use super::*;
+                use crate::sources::{ENTRY, FIRST_SLOT, OWNER, REAL, is_on_own_stack, real};
+                use core::arch::naked_asm;
+                use understudy_abi::{ZONE_SHIFT, ZONE_TAG};
 
                 /// Finds libc's procedure first.
                 #[unsafe(naked)]

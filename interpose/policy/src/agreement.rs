@@ -7,7 +7,7 @@
 //!                 └──────────► over ◄───────┴────────────────────────┘
 //! ```
 //!
-//! Three votes ([`crate::rounds`]), each over when everybody has voted. Whoever has voted in the first looks at every call about messages,
+//! Three votes (the runtime's `rounds`), each over when everybody has voted. Whoever has voted in the first looks at every call about messages,
 //! and waits in none without looking. So whoever knows that the first is over may stand still: nobody waits for a message of his
 //! without hearing of the second. What cannot be left half-way, such as a collective, somebody may enter who has not voted in the third; he
 //! says so before ([`Agreement::goes_on`]), and those that stand still for his vote go on. His vote then objects, so there is no cut.

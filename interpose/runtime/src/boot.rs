@@ -282,7 +282,7 @@ impl std::io::Write for Messages {
 fn check_memory() -> Result<(), Refusal> {
     match understudy_formats::private::make_in_memory() {
         Err(refused) if refused.is_planted() => Err(Refusal {
-            reason: format!("{}; {}", refused.consequence(), refused.remedy()),
+            reason: refused.to_string(),
             is_local: true,
         }),
         _ => Ok(()),

@@ -17,6 +17,7 @@
 #![allow(unsafe_code)]
 
 mod choose;
+mod disk_level;
 mod identity;
 mod load;
 mod places;
@@ -25,17 +26,18 @@ mod writer;
 
 use crate::cell::{Field, runtime};
 use crate::gather::everybodys;
-use crate::{sys, told, user};
+use crate::{told, user, world};
 use catalogue::Name;
+use disk_level::DiskLevel;
+pub use disk_level::Report;
 use format::{Head, Identity};
 pub use load::Loaded;
-use places::Places;
 pub use places::explain;
 pub use static_file::{StaticFile, Writing};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 pub use understudy_formats::epochs::catalogue::Key;
 use understudy_formats::epochs::{catalogue, format};
 use understudy_formats::events::realtime_ns;
@@ -43,63 +45,17 @@ use understudy_image::absent::Sums;
 use understudy_image::epoch::{Image, SlotRun};
 use understudy_image::store::PageStore;
 use understudy_mpi as mpi;
-use understudy_mpi::comm::Plain;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Epoch, Rank, Worker};
 use writer::{Job, Pages, Piece, Writer};
 use xxhash_rust::xxh3::xxh3_64;
 
 runtime! {
-    pub struct Runtime: user::Runtime {
+    pub struct Runtime: world::Runtime {
         /// The disk level; `None` without.
-        disk: Field<Option<Disk>> = Field::new(None),
+        disk: Field<Option<DiskLevel>> = Field::new(None),
     }
 }
-
-/// The disk level of this process.
-struct Disk {
-    places: Places,
-    every: u64,
-    identity: Identity,
-    environment: u64,
-    lineage: u64,
-    /// The lineage, if this start of the job were the first.
-    start: u64,
-    /// Generation of the job's start; recoveries come on top.
-    base: u64,
-    writer: Option<Writer>,
-    /// What is being written.
-    writing: Option<Key>,
-    /// The last whole file of this process.
-    written: Option<Key>,
-    /// The epoch of the cut under way is to be written, with this key.
-    due: Option<Key>,
-    /// Epochs of which there is a file of this process's part, or of which it is writing one.
-    own: BTreeSet<Key>,
-    /// Epochs of which all workers have told that their files are whole.
-    complete: BTreeSet<Key>,
-    /// Why this worker's last file could not be written.
-    trouble: Option<String>,
-    /// Trouble, of anybody, has been told.
-    told: bool,
-    /// What everybody goes back to, with the pages and the state of this process's part.
-    chosen: Option<(Key, Option<Loaded>)>,
-}
-
-/// What each worker tells the others at a cut.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// 1: an epoch is due and can be written.
-    ready: u64,
-    /// 1: the last epoch could not be written.
-    trouble: u64,
-    /// Checksum of the last [`Key`] that was written; 0: none.
-    written: u64,
-}
-
-// SAFETY: numbers.
-unsafe impl Plain for Report {}
 
 fn checksum(key: Key) -> u64 {
     let parts = [key.lineage, key.generation, key.epoch.0];
@@ -109,6 +65,11 @@ fn checksum(key: Key) -> u64 {
 /// Whether there is a disk level.
 pub fn is_on(rt: &Runtime) -> bool {
     rt.disk.borrow().is_some()
+}
+
+/// Returns what files of this worker have in common.
+fn identity(rt: &Runtime, workers: u32) -> Identity {
+    identity::own(user::layout(rt), workers)
 }
 
 /// Opens the directory, if there is to be one: a collective over all processes. Whether the job goes on from an epoch
@@ -128,7 +89,7 @@ pub fn open(
     comm.broadcast(Rank(0), &mut lineage)?;
     let [lineage] = lineage;
     let mut level = rt.disk.borrow_mut();
-    let disk = level.insert(Disk::new(rt, directory, lineage, workers));
+    let disk = level.insert(DiskLevel::new(directory, lineage, identity(rt, workers)));
     let place = disk.places.directory.display().to_string();
     if let Some(why) = first_of(comm, disk.places.claim().err())? {
         return Ok(Err(format!("{place}: {why}")));
@@ -173,7 +134,7 @@ pub struct Told {
 }
 
 pub fn told(rt: &Runtime) -> Option<Told> {
-    let told = |disk: &Disk| Told {
+    let told = |disk: &DiskLevel| Told {
         lineage: disk.lineage,
         start: disk.start,
         base: disk.base,
@@ -187,7 +148,11 @@ pub fn join(rt: &Runtime, told: Told, workers: u32) {
         return;
     };
     let mut level = rt.disk.borrow_mut();
-    let disk = level.insert(Disk::new(rt, directory, told.lineage, workers));
+    let disk = level.insert(DiskLevel::new(
+        directory,
+        told.lineage,
+        identity(rt, workers),
+    ));
     (disk.start, disk.base) = (told.start, told.base);
     if let Err(why) = disk.places.claim() {
         log::warn!("{}: {why}", disk.places.directory.display());
@@ -435,107 +400,4 @@ fn kept(run: &SlotRun, store: &PageStore) -> Piece {
     let (copy, first) = (store.ptr(run.slot).cast_const(), run.pages.start);
     let sums = store.sums(&[*run]);
     Piece::Kept(copy, Sums { first, sums })
-}
-
-impl Disk {
-    fn new(rt: &Runtime, directory: &Path, lineage: u64, workers: u32) -> Disk {
-        let config = told::config();
-        Disk {
-            places: Places::open(directory),
-            every: config.disk_every,
-            identity: identity::own(rt, workers),
-            environment: identity::environment(),
-            lineage,
-            start: lineage,
-            base: 0,
-            writer: None,
-            writing: None,
-            written: None,
-            due: None,
-            own: BTreeSet::new(),
-            complete: BTreeSet::new(),
-            trouble: None,
-            told: false,
-            chosen: None,
-        }
-    }
-
-    fn forget_loaded(&mut self, store: &mut PageStore) {
-        if let Some((_, Some(mut loaded))) = self.chosen.take_if(|(_, loaded)| loaded.is_some()) {
-            loaded.image.clear(store);
-        }
-    }
-
-    fn static_path(&self, worker: Worker) -> PathBuf {
-        static_file::path(&self.places.directory, self.lineage, worker)
-    }
-
-    fn writer(&mut self) -> io::Result<&mut Writer> {
-        let writer = match self.writer.take() {
-            Some(writer) => writer,
-            None => Writer::start()?,
-        };
-        Ok(self.writer.insert(writer))
-    }
-
-    /// Takes note of a file that was written meanwhile.
-    fn settle(&mut self, store: &mut PageStore) {
-        if let Some(outcome) = self.writer.as_mut().and_then(Writer::outcome) {
-            self.note(outcome, store);
-        }
-    }
-
-    /// Waits for the file that is being written.
-    fn finish(&mut self, store: &mut PageStore) {
-        if let Some(outcome) = self.writer.as_mut().and_then(Writer::wait) {
-            self.note(outcome, store);
-        }
-    }
-
-    fn note(&mut self, outcome: writer::Outcome, store: &mut PageStore) {
-        store.unpin();
-        let Some(key) = self.writing.take() else {
-            return;
-        };
-        match outcome {
-            Ok(length) => {
-                log::debug!("epoch {} is written: {length} bytes", key.epoch);
-                (self.written, self.trouble) = (Some(key), None);
-            }
-            Err(error) => {
-                self.own.remove(&key);
-                // One that was given up is no trouble.
-                self.trouble = (error.kind() != ErrorKind::Interrupted).then(|| explain(&error));
-            }
-        }
-    }
-
-    /// Tells the user of trouble, and of its end, once: the lowest worker that has it speaks.
-    fn tell(&mut self, reports: &[Report], worker: Worker) {
-        let first = reports.iter().position(|report| report.trouble != 0);
-        match (first, &self.trouble) {
-            (Some(first), Some(why)) if first == worker.index() && !self.told => {
-                sys::say(format_args!(
-                    "epochs cannot be written to {}: {why}; the job goes on, protected in memory, and tries again",
-                    self.places.directory.display()
-                ))
-            }
-            (None, _) if self.told && worker == Worker(0) => sys::say(format_args!(
-                "epochs are written to {} again",
-                self.places.directory.display()
-            )),
-            _ => {}
-        }
-        self.told = first.is_some();
-    }
-
-    /// Removes files of this worker that are not needed any more.
-    fn prune(&mut self, worker: Worker) {
-        let expendable = catalogue::expendable(&self.places.keys(worker), &self.complete);
-        self.places.remove(worker, &expendable);
-        self.own.retain(|key| !expendable.contains(key));
-        while self.complete.len() > 2 {
-            self.complete.pop_first();
-        }
-    }
 }

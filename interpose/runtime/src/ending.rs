@@ -1,6 +1,6 @@
 //! The end of the job where it cannot go on.
 
-use crate::journal::Runtime;
+use crate::renewal::Runtime;
 use crate::user::UserError;
 use crate::{events, renewal, sys, user};
 use std::ffi::c_int;

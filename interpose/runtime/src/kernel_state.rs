@@ -14,84 +14,20 @@
 pub mod attributes;
 mod descriptors;
 mod mappings;
+mod row;
 mod status;
 
 pub use attributes::ATTRIBUTES;
 pub use descriptors::DESCRIPTORS;
 pub use mappings::MAPPINGS;
+pub use row::{Handling, Row, refusal};
 pub use status::STATUS;
-
-/// Handling of one kind of state in a recovery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handling {
-    /// State of the checkpoint.
-    Restored,
-    /// Value that is equal in all processes of a job.
-    Equal,
-    /// No checkpoint is taken; the text is the reason and the remedy.
-    Refused(&'static str),
-    /// The program can see another value after a recovery; the text says which.
-    Differs(&'static str),
-}
-
-/// Kind of state and its handling.
-#[derive(Clone, Copy, Debug)]
-pub struct Row {
-    /// The kernel's name for it; with `*` at the end, the beginning of that name.
-    pub name: &'static str,
-    /// Handling in a recovery.
-    pub handling: Handling,
-    /// Test that shows the handling, or empty.
-    ///
-    /// Written `file::function` of `ffi-tests/tests/jobs`.
-    pub test: &'static str,
-}
-
-impl Row {
-    fn is_for(&self, name: &str) -> bool {
-        match self.name.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning),
-            None => name == self.name,
-        }
-    }
-}
-
-/// Reason for a refusal of what has no row.
-const UNKNOWN: &str = "understudy does not know this kind, so that it could not be restored; \
-                       let the program close it after use";
-
-/// Returns the reason why state of this name is refused, if it is.
-pub fn refusal(table: &[Row], name: &str) -> Option<&'static str> {
-    match table
-        .iter()
-        .find(|row| row.is_for(name))
-        .map(|row| row.handling)
-    {
-        None => Some(UNKNOWN),
-        Some(Handling::Refused(why)) => Some(why),
-        Some(_) => None,
-    }
-}
 
 #[cfg(test)]
 mod tests {
+    use super::row::UNKNOWN;
     use super::*;
     use std::path::Path;
-
-    #[test]
-    fn the_first_row_that_fits_decides() {
-        let row = |name, handling| Row {
-            name,
-            handling,
-            test: "",
-        };
-        let table = [
-            row("/dev/null", Handling::Restored),
-            row("/dev/*", Handling::Refused("a device")),
-        ];
-        assert_eq!(refusal(&table, "/dev/null"), None);
-        assert_eq!(refusal(&table, "/dev/null2"), Some("a device"));
-    }
 
     #[test]
     fn a_kind_that_is_taken_out_of_the_table_is_refused() {

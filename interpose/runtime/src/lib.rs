@@ -19,11 +19,8 @@
 //! docs/ARCHITECTURE.md has them from the top down; imports point downwards.
 
 pub mod abi;
-pub mod arch;
-pub mod attention;
 pub mod boot;
 pub mod calls;
-pub mod cell;
 pub mod checkpoint;
 pub mod clock;
 pub mod completion;
@@ -36,12 +33,8 @@ pub mod drain;
 pub mod early;
 pub mod ending;
 pub mod entry;
-pub mod errors;
-pub mod events;
 pub mod exposure;
 pub mod fatal;
-pub mod fault;
-pub mod gather;
 pub mod handles;
 mod headroom;
 pub mod job;
@@ -51,7 +44,6 @@ pub mod marks;
 pub mod objects;
 pub mod overdue;
 pub mod own_messages;
-mod packed;
 pub mod peers;
 pub mod posting;
 pub mod protection;
@@ -62,19 +54,14 @@ pub mod rehearsal;
 pub mod rendezvous;
 pub mod renewal;
 pub mod requests;
+pub mod role;
 pub mod rounds;
 pub mod schedule;
-pub mod shim;
 mod spare;
 pub mod step_back;
-pub mod sys;
-pub mod told;
-pub mod unwinder;
 pub mod user;
 pub mod world;
 
-/// Generated from the call table.
-#[allow(unsafe_code, missing_docs)]
-pub mod generated {
-    include!("generated/procedures.rs");
-}
+pub use understudy_base::{
+    arch, attention, cell, errors, events, fault, gather, generated, shim, sys, told, unwinder,
+};

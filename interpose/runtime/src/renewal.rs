@@ -9,22 +9,23 @@
 
 mod ahead;
 mod components;
+mod renewal_runtime;
 mod talk;
 
 pub use components::expect_driver;
+pub use renewal_runtime::{DOOR, Inheritance, Runtime};
 pub use talk::{
-    Inheritance, abort, boards, captured, choose_by, directory, hand_over, is_running,
-    keep_nothing, neighbours, passed_signals, replenish, settle, spare_deaths, spawns,
-    take_inheritance, went_back,
+    abort, boards, captured, choose_by, directory, hand_over, is_running, keep_nothing, neighbours,
+    passed_signals, replenish, settle, spare_deaths, spawns, take_inheritance, went_back,
 };
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Generation, ProcessNumber, Rank};
 
-use crate::cell::{Door, Field, runtime};
 use crate::errors::SUCCESS;
 use crate::generated::real;
-use crate::{disk, fault, sys, told, user};
+use crate::{fault, sys, told, user};
+use renewal_runtime::LOOK;
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -33,38 +34,6 @@ use talk::{hear, hear_with, lines, set_interruptible, tell};
 use understudy_mpi::side::{self, Snapshot};
 use understudy_mpi::{call, library};
 use understudy_wire::line::{ToManager, ToProcess};
-
-runtime! {
-    pub struct Runtime: disk::Runtime {
-        /// How the library is begun again.
-        renewal: Field<Renewal> = Field::new(Renewal {
-            before_init: None,
-            level: 0,
-            is_first: false,
-            spares: 0,
-            failed_at: None,
-        }),
-        /// What a dead process has left to this one.
-        heir: Field<talk::Heir> = Field::new(talk::Heir::START),
-    }
-}
-
-/// For what lower modules call.
-pub static DOOR: Door<Runtime> = Door::new();
-
-/// How long to wait for a word of the manager before the page is looked at again.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// What becomes of the library's side.
-struct Renewal {
-    before_init: Option<Snapshot>,
-    /// The thread level that MPI_Init asks for.
-    level: c_int,
-    /// What the manager has told with the generation.
-    is_first: bool,
-    spares: u32,
-    failed_at: Option<u64>,
-}
 
 /// What a process does while it waits for its first generation.
 pub struct Spare {
@@ -104,7 +73,7 @@ pub fn learn() -> Result<(), String> {
 /// been asked of the library before was for no other process to answer, and in no generation.
 pub fn initialise(rt: &Runtime, level: c_int, provided: &mut c_int, spare: &Spare) -> c_int {
     talk::call_guardian();
-    if crate::abi::is_foreign() || components::are_opened() {
+    if understudy_mpi::abi::current().is_some() || components::are_opened() {
         ahead::open();
     }
     match Snapshot::take() {

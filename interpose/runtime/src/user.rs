@@ -2,8 +2,10 @@
 
 mod accelerator;
 mod advice;
+mod checks;
 mod children;
 mod effects;
+mod error;
 mod files;
 pub mod heap;
 mod hook;
@@ -20,23 +22,27 @@ mod open;
 mod output;
 mod process;
 mod process_attributes;
+mod process_names;
 mod processor_time;
+mod program_runtime;
 mod refused;
+mod sections;
 mod sharing;
 pub mod signals;
+mod state;
+mod stopping;
 mod system_v;
+mod thread_status;
 pub mod threads;
 mod timers;
 mod tls;
 mod undo;
 mod zones;
 
-use crate::arch::Frame;
-use crate::cell::{Door, Field, runtime};
-use crate::world;
 pub use accelerator::{devices_go_on, may_use_devices, save_devices};
-pub use children::stop as stop_children;
+pub use checks::{check, check_kernel_state, shared_mappings};
 pub use effects::effect_of_others;
+pub use error::UserError;
 pub use files::{
     also_written as also_written_file, name_of as name_of_open, note as note_files,
     take_locks as take_file_locks, written as written_files,
@@ -51,21 +57,21 @@ pub use output::{
     in_job_memory, inherit as inherit_output, leave, new_ledger, note_cell,
     position as output_position, set_idle, set_stage, show_library_output,
 };
+pub use process_names::{command_line, host_name, program_name};
+pub use program_runtime::{DOOR, Runtime};
 pub use refused::must_be_replaced;
-pub use sharing::{Mapping as SharedMapping, mappings as shared_mappings};
+pub use sections::{
+    begin, begin_section, forget_before, release_output, remove_closed_ledgers, remove_ledger,
+};
+pub use sharing::Mapping as SharedMapping;
 pub use signals::Saved as SavedSignals;
-use std::cell::Cell;
+pub use state::{State, capture};
+pub use stopping::{stop_children, stop_for_good, stop_threads};
 pub use system_v::remove_made as remove_system_v;
 pub use threads::{
     allow as allow_threads, are_there as has_threads, go_back as threads_go_back,
     let_go as let_threads_go,
 };
-use understudy_abi::RUNTIME_FD_BASE;
-use understudy_formats::proc_file::ProcFile;
-use understudy_image::layout::Layout;
-use understudy_image::runs::PageRun;
-use understudy_image::vmas::Zones;
-use understudy_numbers::{Epoch, ProcessNumber};
 pub use undo::{
     Call as FileCall, Range as FileRange, full_name, made as note_made, note as note_effect,
     note_overwriting,
@@ -75,401 +81,3 @@ pub use undo::{
     note_from_start, undo as undo_files, undo_earlier, undo_start, written,
 };
 pub use zones::zones;
-
-runtime! {
-    pub struct Runtime: world::Runtime {
-        /// Standard output and error.
-        streams: Field<output::Streams> = Field::new(output::Streams::START),
-        input: Field<input::Input> = Field::new(input::Input::START),
-        loader: loader::Loaded = loader::Loaded::new(),
-        /// Logs of effects on files.
-        undo: undo::Undo = undo::Undo::new(),
-        /// Files that are open.
-        files: files::Others = files::Others::new(),
-        children: children::Children = children::Children::new(),
-        timers: timers::Timers = timers::Timers::new(),
-        /// `None`: threads are refused.
-        threads: Field<Option<threads::Threads>> = Field::new(None),
-        /// Where the thread that leads the way back goes on itself; 0: it is not in the image, and ends.
-        own_frame: Cell<u64> = Cell::new(0),
-        /// What [`sharing::check`] has seen.
-        shared_mappings: Field<Option<Vec<sharing::Mapping>>> = Field::new(None),
-        advice: advice::LastReading = advice::LastReading::new(),
-        /// A checkpoint that was loaded has NUMA policies of ranges.
-        has_loaded_policies: Cell<bool> = Cell::new(false),
-        /// Attributes at the start of the process.
-        attributes: Field<Vec<Vec<u8>>> = Field::new(Vec::new()),
-        /// System V objects that the last recovery has made again.
-        system_v: Field<system_v::Exchanged> = Field::new(Vec::new()),
-        /// State at the start of the process that must not change.
-        start: Field<refused::Start> = Field::new(refused::Start::NONE),
-        accelerator: accelerator::State = accelerator::State::new(),
-        /// What must be equal in all ranks, by name.
-        layout: Field<Vec<(String, u64)>> = Field::new(Vec::new()),
-    }
-}
-
-/// For what the entry code calls.
-pub static DOOR: Door<Runtime> = Door::new();
-
-/// Everything of the user side that is not in its pages.
-#[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
-pub struct State {
-    pub layout: Layout,
-    libraries: loader::Saved,
-    thread_locals: tls::Saved,
-    signals: signals::Saved,
-    process: process::Saved,
-    attributes: process_attributes::Saved,
-    processor_time: processor_time::Saved,
-    advice: advice::Saved,
-    memory_policies: memory_policy::Saved,
-    system_v: system_v::Saved,
-    kernel_aio: kernel_aio::Saved,
-    timers: timers::Saved,
-    children: children::Saved,
-    input: input::Saved,
-    files: files::Saved,
-    output: output::Saved,
-    thread: locks::ThreadNumber,
-    threads: threads::Saved,
-    /// Device memory is in the image.
-    has_devices: bool,
-}
-
-/// A rollback or a load failed; the message names cause and object.
-#[derive(Debug, thiserror::Error)]
-pub enum UserError {
-    /// The mappings cannot be read.
-    #[error("the process's mappings cannot be read: {0}")]
-    Maps(#[from] understudy_image::vmas::MapsError),
-    /// The user side has threads.
-    #[error(
-        "the program runs {0} thread(s) of its own, which an understudy could not bring back; set OMP_NUM_THREADS=1 or run it with UNDERSTUDY_DISABLE=1"
-    )]
-    Threads(u32),
-    /// What others than the main thread have done to files.
-    #[error(
-        "a thread of the program has made, opened for writing, renamed or removed files since the checkpoint when it had no turn for that; let the program ask for MPI_THREAD_SERIALIZED, or run it with UNDERSTUDY_THREADS=0"
-    )]
-    ThreadsFiles,
-    /// They cannot be stopped.
-    #[error("the program's threads cannot be stopped: {0}")]
-    Deaf(threads::Deaf),
-    #[error(
-        "the thread-local data of the program's threads cannot be saved or put back with this C library"
-    )]
-    Vectors,
-    /// The kernel gives no thread.
-    #[error("a thread of the program cannot be made again: {0}")]
-    NoThread(std::io::Error),
-    #[error(
-        "the program's ranks share memory by other means than MPI ({0}), which cannot be saved for each of them alone; if it can do without, tell it so"
-    )]
-    SharedMemory(String),
-    /// Memory of a pool.
-    #[error(
-        "the program has memory of huge pages that it has asked for by itself (MAP_HUGETLB, libhugetlbfs), which another process may not \
-         get; let it use transparent ones (madvise with MADV_HUGEPAGE), or run it with UNDERSTUDY_DISABLE=1"
-    )]
-    HugePages,
-    /// One object by two ways.
-    #[error(
-        "the program has a file without a name, {0}, open and mapped for sharing (MAP_SHARED), which an understudy could not bring back as \
-         one file; let it close the descriptor when it has mapped it, or keep the file's name; or run it with UNDERSTUDY_DISABLE=1"
-    )]
-    OpenAndMapped(String),
-    #[error(
-        "the program uses protection keys (pkey_alloc), which an understudy could not have; let it do without, or run it with \
-         UNDERSTUDY_DISABLE=1"
-    )]
-    ProtectionKeys,
-    /// Device memory cannot be saved.
-    #[error(
-        "the program uses an accelerator ({device}), and its memory cannot be saved: {why}; or run the program with UNDERSTUDY_DISABLE=1"
-    )]
-    Accelerator {
-        /// The first device that is open, or the driver's library.
-        device: String,
-        /// What is missing, and what to do.
-        why: String,
-    },
-    /// Device memory was saved, and does not come back.
-    #[error("{0}")]
-    DeviceLost(accelerator::DriverError),
-    /// A file cannot be put back.
-    #[error("{path} cannot be put back to what it was at the checkpoint: {why}")]
-    File { path: String, why: String },
-    /// Something is open that cannot be saved.
-    #[error(
-        "the program has {path} open (descriptor {fd}), which cannot be saved: {why}; or run it with UNDERSTUDY_DISABLE=1"
-    )]
-    Descriptor {
-        fd: i32,
-        /// What the kernel calls it.
-        path: String,
-        why: String,
-    },
-    /// More is open than there are numbers for.
-    #[error(
-        "the program has {0}, and descriptors from {RUNTIME_FD_BASE} on are the layer's, so that its own cannot be saved; let it keep fewer open, by lower numbers, or run it with UNDERSTUDY_DISABLE=1"
-    )]
-    Descriptors(String),
-    /// A library that was opened late.
-    #[error(
-        "{0}, which the program opened with dlopen, cannot be opened again as it was at the checkpoint; link the program with it or run it with UNDERSTUDY_DISABLE=1"
-    )]
-    Library(String),
-    /// A library that was opened late, as soon as it is seen that this could not be done again.
-    #[error(
-        "the program has opened {0} with dlopen, and an understudy could not do the same ({1}); keep the file where it is, link the program with it, or run it with UNDERSTUDY_DISABLE=1"
-    )]
-    LateLibrary(String, &'static str),
-    /// Thread-local storage lies elsewhere.
-    #[error(
-        "the thread-local storage of {0} lies at another address than in the rank that was saved"
-    )]
-    ThreadLocals(String),
-    /// A part of the processor that is used by permission (ARCH_REQ_XCOMP_PERM).
-    #[error(
-        "the program uses the processor's tile registers (AMX), which this process is not given ({0}); have spares on nodes with the same processor and kernel"
-    )]
-    Processor(std::io::Error),
-    /// Standard input cannot be read again.
-    #[error(
-        "the program has read standard input, and cannot read the same again as after the \
-         checkpoint: {0}; let it read a file (mpirun … sh -c 'exec PROGRAM < FILE')"
-    )]
-    Input(String),
-    /// State that the kernel keeps and that no other process could be given.
-    #[error(
-        "the program has {what}, which cannot be saved: {why}; or run it with UNDERSTUDY_DISABLE=1"
-    )]
-    KernelState {
-        /// Name of the state.
-        what: String,
-        why: &'static str,
-    },
-    /// One that was made by timer_create(2).
-    #[error("{0}")]
-    Timer(String),
-    /// A timer whose thread is not the program's, or not certainly glibc's.
-    #[error(
-        "the program has a timer for a thread that has ended or cannot be found (SIGEV_THREAD_ID, SIGEV_THREAD), which an understudy could not bring back; let it delete such timers or run it with UNDERSTUDY_DISABLE=1"
-    )]
-    TimerThread,
-}
-
-/// The program is in MPI_Init: what it has opened so far is to be the same in all ranks, what it opens from here on is noted.
-pub fn begin(rt: &Runtime) {
-    layout::remember_libraries(rt);
-    loader::begin(rt);
-}
-
-/// Refuses if the program could not be brought back.
-pub fn check(rt: &Runtime) -> Result<(), UserError> {
-    threads::check(rt)?;
-    timers::check(rt)?;
-    keys::check()?;
-    sharing::check(rt)?;
-    loader::check(rt)?;
-    files::check(undo::written().highest())
-}
-
-/// Refuses if the kernel keeps state for the program that cannot be restored.
-///
-/// All threads of the program stand still.
-pub fn check_kernel_state(rt: &Runtime) -> Result<(), UserError> {
-    files::check_kinds(rt)?;
-    refused::check(rt)?;
-    input::check(rt)
-}
-
-/// Stops all threads for a cut; false: it must be put off.
-pub fn stop_threads(rt: &Runtime) -> bool {
-    threads::stop(rt) && timers::are_quiet(rt)
-}
-
-/// Stops all threads, and ends what the kernel does for the program meanwhile.
-pub fn stop_for_good(rt: &Runtime) -> Result<(), UserError> {
-    threads::stop_for_good(rt)?;
-    kernel_aio::destroy_all()
-}
-
-/// Collects the state at a cut.
-pub fn capture(rt: &Runtime) -> Result<State, UserError> {
-    let layout = Layout::read_self(zones())?;
-    Ok(State {
-        advice: advice::capture(rt, &layout),
-        memory_policies: memory_policy::capture(rt, &layout),
-        layout,
-        libraries: loader::capture(rt),
-        thread_locals: tls::capture(),
-        signals: signals::capture(),
-        process: process::capture(),
-        attributes: process_attributes::capture(rt),
-        processor_time: processor_time::capture(),
-        system_v: system_v::capture()?,
-        kernel_aio: kernel_aio::capture()?,
-        timers: timers::capture(rt)?,
-        children: children::capture(rt),
-        input: input::capture(rt)?,
-        files: files::capture(rt),
-        output: output::capture(),
-        thread: locks::ThreadNumber::main(),
-        threads: threads::capture(rt)?,
-        has_devices: accelerator::is_saved(rt),
-    })
-}
-
-/// Begins the section of `epoch`, at its cut.
-///
-/// What the program does from here on belongs to that section.
-pub fn begin_section(rt: &Runtime, epoch: Epoch) {
-    undo::begin(rt, epoch);
-    input::begin(rt, epoch);
-}
-
-/// The job never goes back further than to the cut of this epoch.
-pub fn forget_before(rt: &Runtime, epoch: Epoch) {
-    undo::forget_before(rt, epoch);
-    input::forget_before(rt, epoch);
-}
-
-impl State {
-    /// Brings ld.so in line, before mappings and pages are put back.
-    pub fn restore_libraries(&self, rt: &Runtime) -> Result<(), UserError> {
-        loader::restore(rt, &self.libraries)
-    }
-
-    /// Ends the threads that are not in the image, before mappings and pages are put back. From here on all others stand still.
-    pub fn clear_threads(&self, rt: &Runtime) -> Result<(), UserError> {
-        stop_for_good(rt)?;
-        self.threads.clear(rt)
-    }
-
-    /// Puts everything back but the pages, after they have been put back. `own`: this process is the one that was saved.
-    pub fn restore(&self, rt: &Runtime, own: bool) -> Result<(), UserError> {
-        let is_mains = self.threads.is_mains();
-        kernel_aio::restore(&self.kernel_aio)?;
-        tls::restore(&self.thread_locals)?;
-        // What they signal after the cut may have no handler in the image.
-        timers::stop();
-        process::stop_timers();
-        if own {
-            children::restore(rt, &self.children);
-        }
-        undo::resume_children(rt);
-        signals::restore(&self.signals, is_mains);
-        files::restore(rt, &self.files, own)?;
-        input::restore(rt, &self.input, own)?;
-        system_v::restore(rt, &self.system_v)?;
-        output::restore(rt, &self.output, own);
-        accelerator::restore(rt, self.has_devices);
-        process_attributes::restore(rt, &self.attributes, is_mains);
-        processor_time::restore(&self.processor_time, own);
-        advice::restore(rt, &self.advice, &self.layout);
-        memory_policy::restore(rt, &self.memory_policies, &self.layout);
-        // A driver tells its process by the number that the kernel has for it.
-        if !self.has_devices {
-            process::restore_number(&self.process);
-        }
-        process::restore(&self.process, is_mains)
-    }
-
-    /// The threads that may hold locks in the image.
-    pub fn owners(&self) -> locks::Owners {
-        locks::Owners::new(self.threads.numbers().chain([self.thread]))
-    }
-
-    /// Makes the threads that are missing, and this process's threads the owners of the locks that the program holds, and its timers,
-    /// after all else. `pages` (sorted) are those with such locks, or more of those that have been loaded; `frame` is the call at the cut.
-    pub fn restore_threads(
-        &self,
-        rt: &Runtime,
-        frame: &Frame,
-        pages: &[PageRun],
-    ) -> Result<(), UserError> {
-        let caller = threads::Caller {
-            frame,
-            mask: self.signals.mask(),
-            signal_stack: self.process.signal_stack(),
-            floating_point: self.thread_locals.floating_point(),
-        };
-        let changed = self
-            .threads
-            .make(rt, &caller, self.thread, self.process.uses_tiles())?;
-        locks::pass_on(&changed, &self.layout, pages, &self.thread_locals.ranges());
-        timers::restore(rt, &self.timers, &changed)
-    }
-
-    /// What is needed when all else has been put back.
-    pub fn into_signals(self) -> SavedSignals {
-        self.signals
-    }
-
-    /// How far down the main thread's stack is in use, if the call of `frame` is the cut.
-    pub fn main_stack(&self, frame: &Frame) -> u64 {
-        self.threads.main_stack().unwrap_or(frame.rsp)
-    }
-
-    /// For a replay that begins here, after the pages have been put back: what does not reach beyond this process.
-    pub fn restore_for_replay(&self) -> Result<(), UserError> {
-        tls::restore(&self.thread_locals)?;
-        signals::restore(&self.signals, true);
-        Ok(())
-    }
-
-    /// The job has been started again: its output goes on where it was at the cut.
-    pub fn continue_output(&self, rt: &Runtime) {
-        output::continue_from(rt, &self.output);
-    }
-
-    /// The zones that a layout leaves alone.
-    pub fn zones() -> &'static Zones {
-        zones()
-    }
-}
-
-/// The rank ends in good order, or the job does.
-pub fn release_output(rt: &Runtime) {
-    undo::release(rt);
-    output::release();
-}
-
-/// Removes what a process has left in memory that has died.
-pub fn remove_ledger(rt: &Runtime, process: ProcessNumber) {
-    undo::discard(process);
-    output::remove_ledger(rt, process);
-}
-
-/// Removes what processes have left in memory that have ended, among these ranks of the launcher's world.
-pub fn remove_closed_ledgers(rt: &Runtime, ranks: std::ops::Range<u32>) {
-    undo::discard_abandoned();
-    output::remove_closed_ledgers(rt, ranks);
-}
-
-/// Name of this host.
-pub fn host_name() -> String {
-    static NAME: ProcFile = ProcFile::new("/proc/sys/kernel/hostname");
-    NAME.read()
-        .map_or_else(|| "?".into(), |name| name.trim_end().to_owned())
-}
-
-/// The words of the program's command line (proc(5), `/proc/pid/cmdline`).
-pub fn command_line() -> Vec<String> {
-    let text = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-    let words = text
-        .strip_suffix(&[0])
-        .unwrap_or(&text)
-        .split(|&byte| byte == 0);
-    words
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect()
-}
-
-/// Path of the program.
-pub fn program_name() -> String {
-    std::fs::read_link("/proc/self/exe")
-        .map_or_else(|_| "?".into(), |path| path.to_string_lossy().into_owned())
-}

@@ -1,16 +1,16 @@
 //! The workers: who plays which part, and the runtime's own communicators.
 
-use crate::abi;
 use crate::cell::{Field, runtime};
+pub use crate::role::{is_initialised, is_playing, is_protected};
+use crate::{role, user};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_policy::redundancy::Redundancy;
 
 runtime! {
-    pub struct Runtime: abi::Runtime {
+    pub struct Runtime: user::Runtime {
         /// `None` before the end of `MPI_Init`.
         world: Field<Option<Arc<World>>> = Field::new(None),
     }
@@ -59,19 +59,11 @@ impl World {
     }
 }
 
-/// What other threads and signal handlers may ask, and the fast path does.
-static FACTS: AtomicU8 = AtomicU8::new(0);
-const IS_INITIALISED: u8 = 1;
-const IS_PROTECTED: u8 = 2;
-const IS_PLAYING: u8 = 4;
-
 fn set(rt: &Runtime, world: World) {
     let protected = world.protected && !world.finalized;
     let playing = matches!(world.part, Part::Worker(_)) && !world.finalized;
-    let fact = |fact: u8, holds: bool| if holds { fact } else { 0 };
-    let facts = IS_INITIALISED | fact(IS_PROTECTED, protected) | fact(IS_PLAYING, playing);
     rt.world.set(Some(Arc::new(world)));
-    FACTS.store(facts, Ordering::Relaxed);
+    role::publish(protected, playing);
 }
 
 /// From here on this process knows its job.
@@ -93,22 +85,6 @@ pub fn update(rt: &Runtime, change: impl FnOnce(&mut World)) {
     let mut world = World::clone(&get(rt));
     change(&mut world);
     set(rt, world);
-}
-
-/// Whether MPI_Init has been called. Safe in any thread and in a signal handler.
-pub fn is_initialised() -> bool {
-    FACTS.load(Ordering::Relaxed) & IS_INITIALISED != 0
-}
-
-/// Whether failures are recovered from now. Safe in any thread and in a signal handler.
-#[inline]
-pub fn is_protected() -> bool {
-    FACTS.load(Ordering::Relaxed) & IS_PROTECTED != 0
-}
-
-/// Whether this process plays a worker that has not finalised MPI. Safe in any thread and in a signal handler.
-pub fn is_playing() -> bool {
-    FACTS.load(Ordering::Relaxed) & IS_PLAYING != 0
 }
 
 /// The communicator for cuts, shipping and commits.

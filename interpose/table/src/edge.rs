@@ -185,7 +185,7 @@ fn is_plain(procedure: &Procedure) -> bool {
     returned(procedure).is_none() && procedure.parameters.iter().all(is_same)
 }
 
-fn function(out: &mut String, slot: usize, procedure: &Procedure) {
+fn function(out: &mut String, table: &Table, slot: usize, procedure: &Procedure) {
     // What is refused looks at no argument.
     let parameters: &[Parameter] = match procedure.source {
         Source::Refused => &[],
@@ -273,9 +273,17 @@ fn function(out: &mut String, slot: usize, procedure: &Procedure) {
                 .parameters
                 .iter()
                 .any(|parameter| parameter.kind == ParamKind::BigCount);
+            let envelope = match is_large {
+                true => "MPI_Type_get_envelope_c",
+                false => "MPI_Type_get_envelope",
+            };
+            let mut names = table.procedures.iter().map(|procedure| &procedure.name);
+            let envelope = names.position(|name| *name == envelope);
+            let envelope = envelope.expect("a procedure of the standard");
             let _ = writeln!(
                 out,
-                "            contents::<E>(v_datatype, array_of_integers, is_success, {is_large});"
+                "            contents::<E>(v_datatype, array_of_integers, is_success, \
+                 {is_large}, {envelope});"
             );
         }
         let _ = writeln!(out, "            {expression}");
@@ -329,7 +337,7 @@ pub(crate) fn source(table: &Table) -> String {
         .enumerate()
         .filter(|(_, procedure)| !is_plain(procedure))
     {
-        function(&mut out, slot, procedure);
+        function(&mut out, table, slot, procedure);
     }
     let _ = writeln!(
         out,
@@ -349,20 +357,5 @@ pub(crate) fn source(table: &Table) -> String {
     }
     out.push_str("    ]\n}\n");
     foreign_calls(&mut out, table);
-    for (name, constant) in [
-        ("MPI_Type_get_envelope", "TYPE_GET_ENVELOPE"),
-        ("MPI_Type_get_envelope_c", "TYPE_GET_ENVELOPE_C"),
-    ] {
-        let slot = table
-            .procedures
-            .iter()
-            .position(|procedure| procedure.name == name);
-        let slot = slot.expect("a procedure of the standard");
-        let _ = writeln!(
-            out,
-            "\n/// The slot of a procedure that tells how a datatype was made.\n\
-             pub(super) const {constant}: usize = {slot};"
-        );
-    }
     out
 }

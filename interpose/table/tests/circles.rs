@@ -11,18 +11,25 @@ type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-const CRATES: [&str; 23] = [
+const CRATES: [&str; 30] = [
     "ckptd",
+    "ckptd/catalogue",
     "ckptd/formats",
+    "ckptd/launch",
+    "ckptd/messages",
+    "ckptd/node",
     "ckptd/numbers",
+    "ckptd/pmi",
     "ckptd/protocol",
     "ckptd/relay",
     "ckptd/settings",
     "ckptd/simulator",
+    "ckptd/sockets",
     "ckptd/wire",
     "ffi-tests",
     "fuzz",
     "interpose/abi",
+    "interpose/base",
     "interpose/elf",
     "interpose/face",
     "interpose/face-debian",

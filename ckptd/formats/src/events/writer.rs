@@ -8,6 +8,7 @@ use std::fs::{File, create_dir_all};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use understudy_catalogue::message;
 
 /// Writes one rank's event file; shareable between threads.
 ///
@@ -114,9 +115,8 @@ impl EventWriter {
     fn turn_off(&self, error: &io::Error) {
         if !self.off.swap(true, Relaxed) {
             let (path, remedy) = (self.path.display(), remedy(error));
-            (self.report)(&format!(
-                "understudy: cannot write the event file {path}: {error}. The program goes on without one; {remedy}."
-            ));
+            let problem = message::event_file_not_written(path, error, remedy);
+            (self.report)(&format!("understudy: {problem}"));
         }
     }
 }

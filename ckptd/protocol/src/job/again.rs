@@ -4,12 +4,13 @@ use super::{Job, Phase};
 use crate::member::Member;
 use crate::{Action, Guardian, LOST, ProcessNumber};
 use std::time::Duration;
+use understudy_catalogue::message;
 
 impl Job {
     /// Guardians have died before all had come.
     pub(super) fn gone_early(&mut self, guardians: &[Guardian]) {
         if !self.is_again {
-            self.say("processes that the launcher has started have died before the job began; the job ends".into());
+            self.say(message::LAUNCHED_PROCESSES_DIED.into());
             return self.end_with(LOST, None);
         }
         self.absent.extend(guardians);
@@ -57,7 +58,7 @@ impl Job {
             .any(|(_, known)| known.has_part || known.is_protected);
         self.phase = Phase::Meeting;
         if is_between {
-            self.say("the process manager has died between two programs of a script; start the job again".into());
+            self.say(message::MANAGER_DIED_BETWEEN_PROGRAMS.into());
             self.end_with(LOST, None);
         } else if ended.is_some() {
             let workers = self.members.iter().filter(|(_, member)| member.has_part);

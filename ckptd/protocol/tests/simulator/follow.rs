@@ -1,7 +1,7 @@
 //! A manager dies, and another one follows it.
 
 use super::{Stage, World};
-use understudy_protocol::{Event, Generation, Guardian, Job, Known, Said};
+use understudy_protocol::{Event, Generation, Guardian, Job, Known, ToManager};
 
 impl World {
     /// The manager has died; another one follows it.
@@ -42,7 +42,7 @@ impl World {
         }
         for (number, .., ending) in told {
             let events = self.events.entry(number).or_default();
-            events.retain(|event| matches!(event, Event::Said(..)));
+            events.retain(|event| matches!(event, Event::Message(..)));
             let ends = |ending| [Event::Ended(number, ending), Event::Closed(number, 0)];
             events.extend(ending.into_iter().flat_map(ends));
             let process = self.processes.get_mut(&number).expect("a process");
@@ -51,7 +51,12 @@ impl World {
                 Stage::Spare if process.known.has_played => {
                     process.stage = Stage::Ready(Generation::default())
                 }
-                Stage::Spare => events.push_back(Event::Said(number, Said::Ready(process.page))),
+                Stage::Spare => events.push_back(Event::Message(
+                    number,
+                    ToManager::Ready {
+                        generation: process.page,
+                    },
+                )),
                 _ => {}
             }
         }

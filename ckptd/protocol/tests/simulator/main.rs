@@ -10,7 +10,7 @@ mod follow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use understudy_protocol::{
-    Action, Ending, Event, Generation, Guardian, Job, Known, LOST, Node, ProcessNumber, Said,
+    Action, Ending, Event, Generation, Guardian, Job, Known, LOST, Node, ProcessNumber, ToManager,
     Worker,
 };
 
@@ -144,7 +144,7 @@ impl World {
     }
 
     fn happen(&mut self, event: Event) {
-        self.is_protected |= matches!(event, Event::Said(_, Said::Running(_)));
+        self.is_protected |= matches!(event, Event::Message(_, ToManager::Running { .. }));
         let mut actions = self.job.handle(self.now, event);
         let dies = self.managers > 0 && !actions.is_empty() && self.random.below(20) == 0;
         if dies {
@@ -341,7 +341,7 @@ impl World {
             Stage::Starting => {
                 process.stage = Stage::Spare;
                 process.known.is_heard = true;
-                Said::Ready(page)
+                ToManager::Ready { generation: page }
             }
             Stage::Spare | Stage::Ready(_) | Stage::Running(..) | Stage::AtEnd(_) if is_ending => {
                 process.stage = Stage::Dead;
@@ -353,23 +353,26 @@ impl World {
             Stage::Ready(of) if of == page && self.asked == Some(number) => {
                 self.asked = None;
                 let wish = ProcessNumber(self.random.below(self.processes.len() as u64) as u32);
-                self.say(number, Event::Said(number, Said::Wish(wish)));
-                Said::HasChosen(of)
+                self.say(
+                    number,
+                    Event::Message(number, ToManager::Wish { spare: wish }),
+                );
+                ToManager::HasChosen { generation: of }
             }
             Stage::Ready(of) | Stage::Running(of, _) | Stage::AtEnd(of) if of != page => {
                 process.stage = Stage::Ready(page);
-                Said::Ready(page)
+                ToManager::Ready { generation: page }
             }
             Stage::Running(of, 0) if process.part.is_some() => {
                 process.stage = Stage::AtEnd(of);
-                Said::AtEnd(of)
+                ToManager::AtEnd { generation: of }
             }
             Stage::Running(of, CHECKPOINT) => {
                 let Some(part) = process.part else { return };
                 if process.copies.insert(part) || process.known.keeps != Some(part) {
                     process.keeps = true;
                     process.known.keeps = Some(part);
-                    Said::Keeps(part)
+                    ToManager::Keeps { worker: part }
                 } else if self.commit() {
                     self.processes
                         .get_mut(&number)
@@ -377,7 +380,7 @@ impl World {
                         .known
                         .has_part = true;
                     self.go_on(number, of, CHECKPOINT);
-                    Said::Running(of)
+                    ToManager::Running { generation: of }
                 } else {
                     return;
                 }
@@ -385,7 +388,7 @@ impl World {
             Stage::Running(of, left) if left > 0 => return self.go_on(number, of, left),
             _ => return,
         };
-        self.say(number, Event::Said(number, said));
+        self.say(number, Event::Message(number, said));
     }
 
     fn go_on(&mut self, number: ProcessNumber, of: Generation, left: u32) {

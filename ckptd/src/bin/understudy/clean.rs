@@ -2,7 +2,6 @@
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
 
-use ckptd::remains::{Remains, is_in_use, is_own, of_node};
 use ckptd::report::{bytes, count};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -10,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use understudy_formats::epochs::catalogue::{PART, PREFIX};
 use understudy_formats::private::Directory;
+use understudy_node::{Leftover, is_in_use, is_own, leftovers_of_node};
 
 /// An epoch file that nobody has written to for this long is not being written.
 const QUIET: Duration = Duration::from_secs(600);
@@ -34,7 +34,7 @@ pub struct Arguments {
 
 impl Arguments {
     pub fn run(self) -> Outcome {
-        let mut all = of_node();
+        let mut all = leftovers_of_node();
         for directory in &self.dirs {
             let torn = torn_epochs(directory).map_err(|error| {
                 Failure::with_status(IMPOSSIBLE, format_args!("{}: {error}", directory.display()))
@@ -42,13 +42,13 @@ impl Arguments {
             all.extend(torn);
         }
         let (mut freed, mut is_well) = (0, true);
-        for remains in &all {
-            let (path, what) = (remains.path(), remains.what);
+        for leftover in &all {
+            let (path, what) = (leftover.path(), leftover.what);
             let size = size(&path);
             if let Err(error) = if self.dry_run {
                 Ok(())
             } else {
-                remains.remove()
+                leftover.remove()
             } {
                 tell(format_args!("{}: {error}", path.display()));
                 is_well = false;
@@ -69,7 +69,7 @@ impl Arguments {
 }
 
 /// Epochs, and files of static data, that were being written when their worker died.
-fn torn_epochs(directory: &Path) -> io::Result<Vec<Remains>> {
+fn torn_epochs(directory: &Path) -> io::Result<Vec<Leftover>> {
     let directory = Directory::of_anybody(directory)?;
     let mut torn = Vec::new();
     for name in directory.names() {
@@ -89,11 +89,11 @@ fn torn_epochs(directory: &Path) -> io::Result<Vec<Remains>> {
             torn.push(name);
         }
     }
-    Ok(Remains::all(
+    Ok(Leftover::all((
         directory,
         torn,
         "an epoch that was never completed",
-    ))
+    )))
 }
 
 fn size(path: &Path) -> u64 {

@@ -13,7 +13,7 @@ pub const OLDEST: [u32; 3] = [4, 1, 0];
 pub fn launcher(name: &OsStr) -> Option<PathBuf> {
     match name.as_encoded_bytes().contains(&b'/') {
         true => Some(PathBuf::from(name)),
-        false => ckptd::path::find(name),
+        false => understudy_launch::find_program(name),
     }
 }
 

@@ -13,17 +13,17 @@ mod verdict;
 use crate::layer;
 use crate::outcome::{Failure, Outcome, USAGE, print, tell};
 use attend::Events;
-use ckptd::launch::program::{Kind, Mpi};
 use clap::ValueEnum;
 use daemon::{Daemon, Wish};
 use settings::Settings;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use understudy_pmi::{Kind, Mpi};
 use understudy_settings::SECRET;
 
 /// What directories for event files are called that nobody has asked for; the process id of `understudy run` follows.
-pub use ckptd::remains::EVENTS_PREFIX;
+pub use understudy_node::EVENTS_PREFIX;
 /// The job could not be started: no launcher, too few slots, another MPI.
 pub const NOT_STARTED: u8 = 125;
 

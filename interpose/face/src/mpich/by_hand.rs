@@ -1,7 +1,7 @@
 //! Procedures of MPI 4.0 and later that no rule makes: each of others that the call table has.
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
-use super::generated::{self as constant, BYTE, HANDLE, STATUS_ERROR, STATUS_SOURCE, STATUS_TAG};
+use super::additions::{self as constant, BYTE, HANDLE, STATUS_ERROR, STATUS_SOURCE, STATUS_TAG};
 use super::large::thunk;
 use core::ffi::{c_char, c_int};
 

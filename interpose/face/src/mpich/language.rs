@@ -9,6 +9,7 @@ use crate::msg::say;
 use crate::sys;
 use core::ffi::{c_int, c_void};
 use understudy_abi::{fortran, source};
+use understudy_catalogue::message;
 
 type Get = unsafe extern "C" fn(c_int, c_int, *mut *mut c_void, *mut c_int) -> c_int;
 type Set = unsafe extern "C" fn(c_int, c_int, isize) -> c_int;
@@ -106,9 +107,7 @@ unsafe extern "C" fn tell(first: usize, second: usize, third: usize, slot: usize
 /// A program that the layer does not protect, and that has opened the bindings late, would need the real library's.
 fn refuse_unprotected(name: &str) {
     if passes_through() {
-        say(format_args!(
-            "{name} is not supported in a program that loads MPI late and is not protected"
-        ));
+        say(&message::not_in_late_program(name));
         sys::exit(understudy_abi::exit::REFUSED);
     }
 }
@@ -147,9 +146,7 @@ macro_rules! refused {
     ($($name:ident)*) => { $(
         #[unsafe(no_mangle)]
         pub extern "C" fn $name() {
-            say(format_args!(
-                "callbacks of MPICH's C++ bindings, which MPI has no longer, are not supported under protection"
-            ));
+            say(&message::CXX_CALLBACKS);
             sys::exit(understudy_abi::exit::REFUSED);
         }
     )* };

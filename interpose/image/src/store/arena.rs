@@ -9,7 +9,10 @@
 
 #![allow(unsafe_code)]
 
-use super::{Extent, GROW_STEP, PAGE_SIZE, Slot, StoreConfig, StoreError};
+use super::slot::{Extent, Slot};
+use super::store_config::StoreConfig;
+use super::store_error::StoreError;
+use crate::PAGE_SIZE;
 use std::ffi::{CStr, c_int, c_void};
 use std::fs::File;
 use std::io;
@@ -26,7 +29,10 @@ pub struct Files {
     pub index: Arc<File>,
 }
 
-/// Where the checksums begin in their file, which has holes.
+/// Number of slots (64 MiB) by which an arena grows.
+pub(super) const GROW_STEP: u64 = 16384;
+
+/// Start of the checksums in their file, which has holes.
 pub const SUMS_AT: u64 = 2 << 30;
 /// Slots that there is room for.
 const FILE_SLOTS: u64 = 1 << 28;

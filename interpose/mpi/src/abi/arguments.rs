@@ -1,7 +1,8 @@
 //! Arguments at an edge: what the callee gets, and what the caller gets back.
 #![allow(unsafe_code)]
 
-use super::{Domain, Edge, HANDLE, Pointer, Value};
+use super::abi_edge::Edge;
+use super::foreign_abi::{Domain, HANDLE, Pointer, Value};
 use crate::real_types::{HandleKind, Status};
 use std::ffi::c_int;
 use std::marker::PhantomData;

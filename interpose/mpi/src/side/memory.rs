@@ -1,7 +1,8 @@
 //! Memory of the MPI side: the mappings of its half of the zone.
 #![allow(unsafe_code)]
 
-use super::{Error, is_mpi};
+use super::mpi_zone::is_mpi;
+use super::side_error::Error;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! Signal handlers of the MPI side.
 #![allow(unsafe_code)]
 
-use super::is_mpi;
+use super::mpi_zone::is_mpi;
 use std::ffi::c_int;
 use understudy_abi::OWN_SIGNALS;
 

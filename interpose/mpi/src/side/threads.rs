@@ -4,8 +4,9 @@
 //! in `struct pthread` are those that libc tells debuggers (glibc's nptl_db/structs.def).
 #![allow(unsafe_code)]
 
+use super::mpi_zone::is_mpi;
+use super::side_error::Error;
 use super::signals::{self, Action};
-use super::{Error, is_mpi};
 use crate::exit_word::exit_word;
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_int, c_void};

@@ -1,7 +1,7 @@
 //! Memory that the next checkpoint takes in this process.
 
-use super::{Keep, keep};
-use crate::copies::Runtime;
+use super::copies_runtime::{Runtime, keep};
+use super::replicas::Replicas;
 use crate::headroom::{self, Claim};
 use crate::{sys, user};
 use understudy_image::PAGE_SIZE;
@@ -24,7 +24,7 @@ pub fn claim(rt: &Runtime) -> Claim {
 /// Frees memory that copies do not use, and counts the pages that a capture copies.
 ///
 /// `None` if that fails, as the capture then will, too.
-fn save(keep: &mut Keep) -> Option<u64> {
+fn save(keep: &mut Replicas) -> Option<u64> {
     if let Err(error) = keep.store.give_back(0) {
         log::debug!("memory of copies is not given back: {}", sys::chain(&error));
     }

@@ -1,16 +1,16 @@
 //! A checkpoint under way, from the capture to the meeting in which it is committed.
 
-use super::buddies;
+use super::buddies::buddies;
 use super::copy::{Copy, State};
 use super::hands::Hands;
-use super::legacy::Kept;
+use super::inquiries::{self, Inquiries};
+use super::legacy::{Context, Kept};
 use super::parity::{self, Description};
 use super::received::Received;
-use super::sharing::{self, Inquiries};
 use super::transfer::Transfer;
-use crate::copies::Runtime;
 use crate::ending::fail;
 use crate::own_messages::tag;
+use crate::renewal::Runtime;
 use crate::rounds::{Numbers, Rounds};
 use crate::sys::quietly;
 use crate::{events, fault, headroom, world};
@@ -188,13 +188,14 @@ impl Pending {
         self.ship(rt)
     }
 
-    /// Goes as far as it can; what came of the meeting, if it is over and everything is done.
-    /// `welcome` is what a newcomer has to know.
+    /// Advances as far as possible; returns the result of the vote once everything is done.
+    ///
+    /// `context` is what is recorded beside the replicas.
     pub fn advance(
         &mut self,
         rt: &Runtime,
         mut hands: Hands,
-        welcome: impl FnOnce() -> Vec<u8>,
+        context: impl FnOnce() -> Context,
     ) -> mpi::Result<Option<Numbers>> {
         if let Some(task) = self.preparing.take_if(|task| hands.helper.is_over(task)) {
             let sums = checksums(hands.helper, task);
@@ -204,7 +205,7 @@ impl Pending {
             transfer.poll(rt, hands.store)?;
         }
         if self.preparing.is_none() {
-            sharing::answer(&mut self.transfers, &self.delta, &mut hands)?;
+            inquiries::answer(&mut self.transfers, &self.delta, &mut hands)?;
             let captured = (&self.delta, &self.state);
             self.inquiries
                 .advance(rt, &mut self.transfers, captured, &mut hands)?;
@@ -245,7 +246,7 @@ impl Pending {
                         own: &own,
                         partners: &partners,
                     },
-                    welcome(),
+                    context(),
                     hands.store,
                 );
             }

@@ -1,11 +1,11 @@
 //! The part of a rank's state that is not in its pages, as bytes.
 
+use super::copy::State;
 use crate::arch::Frame;
-use crate::copies::Runtime;
 use crate::early::{self, Early};
 use crate::objects::{Objects, objects};
 use crate::requests::{self, Requests};
-use crate::schedule::{Schedule, schedule};
+use crate::schedule::{Runtime, Schedule, schedule};
 use crate::{clock, disk, marks, user};
 use bincode::config::standard;
 
@@ -50,9 +50,9 @@ struct Borrowed<'a> {
     user: &'a user::State,
 }
 
-/// Encodes the state of this process.
-pub fn encode(rt: &Runtime, frame: &Frame, user: &user::State) -> Vec<u8> {
-    let state = Borrowed {
+/// Encodes the part of this process's state that is not in its pages.
+pub fn encode(rt: &Runtime, frame: &Frame, user: &user::State) -> State {
+    let saved = Borrowed {
         magic: MAGIC,
         frame,
         objects: &objects(rt),
@@ -65,7 +65,8 @@ pub fn encode(rt: &Runtime, frame: &Frame, user: &user::State) -> Vec<u8> {
         clock: clock::read(),
         user,
     };
-    bincode::encode_to_vec(state, standard()).expect("encoding into memory does not fail")
+    let bytes = bincode::encode_to_vec(saved, standard());
+    State::new(bytes.expect("encoding into memory does not fail"))
 }
 
 pub fn decode(bytes: &[u8]) -> Result<Saved, String> {

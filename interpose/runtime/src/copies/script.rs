@@ -55,7 +55,7 @@ pub struct Base {
     pub state: Vec<u8>,
     /// Pages (sorted) that are not as they were.
     pub pages: Vec<PageRun>,
-    /// One after the other, packed ([`crate::packed`]).
+    /// One after the other, packed ([`understudy_policy::packed`]).
     pub content: Vec<u8>,
 }
 

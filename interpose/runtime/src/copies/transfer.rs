@@ -11,8 +11,8 @@
 mod asking;
 
 use super::copy::{Copy, State};
-use crate::copies::Runtime;
 use crate::own_messages::{self, Peer, tag};
+use crate::renewal::Runtime;
 use std::ffi::{c_int, c_void};
 use std::mem::take;
 use understudy_image::alike::Wanted;

@@ -1,11 +1,11 @@
 //! Which epoch on disk everybody goes back to: the newest of which each worker has a whole file of its own.
 
-use super::Disk;
-use super::catalogue::{self, Key, Name};
-use super::format::Damage;
+use super::disk_level::DiskLevel;
 use super::load::Loaded;
 use crate::gather::everybodys;
 use crate::sys;
+use understudy_formats::epochs::catalogue::{self, Key, Name};
+use understudy_formats::epochs::format::Damage;
 use understudy_image::store::PageStore;
 use understudy_mpi as mpi;
 use understudy_mpi::comm::Extreme;
@@ -22,7 +22,7 @@ pub struct Found {
 }
 
 /// The newest epoch of which anybody has a file.
-pub fn newest(disk: &Disk, comm: RealComm, worker: Worker) -> mpi::Result<Option<Key>> {
+pub fn newest(disk: &DiskLevel, comm: RealComm, worker: Worker) -> mpi::Result<Option<Key>> {
     Ok(everybodys(comm, &disk.places.keys(worker))?
         .into_iter()
         .flatten()
@@ -32,7 +32,7 @@ pub fn newest(disk: &Disk, comm: RealComm, worker: Worker) -> mpi::Result<Option
 /// Finds the epoch, over all processes of `comm`; this one plays or will play `worker`. Whatever stands in an epoch's way is said, by
 /// one worker for all.
 pub fn choose(
-    disk: &Disk,
+    disk: &DiskLevel,
     comm: RealComm,
     worker: Worker,
     store: &mut PageStore,
@@ -61,7 +61,7 @@ pub fn choose(
     Ok(None)
 }
 
-fn refuse(disk: &Disk, name: Name, damage: &Damage, next: Option<&Key>) {
+fn refuse(disk: &DiskLevel, name: Name, damage: &Damage, next: Option<&Key>) {
     let next = next.map_or_else(String::new, |key| format!("; epoch {} is tried", key.epoch));
     let path = disk.places.directory.join(name.to_string());
     let (path, epoch) = (path.display(), name.key.epoch);

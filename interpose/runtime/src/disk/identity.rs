@@ -1,23 +1,23 @@
 //! What a file must have in common with the process that loads it.
 
-use super::format::Identity;
-use crate::disk::Runtime;
 use crate::user;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use understudy_formats::epochs::format::Identity;
 use understudy_image::vmas;
 use understudy_mpi::library;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-pub fn own(rt: &Runtime, workers: u32) -> Identity {
+/// Returns the identity of this process, whose address space has this layout.
+pub fn own(layout: Vec<(String, u64)>, workers: u32) -> Identity {
     Identity {
         build: build(),
         mpi: library::version().0.to_owned(),
         workers,
         program: user::program_name(),
         arguments: arguments(),
-        layout: user::layout(rt),
+        layout,
     }
 }
 

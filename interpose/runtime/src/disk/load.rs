@@ -1,10 +1,10 @@
 //! From a file to an epoch in memory.
 #![allow(unsafe_code)]
 
-use super::catalogue::{Key, Name};
-use super::format::{Damage, Decoder, Head, Identity, SECTION_PAGES};
 use std::fs::File;
 use std::path::Path;
+use understudy_formats::epochs::catalogue::{Key, Name};
+use understudy_formats::epochs::format::{Damage, Decoder, Head, Identity, SECTION_PAGES};
 use understudy_formats::private::open_own;
 use understudy_image::epoch::Image;
 use understudy_image::store::PageStore;

@@ -1,10 +1,10 @@
 //! The directory of a disk level, and this job's files there.
 
-use super::catalogue::{self, Key, Name};
-use super::format::{Damage, Identity};
 use super::load::{Loaded, load};
 use super::static_file;
 use crate::{sys, told};
+use understudy_formats::epochs::catalogue::{self, Key, Name};
+use understudy_formats::epochs::format::{Damage, Identity};
 
 use std::fs;
 use std::io::{self, ErrorKind};

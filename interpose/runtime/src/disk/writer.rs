@@ -5,10 +5,10 @@
 //! renamed, and then its directory is synchronised.
 #![allow(unsafe_code)]
 
-use super::catalogue::PART;
-use super::format::{Encoder, Head};
 use super::static_file::StaticFile;
 use crate::sys;
+use understudy_formats::epochs::catalogue::PART;
+use understudy_formats::epochs::format::{Encoder, Head};
 
 use std::fs::File;
 use std::io;

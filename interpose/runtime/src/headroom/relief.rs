@@ -7,9 +7,9 @@
 //! made after the damage would hide it, so the flag is set first, and whoever makes checksums reads
 //! it afterwards ([`has_given_up`]).
 
-use super::{allocating, budget, reserve};
-use crate::sys;
-use crate::world::{self, Runtime};
+use super::reserve::{allocating, budget, reserve};
+use crate::world::Runtime;
+use crate::{role, sys};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn poll(allocating: u64) {
     // Files of proc(5) would have numbers that the program's next files would have.
     sys::leave_descriptors();
     let mut ample = u64::MAX;
-    while world::is_protected() {
+    while role::is_protected() {
         let Some(budget) = budget(ample) else { return };
         let least = reserve(&budget, allocating);
         if budget.free < least {

@@ -7,9 +7,9 @@
 //! An entry is a few calls that were made one after the other, so many times: programs that poll test at several places in
 //! turn. Any change of a type in [`Record`] or [`Outcome`] bumps the version; another one is refused.
 
-use crate::packed;
 use bincode::config::standard;
 use std::collections::VecDeque;
+use understudy_policy::packed;
 
 const MAGIC: [u8; 8] = *b"USTDYJNL";
 const VERSION: u32 = 3;

@@ -3,13 +3,13 @@
 //! So a file may come, change, or go once the rehearsal is over. What is too long to be recorded is read again, and must stay
 //! as it was: whether it has is seen at each cut ([`Inputs::changed`]).
 
-use crate::packed;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use understudy_policy::packed;
 
 /// Bytes of stat(2)'s structure.
 pub const STAT: usize = size_of::<libc::stat>();

@@ -3,8 +3,8 @@
 //! These are pthreads(7), clone(2), execve(2), prctl(2), sched(7), sysvipc(7), mq_overview(7),
 //! inode(7), and namespaces(7).
 
-use super::Handling::{self, Differs, Equal, Refused, Restored};
-use super::Row;
+use super::row::Handling::{self, Differs, Equal, Refused, Restored};
+use super::row::Row;
 
 const fn row(name: &'static str, handling: Handling, test: &'static str) -> Row {
     Row {

@@ -1,7 +1,7 @@
 //! Descriptors, by the name of their kind (`user::files::kinds`).
 
-use super::Handling::{Differs, Refused, Restored};
-use super::Row;
+use super::row::Handling::{Differs, Refused, Restored};
+use super::row::Row;
 
 /// Row of a kind that is restored.
 const fn restored(name: &'static str, test: &'static str) -> Row {

@@ -1,7 +1,7 @@
 //! Flags of mappings: `VmFlags` of `/proc/self/smaps` (proc_pid_smaps(5)).
 
-use super::Handling::{self, Differs, Equal, Refused, Restored};
-use super::Row;
+use super::row::Handling::{self, Differs, Equal, Refused, Restored};
+use super::row::Row;
 
 const fn row(name: &'static str, handling: Handling) -> Row {
     Row {

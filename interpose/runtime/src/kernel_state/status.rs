@@ -1,7 +1,7 @@
 //! Fields of `/proc/self/status` (proc_pid_status(5)).
 
-use super::Handling::{self, Differs, Equal, Refused, Restored};
-use super::Row;
+use super::row::Handling::{self, Differs, Equal, Refused, Restored};
+use super::row::Row;
 
 const fn row(name: &'static str, handling: Handling) -> Row {
     Row {

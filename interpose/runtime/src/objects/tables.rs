@@ -15,14 +15,14 @@ use super::session::{Session, WorldModel};
 use super::slots::Slots;
 use super::tool::{Reals, Tool};
 use super::window::{Direct, RecentPart, Window};
+use crate::abi;
 use crate::cell::{Field, runtime};
-use crate::daemon;
 use std::cell::{Cell, Ref, RefMut};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 runtime! {
-    pub struct Runtime: daemon::Runtime {
+    pub struct Runtime: abi::Runtime {
         pub(super) objects: Field<Objects> = Field::new(Objects {
             comms: Slots::NONE,
             groups: Slots::NONE,

@@ -1,7 +1,8 @@
 //! Messages of known lengths between some processes, all of which wait for theirs.
 #![allow(unsafe_code)]
 
-use super::{Lent, Peer, receive, send, test};
+use super::lent::Lent;
+use super::peer::{Peer, receive, send, test};
 use std::ffi::c_int;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;

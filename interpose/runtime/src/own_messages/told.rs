@@ -1,7 +1,8 @@
 //! Messages that their sender does not wait for.
 #![allow(unsafe_code)]
 
-use super::{Lent, Peer, send, test};
+use super::lent::Lent;
+use super::peer::{Peer, send, test};
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealRequest;
 

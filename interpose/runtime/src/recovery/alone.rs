@@ -3,7 +3,7 @@
 //! How far a dead process's relay has got, and what it did to files since the cut, lies in memory of its node. A living
 //! process of that node reads it; where there is none, the user is told what follows.
 
-use crate::recovery::Runtime;
+use super::recovery_runtime::Runtime;
 use crate::{sys, world};
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_policy::recovery_plan::{Identity, Plan};

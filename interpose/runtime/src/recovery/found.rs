@@ -1,28 +1,12 @@
 //! What this process tells of copies in a recovery: what it has got, and what was damaged.
 
 use super::load::Damaged;
-use super::welcome;
-use crate::recovery::Runtime;
+use super::newcomers::welcome;
+use super::recovery_runtime::Runtime;
 use crate::{copies, disk, world};
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
 use understudy_policy::recovery_plan::{Held, Plan, Refused};
-
-/// What this process tells of copies in a recovery.
-pub(super) struct Found {
-    /// What this newcomer has got in an attempt that came to nothing, or from a dead process.
-    held: Option<Held>,
-    /// Damaged copies that it has met.
-    refused: Vec<Refused>,
-}
-
-impl Found {
-    /// At the start of the process.
-    pub(super) const START: Found = Found {
-        held: None,
-        refused: Vec::new(),
-    };
-}
 
 /// What this newcomer has got in an attempt that came to nothing, or from a dead process.
 pub fn held(rt: &Runtime) -> Option<Held> {

@@ -3,10 +3,10 @@
 use super::found::refuse_own;
 use super::load::{self, Damaged};
 use super::moves::{Move, drive};
+use super::recovery_runtime::Runtime;
 use crate::copies::parity::{self, Description, Folding};
 use crate::copies::{self, Copy, Payload};
 use crate::ending::fail;
-use crate::recovery::Runtime;
 use crate::world;
 use understudy_image::epoch::{Image, SlotRun};
 use understudy_image::parity::{Combine, accumulate, blank};

@@ -1,11 +1,11 @@
 //! Loading an epoch: the user side becomes what it was, in place or in another process.
 
+use super::recovery_runtime::Runtime;
 use crate::arch::Frame;
 use crate::copies::{Saved, State};
 use crate::ending::fail;
 use crate::generated::Proc;
 use crate::objects::{file, window};
-use crate::recovery::Runtime;
 use crate::step_back::{self, Undone};
 use crate::{
     clock, copies, disk, early, events, fault, handles, marks, objects, recompute, rehearsal,

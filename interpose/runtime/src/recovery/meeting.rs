@@ -3,10 +3,10 @@
 use super::alone;
 use super::deaths;
 use super::found;
+use super::recovery_runtime::Runtime;
 use super::wishes;
 use crate::ending::abort;
 use crate::gather::everybodys;
-use crate::recovery::Runtime;
 use crate::world::{self, Part};
 use crate::{copies, disk, events, peers, renewal, user};
 use std::ffi::c_int;

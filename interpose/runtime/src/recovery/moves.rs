@@ -1,7 +1,7 @@
 //! Transfers of copies with other workers.
 
+use super::recovery_runtime::Runtime;
 use crate::copies::{self, Transfer};
-use crate::recovery::Runtime;
 use crate::world;
 use std::mem::replace;
 use understudy_mpi as mpi;

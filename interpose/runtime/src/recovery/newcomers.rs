@@ -4,11 +4,12 @@
 //! initialisation, and the others tell what the job is. If all have died at once, what they have left
 //! (`copies::look_for_legacy`) tells it.
 
-use super::deaths::{self, Death};
+use super::death_history::Death;
+use super::deaths;
+use super::recovery_runtime::Runtime;
 use crate::domains::{self, Place, Places};
 use crate::gather::everybodys;
-use crate::recovery::Runtime;
-use crate::schedule::{self, pace::Failures};
+use crate::schedule::{self, Failures};
 use crate::world::{self, Part, World};
 use crate::{copies, disk, ending, peers, sys, told, user};
 use bincode::config::standard;
@@ -141,7 +142,7 @@ fn welcome_of(rt: &Runtime) -> Welcome {
         recoveries: world.recoveries,
         redundancy: world.redundancy.clone(),
         deaths: deaths::earlier(rt),
-        failures: schedule::state(rt).pace.failures().clone(),
+        failures: schedule::state(rt).pace.failures(),
         disk: disk::told(rt),
     }
 }
@@ -216,7 +217,7 @@ fn hear(rt: &Runtime) -> mpi::Result<World> {
     let numbers = members.iter().map(|member| member.number);
     learn_places(&mut nodes, numbers.zip(places.all()));
     deaths::learn(rt, told.deaths);
-    schedule::state(rt).pace.learn(told.failures);
+    schedule::state(rt).pace.adopt(told.failures);
     if let Some(disk) = told.disk {
         disk::join(rt, disk, told.workers);
     }

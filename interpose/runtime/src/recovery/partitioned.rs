@@ -5,9 +5,9 @@
 //! here, where the program does not see it.
 #![allow(unsafe_code)]
 
+use super::recovery_runtime::Runtime;
 use crate::generated::{Proc, real};
 use crate::handles::{VirtDatatype, real_datatype};
-use crate::recovery::Runtime;
 use crate::requests::{Argument, Recipe};
 use std::ffi::{c_int, c_void};
 use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest};

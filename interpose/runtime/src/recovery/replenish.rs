@@ -2,7 +2,7 @@
 //!
 //! The process manager starts them, and they wait as the others have. A daemon, if there is one, may grant fewer than are missing.
 
-use crate::recovery::Runtime;
+use super::recovery_runtime::Runtime;
 use crate::{daemon, renewal, sys, told, world};
 
 /// Has as many spares started as are missing. All workers call this at the end of a recovery; the first of them acts.

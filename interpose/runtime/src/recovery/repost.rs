@@ -1,11 +1,12 @@
 //! The program's requests after a rollback.
 
-use super::{failure, partitioned};
+use super::failure_class::failure;
+use super::partitioned;
+use super::recovery_runtime::Runtime;
 use crate::abi;
 use crate::errors::SUCCESS;
 use crate::gather::everybodys;
 use crate::objects::comm::freed;
-use crate::recovery::Runtime;
 use crate::requests::{self, Identity, Kind, State};
 use crate::{copies, fault, posting, world};
 use std::collections::HashMap;

@@ -1,12 +1,14 @@
 //! The whole job has been started again: every worker becomes what it was at an epoch on disk.
 
-use super::fetch;
+use super::check::check_own;
+use super::devices::{devices_go_on, leave_devices, lose_devices};
 use super::load::{self, Origin};
+use super::recovery_runtime::Runtime;
 use super::repost::{make_recorded, repost};
+use super::{fetch, found};
 use crate::arch::Rewound;
 use crate::ending::{fail, failed_in_init, undone};
 use crate::objects::{comm, tool, window};
-use crate::recovery::Runtime;
 use crate::{arch, copies, disk, events, fault, rendezvous, renewal, sys, user, world};
 use std::time::Instant;
 use understudy_formats::events::Kind;
@@ -17,8 +19,8 @@ use understudy_relay::RankStage;
 /// on disk has changed then.
 pub fn from_disk(rt: &Runtime) -> Rewound {
     let began = Instant::now();
-    if let Err(why) = super::leave_devices(rt) {
-        super::lose_devices(rt, &std::io::Error::other(why));
+    if let Err(why) = leave_devices(rt) {
+        lose_devices(rt, &std::io::Error::other(why));
     }
     fetch::fetch_from_disk(rt, world::worker(rt));
     let epoch = copies::epoch(rt);
@@ -38,7 +40,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     make_copies(rt).unwrap_or_else(|error| failed_in_init(rt, error));
     disk::go_on_from(rt, world::worker(rt), epoch);
     events::set_epoch(epoch);
-    super::found::settle(rt);
+    found::settle(rt);
     // All copies are there, and some may have gone on: what fails now is recovered from.
     user::set_stage(RankStage::Running);
     if world::is_first_worker(rt) {
@@ -49,15 +51,14 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
         ));
     }
     let made = make_recorded(rt).and_then(|()| repost(rt));
-    if let Err(rewound) = super::check_own(rt, made, "the program's requests cannot be made again")
-    {
+    if let Err(rewound) = check_own(rt, made, "the program's requests cannot be made again") {
         return rewound;
     }
     renewal::is_running();
     rt.resumed_in_init.set(load::is_init(&loaded.frame));
     arch::rewind(&loaded.frame);
     user::threads_go_back(rt, &loaded.frame);
-    super::devices_go_on(rt);
+    devices_go_on(rt);
     loaded.signals.send_again(renewal::passed_signals());
     sys::raise_exceptions(loaded.exceptions);
     events::emit(Kind::Resume {

@@ -4,7 +4,8 @@
 //! the answer. Settings may differ between processes, and a daemon may be there for some and not for others; what everybody does
 //! follows from what all have said of themselves.
 
-use crate::recovery::{DOOR, Runtime};
+use super::placement_hint::PlacementHint;
+use super::recovery_runtime::{DOOR, Runtime};
 use crate::{daemon, events, renewal, world};
 use understudy_formats::events::{Kind, SpareChoice};
 use understudy_mpi as mpi;
@@ -14,9 +15,6 @@ use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{Generation, ProcessNumber, Worker};
 use understudy_policy::recovery_plan::{Identity, Plan, Wish};
 use understudy_wire::spares::Lease;
-
-/// What the process that has asked knows of the answer.
-pub struct Asked(Result<Vec<Lease>, String>);
 
 /// From now on this process can be asked, if it has a daemon.
 pub fn offer() {
@@ -31,7 +29,7 @@ fn choose(rt: &Runtime, fallen: &[ProcessNumber]) -> Vec<ProcessNumber> {
     let parts = Worker::all(world.worker_count).zip(&world.players);
     let fallen = parts.filter(|(_, player)| fallen.contains(player));
     let dead: Vec<Worker> = fallen.map(|(worker, _)| worker).collect();
-    let asked = Asked(daemon::lease(rt, u64::from(generation.0), &dead));
+    let asked = PlacementHint(daemon::lease(rt, u64::from(generation.0), &dead));
     let leases = asked.0.as_deref().unwrap_or_default();
     let asked_for = leases.iter().filter(|lease| dead.contains(&lease.worker));
     let spares = asked_for.map(|lease| lease.rank).collect();
@@ -41,7 +39,7 @@ fn choose(rt: &Runtime, fallen: &[ProcessNumber]) -> Vec<ProcessNumber> {
 
 /// Whether this process has asked.
 pub fn has_asked(rt: &Runtime) -> bool {
-    let is_current = |(generation, _): &(Generation, Asked)| *generation == call::wanted();
+    let is_current = |(generation, _): &(Generation, PlacementHint)| *generation == call::wanted();
     rt.asked.borrow().as_ref().is_some_and(is_current)
 }
 
@@ -51,7 +49,7 @@ pub fn hear(
     all: RealComm,
     living: &[Identity],
     dead: &[Worker],
-) -> mpi::Result<(Vec<Wish>, Option<Asked>)> {
+) -> mpi::Result<(Vec<Wish>, Option<PlacementHint>)> {
     if dead.is_empty() || living.iter().all(|identity| !identity.has_asked) {
         return Ok((Vec::new(), None));
     }
@@ -77,8 +75,10 @@ pub fn hear(
 }
 
 /// Who has chosen, for the event file; what is not used goes back to the daemon.
-pub fn settle(rt: &Runtime, asked: Option<Asked>, plan: &Plan) {
-    let Some(Asked(answer)) = asked else { return };
+pub fn settle(rt: &Runtime, asked: Option<PlacementHint>, plan: &Plan) {
+    let Some(PlacementHint(answer)) = asked else {
+        return;
+    };
     let leases = answer.as_deref().unwrap_or_default();
     let is_used = |lease: &&Lease| {
         plan.takeover(lease.worker)

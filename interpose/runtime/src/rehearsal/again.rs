@@ -3,24 +3,13 @@
 //! It begins at the next cut, and its journal is replayed by a process that is what the worker was there: one that has replayed
 //! the phase before, and has then got what had changed by that cut ([`base`]).
 
-use super::{base, replays, room, worker};
-use crate::rehearsal::Runtime;
+use super::new_phase::NewPhase;
+use super::rehearsal_runtime::Runtime;
+use super::replay_settings::{replays, room};
+use super::{base, worker};
 use crate::{fault, journal, told, world};
 use std::ffi::c_int;
 use understudy_numbers::Epoch;
-
-/// What is known of new phases.
-pub(super) struct NewPhase {
-    /// The program has asked for one.
-    is_asked: bool,
-    /// All workers have, and it begins with the next cut.
-    is_agreed: bool,
-}
-
-pub(super) const NOTHING: NewPhase = NewPhase {
-    is_asked: false,
-    is_agreed: false,
-};
 
 /// The program has called `MPI_Pcontrol`.
 pub fn control(rt: &Runtime, level: c_int) {
@@ -62,6 +51,6 @@ pub fn cut(rt: &Runtime, epoch: Epoch) {
 
 /// The program is about to be rolled back.
 pub fn forget(rt: &Runtime) {
-    rt.new_phase.set(NOTHING);
+    rt.new_phase.set(NewPhase::NOTHING);
     base::forget(rt);
 }

@@ -1,9 +1,9 @@
 //! What a worker was at the cut with which a new phase has begun, and how another process becomes that.
 #![allow(unsafe_code)]
 
+use super::rehearsal_runtime::Runtime;
 use crate::copies::{Base, Script, Way};
-use crate::rehearsal::Runtime;
-use crate::{copies, journal, packed, user};
+use crate::{copies, journal, user};
 use std::cell::Ref;
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
@@ -15,6 +15,7 @@ use understudy_image::remap::{self, Whose};
 use understudy_image::runs::{self, PageIndex, PageRun};
 use understudy_image::store::PageStore;
 use understudy_numbers::Epoch;
+use understudy_policy::packed;
 
 /// There is no such phase any more.
 pub fn forget(rt: &Runtime) {

@@ -3,12 +3,13 @@
 
 use super::base;
 use super::finding::Finding;
-use super::inputs;
+use super::input;
+use super::rehearsal_runtime::Runtime;
+use super::seed_request::{LEAST_TIMEOUT, limit};
 use crate::copies::{Replay, Script, Way};
 use crate::disk::StaticFile;
 use crate::journal::replay::Diverged;
 use crate::journal::{self, Inputs, hold};
-use crate::rehearsal::Runtime;
 use crate::{shim, user};
 use bincode::config::standard;
 use std::collections::BTreeMap;
@@ -26,9 +27,6 @@ use understudy_image::runs::{PageIndex, PageRun};
 use understudy_image::vmas::{self, Vma};
 use understudy_image::{PAGE_SIZE, sums};
 
-/// How long a child may take, beside several times as long as the phase took.
-const LEAST_TIMEOUT: Duration = Duration::from_secs(60);
-const TIMES: u32 = 10;
 /// A rehearsal gives way to the program (nice(2)), and so takes longer on a busy core.
 const NICE: c_int = 5;
 const TIMES_OF_NICE: u32 = 60;
@@ -41,22 +39,6 @@ pub enum Task<'a> {
     Compare,
     /// It writes these pages (sorted) one after the other to this file.
     Write(&'a [PageRun], &'a File),
-}
-
-/// How long a replay may take.
-pub fn limit(script: &Script) -> Duration {
-    LEAST_TIMEOUT + TIMES * script.took()
-}
-
-/// A file in memory, for pages.
-pub fn memory_file() -> io::Result<File> {
-    // SAFETY: memfd_create(2); the descriptor is new.
-    unsafe {
-        match libc::memfd_create(c"understudy static data".as_ptr(), libc::MFD_CLOEXEC) {
-            -1 => Err(io::Error::last_os_error()),
-            fd => Ok(File::from_raw_fd(fd)),
-        }
-    }
 }
 
 /// A child at work.
@@ -299,7 +281,7 @@ fn run(rt: &Runtime, replay: &Replay) -> Result<Inputs, String> {
     hold::begin(rt, replay.inputs.clone())
         .map_err(|error| format!("system calls cannot be held back: {error}"))?;
     if replay.base.is_none() {
-        inputs::restore(rt)?;
+        input::restore(rt, &rt.inputs.borrow())?;
     }
     // SAFETY: it stands where the worker stood when the phase began.
     let played = unsafe { journal::replay::run(rt, &replay.journal, &replay.begin, replay.end) };

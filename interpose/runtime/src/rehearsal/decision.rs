@@ -1,9 +1,9 @@
 //! `UNDERSTUDY_STATIC=auto`: whether copies do without static data is decided when a rehearsal has told, for each worker by
 //! itself.
 
-use super::replays;
+use super::rehearsal_runtime::Runtime;
+use super::replay_settings::replays;
 use crate::copies::Script;
-use crate::rehearsal::Runtime;
 use crate::{events, journal, sys, told, world};
 use understudy_formats::events::Kind;
 use understudy_image::PAGE_SIZE;

@@ -1,20 +1,23 @@
-//! A holder's part: it has the phases of the workers whose copies it keeps rehearsed, one after the other, and tells them.
+//! The part of a holder: it has the phases of the workers whose replicas it keeps rehearsed.
 //!
-//! Its own seed does that: a process of another worker than the one whose phase it is, as the one that takes its part will be.
+//! They are rehearsed one after the other, and each worker gets the result. The holder's own seed
+//! does that: a process of another worker than the one whose phase it is, as the replacement
+//! will be.
 
 use super::finding::{Proof, Rehearsed};
-use super::is_used;
 use super::message::Message;
-use super::seed::{self, Asked};
+use super::replay_settings::is_used;
+use super::template::{Asked, Template};
 use crate::own_messages::{Peer, tag};
-use crate::rehearsal::Runtime;
-use crate::{events, fault, headroom, world};
+use crate::world::{self, Runtime};
+use crate::{events, fault, headroom};
 use bincode::config::standard;
 use understudy_formats::events::Kind;
 use understudy_numbers::{Epoch, Worker};
 
+/// Rehearsals that this holder has to do or has done.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct Holder {
     incoming: Option<Message>,
     /// Scripts, each with its worker, in the order in which they have come.
     waiting: Vec<(Worker, Vec<u8>)>,
@@ -22,32 +25,30 @@ pub(super) struct State {
     told: Vec<Message>,
 }
 
-/// Goes on as far as possible.
-pub(super) fn poll(rt: &Runtime) {
-    let mut state = rt.holder.borrow_mut();
-    let state = state.get_or_insert_default();
-    state.receive(rt);
-    if let Some((worker, asked)) = &mut state.asked {
-        let Some(rehearsed) = asked.rehearsed(rt) else {
-            return;
-        };
-        let (worker, rehearsed) = (*worker, rehearsed.unwrap_or_else(Rehearsed::none));
-        state.asked = None;
-        state.settle(rt, worker, rehearsed);
-    }
-    if !state.waiting.is_empty() {
-        let (worker, script) = state.waiting.remove(0);
-        // The replay has what this process has, or less.
-        let [anonymous, _] = headroom::resident_memory();
-        let room = headroom::check_room(rt, anonymous);
-        match room.and_then(|()| seed::rehearse(rt, &script)) {
-            Ok(asked) => state.asked = Some((worker, asked)),
-            Err(why) => state.settle(rt, worker, Rehearsed::none(why)),
+impl Holder {
+    /// Goes on as far as possible.
+    pub(super) fn poll(&mut self, rt: &Runtime, template: &Template) {
+        self.receive(rt);
+        if let Some((worker, asked)) = &mut self.asked {
+            let Some(rehearsed) = asked.rehearsed(template) else {
+                return;
+            };
+            let (worker, rehearsed) = (*worker, rehearsed.unwrap_or_else(Rehearsed::none));
+            self.asked = None;
+            self.settle(rt, worker, rehearsed);
+        }
+        if !self.waiting.is_empty() {
+            let (worker, script) = self.waiting.remove(0);
+            // The replay has what this process has, or less.
+            let [anonymous, _] = headroom::resident_memory();
+            let room = headroom::check_room(rt, anonymous);
+            match room.and_then(|()| template.rehearse(&script)) {
+                Ok(asked) => self.asked = Some((worker, asked)),
+                Err(why) => self.settle(rt, worker, Rehearsed::none(why)),
+            }
         }
     }
-}
 
-impl State {
     fn receive(&mut self, rt: &Runtime) {
         let Some(message) = &mut self.incoming else {
             self.incoming = Message::probe(world::private(rt), None, tag::SCRIPT);
@@ -109,9 +110,4 @@ fn tell_user(worker: Worker, rehearsed: &Rehearsed) {
         replay_ns: finding.took.as_nanos() as u64,
         phase_ns: took.as_nanos() as u64,
     });
-}
-
-/// After a failure: everything under way is forgotten.
-pub(super) fn interrupt(rt: &Runtime) {
-    drop(rt.holder.take());
 }

@@ -1,9 +1,9 @@
 //! Static data of a worker's own: it keeps no copy of what it has not changed, and gets back what it has.
 
 use super::rebuild::{Offer, collect};
-use super::{seed, wanted};
+use super::rehearsal_runtime::Runtime;
+use super::wanted;
 use crate::copies::Script;
-use crate::rehearsal::Runtime;
 use understudy_image::PAGE_SIZE;
 use understudy_image::absent::{self, Sums};
 use understudy_image::epoch::Image;
@@ -28,7 +28,7 @@ pub fn put_back(
         "{} pages of static data are made again",
         runs::total(&pages)
     );
-    let asked = seed::make(rt, script, &pages)?;
+    let asked = rt.seed.make(script, &pages)?;
     collect(rt, missing, script, asked, image, store)
 }
 

@@ -1,14 +1,14 @@
 //! Static data of a part that a process takes: how they are made again comes with the copy.
 #![allow(unsafe_code)]
 
-use super::is_used;
 use super::message::Message;
-use super::seed::{self, Asked};
+use super::rehearsal_runtime::Runtime;
+use super::replay_settings::is_used;
+use super::template::Asked;
 use super::wanted;
 use crate::copies::Copy;
 use crate::copies::{Script, Way};
 use crate::own_messages::{Peer, tag};
-use crate::rehearsal::Runtime;
 use crate::{fault, world};
 use bincode::config::standard;
 use std::fs::File;
@@ -135,7 +135,9 @@ impl Rebuild {
     pub fn start(rt: &Runtime, offer: Offer) -> Result<Rebuild, String> {
         fault::point("replay.begin", Epoch::NONE);
         let began = Instant::now();
-        let asked = seed::make(rt, &offer.script, &absent::pages_of(&offer.absent))?;
+        let asked = rt
+            .seed
+            .make(&offer.script, &absent::pages_of(&offer.absent))?;
         Ok(Rebuild {
             offer,
             asked,
@@ -176,8 +178,8 @@ pub fn collect(
     let mut replay = || {
         let asked = first
             .take()
-            .map_or_else(|| seed::make(rt, script, &pages), Ok)?;
-        View::of(&asked.made(rt, script)?, length).map_err(|error| error.to_string())
+            .map_or_else(|| rt.seed.make(script, &pages), Ok)?;
+        View::of(&asked.made(&rt.seed, script)?, length).map_err(|error| error.to_string())
     };
     match &script.way {
         Way::Replay(_) => wanted::collect(absent, replay, image, store),

@@ -3,14 +3,15 @@
 
 use super::finding::Proof;
 use super::message::Message;
+use super::own_pages;
+use super::own_script::{Own, WorkerState, tell_not_written};
+use super::rehearsal_runtime::Runtime;
+use super::replay_settings::{is_used, spares_own};
 use super::{base, decision};
-use super::{is_used, own_pages, seed, spares_own};
 use crate::copies::{Base, Replay, Script, Way, sums_of};
-use crate::disk::Writing;
 use crate::fault::{self, Harm};
 use crate::journal::{self, Inputs, Phase};
 use crate::own_messages::{Peer, tag};
-use crate::rehearsal::Runtime;
 use crate::{copies, disk, ending, events, marks, told, world};
 use bincode::config::standard;
 use std::cell::{Ref, RefMut};
@@ -22,59 +23,7 @@ use understudy_image::{PAGE_SIZE, absent};
 use understudy_numbers::Epoch;
 use understudy_settings::Static;
 
-/// How far this worker's script is.
-#[derive(Default)]
-enum Own {
-    /// There is none.
-    #[default]
-    None,
-    /// The pages are being written to a file.
-    Writing { script: Script, writing: Writing },
-    /// A holder has it rehearsed, or is to get it.
-    Asked { script: Script, is_sent: bool },
-    /// What is in it is proved.
-    Proved {
-        script: Script,
-        /// The holders have been told.
-        is_told: bool,
-        /// This worker's own copy does without.
-        is_thin: bool,
-    },
-    /// What it reads has changed. It counts until this epoch is committed, which has all pages again.
-    Withdrawn { script: Script, until: Epoch },
-}
-
-impl Own {
-    /// All copies do without what this one makes.
-    fn in_use(script: Script) -> Own {
-        Own::Proved {
-            script,
-            is_told: true,
-            is_thin: true,
-        }
-    }
-
-    fn proved(script: Script) -> Own {
-        Own::Proved {
-            script,
-            is_told: false,
-            is_thin: false,
-        }
-    }
-}
-
-#[derive(Default)]
-pub(super) struct State {
-    own: Own,
-    /// What is proved of the phase before, until something is of a new one.
-    before: Option<Script>,
-    sent: Vec<Message>,
-    proof: Option<Message>,
-    /// What partners have sent, by layer.
-    scripts: Vec<(usize, Message)>,
-}
-
-fn state(rt: &Runtime) -> RefMut<'_, State> {
+fn state(rt: &Runtime) -> RefMut<'_, WorkerState> {
     RefMut::map(rt.worker.borrow_mut(), Option::get_or_insert_default)
 }
 
@@ -161,13 +110,6 @@ fn own_of(rt: &Runtime, phase: Phase) -> Option<Own> {
     }
 }
 
-fn tell_not_written(error: &std::io::Error) {
-    log::warn!(
-        "static data cannot be written to UNDERSTUDY_DISK, and stay in the copies: {}",
-        disk::explain(error)
-    );
-}
-
 /// How a phase is replayed, if its journal is short enough.
 fn replay_of(rt: &Runtime, mut phase: Phase) -> Option<Replay> {
     if !phase.records {
@@ -216,7 +158,7 @@ fn replay_of(rt: &Runtime, mut phase: Phase) -> Option<Replay> {
     })
 }
 
-impl State {
+impl WorkerState {
     /// A phase has ended. What is proved of one before stays so until something is of this one.
     fn set_own(&mut self, rt: &Runtime, phase: Phase) {
         let is_new = phase.base.is_some();
@@ -227,42 +169,6 @@ impl State {
                 self.own = new.unwrap_or_default();
             }
             (new, _) => self.own = new.unwrap_or_default(),
-        }
-    }
-
-    /// Nothing comes of a new phase.
-    fn go_back(&mut self, why: &str) {
-        if let Some(script) = self.before.take() {
-            log::warn!("what has been set up anew stays in the copies: {why}");
-            self.own = Own::in_use(script);
-        }
-    }
-
-    /// A replay is not needed any more once an epoch is committed that has all pages.
-    fn end_withdrawn(&mut self, committed: Epoch) {
-        if matches!(self.own, Own::Withdrawn { until, .. } if until <= committed) {
-            self.own = Own::None;
-        }
-    }
-
-    /// When the pages are in their file, they are to be compared.
-    fn look_after_file(&mut self) {
-        let Own::Writing { writing, .. } = &self.own else {
-            return;
-        };
-        let Some(outcome) = writing.outcome() else {
-            return;
-        };
-        if let Own::Writing { script, .. } = std::mem::take(&mut self.own) {
-            match outcome {
-                Ok(()) => {
-                    self.own = Own::Asked {
-                        script,
-                        is_sent: false,
-                    }
-                }
-                Err(error) => tell_not_written(&error),
-            }
         }
     }
 
@@ -364,7 +270,7 @@ impl State {
             return;
         };
         let keep = &mut *copies::keep(rt);
-        let lives = matches!(script.way, Way::File(_)) || seed::lives(rt);
+        let lives = matches!(script.way, Way::File(_)) || rt.seed.lives();
         let (image, store) = (&mut keep.own.image, &mut keep.store);
         if lives && spares_own() && !std::mem::replace(is_thin, true) {
             let before = image.page_count();
@@ -477,47 +383,24 @@ fn give_back(store: &mut PageStore) {
     }
 }
 
-/// How this worker's own static data are made again.
+/// Returns the script by which this worker's static data are made again.
 pub fn script(rt: &Runtime) -> Option<Ref<'_, Script>> {
-    Ref::filter_map(rt.worker.borrow(), |state| {
-        let State { own, before, .. } = state.as_ref()?;
-        match own {
-            Own::Proved { script, .. } | Own::Withdrawn { script, .. } => Some(script),
-            Own::None | Own::Writing { .. } | Own::Asked { .. } => before.as_ref(),
-        }
-    })
-    .ok()
+    Ref::filter_map(rt.worker.borrow(), |state| state.as_ref()?.script()).ok()
 }
 
-/// Whether a phase has ended of which nothing is proved yet.
+/// True if a phase has ended of which nothing is proved yet.
 pub fn is_waiting(rt: &Runtime) -> bool {
     matches!(state(rt).own, Own::Writing { .. } | Own::Asked { .. })
 }
 
-/// This process plays the part of the worker whose phase this is.
+/// Keeps the proved script of the worker from which this process takes over.
 pub fn keep(rt: &Runtime, script: Script) {
     state(rt).own = Own::proved(script);
 }
 
-/// After a failure: messages are forgotten. What was on its way is sent again.
+/// Drops messages after a failure; those that were in flight are sent again.
 pub(super) fn interrupt(rt: &Runtime) {
-    let Some(state) = &mut *rt.worker.borrow_mut() else {
-        return;
-    };
-    if let Own::Withdrawn { .. } = state.own
-        && let Own::Withdrawn { script, .. } = std::mem::take(&mut state.own)
-    {
-        // The epoch that had all pages is gone; the next one will.
-        state.own = Own::in_use(script);
+    if let Some(state) = &mut *rt.worker.borrow_mut() {
+        state.interrupt();
     }
-    match &mut state.own {
-        Own::None | Own::Writing { .. } | Own::Withdrawn { .. } => {}
-        Own::Asked { is_sent, .. } => *is_sent = false,
-        Own::Proved {
-            is_told, is_thin, ..
-        } => (*is_told, *is_thin) = (false, false),
-    }
-    state.sent.clear();
-    state.proof = None;
-    state.scripts.clear();
 }

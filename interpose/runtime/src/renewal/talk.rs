@@ -1,8 +1,7 @@
 //! The messages among this process, its guardian and their manager (`understudy_wire::line`).
 #![allow(unsafe_code)]
 
-use crate::renewal::LOOK;
-use crate::renewal::Runtime;
+use super::renewal_runtime::{Inheritance, LOOK, Runtime};
 use crate::{shim, sys, told};
 use std::ffi::c_int;
 use std::fs::File;
@@ -47,32 +46,6 @@ static LINES: OnceLock<Lines> = OnceLock::new();
 type Chooser = fn(&[ProcessNumber]) -> Vec<ProcessNumber>;
 
 static CHOOSER: OnceLock<Chooser> = OnceLock::new();
-
-/// What a dead process has left to this one.
-pub struct Inheritance {
-    /// Its number, by which the job knows it.
-    pub from: ProcessNumber,
-    /// How it has ended, as wait(2) tells it.
-    pub status: c_int,
-    /// What it has handed over.
-    pub files: [OwnedFd; 2],
-}
-
-/// What has come of dead processes.
-pub(super) struct Heir {
-    /// Whose files have come last.
-    of: Option<ProcessNumber>,
-    /// What is not taken up yet.
-    inheritance: Option<Inheritance>,
-}
-
-impl Heir {
-    /// At the start of the process.
-    pub(super) const START: Heir = Heir {
-        of: None,
-        inheritance: None,
-    };
-}
 
 static OWN: OnceLock<ProcessPlace> = OnceLock::new();
 

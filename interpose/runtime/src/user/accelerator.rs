@@ -17,167 +17,28 @@
 //! So an image is loaded only where no device is open, and each process goes on with what the driver itself has put back.
 #![allow(unsafe_code)]
 
+pub(super) mod device_state;
+pub(super) mod driver;
+
 use super::{UserError, files, loader, threads, zones};
-use crate::arch::{call_user, turn};
-use crate::told::{self, user_symbol};
-use crate::user::Runtime;
-use crate::{sys, world};
-use std::cell::Cell;
-use std::ffi::{CStr, c_void};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
-use understudy_formats::cuda::{CHECKPOINT_STEPS as STEPS, version_name};
-use understudy_image::threads::without_signals;
+use crate::arch::turn;
+use crate::user::program_runtime::Runtime;
+use crate::{sys, told};
+pub use driver::DriverError;
+use driver::{Driver, Step};
+use understudy_formats::cuda::CHECKPOINT_STEPS as STEPS;
 use understudy_image::vmas::{self, Owner};
-use understudy_numbers::Worker;
 use understudy_settings::Static;
 
 /// From `cuda.h`.
 const CUDA_ERROR_NOT_READY: i32 = 600;
-/// How long the driver waits for calls that are under way, in milliseconds; then the cut is put off.
-const LOCK_TIMEOUT: u32 = 100;
-
-/// How long a step may take, which moves whole devices' memory.
-const LIMIT: Duration = Duration::from_secs(300);
-
-/// What this process knows of its driver.
-pub(super) struct State {
-    driver: Cell<Option<Driver>>,
-    /// There was none when ld.so's state was this.
-    without: Cell<Option<loader::Mark>>,
-    /// Device memory is in the program's now.
-    is_checkpointed: Cell<bool>,
-    /// The user has been told.
-    is_told: Cell<bool>,
-}
-
-impl State {
-    /// At the start of the process.
-    pub(super) const fn new() -> State {
-        State {
-            driver: Cell::new(None),
-            without: Cell::new(None),
-            is_checkpointed: Cell::new(false),
-            is_told: Cell::new(false),
-        }
-    }
-}
-
-/// What a call of the driver has come to (`CUresult`).
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("{call} has failed with the driver's error {code}")]
-pub struct DriverError {
-    call: &'static str,
-    code: i32,
-}
-
-/// The program's libcuda; addresses of functions, 0 for those that are not there.
-#[derive(Clone, Copy)]
-struct Driver {
-    /// ld.so's record of it.
-    handle: u64,
-    version: u64,
-    device_count: u64,
-    /// Lock, checkpoint, restore, unlock.
-    steps: [u64; 4],
-}
-
-/// The driver's steps, in the order of their names.
-#[derive(Clone, Copy)]
-enum Step {
-    Lock,
-    Checkpoint,
-    Restore,
-    Unlock,
-}
-
-impl Driver {
-    /// Looks up what is needed of the library behind a `handle`.
-    fn open(handle: u64) -> Driver {
-        let dlsym = user_symbol("dlsym") as *const c_void;
-        // SAFETY: dlsym(3) of the program's libc, with a record of ld.so, which is what dlopen(3) returns.
-        let find = |name: &CStr| unsafe { call_user(dlsym, handle, name.as_ptr() as u64, 0, 0, 0) };
-        Driver {
-            handle,
-            version: find(c"cuDriverGetVersion"),
-            device_count: find(c"cuDeviceGetCount"),
-            steps: STEPS.map(find),
-        }
-    }
-
-    /// What a function that writes an `int` says, unless it fails.
-    fn number(function: u64) -> Option<i32> {
-        let mut number = 0i32;
-        // SAFETY: the driver's function, which writes one `int`.
-        let answer =
-            |at: *mut i32| unsafe { call_user(function as *const c_void, at as u64, 0, 0, 0, 0) }
-                as i32;
-        (function != 0 && answer(&raw mut number) == 0).then_some(number)
-    }
-
-    /// Whether the program has initialised it and found a device: before that all else fails (`CUDA_ERROR_NOT_INITIALIZED`).
-    fn is_in_use(&self) -> bool {
-        Self::number(self.device_count).is_some_and(|count| count > 0)
-    }
-
-    /// Its version, for people.
-    fn describe(&self) -> String {
-        match Self::number(self.version) {
-            Some(version) => version_name(version),
-            None => "of unknown version".into(),
-        }
-    }
-
-    fn step(&self, step: Step) -> Result<(), DriverError> {
-        // `CUcheckpointLockArgs` begins with the time; the structures of all steps are of this length, and may be zero.
-        let mut arguments = [0u32; 16];
-        if let Step::Lock = step {
-            arguments[0] = LOCK_TIMEOUT;
-        }
-        let function = self.steps[step as usize] as *const c_void;
-        let (own, arguments) = (u64::from(std::process::id()), arguments.as_mut_ptr() as u64);
-        let call = STEPS[step as usize].to_str().unwrap_or_default();
-        // SAFETY: the driver's function with a process and its structure, on the program's stack.
-        let code = watched(LIMIT, call, || unsafe {
-            call_user(function, own, arguments, 0, 0, 0)
-        }) as i32;
-        if code == 0 {
-            Ok(())
-        } else {
-            Err(DriverError { call, code })
-        }
-    }
-}
-
-/// Makes a `call`; if it has not returned after `limit`, this process ends, and another one takes its part.
-fn watched<T>(limit: Duration, name: &'static str, call: impl FnOnce() -> T) -> T {
-    let (returned, returns) = mpsc::channel::<()>();
-    let watch = move || {
-        if returns.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-            sys::say(format_args!(
-                "the accelerator's driver has not returned from {name} for {} s; process {} ends, to be replaced",
-                limit.as_secs(),
-                std::process::id()
-            ));
-            sys::kill_self();
-        }
-    };
-    let thread = std::thread::Builder::new().name("understudy-driver".into());
-    let watch = without_signals(|| thread.spawn(watch));
-    let result = call();
-    drop(returned);
-    if let Ok(watch) = watch {
-        let _ = watch.join();
-    }
-    result
-}
 
 /// ld.so is busy: what the program has loaded cannot be told.
 struct Busy;
 
 /// The driver of the program, if it has loaded one.
 fn driver(rt: &Runtime) -> Result<Option<Driver>, Busy> {
-    let mark = loader::mark(rt);
+    let mark = loader::mark(&rt.loader);
     if rt.accelerator.without.get() == Some(mark) {
         return Ok(None);
     }
@@ -253,8 +114,13 @@ impl InUse {
     }
 }
 
-/// Brings device memory into the program's, and lets go of the devices, while threads still run; refuses if that cannot be. False: not now.
-pub fn save_devices(rt: &Runtime) -> Result<bool, UserError> {
+/// Moves device memory into the program's, and releases the devices, while threads still run.
+///
+/// False if this is not possible now. `reports`: this process prints that a device is in use.
+///
+/// # Errors
+/// Device memory cannot be saved.
+pub fn save_devices(rt: &Runtime, reports: bool) -> Result<bool, UserError> {
     let Ok(found) = in_use(rt) else {
         return Ok(false);
     };
@@ -282,7 +148,7 @@ pub fn save_devices(rt: &Runtime) -> Result<bool, UserError> {
             "the program or its driver keeps {kept} open, which another process would not have"
         )));
     }
-    tell(rt, &found, driver);
+    tell(rt, &found, driver, reports);
     Ok(true)
 }
 
@@ -302,11 +168,8 @@ fn kept(rt: &Runtime) -> Result<Option<String>, UserError> {
     })
 }
 
-fn tell(rt: &Runtime, found: &InUse, driver: Driver) {
-    if !rt.accelerator.is_told.replace(true)
-        && world::is_playing()
-        && world::worker(rt) == Worker(0)
-    {
+fn tell(rt: &Runtime, found: &InUse, driver: Driver, reports: bool) {
+    if !rt.accelerator.is_reported.replace(true) && reports {
         sys::say(format_args!(
             "the program uses an accelerator ({}): its driver ({}) brings the device's memory into every checkpoint, and a failure has all processes that use one replaced",
             found.name(),

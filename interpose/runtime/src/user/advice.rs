@@ -6,7 +6,6 @@
 #![allow(unsafe_code)]
 
 use super::kernel_calls::kernel_calls;
-use crate::user::Runtime;
 use bincode::{Decode, Encode};
 use std::cell::Cell;
 use std::io;
@@ -98,48 +97,60 @@ impl LastReading {
         static ANSWER: OnceLock<bool> = OnceLock::new();
         *ANSWER.get_or_init(is_reported)
     }
-}
 
-/// Reads the attributes of the program's mappings.
-pub(super) fn capture(rt: &Runtime, layout: &Layout) -> Saved {
-    let has_loaded = rt.advice.has_loaded.get();
-    let calls = kernel_calls();
-    let count = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
-    let flagged = match (count(&calls.advice), count(&calls.huge_pages)) {
-        (0, 0) if !has_loaded => Vec::new(),
-        (0, count) if !has_loaded => flagged_cached(rt, layout, count),
-        _ => flagged(layout),
-    };
-    let guards = match has_loaded || count(&calls.guards) > 0 || libc_has_guards() {
-        true => guards(layout).unwrap_or_default(),
-        false => Vec::new(),
-    };
-    Saved { flagged, guards }
-}
-
-/// Sets the attributes of the cut, after the pages have been loaded.
-pub(super) fn restore(rt: &Runtime, saved: &Saved, layout: &Layout) {
-    rt.advice.last.set(None);
-    let now = capture(rt, layout);
-    let is_any =
-        |saved: &Saved| !saved.guards.is_empty() || saved.flagged.iter().any(|it| !it.is_empty());
-    rt.advice
-        .has_loaded
-        .set(rt.advice.has_loaded.get() || is_any(saved));
-    let none = vec![Vec::new(); FLAGS.len()];
-    let [then, now_flagged] =
-        [&saved.flagged, &now.flagged].map(|it| if it.is_empty() { &none } else { it });
-    for (flag, (then, now)) in FLAGS.iter().zip(then.iter().zip(now_flagged)) {
-        let (name, set, clear) = *flag;
-        apply(name, clear, &runs::subtract(now, then));
-        apply(name, set, &runs::subtract(then, now));
+    /// Reads the attributes of the program's mappings.
+    pub(super) fn capture(&self, layout: &Layout) -> Saved {
+        let has_loaded = self.has_loaded.get();
+        let calls = kernel_calls();
+        let count = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
+        let flagged = match (count(&calls.advice), count(&calls.huge_pages)) {
+            (0, 0) if !has_loaded => Vec::new(),
+            (0, count) if !has_loaded => self.flagged_cached(layout, count),
+            _ => flagged(layout),
+        };
+        let guards = match has_loaded || count(&calls.guards) > 0 || libc_has_guards() {
+            true => guards(layout).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        Saved { flagged, guards }
     }
-    let guard = |advice, pages: &[PageRun]| apply("guard pages", Call::Advise(advice), pages);
-    guard(
-        MADV_GUARD_REMOVE,
-        &runs::subtract(&now.guards, &saved.guards),
-    );
-    guard(MADV_GUARD_INSTALL, &saved.guards);
+
+    /// Sets the attributes of the cut, after the pages have been loaded.
+    pub(super) fn restore(&self, saved: &Saved, layout: &Layout) {
+        self.last.set(None);
+        let now = self.capture(layout);
+        let is_any = |saved: &Saved| {
+            !saved.guards.is_empty() || saved.flagged.iter().any(|it| !it.is_empty())
+        };
+        self.has_loaded.set(self.has_loaded.get() || is_any(saved));
+        let none = vec![Vec::new(); FLAGS.len()];
+        let [then, now_flagged] =
+            [&saved.flagged, &now.flagged].map(|it| if it.is_empty() { &none } else { it });
+        for (flag, (then, now)) in FLAGS.iter().zip(then.iter().zip(now_flagged)) {
+            let (name, set, clear) = *flag;
+            apply(name, clear, &runs::subtract(now, then));
+            apply(name, set, &runs::subtract(then, now));
+        }
+        let guard = |advice, pages: &[PageRun]| apply("guard pages", Call::Advise(advice), pages);
+        guard(
+            MADV_GUARD_REMOVE,
+            &runs::subtract(&now.guards, &saved.guards),
+        );
+        guard(MADV_GUARD_INSTALL, &saved.guards);
+    }
+
+    fn flagged_cached(&self, layout: &Layout, calls: u32) -> Flagged {
+        let last = self.last.take();
+        let reading = last.filter(|it| it.calls == calls && it.layout == *layout);
+        let reading = reading.unwrap_or_else(|| Reading {
+            calls,
+            layout: layout.clone(),
+            flagged: flagged(layout),
+        });
+        let flagged = reading.flagged.clone();
+        self.last.set(Some(reading));
+        flagged
+    }
 }
 
 fn apply(name: &str, call: Call, pages: &[PageRun]) {
@@ -163,19 +174,6 @@ fn apply(name: &str, call: Call, pages: &[PageRun]) {
             );
         }
     }
-}
-
-fn flagged_cached(rt: &Runtime, layout: &Layout, calls: u32) -> Flagged {
-    let last = rt.advice.last.take();
-    let reading = last.filter(|it| it.calls == calls && it.layout == *layout);
-    let reading = reading.unwrap_or_else(|| Reading {
-        calls,
-        layout: layout.clone(),
-        flagged: flagged(layout),
-    });
-    let flagged = reading.flagged.clone();
-    rt.advice.last.set(Some(reading));
-    flagged
 }
 
 fn flagged(layout: &Layout) -> Flagged {

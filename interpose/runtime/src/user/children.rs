@@ -2,15 +2,14 @@
 //!
 //! A process that is set back starts its children again. So those that it has started since the
 //! checkpoint are killed, with all of their descendants, and waited for. Children of a process that
-//! was killed do not outlive it (`ckptd::launch::ward`). Files that children change are put back
+//! was killed do not outlive it (`ward` of `ckptd/launch`). Files that children change are put back
 //! ([`super::undo`]). A child that runs at the checkpoint is not in it, and neither is what a
 //! program without the preload library does to files: one line warns of either.
 #![allow(unsafe_code)]
 
-use super::{signals, undo};
+use super::signals;
 use crate::cell::Field;
 use crate::told;
-use crate::user::Runtime;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
@@ -43,49 +42,48 @@ impl Children {
             has_warned: Cell::new(false),
         }
     }
-}
 
-/// Returns the children at a cut.
-pub fn capture(rt: &Runtime) -> Saved {
-    let children = Saved(children().collect());
-    if let Some(child) = children.0.first() {
-        warn_of_running(rt, child.pid);
+    /// Returns the children at a cut.
+    pub(super) fn capture(&self) -> Saved {
+        let children = Saved(children().collect());
+        if let Some(child) = children.0.first() {
+            self.warn_of_running(child.pid);
+        }
+        self.at_cut.set(children.clone());
+        children
     }
-    rt.children.at_cut.set(children.clone());
-    children
-}
 
-/// Warns of a child that runs at a cut.
-fn warn_of_running(rt: &Runtime, child: i32) {
-    if !rt.children.has_warned.replace(true) && told::is_first_to_warn("child") {
-        log::warn!(
-            "the program has a child process ({}) at a checkpoint, which is not in it: after a \
-             failure the child may be missing, and files that it changes stay as they are. Let \
-             the program wait for child processes before it communicates",
-            name(child)
-        );
+    /// Warns of a child that runs at a cut.
+    fn warn_of_running(&self, child: i32) {
+        if !self.has_warned.replace(true) && told::is_first_to_warn("child") {
+            log::warn!(
+                "the program has a child process ({}) at a checkpoint, which is not in it: after a \
+                 failure the child may be missing, and files that it changes stay as they are. Let \
+                 the program wait for child processes before it communicates",
+                name(child)
+            );
+        }
+    }
+
+    /// Ends the children that have been started since the latest cut.
+    ///
+    /// All of the program's threads must be stopped, and the children suspended that change files.
+    pub(super) fn stop(&self) {
+        end_newer(&self.at_cut.borrow());
+    }
+
+    /// Ends the children that this process has started since the cut.
+    ///
+    /// All of the program's threads must be stopped.
+    pub(super) fn restore(&self, saved: &Saved) {
+        end_newer(saved);
+        self.at_cut.set(saved.clone());
     }
 }
 
 fn name(pid: i32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     format!("{pid}, {}", name.trim())
-}
-
-/// Ends children that have been started since the latest cut; none changes files any more.
-///
-/// All of the program's threads must be stopped.
-pub fn stop(rt: &Runtime) {
-    undo::suspend_children(rt);
-    end_newer(&rt.children.at_cut.borrow());
-}
-
-/// Ends the children that this process has started since the cut.
-///
-/// All of the program's threads must be stopped.
-pub fn restore(rt: &Runtime, saved: &Saved) {
-    end_newer(saved);
-    rt.children.at_cut.set(saved.clone());
 }
 
 fn end_newer(saved: &Saved) {

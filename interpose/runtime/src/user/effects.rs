@@ -1,7 +1,7 @@
 //! Effects on files of other threads than the main one that have no turn, which cannot be undone.
 #![allow(unsafe_code)]
 
-use super::output;
+use super::output::stream_relay;
 use crate::arch::turn;
 use std::ffi::{CStr, c_char, c_int};
 use std::io;
@@ -20,7 +20,7 @@ static EPOCH: AtomicU64 = AtomicU64::new(0);
 /// The program is behind the cut of this epoch. All its threads stand still.
 pub fn begin(epoch: Epoch) {
     EPOCH.store(epoch.0, Ordering::Relaxed);
-    let note = output::effects().map_or(std::ptr::null_mut(), |note| {
+    let note = stream_relay::effects().map_or(std::ptr::null_mut(), |note| {
         std::ptr::from_ref(note).cast_mut()
     });
     NOTES[0].store(note, Ordering::Relaxed);

@@ -7,12 +7,15 @@
 #![allow(unsafe_code)]
 
 mod diagnosis;
+pub(super) mod former_name;
 mod held;
 mod inherited;
 mod kinds;
 mod memory_file;
 mod nameless;
 mod objections;
+mod open_file;
+pub(super) mod open_files;
 mod pipes;
 mod posix_queues;
 mod proc_names;
@@ -21,99 +24,21 @@ mod sockets;
 mod special;
 mod streams;
 
-pub(super) use super::open::{descriptors, stat};
-use super::{UserError, input};
-use crate::cell::Field;
+use super::UserError;
+use super::open::{descriptors, path_of, stat};
 use crate::shim;
-use crate::user::Runtime;
-use held::Lock;
+use crate::user::program_runtime::Runtime;
+pub use former_name::{last_name_of, name_of};
 use inherited::Inherited;
-use nameless::Nameless;
-pub(super) use nameless::is_backup;
+use open_file::Open;
+pub use open_files::Saved;
 use special::Special;
-use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use streams::Stream;
 use understudy_abi::RUNTIME_FD_BASE;
-
-/// Open files that are not the program's own doing.
-pub(super) struct Others {
-    /// Descriptors that the launcher has left open: an understudy has its own.
-    inherited: Field<Vec<Inherited>>,
-    /// Files that the layer has open for the program (MPI's files).
-    of_layer: Field<Vec<Weak<File>>>,
-    /// It has been said that a file without a name is too long.
-    has_warned: Cell<bool>,
-    /// What was open when all processes stood still.
-    at_cut: Field<Option<Saved>>,
-    /// The locks of the cut that has been gone back to.
-    locks: Field<BTreeMap<i32, Vec<Lock>>>,
-}
-
-impl Others {
-    /// At the start of the process.
-    pub(super) const fn new() -> Others {
-        Others {
-            inherited: Field::new(Vec::new()),
-            of_layer: Field::new(Vec::new()),
-            has_warned: Cell::new(false),
-            at_cut: Field::new(None),
-            locks: Field::new(BTreeMap::new()),
-        }
-    }
-
-    /// Whether a descriptor is the launcher's.
-    fn was_inherited(&self, fd: i32) -> bool {
-        inherited::is_launchers(&self.inherited.borrow(), fd)
-    }
-
-    /// True if the program has opened the descriptor, and not its launcher.
-    ///
-    /// Pipes of standard input are restored by [`input`].
-    fn is_programs(&self, fd: i32, about: &libc::stat) -> bool {
-        let is_pipe = about.st_mode & libc::S_IFMT == libc::S_IFIFO;
-        fd > libc::STDERR_FILENO || streams::was_one(fd) || !is_pipe && !self.was_inherited(fd)
-    }
-}
-
-/// An open regular file, directory or device.
-#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-struct Open {
-    path: Vec<u8>,
-    /// Device and inode.
-    id: (u64, u64),
-    /// open(2) flags without those that create or truncate.
-    flags: i32,
-    close_on_exec: bool,
-    offset: i64,
-    size: i64,
-    /// Another descriptor with the same open file description, if there is a lower one.
-    same_as: Option<i32>,
-    /// Its content, if it has no name.
-    nameless: Option<Nameless>,
-}
-
-/// All open files of the user side, by descriptor.
-#[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
-pub struct Saved {
-    files: BTreeMap<i32, Open>,
-    /// The program's own output.
-    streams: BTreeMap<i32, Stream>,
-    /// Locks that files, directories and devices are held by.
-    locks: BTreeMap<i32, Vec<Lock>>,
-    /// Standard descriptors that are closed.
-    closed: Vec<i32>,
-    /// Pipes, sockets and the like, but for those that the process was started with: what the kernel calls them.
-    others: BTreeMap<i32, Vec<u8>>,
-    /// Those of them that can be made anew.
-    specials: BTreeMap<i32, Special>,
-}
 
 /// Notes what is open before the program runs.
 pub fn remember_start(rt: &Runtime) {
@@ -140,63 +65,7 @@ pub fn check(highest: Option<i32>) -> Result<(), UserError> {
 /// Refuses if something is open that could not be restored. All threads stand still.
 pub(super) fn check_kinds(rt: &Runtime) -> Result<(), UserError> {
     let _held = shim::hold_descriptors();
-    objections::check_kinds(rt)
-}
-
-pub(super) fn path_of(fd: i32) -> PathBuf {
-    std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default()
-}
-
-/// The name that an open file has now; `None` if it has none any more.
-pub fn name_of(file: &File) -> Option<PathBuf> {
-    let path = path_of(file.as_raw_fd());
-    let has_name =
-        !nameless::is_nameless(path.as_os_str().as_bytes()) && path.symlink_metadata().is_ok();
-    has_name.then_some(path)
-}
-
-/// The name that an open file has, or has had when it was removed.
-pub fn last_name_of(file: &File) -> PathBuf {
-    let path = path_of(file.as_raw_fd());
-    nameless::former(&path).map(PathBuf::from).unwrap_or(path)
-}
-
-/// Whether two descriptors have one open file description.
-fn is_same_description(one: i32, other: i32) -> bool {
-    const KCMP_FILE: i32 = 0;
-    // SAFETY: kcmp(2) on descriptors of this process.
-    unsafe {
-        let pid = libc::getpid();
-        libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) == 0
-    }
-}
-
-fn open_file(fd: i32, stat: &libc::stat, is_programs: bool, lower: &[i32]) -> Option<Open> {
-    // SAFETY: fcntl(2) that only asks.
-    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    let has_name = match stat.st_mode & libc::S_IFMT {
-        libc::S_IFREG => !posix_queues::is_queue(fd),
-        libc::S_IFDIR | libc::S_IFCHR => is_programs,
-        _ => is_programs && flags & libc::O_PATH != 0,
-    };
-    if !has_name {
-        return None;
-    }
-    let path = nameless::present_name(stat, path_of(fd).as_os_str().as_bytes());
-    let is_same = |other: &&i32| is_same_description(fd, **other);
-    // SAFETY: fcntl(2), lseek(2) on a descriptor of this process.
-    unsafe {
-        Some(Open {
-            path: proc_names::neutral(&path),
-            id: (stat.st_dev, stat.st_ino),
-            flags,
-            close_on_exec: libc::fcntl(fd, libc::F_GETFD) & libc::FD_CLOEXEC != 0,
-            offset: libc::lseek(fd, 0, libc::SEEK_CUR),
-            size: stat.st_size,
-            same_as: lower.iter().find(is_same).copied(),
-            nameless: None,
-        })
-    }
+    objections::check_kinds(&rt.files, &rt.input.borrow())
 }
 
 /// Looks at what is open while all processes stand still at a cut: as soon as one goes on, files that others have open may grow.
@@ -219,7 +88,7 @@ fn look(rt: &Runtime) -> Saved {
         .filter(|(_, file)| file.same_as.is_none());
     saved.locks = descriptions.map(|(&fd, _)| (fd, held::of(fd))).collect();
     saved.locks.retain(|_, locks| !locks.is_empty());
-    nameless::keep(&mut saved.files, &rt.files.has_warned);
+    open_file::keep_nameless(&mut saved.files, &rt.files.has_warned);
     saved
 }
 
@@ -233,13 +102,13 @@ fn open_now(rt: &Runtime) -> Saved {
     saved.closed = (0..=libc::STDERR_FILENO).filter(is_closed).collect();
     for fd in open {
         let Some(about) = stat(fd) else { continue };
-        if input::is_relayed(rt, &about) {
+        if rt.input.borrow().is_relayed(&about) {
             continue;
         }
         let is_programs = rt.files.is_programs(fd, &about);
         if let Some(stream) = Stream::of(fd, &about) {
             saved.streams.insert(fd, stream);
-        } else if let Some(file) = open_file(fd, &about, is_programs, &regular) {
+        } else if let Some(file) = Open::of(fd, &about, is_programs, &regular) {
             saved.files.insert(fd, file);
             regular.push(fd);
         } else if is_programs && !rt.files.was_inherited(fd) {
@@ -291,39 +160,13 @@ pub fn written(rt: &Runtime) -> Vec<File> {
     let of_layer: Vec<Arc<File>> = of_layer.iter().filter_map(Weak::upgrade).collect();
     let saved = open_now(rt);
     let is_written = |(fd, file): &(&i32, &Open)| {
-        file.same_as.is_none() && is_writable(file.flags) && nameless::is_regular(**fd)
+        file.same_as.is_none() && file.is_writable() && former_name::is_regular(**fd)
     };
     let programs = saved.files.iter().filter(is_written).map(|(&fd, _)| fd);
     programs
         .chain(of_layer.iter().map(|file| file.as_raw_fd()))
-        .filter_map(|fd| nameless::path_only(fd).ok())
+        .filter_map(|fd| former_name::path_only(fd).ok())
         .collect()
-}
-
-fn failed(file: &Open, action: &str) -> UserError {
-    let error = std::io::Error::last_os_error();
-    UserError::File {
-        path: String::from_utf8_lossy(&file.path).into_owned(),
-        why: format!("{action}: {error}"),
-    }
-}
-
-fn is_writable(flags: i32) -> bool {
-    flags & libc::O_ACCMODE != libc::O_RDONLY
-}
-
-impl Open {
-    /// Whether this process (`own`: it is the one that was saved) has the file open as `now`: perhaps somebody has given it another
-    /// name, or has removed it. One that the program has removed is back, and another one where the layer had to copy it.
-    fn is_still(&self, now: &Open, own: bool) -> bool {
-        let is_back = || {
-            Path::new(OsStr::from_bytes(&self.path))
-                .symlink_metadata()
-                .is_ok()
-        };
-        let keeps = || !nameless::is_nameless(&now.path) || !is_back();
-        now.path == self.path || (own && now.id == self.id && keeps())
-    }
 }
 
 /// Makes the user side's open files those of the cut.
@@ -428,19 +271,19 @@ fn rewind(fd: i32, file: &Open) -> Result<(), UserError> {
     if let Some(nameless) = &file.nameless
         && nameless.fill(fd, file.flags).is_err()
     {
-        return Err(failed(file, "cannot be given its content"));
+        return Err(file.failed("cannot be given its content"));
     }
     let size = stat(fd).map_or(0, |stat| stat.st_size);
     // SAFETY: ftruncate(2) and lseek(2) on the program's file.
     unsafe {
-        if is_writable(file.flags) && size > file.size && libc::ftruncate(fd, file.size) != 0 {
-            return Err(failed(file, "cannot be cut to its former size"));
+        if file.is_writable() && size > file.size && libc::ftruncate(fd, file.size) != 0 {
+            return Err(file.failed("cannot be cut to its former size"));
         }
         if file.offset >= 0 && libc::lseek(fd, file.offset, libc::SEEK_SET) < 0 {
-            return Err(failed(file, "cannot be positioned"));
+            return Err(file.failed("cannot be positioned"));
         }
     }
-    if size < file.size && is_writable(file.flags) {
+    if size < file.size && file.is_writable() {
         return Err(UserError::File {
             path: String::from_utf8_lossy(&file.path).into_owned(),
             why: format!("it has {size} bytes instead of {}", file.size),
@@ -457,7 +300,7 @@ mod tests {
     fn descriptors_of_all_kinds_are_found() {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         let pipe = std::io::pipe().unwrap();
-        let path = nameless::path_only(file.as_raw_fd()).unwrap();
+        let path = former_name::path_only(file.as_raw_fd()).unwrap();
         let own = [&file as &dyn AsRawFd, &pipe.0, &pipe.1, &path].map(AsRawFd::as_raw_fd);
         let list = descriptors();
         assert!(own.iter().all(|fd| list.contains(fd)), "{list:?}");

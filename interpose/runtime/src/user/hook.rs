@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{loader, undo};
-use crate::user::DOOR;
+use crate::user::program_runtime::DOOR;
 use std::ffi::{CStr, c_char, c_int};
 use understudy_abi::effect;
 
@@ -22,7 +22,9 @@ pub unsafe extern "C" fn file_effect(
     // SAFETY: handed on to the caller.
     unsafe {
         match kind {
-            effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY => loader::note(rt, kind, path, value),
+            effect::OPEN_LIBRARY | effect::CLOSE_LIBRARY => {
+                loader::note(&rt.loader, kind, path, value)
+            }
             effect::OVERWRITE | effect::MAP => {
                 undo::overwriting(
                     rt,

@@ -15,7 +15,6 @@ mod withheld;
 
 use super::{UserError, open};
 use crate::sys::lift_owned;
-use crate::user::Runtime;
 use feed::{Feed, FeedError};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -84,11 +83,6 @@ impl Input {
     };
 }
 
-/// Begins to watch, before the program runs.
-pub fn remember_start(rt: &Runtime) {
-    rt.input.borrow_mut().begin(Feed::present());
-}
-
 fn is_pipe(fd: i32) -> bool {
     open::stat(fd).is_some_and(|about| about.st_mode & libc::S_IFMT == libc::S_IFIFO)
 }
@@ -118,48 +112,29 @@ pub fn leave() {
     }
 }
 
-/// Returns true for the program's descriptors of relayed input, which no other module restores.
-pub(super) fn is_relayed(rt: &Runtime, about: &libc::stat) -> bool {
-    rt.input.borrow().is_relayed(about)
-}
-
-/// Refuses a cut while the position of relayed input is not known.
-pub fn check(rt: &Runtime) -> Result<(), UserError> {
-    let input = rt.input.borrow();
-    let position = input.feed.as_ref().map(Feed::position).transpose();
-    position.map(drop).map_err(|_| UserError::KernelState {
-        what: "standard input that another process relays".into(),
-        why: "that process does not reply (it may be stopped); let the program read a file",
-    })
-}
-
-/// Records how far the program has read. All of its threads stand still.
-pub fn capture(rt: &Runtime) -> Result<Saved, UserError> {
-    rt.input.borrow_mut().capture()
-}
-
-/// This rank is at the cut of `epoch`.
-pub fn begin(rt: &Runtime, epoch: Epoch) {
-    let mut input = rt.input.borrow_mut();
-    if let Some(Ok(position)) = input.feed.as_ref().map(Feed::position) {
-        input.positions.retain(|(before, _)| *before < epoch);
-        input.positions.push_back((epoch, position));
-    }
-}
-
-/// The job never goes back further than to the cut of this epoch.
-pub fn forget_before(rt: &Runtime, epoch: Epoch) {
-    rt.input.borrow_mut().forget_before(epoch);
-}
-
-/// Restores the position of the program's input, after all other descriptors.
-///
-/// `own` is true if this process is the one that was saved.
-pub fn restore(rt: &Runtime, saved: &Saved, own: bool) -> Result<(), UserError> {
-    rt.input.borrow_mut().restore(saved, own)
-}
-
 impl Input {
+    /// Begins to watch, before the program runs.
+    pub(super) fn remember_start(&mut self) {
+        self.begin(Feed::present());
+    }
+
+    /// Refuses a cut while the position of relayed input is not known.
+    pub(super) fn check(&self) -> Result<(), UserError> {
+        let position = self.feed.as_ref().map(Feed::position).transpose();
+        position.map(drop).map_err(|_| UserError::KernelState {
+            what: "standard input that another process relays".into(),
+            why: "that process does not reply (it may be stopped); let the program read a file",
+        })
+    }
+
+    /// Records the position at the cut of `epoch`.
+    pub(super) fn begin_section(&mut self, epoch: Epoch) {
+        if let Some(Ok(position)) = self.feed.as_ref().map(Feed::position) {
+            self.positions.retain(|(before, _)| *before < epoch);
+            self.positions.push_back((epoch, position));
+        }
+    }
+
     fn begin(&mut self, feed: Option<Feed>) {
         self.feed = feed;
         let is_others = open::stat(libc::STDIN_FILENO).is_some_and(|it| !self.is_relayed(&it));
@@ -168,7 +143,8 @@ impl Input {
             .flatten();
     }
 
-    fn is_relayed(&self, about: &libc::stat) -> bool {
+    /// True for the program's descriptors of relayed input, which no other module restores.
+    pub(super) fn is_relayed(&self, about: &libc::stat) -> bool {
         let id = (about.st_dev, about.st_ino);
         self.feed.as_ref().is_some_and(|feed| feed.is(id))
     }
@@ -179,7 +155,8 @@ impl Input {
         open::descriptors().into_iter().filter(is_its).collect()
     }
 
-    fn capture(&mut self) -> Result<Saved, UserError> {
+    /// Records how far the program has read. All of its threads stand still.
+    pub(super) fn capture(&mut self) -> Result<Saved, UserError> {
         let relayed = self.feed.as_ref().map(|feed| self.capture_relayed(feed));
         let relayed = relayed.transpose().map_err(|error| {
             UserError::Input(format!(
@@ -224,7 +201,8 @@ impl Input {
         })
     }
 
-    fn forget_before(&mut self, epoch: Epoch) {
+    /// Releases input before the cut of `epoch`, to which the job may still go back.
+    pub(super) fn forget_before(&mut self, epoch: Epoch) {
         while self.positions.front().is_some_and(|(of, _)| *of < epoch) {
             self.positions.pop_front();
         }
@@ -235,7 +213,10 @@ impl Input {
         }
     }
 
-    fn restore(&mut self, saved: &Saved, own: bool) -> Result<(), UserError> {
+    /// Restores the position of the program's input, after all other descriptors.
+    ///
+    /// `own` is true if this process is the one that was saved.
+    pub(super) fn restore(&mut self, saved: &Saved, own: bool) -> Result<(), UserError> {
         match &saved.relayed {
             Some(relayed) => self.restore_relayed(relayed)?,
             None => self.detach(),

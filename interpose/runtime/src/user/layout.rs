@@ -4,7 +4,7 @@
 use super::zones::{self, without};
 use super::{loader, tls};
 use crate::told;
-use crate::user::Runtime;
+use crate::user::program_runtime::Runtime;
 use std::iter;
 use understudy_abi::{LD_HEAP_SIZE, RUNTIME_LD_HEAP, STUB_PAGE, USER_LD_HEAP};
 use understudy_image::layout::{Backing, Layout};
@@ -19,9 +19,10 @@ use xxhash_rust::xxh3::xxh3_64;
 /// made for itself (its first heap: link maps, the main thread's control block), and the layout to be compared.
 pub fn remember_start(rt: &Runtime) {
     super::files::remember_start(rt);
-    super::input::remember_start(rt);
-    super::refused::remember_start(rt);
-    super::process_attributes::remember_start(rt);
+    rt.input.borrow_mut().remember_start();
+    rt.start
+        .set(super::refused::start_state::StartState::read());
+    rt.attributes.set(super::process_attributes::at_start());
     let info = told::info();
     let mut zones = Zones::with_runtime_zone();
     let range = |start: usize, length: usize| {
@@ -37,7 +38,7 @@ pub fn remember_start(rt: &Runtime) {
     for &own in &first_heap {
         zones.exclude(own, Owner::Loader);
     }
-    loader::find(rt, &first_heap);
+    loader::find(&rt.loader, &first_heap);
     zones::set(zones);
     rt.layout.set(describe(&modules));
 }
@@ -116,7 +117,7 @@ fn processor_features() -> u64 {
 
 /// Adds the libraries that the program has opened before MPI_Init to the layout to be compared.
 pub fn remember_libraries(rt: &Runtime) {
-    for library in loader::opened(rt) {
+    for library in loader::opened(&rt.loader) {
         let place = xxh3_64(format!("{library:x?}").as_bytes());
         rt.layout
             .borrow_mut()

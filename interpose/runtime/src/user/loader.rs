@@ -17,12 +17,12 @@ mod memory;
 mod named;
 mod operations;
 mod replay;
+mod tls_block;
 mod vector;
 
 use super::UserError;
 use crate::cell::Field;
-use crate::user::Runtime;
-use crate::{told, unwinder, world};
+use crate::{role, told, unwinder};
 use list::Library;
 use memory::Snapshot;
 use operations::{Call, Operation};
@@ -30,6 +30,7 @@ use std::cell::{Cell, RefMut};
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::fs::MetadataExt;
+use tls_block::Block;
 use understudy_abi::{LD_HEAP_HEADER, LD_HEAP_SIZE, LIBRARY_PLACES, USER_LD_HEAP, effect};
 use understudy_image::runs::AddrRange;
 use understudy_image::vmas;
@@ -60,21 +61,16 @@ impl Loaded {
             places: Field::new(Vec::new()),
         }
     }
+
+    /// True if the state of ld.so has the known form.
+    fn is_known(&self) -> bool {
+        !self.places.borrow().is_empty()
+    }
 }
 
 /// The libraries that the program has opened so far.
-pub fn opened(rt: &Runtime) -> Vec<Library> {
-    libraries().split_off(rt.loader.before.get().libraries)
-}
-
-/// A block of thread-local data.
-#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-struct Block {
-    path: String,
-    module: u64,
-    address: u64,
-    /// What ld.so has allocated for it; 0: it is in static thread-local storage.
-    allocated: u64,
+pub fn opened(loaded: &Loaded) -> Vec<Library> {
+    libraries().split_off(loaded.before.get().libraries)
 }
 
 /// Which process's state it was, and which of its states.
@@ -126,56 +122,56 @@ struct Before {
     namespaces: usize,
 }
 
-fn kept(rt: &Runtime) -> RefMut<'_, Kept> {
-    RefMut::map(rt.loader.kept.borrow_mut(), Option::get_or_insert_default)
+fn kept(loaded: &Loaded) -> RefMut<'_, Kept> {
+    RefMut::map(loaded.kept.borrow_mut(), Option::get_or_insert_default)
 }
 
-pub(super) fn mark(rt: &Runtime) -> Mark {
+pub(super) fn mark(loaded: &Loaded) -> Mark {
     Mark {
-        calls: operations::calls(rt),
+        calls: operations::calls(&loaded.log),
         // SAFETY: the face's counter lives as long as the process.
         changes: unsafe { told::info().loader_heap.changes.read_volatile() },
     }
 }
 
 /// Finds ld.so's state, before the program runs.
-pub fn find(rt: &Runtime, first_heap: &[AddrRange]) {
-    rt.loader.before.set(Before {
+pub fn find(loaded: &Loaded, first_heap: &[AddrRange]) {
+    loaded.before.set(Before {
         libraries: list::modules().len(),
-        ..rt.loader.before.get()
+        ..loaded.before.get()
     });
-    memory::find(rt, first_heap);
+    loaded.places.set(memory::find(first_heap));
 }
 
 /// The program is in MPI_Init. What it opens from here on is noted.
-pub fn begin(rt: &Runtime) {
+pub fn begin(loaded: &Loaded) {
     let mut random = [0; 8];
     // SAFETY: getrandom(2) fills the buffer; a name for this process is all that is wanted.
     unsafe { libc::getrandom(random.as_mut_ptr().cast(), random.len(), 0) };
-    *kept(rt) = Kept {
+    *kept(loaded) = Kept {
         own: u64::from_ne_bytes(random),
-        checked: mark(rt),
+        checked: mark(loaded),
         ..Kept::default()
     };
-    rt.loader.before.set(Before {
+    loaded.before.set(Before {
         namespaces: list::namespaces(),
-        ..rt.loader.before.get()
+        ..loaded.before.get()
     });
-    list::find_static_blocks(rt.loader.before.get().libraries);
-    operations::begin(rt);
+    list::find_static_blocks(loaded.before.get().libraries);
+    operations::begin(&loaded.log);
 }
 
 /// The program is about to open or close a library ([`effect`]).
 ///
 /// # Safety
 /// The string must be valid or null.
-pub unsafe fn note(rt: &Runtime, kind: u32, path: *const c_char, value: i64) {
-    if !world::is_protected() {
+pub unsafe fn note(loaded: &Loaded, kind: u32, path: *const c_char, value: i64) {
+    if !role::is_protected() {
         return;
     }
     match kind {
         effect::CLOSE_LIBRARY => operations::note(
-            rt,
+            &loaded.log,
             Call::Close {
                 handle: value as u64,
             },
@@ -198,7 +194,7 @@ pub unsafe fn note(rt: &Runtime, kind: u32, path: *const c_char, value: i64) {
             let directory = if is_relative { here() } else { None };
             let flags = value as i32;
             operations::note(
-                rt,
+                &loaded.log,
                 Call::Open {
                     path,
                     flags,
@@ -210,20 +206,20 @@ pub unsafe fn note(rt: &Runtime, kind: u32, path: *const c_char, value: i64) {
 }
 
 /// Refuses if an understudy could not open what the program has opened.
-pub fn check(rt: &Runtime) -> Result<(), UserError> {
-    let mark = mark(rt);
-    if kept(rt).checked == mark {
+pub fn check(loaded: &Loaded) -> Result<(), UserError> {
+    let mark = mark(loaded);
+    if kept(loaded).checked == mark {
         return Ok(());
     }
-    let operations = operations::operations(rt);
+    let operations = operations::operations(&loaded.log);
     let made = || operations.iter().flat_map(|operation| &operation.made);
     let refuse = |path: &str, why| Err(UserError::LateLibrary(path.to_owned(), why));
     if let Some(first) = made().next()
-        && !memory::is_known(rt)
+        && !loaded.is_known()
     {
         return refuse(&first.path, "this C library's loader is not known");
     }
-    if list::namespaces() != rt.loader.before.get().namespaces {
+    if list::namespaces() != loaded.before.get().namespaces {
         return refuse(
             "a library",
             "it has done so in a namespace of its own, by dlmopen",
@@ -255,7 +251,7 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
             return refuse(&library.path, "this C library's loader is not known");
         }
     }
-    kept(rt).checked = mark;
+    kept(loaded).checked = mark;
     Ok(())
 }
 
@@ -267,37 +263,17 @@ fn is_record(handle: u64) -> bool {
         && unsafe { ((handle as usize - LD_HEAP_HEADER) as *const [usize; 2]).read()[1] == 1 }
 }
 
-/// The user side's blocks of thread-local data.
-fn blocks(libraries: &[Library]) -> Vec<Block> {
-    let entries = vector::entries();
-    let path = |module: u64| {
-        libraries
-            .iter()
-            .find(|library| library.tls_module == module)
-            .map(|library| library.path.clone())
-    };
-    let made = list::modules()
-        .into_iter()
-        .filter(|module| module.tls_block != 0);
-    made.map(|module| Block {
-        path: path(module.tls_module).unwrap_or_default(),
-        module: module.tls_module,
-        address: module.tls_block,
-        allocated: entries
-            .get(module.tls_module as usize)
-            .map_or(0, |entry| entry.allocated),
-    })
-    .collect()
-}
-
 /// Copies ld.so's state, unless it is as it was at the last cut.
-pub fn capture(rt: &Runtime) -> Saved {
-    let operations = operations::operations(rt);
-    if !kept(rt).last.is_some_and(|(_, last)| last == mark(rt)) {
-        list::find_static_blocks(rt.loader.before.get().libraries);
+pub fn capture(loaded: &Loaded) -> Saved {
+    let operations = operations::operations(&loaded.log);
+    if !kept(loaded)
+        .last
+        .is_some_and(|(_, last)| last == mark(loaded))
+    {
+        list::find_static_blocks(loaded.before.get().libraries);
     }
-    let mut kept = kept(rt);
-    let mark = mark(rt);
+    let mut kept = kept(loaded);
+    let mark = mark(loaded);
     let key = match kept.last {
         Some((key, last)) if last == mark => key,
         _ => {
@@ -306,15 +282,15 @@ pub fn capture(rt: &Runtime) -> Saved {
                 process: kept.own,
                 version: kept.versions,
             };
-            kept.keep(rt, key, mark);
+            kept.keep(loaded, key, mark);
             key
         }
     };
     let libraries = libraries();
     Saved {
         key,
-        blocks: if memory::is_known(rt) {
-            blocks(&libraries)
+        blocks: if loaded.is_known() {
+            tls_block::all(&libraries)
         } else {
             Vec::new()
         },
@@ -325,23 +301,24 @@ pub fn capture(rt: &Runtime) -> Saved {
 
 impl Kept {
     /// ld.so's state has this key.
-    fn keep(&mut self, rt: &Runtime, key: Key, mark: Mark) {
+    fn keep(&mut self, loaded: &Loaded, key: Key, mark: Mark) {
         self.last = Some((key, mark));
-        if memory::is_known(rt) {
+        if loaded.is_known() {
             self.snapshots.retain(|(other, _)| *other != key);
             self.snapshots.truncate(MOST_STATES - 1);
-            self.snapshots.push_front((key, Snapshot::take(rt)));
+            self.snapshots
+                .push_front((key, Snapshot::take(&loaded.places.borrow())));
         }
     }
 }
 
 /// Makes ld.so's state that of the cut; to be called before mappings and pages are put back.
-pub fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
-    if kept(rt).last == Some((saved.key, mark(rt))) {
+pub fn restore(loaded: &Loaded, saved: &Saved) -> Result<(), UserError> {
+    if kept(loaded).last == Some((saved.key, mark(loaded))) {
         return Ok(());
     }
     let is_back = {
-        let kept = kept(rt);
+        let kept = kept(loaded);
         let snapshot = kept.snapshots.iter().find(|(key, _)| *key == saved.key);
         snapshot.map(|(_, snapshot)| snapshot.put_back())
     };
@@ -350,21 +327,21 @@ pub fn restore(rt: &Runtime, saved: &Saved) -> Result<(), UserError> {
         Some(true) => {}
         Some(false) => return Err(refused()),
         None => {
-            let own = operations::operations(rt);
+            let own = operations::operations(&loaded.log);
             let rest = saved
                 .operations
                 .strip_prefix(&own[..])
                 .ok_or_else(refused)?;
             // Constructors of the libraries run.
-            replay::run(saved, rest)?;
-            let now = mark(rt);
-            kept(rt).keep(rt, saved.key, now);
+            replay::run(&saved.libraries, &saved.blocks, rest)?;
+            let now = mark(loaded);
+            kept(loaded).keep(loaded, saved.key, now);
         }
     }
-    operations::replace(rt, &saved.operations, &saved.libraries);
-    let mut kept = kept(rt);
-    kept.last = Some((saved.key, mark(rt)));
-    kept.checked = mark(rt);
+    operations::replace(&loaded.log, &saved.operations, &saved.libraries);
+    let mut kept = kept(loaded);
+    kept.last = Some((saved.key, mark(loaded)));
+    kept.checked = mark(loaded);
     Ok(())
 }
 

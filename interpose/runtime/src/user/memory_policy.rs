@@ -9,7 +9,7 @@
 use super::kernel_calls::kernel_calls;
 use super::{UserError, zones};
 use crate::kernel_state::attributes::{HOME_NODES, SHARED_POLICIES};
-use crate::user::Runtime;
+use std::cell::Cell;
 use std::io;
 use std::sync::atomic::Ordering;
 use understudy_image::PAGE_SIZE;
@@ -121,8 +121,10 @@ fn has_calls() -> bool {
 }
 
 /// Reads the policies of private memory.
-pub(super) fn capture(rt: &Runtime, layout: &Layout) -> Saved {
-    if !has_calls() && !rt.has_loaded_policies.get() {
+///
+/// `has_loaded`: a checkpoint that was loaded has policies, whose calls another process has made.
+pub(super) fn capture(has_loaded: bool, layout: &Layout) -> Saved {
+    if !has_calls() && !has_loaded {
         return Saved::default();
     }
     let is_private = |backing: &Backing| matches!(backing, Backing::Anonymous | Backing::Heap);
@@ -144,11 +146,11 @@ pub(super) fn capture(rt: &Runtime, layout: &Layout) -> Saved {
 }
 
 /// Sets the policies of the cut, after the pages have been loaded.
-pub(super) fn restore(rt: &Runtime, saved: &Saved, layout: &Layout) {
+pub(super) fn restore(has_loaded: &Cell<bool>, saved: &Saved, layout: &Layout) {
     if !saved.0.is_empty() {
-        rt.has_loaded_policies.set(true);
+        has_loaded.set(true);
     }
-    let now = capture(rt, layout);
+    let now = capture(has_loaded.get(), layout);
     let default = 0i32.to_ne_bytes();
     let all = saved
         .0

@@ -1,6 +1,7 @@
 //! Descriptors that the program has open.
 #![allow(unsafe_code)]
 
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use understudy_abi::RUNTIME_FD_BASE;
@@ -88,5 +89,25 @@ pub(super) fn stat(fd: i32) -> Option<libc::stat> {
     unsafe {
         let mut stat: libc::stat = std::mem::zeroed();
         (libc::fstat(fd, &mut stat) == 0).then_some(stat)
+    }
+}
+
+/// Returns the kernel's link for a descriptor.
+pub(super) fn link_of(fd: i32) -> PathBuf {
+    format!("/proc/self/fd/{fd}").into()
+}
+
+/// Returns the kernel's path of an open file.
+pub(super) fn path_of(fd: i32) -> PathBuf {
+    std::fs::read_link(link_of(fd)).unwrap_or_default()
+}
+
+/// True if two descriptors have one open file description.
+pub(super) fn is_same_description(one: i32, other: i32) -> bool {
+    const KCMP_FILE: i32 = 0;
+    // SAFETY: kcmp(2) on descriptors of this process.
+    unsafe {
+        let pid = libc::getpid();
+        libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) == 0
     }
 }

@@ -5,12 +5,11 @@
 #![allow(unsafe_code)]
 
 use super::memory_policy;
-use crate::user::Runtime;
 use std::fs;
 use understudy_formats::proc_file::ProcFile;
 
 /// Value of an attribute in the kernel's form; empty if the kernel lacks the attribute.
-type Value = Vec<u8>;
+pub(super) type Value = Vec<u8>;
 
 struct Attribute {
     name: &'static str,
@@ -87,17 +86,15 @@ const ATTRIBUTES: [Attribute; 10] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Saved(Vec<Option<Value>>);
 
-/// Records the values at the start of the process.
-pub(super) fn remember_start(rt: &Runtime) {
-    rt.attributes
-        .set(ATTRIBUTES.iter().map(|it| (it.read)()).collect());
+/// Returns the values at the start of the process.
+pub(super) fn at_start() -> Vec<Value> {
+    ATTRIBUTES.iter().map(|it| (it.read)()).collect()
 }
 
 /// Returns the values that differ from those of the start.
-pub(super) fn capture(rt: &Runtime) -> Saved {
-    let start = rt.attributes.borrow();
+pub(super) fn capture(start: &[Value]) -> Saved {
     let now = ATTRIBUTES.iter().map(|it| (it.read)());
-    let changed = now.zip(start.iter());
+    let changed = now.zip(start);
     Saved(
         changed
             .map(|(now, then)| (now != *then).then_some(now))
@@ -110,9 +107,8 @@ pub(super) fn capture(rt: &Runtime) -> Saved {
 /// What the program had not changed gets its value of the start.
 ///
 /// `is_mains`: the main thread has made the cut, and is the calling one.
-pub(super) fn restore(rt: &Runtime, saved: &Saved, is_mains: bool) {
-    let start = rt.attributes.borrow();
-    for ((attribute, saved), start) in ATTRIBUTES.iter().zip(&saved.0).zip(start.iter()) {
+pub(super) fn restore(start: &[Value], saved: &Saved, is_mains: bool) {
+    for ((attribute, saved), start) in ATTRIBUTES.iter().zip(&saved.0).zip(start) {
         let wanted = saved.as_ref().unwrap_or(start);
         if attribute.is_callers && !is_mains || (attribute.read)() == *wanted {
             continue;

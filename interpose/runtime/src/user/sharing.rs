@@ -2,10 +2,10 @@
 //! must not be rolled back if another rank has it too. And memory that cannot be had elsewhere as the program has it.
 #![allow(unsafe_code)]
 
-use super::files::{descriptors, path_of, stat};
+use super::open::{descriptors, path_of, stat};
+use super::process_names::host_name;
 use super::{UserError, zones};
 use crate::shim;
-use crate::user::Runtime;
 use std::os::unix::ffi::OsStrExt;
 use understudy_image::procmap;
 use understudy_image::shared::Part;
@@ -35,8 +35,11 @@ fn mapped() -> Vec<Vma> {
     all
 }
 
-/// Refuses what another process could not have. What it has seen is for [`mappings`].
-pub fn check(rt: &Runtime) -> Result<(), UserError> {
+/// Returns the mappings that other processes may have, too.
+///
+/// # Errors
+/// The program has memory that another process could not have.
+pub fn check() -> Result<Vec<Mapping>, UserError> {
     let all = mapped();
     if all.iter().any(is_huge) {
         return Err(UserError::HugePages);
@@ -44,8 +47,7 @@ pub fn check(rt: &Runtime) -> Result<(), UserError> {
     if let Some(path) = open_as_well(&all) {
         return Err(UserError::OpenAndMapped(path));
     }
-    rt.shared_mappings.set(Some(shared(&all)));
-    Ok(())
+    Ok(shared(&all))
 }
 
 /// Pages of a pool that has a size of its own.
@@ -76,16 +78,14 @@ fn is_open_at(fd: i32, vma: &Vma) -> bool {
     about.st_ino == vma.inode && (has_device() || has_path())
 }
 
-/// The mappings that other processes may have too. Looked for only if the program has made any.
-pub fn mappings(rt: &Runtime) -> Vec<Mapping> {
-    rt.shared_mappings
-        .take()
-        .unwrap_or_else(|| shared(&mapped()))
+/// Returns the mappings that other processes may have, too, without a check.
+pub fn mappings() -> Vec<Mapping> {
+    shared(&mapped())
 }
 
 fn shared(all: &[Vma]) -> Vec<Mapping> {
     let is_shared = |vma: &&Vma| vma.shared && vma.prot.write && Part::of(&vma.path).is_none();
-    let host = super::host_name();
+    let host = host_name();
     let mut found: Vec<Mapping> = all
         .iter()
         .filter(is_shared)

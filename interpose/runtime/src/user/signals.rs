@@ -1,9 +1,12 @@
 //! Signal dispositions, the signal mask, the working directory and the file mode creation mask.
 #![allow(unsafe_code)]
 
+pub(super) mod action;
 mod waiting_signals;
 
 use crate::arch::turn;
+pub use action::{Action, action, mask};
+use action::{IGNORE, SIG_DFL, SIG_IGN, SIGNALS};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use understudy_abi::OWN_SIGNALS;
@@ -12,9 +15,6 @@ use understudy_abi::{ZONE_END, ZONE_START};
 use understudy_formats::events::realtime_ns;
 use understudy_mpi::cancellation;
 use waiting_signals::Waiting;
-
-/// The kernel's `struct sigaction` on x86-64: handler, flags, restorer, mask.
-pub type Action = [u64; 4];
 
 /// Process-wide settings that the program may have changed.
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
@@ -29,39 +29,6 @@ pub struct Saved {
     at: u64,
     /// libc's handler of SIGCANCEL, which the runtime's calls.
     cancellation: [u64; 2],
-}
-
-const SIGNALS: i64 = 64;
-/// What an action has in place of a handler: the default, and nothing at all.
-const SIG_DFL: u64 = 0;
-const SIG_IGN: u64 = 1;
-/// A pending signal is discarded when its action becomes this one (signal(7)).
-const IGNORE: Action = [SIG_IGN, 0, 0, 0];
-
-/// Asks for and, if `new` is given, sets what a signal does, past libc, which keeps two signals to itself.
-pub fn action(signal: i64, new: Option<&Action>) -> Action {
-    let mut old: Action = [0; 4];
-    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: rt_sigaction(2) with the kernel's structure and mask size.
-    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, new, &raw mut old, 8usize) };
-    old
-}
-
-/// Asks for and, if `new` is given, sets this thread's signal mask, past libc in the same way.
-pub fn mask(new: Option<u64>) -> u64 {
-    let mut old = 0u64;
-    let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: rt_sigprocmask(2) with masks of eight bytes.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            new,
-            &raw mut old,
-            8usize,
-        )
-    };
-    old
 }
 
 fn belongs_to_runtime(action: &Action) -> bool {

@@ -6,6 +6,7 @@
 //! removed by the undo log (`super::undo`).
 #![allow(unsafe_code)]
 
+pub(super) mod kernel_object;
 mod message_queues;
 mod semaphore_sets;
 
@@ -13,63 +14,15 @@ use super::kernel_calls::kernel_calls;
 use super::threads::pending_call;
 use super::{UserError, children, undo};
 use crate::kernel_state::attributes::{ADJUSTMENTS, MANY_OBJECTS, OTHER_USERS, UNREADABLE};
-use crate::user::Runtime;
+use crate::user::program_runtime::Runtime;
+use kernel_object::{Access, Read, found, name};
+pub(super) use kernel_object::{namespace, remove};
 use message_queues::Queue;
 use semaphore_sets::Set;
 use std::io;
 use understudy_abi::system_v::{
     FOREIGN, MADE, MESSAGES, Object as Known, Objects, SEMAPHORES, UNDO,
 };
-use xxhash_rust::xxh3::xxh3_64;
-
-/// Key and permissions of an object (sysvipc(7)).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
-struct Access {
-    key: i32,
-    mode: u32,
-    user: u32,
-    group: u32,
-}
-
-impl Access {
-    const PERMISSIONS: u32 = 0o777;
-
-    fn of(about: &libc::ipc_perm) -> Access {
-        Access {
-            key: about.__key,
-            mode: u32::from(about.mode) & Access::PERMISSIONS,
-            user: about.uid,
-            group: about.gid,
-        }
-    }
-
-    fn has_key_of(&self, about: &libc::ipc_perm) -> bool {
-        self.key == about.__key
-    }
-
-    fn write_to(&self, about: &mut libc::ipc_perm) {
-        (about.uid, about.gid) = (self.user, self.group);
-        about.mode = self.mode as _;
-    }
-
-    /// Permissions of an object that a test makes.
-    #[cfg(test)]
-    fn of_tests() -> Access {
-        // SAFETY: these calls only return numbers.
-        let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-        Access {
-            key: libc::IPC_PRIVATE,
-            mode: 0o600,
-            user,
-            group,
-        }
-    }
-
-    /// Flags that make an object which must not exist.
-    fn flags(&self) -> i32 {
-        libc::IPC_CREAT | libc::IPC_EXCL | self.mode as i32
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 enum Content {
@@ -93,57 +46,6 @@ pub struct Saved {
     namespace: u64,
     objects: Vec<Object>,
 }
-
-/// Returns a number for the namespace that identifiers are of, which differs in each host.
-pub(super) fn namespace() -> u64 {
-    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let link = std::fs::read_link("/proc/self/ns/ipc").unwrap_or_default();
-    xxh3_64(&[&boot[..], link.as_os_str().as_encoded_bytes()].concat())
-}
-
-/// Returns the name of an object for messages.
-pub(super) fn name(kind: i64, identifier: i32) -> String {
-    let noun = match kind {
-        SEMAPHORES => "semaphores",
-        _ => "a message queue",
-    };
-    format!("{noun} of System V (identifier {identifier})")
-}
-
-pub(super) fn remove(kind: i64, real: i32) -> io::Result<()> {
-    // SAFETY: semctl(2) or msgctl(2), which reads no argument.
-    let rc = unsafe {
-        match kind {
-            SEMAPHORES => libc::semctl(real, 0, libc::IPC_RMID),
-            _ => libc::msgctl(real, libc::IPC_RMID, std::ptr::null_mut()),
-        }
-    };
-    found(outcome(rc)).map(drop)
-}
-
-/// Returns the error of a call that returned -1.
-fn outcome(rc: libc::c_int) -> io::Result<libc::c_int> {
-    match rc {
-        -1 => Err(io::Error::last_os_error()),
-        rc => Ok(rc),
-    }
-}
-
-/// Takes the error of an object that does not exist for `None`.
-fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIDRM)) => Ok(None),
-        other => other.map(Some),
-    }
-}
-
-/// True if a process of this number is another one than the caller.
-fn is_other(pid: libc::pid_t) -> bool {
-    pid != 0 && pid as u32 != std::process::id()
-}
-
-/// Objects that had to be made again: kind, identifier at the cut, and identifier now.
-pub(super) type Exchanged = Vec<(i64, i32, i32)>;
 
 /// Lets a thread go on waiting for an object that has another identifier now.
 ///
@@ -197,7 +99,7 @@ pub(super) fn check() -> Result<(), UserError> {
 }
 
 /// Returns the reason why an object cannot be restored.
-fn objection(object: &Known, read: &Read) -> Option<&'static str> {
+fn objection(object: &Known, read: &Read<Content>) -> Option<&'static str> {
     if read.is_foreign {
         // Its last user may be this process at the next cut.
         objects().call(object.kind, object.identifier, FOREIGN);
@@ -212,19 +114,11 @@ fn objection(object: &Known, read: &Read) -> Option<&'static str> {
     }
 }
 
-/// An object in the kernel.
-struct Read {
-    access: Access,
-    content: Content,
-    /// True if another process has used the object last, or waits for it.
-    is_foreign: bool,
-}
-
 /// Reads an object; `None` if it does not exist.
-fn read(object: &Known) -> io::Result<Option<Read>> {
+fn read(object: &Known) -> io::Result<Option<Read<Content>>> {
     found(match object.kind {
-        SEMAPHORES => semaphore_sets::read(object.real),
-        _ => message_queues::read(object.real),
+        SEMAPHORES => semaphore_sets::read(object.real).map(|it| it.with(Content::Set)),
+        _ => message_queues::read(object.real).map(|it| it.with(Content::Queue)),
     })
 }
 

@@ -14,10 +14,11 @@
 
 mod call_number;
 mod context;
+pub(super) mod deaf;
 mod lists;
 mod restore;
 mod slot;
-mod stop;
+pub(super) mod stop;
 mod vectors;
 mod waiting;
 
@@ -25,9 +26,10 @@ use super::UserError;
 use super::locks::ThreadNumber;
 use super::tls;
 use crate::arch::{self, Frame, raw, turn};
-use crate::user::Runtime;
+use crate::user::program_runtime::Runtime;
 use crate::{attention, sys, told};
 pub use context::Caller;
+pub use deaf::Deaf;
 use lists::Places;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
@@ -40,22 +42,6 @@ pub fn tell_numbers() {
     if let Some(place) = sys::debuggers_offset(c"_thread_db_pthread_tid") {
         turn::numbers_are_at(place as usize);
     }
-}
-
-/// Why threads cannot be stopped now.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-pub enum Deaf {
-    /// One does not hear.
-    #[error(
-        "its thread {0} does not react (a system call of its own blocks signal 33, or waits for a child)"
-    )]
-    Thread(i32),
-    /// One is inside of ld.so.
-    #[error("a thread is loading a library")]
-    Loader,
-    /// More than there is room for.
-    #[error("it has more than {0} threads")]
-    Many(usize),
 }
 
 /// What is saved of a thread. Its registers, signal mask and signal stack are in the frame, which is in the image.

@@ -14,7 +14,6 @@
 //!
 //! At a failure everybody looks at the logs of all ranks; one process of each node (it holds a lock) undoes them, those
 //! of the dead included. Nobody goes on before that: an agreement follows.
-#![allow(unsafe_code)]
 
 mod anchor;
 mod apply;
@@ -32,75 +31,39 @@ mod object;
 mod outcome;
 mod overwrite;
 mod place;
+mod recording;
 #[cfg(test)]
 mod tests;
+pub(super) mod undo_state;
 
-use super::lowered_limits::Raised;
-use super::{UserError, effects, files, output};
-use crate::cell::Field;
-use crate::user::Runtime;
-use crate::{told, world};
-use caller::Caller;
+use super::{UserError, effects, output};
+use crate::told;
+use crate::user::program_runtime::Runtime;
 pub use caller::full_name;
 use child_effects::ChildEffects;
 pub use note::Call;
 use note::Recorder;
 pub use object::{note_object, note_queue};
-use overwrite::Source;
 use place::{ChildLogLabel, Place};
-use std::cell::{Cell, RefMut};
-use std::ffi::{CStr, c_char, c_int};
+use recording::WRITTEN;
+pub use recording::{file_effect, made, note, note_overwriting, overwriting, written};
+use std::cell::RefMut;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use understudy_abi::effect;
-use understudy_abi::written::Written;
 use understudy_formats::private::{in_memory, open_own};
 use understudy_numbers::{Epoch, ProcessNumber};
 pub use understudy_policy::ranges::Range;
 use understudy_relay::in_file_names;
 use understudy_settings::Threads;
 
-pub(super) struct Undo {
-    recorder: Field<Option<Recorder>>,
-    /// Effects of child processes.
-    child_effects: Field<Option<ChildEffects>>,
-    /// True if effects of child processes cannot be noted.
-    cannot_note_child_effects: Cell<bool>,
-    /// Beside the epochs on disk, until the job has come to its end.
-    on_disk: Field<Option<Place>>,
-    /// Effects are noted before MPI_Init: the job is started again, and what the program has done then is on disk.
-    early: Cell<bool>,
-}
-
-impl Undo {
-    /// At the start of the process.
-    pub(super) const fn new() -> Undo {
-        Undo {
-            recorder: Field::new(None),
-            child_effects: Field::new(None),
-            cannot_note_child_effects: Cell::new(false),
-            on_disk: Field::new(None),
-            early: Cell::new(false),
-        }
-    }
-}
-
-/// What the face knows of the program's descriptors.
-static WRITTEN: Written = Written::new();
-
 /// What the program does before it is started again belongs to this epoch.
 const START: Epoch = Epoch(1);
 /// By the names of whose logs the lock is called.
 const FIRST: ProcessNumber = ProcessNumber(0);
 
-/// What face and runtime share of it.
-pub fn written() -> &'static Written {
-    &WRITTEN
-}
-
-/// This process plays what a rank has done: nothing of it is to be undone.
+/// Ends noting in a process that replays what a rank has done: nothing is undone.
 pub fn leave_files() {
     WRITTEN.begin(false);
     WRITTEN.set_parent(0, 0);
@@ -347,108 +310,4 @@ pub fn discard(process: ProcessNumber) {
 /// Removes the logs of processes that have died.
 pub fn discard_abandoned() {
     of_memory().clean(false);
-}
-
-/// Notes an effect on files that is about to happen.
-///
-/// # Safety
-/// The strings must be valid or null.
-pub unsafe fn file_effect(
-    rt: &Runtime,
-    kind: u32,
-    directory: c_int,
-    path: *const c_char,
-    other_directory: c_int,
-    other: *const c_char,
-    value: i64,
-) {
-    if !is_noting(rt) {
-        return;
-    }
-    // SAFETY: handed on to the caller.
-    let string = |name: *const c_char| (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
-    let names = [(directory, string(path)), (other_directory, string(other))];
-    match kind {
-        effect::MADE => made(rt),
-        effect::FTRUNCATE => on_open(rt, directory, |recorder| {
-            recorder.truncate_open(directory, value.max(0) as u64)
-        }),
-        effect::ATTRIBUTE => {
-            if let Some(path) = Caller::own().attributed(names, value) {
-                with_recorder(rt, &path, |recorder| {
-                    recorder.change_attribute(&path, names[1].1)
-                });
-            }
-        }
-        _ => {
-            if let Some(call) = Caller::own().call(kind, names, value) {
-                note(rt, &call);
-            }
-        }
-    }
-}
-
-/// A part of a file that the program has open is about to be overwritten, by a write or by way of a mapping.
-pub fn overwriting(rt: &Runtime, fd: c_int, part: &effect::Part, is_mapped: bool) {
-    on_open(rt, fd, |recorder| {
-        recorder.overwrite_open(fd, (part.offset, part.length), is_mapped)
-    });
-}
-
-fn on_open(rt: &Runtime, fd: c_int, act: impl FnOnce(&mut Recorder) -> io::Result<()>) {
-    let _raised = Raised::new();
-    if is_noting(rt)
-        && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
-        && let Err(error) = act(recorder)
-    {
-        let path = fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
-        recorder.warn(&path, &error.to_string());
-    }
-}
-
-/// Whether effects are noted: a child that the program has forked is not protected, though it has all of this.
-fn is_noting(rt: &Runtime) -> bool {
-    let is_of_this =
-        |recorder: &Recorder| recorder.is_on() && recorder.process() == std::process::id();
-    (world::is_protected() || rt.undo.early.get())
-        && rt.undo.recorder.borrow().as_ref().is_some_and(is_of_this)
-}
-
-/// The layer is about to do this to a file of the program's; [`made`] follows.
-pub fn note(rt: &Runtime, call: &Call) {
-    with_recorder(rt, call.path(), |recorder| {
-        let noted = recorder.note(call);
-        WRITTEN.await_name(recorder.awaits_name());
-        noted
-    });
-}
-
-/// The call that was noted last has been made.
-pub fn made(rt: &Runtime) {
-    with_recorder(rt, Path::new("a new file"), |recorder| {
-        let noted = recorder.made();
-        WRITTEN.await_name(recorder.awaits_name());
-        noted
-    });
-}
-
-/// The layer is about to write these ranges of a file of the program's, which is open.
-pub fn note_overwriting(rt: &Runtime, file: &File, ranges: &[Range]) {
-    let name = || files::last_name_of(file);
-    if is_noting(rt)
-        && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
-        && let Err(error) = recorder.overwrite(name, Source::Readable(file), ranges)
-    {
-        recorder.warn(&name(), &error.to_string());
-    }
-}
-
-fn with_recorder(rt: &Runtime, path: &Path, act: impl FnOnce(&mut Recorder) -> io::Result<()>) {
-    let _raised = Raised::new();
-    if is_noting(rt)
-        && let Some(recorder) = &mut *rt.undo.recorder.borrow_mut()
-        && let Err(error) = act(recorder)
-    {
-        recorder.warn(path, &error.to_string());
-    }
 }

@@ -2,10 +2,10 @@
 
 use super::Check;
 use crate::run::program;
-use ckptd::launch::program::Kind;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use understudy_pmi::Kind;
 
 const NAME: &str = "the program's libraries";
 

@@ -7,7 +7,6 @@
 use super::{Arguments, Check, probe};
 use crate::outcome::{Failure, Outcome, verdict};
 use crate::{layer, mpi};
-use ckptd::launch::program::{Kind, Mpi};
 use ckptd::report::Live;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::ffi::{c_int, c_void};
@@ -15,6 +14,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use understudy_launch::preload_library;
+use understudy_pmi::{Kind, Mpi};
 
 const NAME: &str = "protected job";
 /// Time after which the job is taken to hang.
@@ -104,7 +105,7 @@ fn command(arguments: &Arguments, mpi: &Mpi, events: &Path) -> std::io::Result<C
     let layer = layer::library(arguments.library.as_deref()).map_err(std::io::Error::other)?;
     command
         .arg("--library")
-        .arg(layer.with_file_name(mpi.kind.layer()))
+        .arg(layer.with_file_name(preload_library(mpi.kind)))
         .arg("--")
         .arg(&own)
         .args(["doctor", "--initialise-mpi"])

@@ -3,10 +3,10 @@
 use super::{Arguments, cannot, usage};
 use crate::node;
 use crate::outcome::Failure;
-use ckptd::launch::hosts::of_list;
 use ckptd::report::count;
 use std::ffi::OsString;
 use std::path::Path;
+use understudy_launch::starter::hosts_of_list;
 
 /// Whether the launcher must be told that ranks may share cores. An error if that would be needed, but was not asked for where it
 /// may do harm: on hosts that the user has counted out.
@@ -57,7 +57,7 @@ pub fn must_oversubscribe(
 
 /// Slots of a list of hosts, as the launcher counts them: one for each time that a host is named without a number.
 fn slots(hosts: &str) -> Result<u32, Failure> {
-    let hosts = of_list(hosts).map_err(|error| usage(format_args!("--host: {error}")))?;
+    let hosts = hosts_of_list(hosts).map_err(|error| usage(format_args!("--host: {error}")))?;
     Ok(hosts.iter().map(|host| host.slots).sum())
 }
 

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::{QUESTION, Step, Transfer, fits, head};
-use crate::copies::Runtime;
 use crate::own_messages::{self, Peer, tag};
+use crate::renewal::Runtime;
 use std::mem::take;
 use understudy_image::alike::{Wanted, answer_bytes};
 use understudy_image::epoch::SlotRun;

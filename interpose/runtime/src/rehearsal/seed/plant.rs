@@ -3,7 +3,7 @@
 
 use super::quiet::Quiet;
 use super::work::serve;
-use crate::rehearsal::Runtime;
+use crate::rehearsal::rehearsal_runtime::Runtime;
 use crate::user::signals;
 use crate::{renewal, shim, sys};
 use std::fs::File;
@@ -38,8 +38,18 @@ fn turns() -> io::Result<File> {
     options.open(path)
 }
 
-/// Makes one; the way to it.
-pub fn fork(rt: &Runtime) -> io::Result<Line> {
+/// Forks the seed of this process, which stands at the end of `MPI_Init`.
+pub fn plant(rt: &Runtime) {
+    match fork(rt) {
+        Ok(line) => rt.seed.attach(line),
+        Err(error) => {
+            log::warn!("no process for replays, so copies of static data are kept: {error}")
+        }
+    }
+}
+
+/// Forks a seed; returns the line to it.
+fn fork(rt: &Runtime) -> io::Result<Line> {
     let ([mine, theirs], turns) = (pair()?, turns()?);
     let quiet = Quiet::begin();
     // SAFETY: pidfd_open(2), whose descriptor is new, and fork(2); children do not come back.

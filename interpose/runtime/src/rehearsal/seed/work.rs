@@ -1,16 +1,15 @@
 //! A seed's life: it waits, and has phases replayed in children of its own.
 #![allow(unsafe_code)]
 
-use super::quiet::{Quiet, look};
-use super::{Answer, Request, read};
+use super::quiet::Quiet;
 use crate::copies::Script;
-use crate::rehearsal::Runtime;
 use crate::rehearsal::child::{Child, Task};
 use crate::rehearsal::finding::{Finding, Rehearsed};
+use crate::rehearsal::rehearsal_runtime::Runtime;
+use crate::rehearsal::seed_line::look;
+use crate::rehearsal::seed_request::{Answer, Request, read, write};
 use crate::sys;
-use bincode::config::standard;
 use std::fs::File;
-use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use understudy_abi::RUNTIME_FD_BASE;
@@ -150,10 +149,6 @@ impl<'a> Work<'a> {
         }
         None
     }
-}
-
-fn write(file: &mut File, what: &impl bincode::Encode) -> io::Result<()> {
-    file.write_all(&bincode::encode_to_vec(what, standard()).map_err(io::Error::other)?)
 }
 
 /// The seed's life, with a line to its owner, a descriptor of that, and what seeds take turns by.

@@ -1,6 +1,7 @@
 //! Descriptors that the process was started with.
 
-use super::{path_of, stat, streams};
+use super::streams;
+use crate::user::open::{path_of, stat};
 use std::os::unix::ffi::OsStrExt;
 
 /// Open file of a descriptor at the start.

@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::sockets::LocalSockets;
-use super::{memory_file, nameless, path_of, pipes, posix_queues, proc_names, sockets, stat};
+use super::{former_name, memory_file, pipes, posix_queues, proc_names, sockets};
+use crate::user::open::{path_of, stat};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 
@@ -53,7 +54,7 @@ fn of(fd: i32, about: &libc::stat, peers: &Peers<'_>) -> String {
     let path = path_of(fd);
     let path = path.as_os_str().as_bytes();
     let text = || String::from_utf8_lossy(path).into_owned();
-    let has_name = !nameless::is_nameless(path);
+    let has_name = !former_name::is_nameless(path);
     // SAFETY: fcntl(2) that only asks.
     let is_path_only = unsafe { libc::fcntl(fd, libc::F_GETFL) } & libc::O_PATH != 0;
     match (about.st_mode & libc::S_IFMT, file_system(fd)) {

@@ -1,7 +1,7 @@
 //! Files of memfd_create(2): their names and seals.
 #![allow(unsafe_code)]
 
-use super::path_of;
+use crate::user::open::path_of;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;

@@ -1,11 +1,14 @@
 //! Descriptors that cannot be restored: found at a cut, before anything depends on them.
 
-use super::nameless::{self, Named};
+use super::former_name::{self, Named};
+use super::open_files::Others;
 use super::sockets::LocalSockets;
 use super::streams::Stream;
-use super::{descriptors, kinds, path_of, pipes, posix_queues, sockets, stat};
+use super::{kinds, pipes, posix_queues, sockets};
 use crate::kernel_state::{self, DESCRIPTORS};
-use crate::user::{Runtime, UserError, input};
+use crate::user::UserError;
+use crate::user::input::Input;
+use crate::user::open::{descriptors, path_of, stat};
 use std::os::unix::ffi::OsStrExt;
 use understudy_abi::RUNTIME_FD_BASE;
 
@@ -15,7 +18,7 @@ fn objection(fd: i32, kind: &str, about: &libc::stat, local: &LocalSockets) -> O
         "file" | "removed file" => {
             let path = path_of(fd);
             let has_lost = matches!(
-                nameless::other_name(about, path.as_os_str().as_bytes()),
+                former_name::other_name(about, path.as_os_str().as_bytes()),
                 Named::Elsewhere
             );
             has_lost.then(|| {
@@ -43,13 +46,13 @@ pub fn check_numbers(open: &[i32], highest: Option<i32>) -> Result<(), UserError
 }
 
 /// Refuses if one of the program's descriptors cannot be restored.
-pub fn check_kinds(rt: &Runtime) -> Result<(), UserError> {
+pub fn check_kinds(files: &Others, input: &Input) -> Result<(), UserError> {
     let about = |fd| Some((fd, stat(fd)?));
     let all: Vec<(i32, libc::stat)> = descriptors().into_iter().filter_map(about).collect();
     let is_programs = |(fd, about): &&(i32, libc::stat)| {
-        rt.files.is_programs(*fd, about)
-            && !rt.files.was_inherited(*fd)
-            && !input::is_relayed(rt, about)
+        files.is_programs(*fd, about)
+            && !files.was_inherited(*fd)
+            && !input.is_relayed(about)
             && Stream::of(*fd, about).is_none()
     };
     let own: Vec<(i32, libc::stat)> = all.iter().filter(is_programs).copied().collect();

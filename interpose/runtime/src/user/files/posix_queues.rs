@@ -5,9 +5,10 @@
 //! the program stand still meanwhile, and none of them waits in the kernel.
 #![allow(unsafe_code)]
 
-use super::{nameless, path_of, stat};
+use super::former_name;
 use crate::sys;
 use crate::user::children;
+use crate::user::open::{path_of, stat};
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Result};
@@ -176,7 +177,7 @@ impl Queue {
             limits
         };
         Some(Queue {
-            name: nameless::former(&path)?.as_os_str().as_bytes().to_vec(),
+            name: former_name::former(&path)?.as_os_str().as_bytes().to_vec(),
             inode: about.st_ino,
             max_messages: limits.mq_maxmsg,
             max_bytes: limits.mq_msgsize,

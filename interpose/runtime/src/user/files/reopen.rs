@@ -1,11 +1,19 @@
 //! Files that are opened again, by their names or by another descriptor.
 #![allow(unsafe_code)]
 
-use super::{Open, failed, proc_names};
+use super::nameless::Nameless;
+use super::open_file::Open;
+use super::{memory_file, proc_names};
 use crate::user::UserError;
+use crate::user::open::link_of;
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 /// Gives a descriptor its file.
 ///
@@ -22,31 +30,31 @@ pub fn reopen(fd: i32, file: &Open, all: &BTreeMap<i32, Open>) -> Result<(), Use
         };
         if let Some(other) = file.same_as {
             return if libc::dup3(other, fd, mode) < 0 {
-                Err(failed(file, "cannot be duplicated"))
+                Err(file.failed("cannot be duplicated"))
             } else {
                 Ok(())
             };
         }
-        let made = file.nameless.as_ref().map(|it| it.open_or_make(fd, all));
+        let made = file.nameless.as_ref().map(|it| open_or_make(it, fd, all));
         let path = match made {
             None => proc_names::actual(&file.path),
             Some(Ok(ref made)) => format!("/proc/self/fd/{}", made.as_raw_fd()).into_bytes(),
-            Some(Err(_)) => return Err(failed(file, "cannot be made again")),
+            Some(Err(_)) => return Err(file.failed("cannot be made again")),
         };
-        let path = CString::new(path).map_err(|_| failed(file, "has an impossible name"))?;
+        let path = CString::new(path).map_err(|_| file.failed("has an impossible name"))?;
         let mut not = libc::O_CREAT | libc::O_TRUNC | libc::O_EXCL;
         if made.is_some() {
             not |= libc::O_TMPFILE;
         }
         let opened = open_whatever_its_mode(&path, file.flags & !not);
         if opened < 0 {
-            return Err(failed(file, "cannot be opened again"));
+            return Err(file.failed("cannot be opened again"));
         }
         if opened != fd {
             let moved = libc::dup3(opened, fd, mode);
             libc::close(opened);
             if moved < 0 {
-                return Err(failed(file, "cannot be given its descriptor"));
+                return Err(file.failed("cannot be given its descriptor"));
             }
         }
     }
@@ -70,4 +78,40 @@ fn open_whatever_its_mode(path: &CStr, flags: i32) -> i32 {
         *libc::__errno_location() = error;
         opened
     }
+}
+
+/// Opens the file without a name that descriptor `fd` is to have.
+///
+/// This is the file that another one of `all` has open already, or a new one.
+fn open_or_make(nameless: &Nameless, fd: i32, all: &BTreeMap<i32, Open>) -> io::Result<File> {
+    let is_same = |open: &Open| {
+        open.nameless
+            .as_ref()
+            .is_some_and(|it| it.id == nameless.id)
+    };
+    // Lower descriptors have been put back; a higher one may be open still.
+    let is_there = |other: i32| other < fd || (other > fd && nameless.is_open_at(other));
+    let twin = all
+        .iter()
+        .find(|&(&other, open)| is_there(other) && is_same(open));
+    twin.map_or_else(
+        || make_like(&all[&fd]),
+        |(&other, _)| File::open(link_of(other)),
+    )
+}
+
+/// Makes an empty file like `file`, in the same directory if possible, else in memory.
+fn make_like(file: &Open) -> io::Result<File> {
+    let path = Path::new(OsStr::from_bytes(&file.path));
+    let is_in_memory = memory_file::is_its_name(&file.path);
+    let directory = path.parent().filter(|_| !is_in_memory);
+    let like = |directory| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600);
+        options.custom_flags(libc::O_TMPFILE).open(directory).ok()
+    };
+    if let Some(made) = directory.and_then(like) {
+        return Ok(made);
+    }
+    memory_file::make(&file.path)
 }

@@ -6,9 +6,10 @@
 //! Event loops are made of these. The kernel tells what is in them (proc(5), `fdinfo`), so an understudy makes them anew.
 #![allow(unsafe_code)]
 
+use super::pipes;
 use super::posix_queues::{Queue, is_queue};
 use super::sockets::{self, LocalSockets, LostSocket, Socket};
-use super::{is_same_description, path_of, pipes, stat};
+use crate::user::open::{is_same_description, path_of, stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::mem::discriminant;

@@ -13,7 +13,6 @@
 
 use super::list::{self, Module};
 use super::vector::{self, Entry};
-use crate::user::Runtime;
 use crate::user::tls;
 use crate::{sys, told};
 use std::ffi::c_int;
@@ -42,15 +41,19 @@ pub struct Snapshot {
     runtime: Vec<(u64, u64)>,
 }
 
-/// Finds ld.so's state; `first_heap` is what it has allocated before it had the program's malloc.
-pub fn find(rt: &Runtime, first_heap: &[AddrRange]) {
+/// Returns the ranges of ld.so's state; none if it does not have the known form.
+///
+/// `first_heap` is what ld.so has allocated before it had the program's malloc.
+pub fn find(first_heap: &[AddrRange]) -> Vec<AddrRange> {
     let (start, length) = told::info().loader_data;
     // ld.so's first allocations lie behind its data, in the same page.
     let end = (start + length).next_multiple_of(understudy_image::PAGE_SIZE);
     let data = AddrRange::new(start as u64 & !(WORD - 1), end as u64);
-    let Some(not) = not_state(data) else { return };
+    let Some(not) = not_state(data) else {
+        return Vec::new();
+    };
     if !vector::lengthen(&list::modules()) {
-        return;
+        return Vec::new();
     }
     let mut places = vec![data];
     places.extend(first_heap);
@@ -60,12 +63,7 @@ pub fn find(rt: &Runtime, first_heap: &[AddrRange]) {
             .flat_map(|range| super::super::zones::without(range, hole))
             .collect();
     }
-    rt.loader.places.set(places);
-}
-
-/// Whether ld.so's state is known.
-pub fn is_known(rt: &Runtime) -> bool {
-    !rt.loader.places.borrow().is_empty()
+    places
 }
 
 /// What is not to be put back: locks, the lists of threads' stacks, and the main thread's own memory.
@@ -188,21 +186,14 @@ fn runtime_block(address: u64) -> Option<AddrRange> {
 
 /// Blocks of the runtime side's heap that ld.so's data lead to, and what these begin with a pointer to: its tables are
 /// chained by their first words. The blocks of threads are not among them.
-fn shared_blocks(rt: &Runtime) -> Vec<AddrRange> {
+fn shared_blocks(places: &[AddrRange]) -> Vec<AddrRange> {
     const LONGEST_CHAIN: usize = 64;
     let mut found: Vec<AddrRange> = Vec::new();
     let (start, length) = told::info().loader_data;
     let data = AddrRange::new(start as u64, (start + length) as u64);
     let is_data = |range: &&AddrRange| data.intersect(**range).is_some();
     let words = |range: &AddrRange| (range.start..range.end).step_by(WORD as usize);
-    for word in rt
-        .loader
-        .places
-        .borrow()
-        .iter()
-        .filter(is_data)
-        .flat_map(words)
-    {
+    for word in places.iter().filter(is_data).flat_map(words) {
         // SAFETY: words of ld.so's data, and of its heap below.
         let mut address = unsafe { (word as *const u64).read() };
         for _ in 0..LONGEST_CHAIN {
@@ -226,21 +217,15 @@ fn runtime_libraries() -> Vec<(u64, u64)> {
 }
 
 impl Snapshot {
-    pub fn take(rt: &Runtime) -> Snapshot {
+    /// Copies the state of ld.so, which lies in these places.
+    pub fn take(places: &[AddrRange]) -> Snapshot {
         let heap = &told::info().loader_heap;
         Snapshot {
-            data: rt
-                .loader
-                .places
-                .borrow()
-                .iter()
-                .copied()
-                .map(copy)
-                .collect(),
+            data: places.iter().copied().map(copy).collect(),
             heap: in_use(0).map(copy).collect(),
             // SAFETY: the face's books of that length.
             books: unsafe { std::slice::from_raw_parts(heap.state, heap.state_length) }.to_vec(),
-            shared: shared_blocks(rt).into_iter().map(copy).collect(),
+            shared: shared_blocks(places).into_iter().map(copy).collect(),
             vector: vector::entries(),
             runtime: runtime_libraries(),
         }

@@ -4,7 +4,7 @@
 //! list; what libc opens by itself (character sets, name services) is seen there, too.
 
 use super::list::{self, Library};
-use crate::user::Runtime;
+use crate::cell::Field;
 use std::cell::RefMut;
 use std::path::Path;
 
@@ -44,22 +44,23 @@ pub(super) struct Log {
     process: u32,
 }
 
-pub fn begin(rt: &Runtime) {
-    rt.loader.log.set(Some(Log {
+/// Begins an empty log.
+pub fn begin(log: &Field<Option<Log>>) {
+    log.set(Some(Log {
         known: list::libraries(),
         process: std::process::id(),
         ..Log::default()
     }));
 }
 
-fn log(rt: &Runtime) -> Option<RefMut<'_, Log>> {
-    let log = RefMut::filter_map(rt.loader.log.borrow_mut(), Option::as_mut).ok()?;
+fn own(log: &Field<Option<Log>>) -> Option<RefMut<'_, Log>> {
+    let log = RefMut::filter_map(log.borrow_mut(), Option::as_mut).ok()?;
     (log.process == std::process::id()).then_some(log)
 }
 
 /// The program is about to call this.
-pub fn note(rt: &Runtime, call: Call) {
-    if let Some(mut log) = log(rt) {
+pub fn note(log: &Field<Option<Log>>, call: Call) {
+    if let Some(mut log) = own(log) {
         log.settle();
         log.calls += 1;
         log.operations.push(Operation {
@@ -71,21 +72,21 @@ pub fn note(rt: &Runtime, call: Call) {
 }
 
 /// How many calls there were.
-pub fn calls(rt: &Runtime) -> u64 {
-    log(rt).map_or(0, |log| log.calls)
+pub fn calls(log: &Field<Option<Log>>) -> u64 {
+    own(log).map_or(0, |log| log.calls)
 }
 
 /// The operations up to now.
-pub fn operations(rt: &Runtime) -> Vec<Operation> {
-    log(rt).map_or_else(Vec::new, |mut log| {
+pub fn operations(log: &Field<Option<Log>>) -> Vec<Operation> {
+    own(log).map_or_else(Vec::new, |mut log| {
         log.settle();
         log.operations.clone()
     })
 }
 
 /// The state is that after these operations, with these libraries: not all of them need be mapped yet.
-pub fn replace(rt: &Runtime, operations: &[Operation], libraries: &[Library]) {
-    if let Some(mut log) = log(rt) {
+pub fn replace(log: &Field<Option<Log>>, operations: &[Operation], libraries: &[Library]) {
+    if let Some(mut log) = own(log) {
         log.operations = operations.to_vec();
         log.known = libraries.to_vec();
     }

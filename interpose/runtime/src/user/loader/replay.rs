@@ -7,7 +7,7 @@
 
 use super::list::{self, Library};
 use super::operations::{Call, Operation, is_named};
-use super::{Block, Saved, vector};
+use super::tls_block::Block;
 use crate::arch::call_user;
 use crate::told;
 use crate::user::{UserError, zones};
@@ -16,21 +16,15 @@ use understudy_abi::LIBRARY_PLACES;
 use understudy_image::runs::AddrRange;
 use understudy_image::vmas::{self, Owner};
 
-/// Makes ld.so's state the saved one, which these operations lead to.
-pub fn run(saved: &Saved, operations: &[Operation]) -> Result<(), UserError> {
+/// Makes these libraries and blocks the state of ld.so; the operations lead to it.
+pub fn run(
+    libraries: &[Library],
+    blocks: &[Block],
+    operations: &[Operation],
+) -> Result<(), UserError> {
     let now = list::libraries();
-    let missing = || {
-        saved
-            .libraries
-            .iter()
-            .filter(|library| !now.contains(library))
-    };
-    let late = || {
-        saved
-            .blocks
-            .iter()
-            .filter(|block| block.current().is_none())
-    };
+    let missing = || libraries.iter().filter(|library| !now.contains(library));
+    let late = || blocks.iter().filter(|block| block.current().is_none());
     // Nothing else may take their places.
     let records = missing().map(|library| library.handle);
     let mut reserved: Vec<u64> = records.chain(late().map(|block| block.allocated)).collect();
@@ -42,12 +36,12 @@ pub fn run(saved: &Saved, operations: &[Operation]) -> Result<(), UserError> {
         block.make()?;
     }
     let now = list::libraries();
-    if now == saved.libraries {
+    if now == libraries {
         return Ok(());
     }
-    log::debug!("wanted {:x?}, have {now:x?}", saved.libraries);
+    log::debug!("wanted {:x?}, have {now:x?}", libraries);
     let differs = |(saved, now): &(&Library, &Library)| saved != now;
-    let first = saved.libraries.iter().zip(&now).find(differs);
+    let first = libraries.iter().zip(&now).find(differs);
     let first = first.map_or_else(
         || "the list of libraries".into(),
         |(saved, _)| saved.path.clone(),
@@ -209,35 +203,4 @@ fn open(path: &str, flags: i32, directory: Option<&str>) {
 fn close(handle: u64) {
     // SAFETY: dlclose(3) on the program's stack; the library's destructors are not run.
     unsafe { call_user(told::info().user_dlclose as *const _, handle, 0, 0, 0, 0) };
-}
-
-impl Block {
-    /// Where it lies in this process.
-    fn current(&self) -> Option<u64> {
-        let modules = list::modules();
-        let module = modules
-            .iter()
-            .find(|module| module.tls_module == self.module);
-        module
-            .map(|module| module.tls_block)
-            .filter(|&block| block != 0)
-    }
-
-    /// Makes it, where it was.
-    fn make(&self) -> Result<(), UserError> {
-        let next = told::info().loader_heap.next_block;
-        // SAFETY: the face's word; the block was reserved.
-        let made = unsafe {
-            next.write_volatile(self.allocated as usize);
-            let made = list::use_block(self.module);
-            next.write_volatile(0);
-            made
-        };
-        if made == self.address
-            && vector::entries()[self.module as usize].allocated == self.allocated
-        {
-            return Ok(());
-        }
-        Err(UserError::ThreadLocals(self.path.clone()))
-    }
 }

@@ -5,9 +5,10 @@
 //! again (timer_getoverrun(2)); it is restored as one signal without a value.
 #![allow(unsafe_code)]
 
-use super::{SIGNALS, action};
+use super::action::{IGNORE, SIGNALS, action};
 use crate::user::locks::ThreadNumber;
-use crate::user::timers;
+use crate::user::thread_status::field_of;
+use crate::user::timers::kernel_timer;
 use understudy_abi::OWN_SIGNALS;
 
 /// Size of a `siginfo_t` in bytes (sigaction(2)).
@@ -56,7 +57,7 @@ pub fn restore(saved: &[Waiting]) {
 
 /// Takes the signals that wait, but for those of timers.
 fn take() -> Vec<Waiting> {
-    let of_timers = timers::signals();
+    let of_timers = kernel_timer::signals();
     let signals = (1..=SIGNALS as i32).filter(|signal| !is_in(OWN_SIGNALS, *signal));
     let mut pending = Vec::new();
     for signal in signals {
@@ -96,7 +97,7 @@ fn all() -> u64 {
 
 /// Returns the signals that wait for this thread only (proc(5)).
 fn of_thread() -> u64 {
-    timers::status(ThreadNumber::own(), "SigPnd").unwrap_or_default()
+    field_of(ThreadNumber::own(), "SigPnd").unwrap_or_default()
 }
 
 /// Takes a signal that waits and is blocked; returns what has come with it.
@@ -123,7 +124,7 @@ pub fn take_one(signal: i32) -> Option<Vec<u8>> {
 
 /// A signal that waits is discarded when its action becomes this one.
 fn discard(signal: i32) {
-    let own = action(signal.into(), Some(&super::IGNORE));
+    let own = action(signal.into(), Some(&IGNORE));
     action(signal.into(), Some(&own));
 }
 

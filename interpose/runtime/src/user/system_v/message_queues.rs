@@ -1,7 +1,7 @@
 //! System V message queues (msgop(2), msgctl(2)).
 #![allow(unsafe_code)]
 
-use super::{Access, Content, Read, found, is_other, outcome};
+use super::kernel_object::{Access, Read, found, is_other, outcome};
 use std::io;
 
 /// Copies the message of a number instead of receiving it (CONFIG_CHECKPOINT_RESTORE).
@@ -71,7 +71,7 @@ fn set(real: i32, access: &Access, limit: u64) -> io::Result<()> {
     }
 }
 
-pub(super) fn read(real: i32) -> io::Result<Read> {
+pub(super) fn read(real: i32) -> io::Result<Read<Queue>> {
     let about = about(real)?;
     let mut messages = Vec::new();
     let room = about.__msg_cbytes as usize;
@@ -80,10 +80,10 @@ pub(super) fn read(real: i32) -> io::Result<Read> {
     }
     Ok(Read {
         access: Access::of(&about.msg_perm),
-        content: Content::Queue(Queue {
+        content: Queue {
             limit: about.msg_qbytes,
             messages,
-        }),
+        },
         is_foreign: is_other(about.msg_lspid) || is_other(about.msg_lrpid),
     })
 }
@@ -146,7 +146,7 @@ mod tests {
         queue.write(real, &access).expect("msgsnd(2)");
         let read_queue = |real| match read(real).expect("msgrcv(2) with MSG_COPY") {
             Read {
-                content: Content::Queue(queue),
+                content: queue,
                 is_foreign: false,
                 ..
             } => queue,

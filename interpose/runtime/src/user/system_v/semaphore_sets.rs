@@ -1,7 +1,7 @@
 //! Sets of System V semaphores (semctl(2)).
 #![allow(unsafe_code)]
 
-use super::{Access, Content, Read, found, is_other, outcome};
+use super::kernel_object::{Access, Read, found, is_other, outcome};
 use std::io;
 
 /// Commands of semctl(2).
@@ -34,7 +34,7 @@ fn about(real: i32) -> io::Result<libc::semid_ds> {
     }
 }
 
-pub(super) fn read(real: i32) -> io::Result<Read> {
+pub(super) fn read(real: i32) -> io::Result<Read<Set>> {
     let about = about(real)?;
     let count = about.sem_nsems as usize;
     let mut values = vec![0u16; count];
@@ -50,7 +50,7 @@ pub(super) fn read(real: i32) -> io::Result<Read> {
     }
     Ok(Read {
         access: Access::of(&about.sem_perm),
-        content: Content::Set(Set { values, is_used }),
+        content: Set { values, is_used },
         is_foreign,
     })
 }
@@ -111,7 +111,7 @@ mod tests {
         control(real, 1, SETVAL, 7).expect("semctl(2)");
         let read_set = |real| match read(real).expect("semctl(2)") {
             Read {
-                content: Content::Set(set),
+                content: set,
                 is_foreign: false,
                 ..
             } => set,

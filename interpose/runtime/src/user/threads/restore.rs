@@ -5,8 +5,8 @@ use super::slot::{self, END, FREE, PARKED, Slot};
 use super::{Caller, Deaf, Saved, Thread, vectors, waiting};
 use crate::arch::{self, raw, turn};
 use crate::user::locks::ThreadNumber;
+use crate::user::program_runtime::{DOOR, Runtime};
 use crate::user::signals::mask;
-use crate::user::{DOOR, Runtime};
 use crate::user::{UserError, system_v, tls};
 use std::sync::atomic::Ordering;
 

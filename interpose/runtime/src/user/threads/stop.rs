@@ -1,12 +1,12 @@
 //! All threads of the program stand still, or none does.
 #![allow(unsafe_code)]
 
-use super::Deaf;
+use super::deaf::Deaf;
 use super::lists::Places;
 use super::slot::{self, FREE, GO_ON, PARKED, SENT, SLOTS, STAY, Slot};
 use crate::arch::raw;
 use crate::told;
-use crate::user::signals::{Action, action};
+use crate::user::signals::action::{Action, action};
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

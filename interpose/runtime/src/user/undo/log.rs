@@ -12,7 +12,7 @@
 use super::anchor::directory_of;
 pub use super::file_id::{Attributes, Id};
 use super::outcome::Outcome;
-use crate::user::files::is_backup;
+use crate::user::files::former_name::is_backup;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;

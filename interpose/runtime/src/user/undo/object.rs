@@ -2,8 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::log::Effect;
-use super::with_recorder;
-use crate::user::{Runtime, files, system_v};
+use super::recording::with_recorder;
+use crate::user::open::stat;
+use crate::user::program_runtime::Runtime;
+use crate::user::system_v;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -31,7 +33,7 @@ pub(super) fn remove(kind: i64, identifier: i32, namespace: u64) -> io::Result<(
 
 /// Notes the name of a POSIX message queue that has been made and is open.
 pub fn note_queue(rt: &Runtime, name: &CStr, fd: i32) {
-    let Some(about) = files::stat(fd) else { return };
+    let Some(about) = stat(fd) else { return };
     let name = name.to_bytes();
     with_recorder(rt, Path::new(OsStr::from_bytes(name)), |recorder| {
         recorder.write(Effect::Queue {
@@ -66,7 +68,7 @@ pub(super) fn remove_queue(name: &[u8], inode: u64, namespace: u64) -> io::Resul
             };
         }
         let queue = OwnedFd::from_raw_fd(fd);
-        let is_it = files::stat(queue.as_raw_fd()).is_some_and(|it| it.st_ino == inode);
+        let is_it = stat(queue.as_raw_fd()).is_some_and(|it| it.st_ino == inode);
         match is_it && libc::mq_unlink(name.as_ptr()) != 0 {
             true => Err(io::Error::last_os_error()),
             false => Ok(()),

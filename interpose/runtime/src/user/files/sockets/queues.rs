@@ -5,8 +5,8 @@
 
 use super::socket_options::{self, PEEK_OFFSET};
 use super::tcp::{self, MAX_CONTENT, MAX_WAIT, TOO_MUCH};
-use crate::user::files::stat;
 use crate::user::open;
+use crate::user::open::stat;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Mutex, PoisonError};

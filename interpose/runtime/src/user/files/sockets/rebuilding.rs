@@ -7,10 +7,12 @@
 
 use super::connecting::owned;
 use super::endpoint::Endpoint;
+use super::queues::send_all;
+use super::socket::Socket;
 use super::socket_options::{
     CORK, DEFER_ACCEPT, NO_DELAY, RECEIVE_BUFFER, REUSE_ADDRESS, REUSE_PORT, reset_at_close,
 };
-use super::{Socket, connecting, send_all, tcp, time_wait};
+use super::{connecting, tcp, time_wait};
 use crate::user::open;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

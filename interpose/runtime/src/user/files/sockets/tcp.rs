@@ -7,8 +7,8 @@
 use super::connection_list::{self, Connection};
 use super::endpoint::Endpoint;
 use super::socket_options::{self, QUICK_ACK};
-use crate::user::files::stat;
 use crate::user::open;
+use crate::user::open::stat;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

@@ -1,0 +1,389 @@
+//! The guardian: what a launcher sees of a process of the program.
+//!
+//! Launchers end a job when one of its processes is killed. They have started guardians, which are not: a guardian starts the process, passes
+//! on its output and the launcher's signals, tells the job's manager how it ends, and starts another one when the manager asks for that.
+//! If the guardian is killed, so are its processes. If the manager dies, guardians start another one, and tell that what they have.
+
+use super::input::Input;
+use super::memory_kills::MemoryKills;
+use super::passed_signals::PassedSignals;
+use super::program::{Program, preloaded_besides};
+use super::seat::Seat;
+use super::spawned_children::SpawnedChildren;
+use super::unprotected::go_without;
+use super::ward::Ward;
+use crate::Error;
+use crate::output::{UNWRITTEN, is_lost};
+use crate::refused_start::REFUSED;
+use crate::spawn_thread::spawn_thread;
+use parking_lot::{Mutex, MutexGuard};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use signal_hook::iterator::Signals;
+use std::cell::Cell;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::Child;
+use std::sync::Arc;
+use std::time::Duration;
+use understudy_catalogue::message;
+use understudy_numbers::ProcessNumber;
+use understudy_protocol::LOST;
+use understudy_settings::Config;
+use understudy_sockets::{Poller, Source};
+use understudy_wire::io::Interest;
+use understudy_wire::line::{self, Ended, FromGuardian, Hello, Killer, Line, Listener, ToGuardian};
+
+/// Signals that a launcher passes on to its processes.
+const FORWARDED: [i32; 8] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGCONT,
+    libc::SIGTSTP,
+];
+
+/// Those of them that end a process that does not handle them, before there is one that may.
+const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGQUIT];
+
+/// How many managers may die one after the other before all processes go on under one.
+const MANAGERS: u32 = 10;
+
+/// A guardian at its work.
+pub struct GuardianProcess {
+    pub(super) seat: Seat,
+    pub(super) workers: u32,
+    pub(super) spares: u32,
+    pub(super) replenishes: bool,
+    pub(super) program: Program,
+    pub(super) poller: Poller,
+    pub(super) line: Source<Line>,
+    pub(super) input: Input,
+    /// A process of the program has been refused.
+    pub(super) has_refused: Cell<bool>,
+    pub(super) memory: MemoryKills,
+    pub(super) listener: Source<Listener>,
+    /// Who has not said yet what it is.
+    pub(super) callers: Vec<Source<Line>>,
+    /// Where threads tell of the end of a process's output, and where that is heard.
+    pub(super) closing: Arc<Line>,
+    pub(super) closed: Source<Line>,
+    /// Managers that this process has started; one of several nodes' ends when nobody holds its standard input.
+    pub(super) managers: Vec<Child>,
+    /// No other one can take its place.
+    pub(super) is_last: bool,
+    /// Managers that have died since all processes have gone on under one.
+    pub(super) fruitless: u32,
+    pub(super) wards: Arc<Mutex<Vec<Ward>>>,
+    /// A process has been started.
+    pub(super) has_begun: bool,
+    /// The signal that has come before that and is to end the job.
+    pub(super) asked: Option<i32>,
+    pub(super) passed: Arc<PassedSignals>,
+    pub(super) children: SpawnedChildren,
+}
+
+/// Guards processes until the job's manager says with which status to end.
+///
+/// # Errors
+/// What the environment or the system lack.
+pub fn run(program: Program) -> Result<i32, Error> {
+    let mut seat = Seat::from_environment()?;
+    // Without its launcher nobody would end this.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|errno| Error::system("prctl")(errno.into()))?;
+    // What is wrong with a setting, the program's processes tell.
+    let config = Config::read(|name| std::env::var(name).ok()).ok();
+    let spares = config.as_ref().map_or(1, |config| config.spares);
+    // A daemon says how many there may be, and is asked at the end of a recovery.
+    let replenishes = config.is_some_and(|config| config.replenish && config.daemon.is_none());
+    let Some(workers) = seat.size.checked_sub(spares).filter(|&workers| workers > 0) else {
+        let size = seat.size;
+        return go_without(&program, &seat, 0, &Error::OnlySpares { size, spares });
+    };
+    if seat.rank.0 == 0 && std::env::var_os("UNDERSTUDY_SPARES").is_none() {
+        say!(
+            "understudy: {}",
+            message::default_spare(spares, seat.size, workers)
+        );
+    }
+    let (line, manager) = match seat.call() {
+        Err(error) if error.is_refusal() => return go_without(&program, &seat, spares, &error),
+        called => called?,
+    };
+    let listener = seat.listen()?;
+    let input = Input::new(seat.directory(), seat.rank)?;
+    let (closing, closed) = Line::pair().map_err(Error::system("a pair of sockets"))?;
+    let poller = Poller::new().map_err(Error::system("a poller"))?;
+    let mut guardian = GuardianProcess {
+        is_last: !seat.is_on_one_node(),
+        seat,
+        workers,
+        spares,
+        replenishes,
+        program,
+        line: source(&poller, line)?,
+        input,
+        has_refused: Cell::new(false),
+        memory: MemoryKills::new(),
+        listener: source(&poller, listener)?,
+        callers: Vec::new(),
+        closing: Arc::new(closing),
+        closed: source(&poller, closed)?,
+        poller,
+        managers: manager.into_iter().collect(),
+        fruitless: 0,
+        wards: Arc::default(),
+        has_begun: false,
+        asked: None,
+        passed: Arc::default(),
+        children: SpawnedChildren::default(),
+    };
+    guardian.introduce(false);
+    let status = guardian.forward_signals().and_then(|()| guardian.attend());
+    if status.is_err() {
+        guardian.end_all();
+    }
+    status
+}
+
+fn source<T: AsFd>(poller: &Poller, of: T) -> Result<Source<T>, Error> {
+    Source::new(poller.registry(), of, Interest::READ).map_err(Error::system("epoll_ctl"))
+}
+
+impl GuardianProcess {
+    pub(super) fn wards(&self) -> MutexGuard<'_, Vec<Ward>> {
+        self.wards.lock()
+    }
+
+    fn forward_signals(&self) -> Result<(), Error> {
+        let mut signals = Signals::new(FORWARDED).map_err(Error::system("a signal handler"))?;
+        let (wards, passed) = (Arc::clone(&self.wards), Arc::clone(&self.passed));
+        let (line, rank) = (Arc::clone(&self.closing), self.seat.rank);
+        spawn_thread(move || {
+            for number in signals.forever() {
+                let Some(signal) = Signal::from_named_raw(number) else {
+                    continue;
+                };
+                // A process that calls meanwhile is told of the signal, or gets it.
+                let wards = wards.lock();
+                passed.note(number);
+                wards.iter().for_each(|ward| ward.pass(signal));
+                if wards.is_empty() && ENDING.contains(&number) {
+                    let _ = line.send(&Ended::Killed {
+                        number: ProcessNumber(rank.0),
+                        signal: signal.as_raw(),
+                        by: Killer::Launcher,
+                    });
+                }
+            }
+        })
+        .map_err(Error::system("a thread"))
+    }
+
+    /// Tells the manager what there is.
+    fn introduce(&self, is_again: bool) {
+        let hello = Hello::Guardian {
+            rank: self.seat.rank,
+            workers: self.workers,
+            spares: self.spares,
+            replenishes: self.replenishes,
+            is_again,
+        };
+        // If the manager has gone, that is seen next, here and below.
+        let _ = self.line.send(&hello);
+        for ward in self.wards().iter_mut() {
+            let (has, descriptors) = ward.has();
+            let _ = self.line.send_with(&FromGuardian::Has(has), &descriptors);
+        }
+        let _ = self.line.send(&FromGuardian::Told);
+    }
+
+    fn attend(&mut self) -> Result<i32, Error> {
+        loop {
+            self.wait();
+            self.take_calls();
+            self.look();
+            let status = match self.line.receive_with(Duration::ZERO) {
+                Ok(Some((message, files))) => self.obey(message, files)?,
+                Ok(None) => None,
+                Err(_) => self.find_manager()?,
+            };
+            if let Some(status) = status {
+                return Ok(status);
+            }
+        }
+    }
+
+    /// Does what the manager wants; the status, if that is to end.
+    fn obey(&mut self, message: ToGuardian, files: Vec<OwnedFd>) -> Result<Option<i32>, Error> {
+        match message {
+            ToGuardian::Start { number, anew } => self.start(number, anew),
+            ToGuardian::Leave { status } => {
+                self.children.flush();
+                return Ok(Some(match status {
+                    0 if is_lost() => i32::from(UNWRITTEN),
+                    0 if self.has_refused.get() => REFUSED,
+                    status => status,
+                }));
+            }
+            ToGuardian::Kill { number } => {
+                self.memory.except(number);
+                self.with(number, |ward| ward.signal(Signal::KILL));
+            }
+            ToGuardian::Forget { number } => self.with(number, Ward::forget),
+            ToGuardian::Inherit {
+                heir,
+                from,
+                worker,
+                status,
+            } => self.with(heir, |ward| ward.inherit(from, worker, status, files)),
+            ToGuardian::GoesOn => self.fruitless = 0,
+            ToGuardian::IsLast => self.is_last = true,
+            ToGuardian::StartChild(start) => {
+                let id = start.id;
+                let (line, preload) = (files.into_iter().next(), preloaded_besides());
+                let registry = self.poller.registry();
+                let news = self.children.start(start, line, preload, registry);
+                let process: Vec<_> = self.children.descriptor(id).into_iter().collect();
+                let _ = self
+                    .line
+                    .send_with(&FromGuardian::Child { id, news }, &process);
+            }
+        }
+        Ok(None)
+    }
+
+    fn with(&self, number: ProcessNumber, then: impl FnOnce(&mut Ward)) {
+        self.wards()
+            .iter_mut()
+            .find(|ward| ward.number == number)
+            .map(then);
+    }
+
+    /// The manager has gone: another one is called, or started. The status, if the job was over.
+    fn find_manager(&mut self) -> Result<Option<i32>, Error> {
+        // Those that have been started by another one would wait for its servers for ever.
+        if self.is_last || self.children.are_any() {
+            return Err(Error::NoManager);
+        }
+        loop {
+            self.fruitless += 1;
+            if self.fruitless == MANAGERS {
+                break;
+            }
+            // Those that have died are waited for.
+            self.managers
+                .retain_mut(|manager| matches!(manager.try_wait(), Ok(None)));
+            let Some((line, manager)) = self.seat.call_again()? else {
+                // The manager removes the job's directory before guardians leave.
+                let status = self
+                    .wards()
+                    .iter()
+                    .map(Ward::status)
+                    .find(|&status| status != 0);
+                return Ok(Some(status.unwrap_or(0)));
+            };
+            self.managers.extend(manager);
+            if let Ok(line) = line {
+                self.line = source(&self.poller, line)?;
+                self.introduce(true);
+                return Ok(None);
+            }
+        }
+        self.end_all();
+        if self.seat.end()? {
+            let error = Error::Managers(MANAGERS);
+            say!("understudy: {error}");
+        }
+        Ok(Some(LOST))
+    }
+
+    /// Kills all processes, with what they have started.
+    fn end_all(&self) {
+        self.wards()
+            .iter()
+            .for_each(|ward| ward.signal(Signal::KILL));
+        self.children.end();
+    }
+
+    /// Waits until the manager or a process says something, or a process ends.
+    fn wait(&mut self) {
+        let limit = self.memory.poll();
+        let _ = self.poller.wait(limit);
+    }
+
+    /// Processes call; each is given a line to the manager.
+    fn take_calls(&mut self) {
+        let caller = self.listener.waiting();
+        // One that cannot be waited for is closed.
+        self.callers
+            .extend(caller.and_then(|it| source(&self.poller, it).ok()));
+        for line in std::mem::take(&mut self.callers) {
+            match line.receive::<Hello>(Duration::ZERO) {
+                Ok(None) => self.callers.push(line),
+                Ok(Some(Hello::Process { number, library })) => {
+                    self.take_call(line, number, library)
+                }
+                // Managers only look whether this process lives.
+                Ok(Some(Hello::Guardian { .. })) | Err(_) => {}
+            }
+        }
+    }
+
+    fn take_call(&self, line: Source<Line>, number: ProcessNumber, library: String) {
+        self.with(number, |ward| {
+            if ward.has_ended() {
+                self.refuse_orphan(number);
+            } else if let Ok((call, descriptors)) = ward.called(line, library) {
+                let descriptors: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
+                let _ = self
+                    .line
+                    .send_with(&FromGuardian::Called { number, call }, &descriptors);
+            }
+            // A process that has ended meanwhile is found next.
+        });
+    }
+
+    /// Refuses a process of the program whose parent has ended.
+    ///
+    /// The end of such a process would not be noticed.
+    fn refuse_orphan(&self, number: ProcessNumber) {
+        say!(
+            "understudy: {}",
+            message::program_in_background(number, self.program.file.display())
+        );
+        self.has_refused.set(true);
+    }
+
+    /// Tells the manager who has ended.
+    fn look(&mut self) {
+        for (id, news) in self.children.look() {
+            let _ = self.line.send(&FromGuardian::Child { id, news });
+        }
+        while let Ok(Some(told)) = self.closed.receive(Duration::ZERO) {
+            match told {
+                Ended::Closed { number, .. } => self.with(number, |ward| ward.close(&told)),
+                Ended::Killed { signal, .. } if !self.has_begun => self.asked = Some(signal),
+                _ => continue,
+            }
+            let _ = self.line.send(&FromGuardian::Ended(told));
+        }
+        let mut wards = self.wards();
+        for ward in wards.iter_mut() {
+            ward.hear();
+            if let Some(mut ending) = ward.look() {
+                if ward.kill_orphan() && matches!(ending, Ended::Exited { .. }) {
+                    self.refuse_orphan(ward.number);
+                }
+                let refused = self.seat.directory().join(line::REFUSED);
+                self.has_refused
+                    .set(self.has_refused.get() || refused.exists());
+                self.memory.explain(&mut ending);
+                let _ = self.line.send(&FromGuardian::Ended(ending));
+            }
+        }
+        wards.retain(|ward| !ward.is_forgotten());
+    }
+}

@@ -1,0 +1,365 @@
+//! Relay of standard input, which is repeated from the position of a checkpoint.
+//!
+//! A pipe, a socket or a terminal gives each byte once. The guardian that has such an input reads
+//! ahead of its process, passes the input on by a pipe, and keeps what a recovery may need. A
+//! process that resumes from a checkpoint, or replaces the reader, requests a pipe that is fed from
+//! the position of the checkpoint ([`understudy_wire::line::InputRequest`]). A regular file needs no relay:
+//! its offset is restored.
+#![allow(unsafe_code)]
+
+use super::input_spool::Spool;
+use crate::Error;
+use crate::output::UNWRITTEN;
+use crate::spawn_thread::spawn_thread;
+use rustix::fs::{FileType, MemfdFlags, SeekFrom, fstat, ftruncate, memfd_create, seek};
+use rustix::io::{Errno, ioctl_fionbio, read};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::termios::{isatty, tcgetpgrp};
+use std::io::{self, PipeWriter};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use understudy_catalogue::message;
+use understudy_formats::private::Directory;
+use understudy_numbers::{Guardian, ProcessNumber};
+use understudy_sockets::{Poller, RETRY, Registry, Source};
+use understudy_wire::io::{Interest, Outbox, is_ready};
+use understudy_wire::line::{InputPage, InputReply, InputRequest, Line, Listener, PAGE, Socket};
+
+/// Number of bytes that are read ahead of the pipe.
+const AHEAD: usize = 1 << 16;
+/// Interval in which a terminal is polled whose foreground group is another one.
+const BACKGROUND_POLL: Duration = Duration::from_millis(200);
+/// Time that the relay has to reply.
+const REPLY_LIMIT: Duration = Duration::from_secs(10);
+
+/// Standard input of a guardian's processes.
+pub struct Input {
+    directory: PathBuf,
+    rank: Guardian,
+    kind: Kind,
+}
+
+enum Kind {
+    /// A stream that the relay reads.
+    Relayed,
+    /// A regular file, with its offset at the start.
+    File(u64),
+    Other,
+}
+
+impl Input {
+    /// Starts the relay, if standard input is a pipe, a socket or a terminal.
+    ///
+    /// # Errors
+    /// Those of the system calls.
+    pub fn new(directory: PathBuf, rank: Guardian) -> Result<Input, Error> {
+        let source = rustix::stdio::stdin();
+        let kind = match seek(source, SeekFrom::Current(0)) {
+            Ok(offset) if is_of_type(source, &[FileType::RegularFile]) => Kind::File(offset),
+            _ if is_of_type(source, &[FileType::Fifo, FileType::Socket]) || isatty(source) => {
+                relay(source, &directory, rank).map_err(Error::system("standard input"))?;
+                Kind::Relayed
+            }
+            _ => Kind::Other,
+        };
+        Ok(Input {
+            directory,
+            rank,
+            kind,
+        })
+    }
+
+    /// Returns the standard input for a process that begins with the program.
+    ///
+    /// A process of another number than the guardian's has none until it takes over.
+    ///
+    /// # Errors
+    /// Those of the line to the relay, and of lseek(2).
+    pub fn for_process(&self, number: ProcessNumber) -> io::Result<Stdio> {
+        if number.0 != self.rank.0 {
+            return Ok(Stdio::null());
+        }
+        match self.kind {
+            Kind::Relayed => Ok(self
+                .pipe_of_beginning()?
+                .map_or_else(Stdio::null, Stdio::from)),
+            Kind::File(offset) => {
+                seek(rustix::stdio::stdin(), SeekFrom::Start(offset))?;
+                Ok(Stdio::inherit())
+            }
+            Kind::Other => Ok(Stdio::inherit()),
+        }
+    }
+
+    /// Returns a pipe that is fed from the beginning of the input.
+    ///
+    /// `None` if the beginning has been released.
+    fn pipe_of_beginning(&self) -> io::Result<Option<OwnedFd>> {
+        let line = Line::call(&self.directory, Socket::Input(self.rank))?;
+        line.send(&InputRequest::From { position: 0 })?;
+        match line.receive_with(REPLY_LIMIT)? {
+            Some((InputReply::Pipe, descriptors)) => Ok(descriptors.into_iter().next()),
+            Some(_) => Ok(None),
+            None => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+fn is_of_type(descriptor: BorrowedFd<'_>, types: &[FileType]) -> bool {
+    fstat(descriptor).is_ok_and(|stat| types.contains(&FileType::from_raw_mode(stat.st_mode)))
+}
+
+/// Starts the thread that relays a stream.
+fn relay(source: BorrowedFd<'_>, directory: &Path, rank: Guardian) -> io::Result<()> {
+    let directory = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
+    let listener = Listener::new(&directory, Socket::Input(rank))?;
+    let relay = Relay::new(source, listener)?;
+    spawn_thread(move || relay.run())
+}
+
+/// The pipe that is fed. The relay keeps the end that is read, to know how much waits there.
+struct Pipe {
+    reader: OwnedFd,
+    /// `None` after the end of the input.
+    writer: Option<Source<PipeWriter>>,
+}
+
+impl Pipe {
+    fn new(registry: &Registry) -> io::Result<Pipe> {
+        let (reader, writer) = io::pipe()?;
+        ioctl_fionbio(&writer, true)?;
+        Ok(Pipe {
+            reader: reader.into(),
+            writer: Some(Source::new(registry, writer, Interest::NONE)?),
+        })
+    }
+}
+
+/// The state of the relay's thread.
+struct Relay {
+    poller: Poller,
+    /// `None` after its end.
+    source: Option<Source<OwnedFd>>,
+    is_terminal: bool,
+    spool: Spool,
+    pipe: Pipe,
+    /// Input from position `fed` on, which the pipe has no room for yet.
+    ahead: Outbox,
+    fed: u64,
+    page: OwnedFd,
+    positions: &'static InputPage,
+    listener: Source<Listener>,
+    lines: Vec<Source<Line>>,
+}
+
+impl Relay {
+    fn new(source: BorrowedFd<'_>, listener: Listener) -> io::Result<Relay> {
+        let page = memfd_create("understudy-input-page", MemfdFlags::CLOEXEC)?;
+        ftruncate(&page, PAGE as u64)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping of a file of that length, which is never unmapped; its words are
+        // atomic.
+        let positions = unsafe {
+            let mapped = mmap(
+                std::ptr::null_mut(),
+                PAGE,
+                access,
+                MapFlags::SHARED,
+                &page,
+                0,
+            )?;
+            &*mapped.cast::<InputPage>()
+        };
+        positions.begin();
+        let poller = Poller::new()?;
+        let registry = poller.registry();
+        let own = source.try_clone_to_owned()?;
+        Ok(Relay {
+            source: Some(Source::new(registry, own, Interest::NONE)?),
+            is_terminal: isatty(source),
+            spool: Spool::new(&std::env::temp_dir())?,
+            pipe: Pipe::new(registry)?,
+            ahead: Outbox::new(2 * AHEAD),
+            fed: 0,
+            page,
+            positions,
+            listener: Source::new(registry, listener, Interest::READ)?,
+            lines: Vec::new(),
+            poller,
+        })
+    }
+
+    fn run(mut self) -> ! {
+        loop {
+            self.wait();
+            self.reply();
+            self.spool.release(self.positions.released());
+            if let Err(error) = self.fill() {
+                say!("understudy: {}", message::kept_input_not_read(error));
+                std::process::exit(UNWRITTEN.into());
+            }
+            self.feed();
+        }
+    }
+
+    /// Waits for input, for room in the pipe, or for a request.
+    fn wait(&mut self) {
+        let wants_more = self.wants_more() && self.source.is_some();
+        let is_readable = wants_more && !self.is_in_background();
+        let own = match self.ahead.is_empty() && self.next() < self.spool.end() {
+            true => Some(Duration::ZERO),
+            false => (wants_more && !is_readable).then_some(BACKGROUND_POLL),
+        };
+        let is_watched = self.watch(is_readable);
+        let _ = self.poller.wait(is_watched.map_or(Some(RETRY), |()| own));
+    }
+
+    fn watch(&mut self, is_readable: bool) -> io::Result<()> {
+        let has_bytes = !self.ahead.is_empty();
+        if let Some(source) = &mut self.source {
+            source.set_interest(Interest::new(is_readable, false))?;
+        }
+        if let Some(writer) = &mut self.pipe.writer {
+            writer.set_interest(Interest::new(false, has_bytes))?;
+        }
+        Ok(())
+    }
+
+    /// Position that follows what has been read ahead.
+    fn next(&self) -> u64 {
+        self.fed + self.ahead.len() as u64
+    }
+
+    fn wants_more(&self) -> bool {
+        self.ahead.len() < AHEAD
+    }
+
+    /// True if reading would stop this process (termios(3), SIGTTIN).
+    fn is_in_background(&self) -> bool {
+        let is_own = |group| group == rustix::process::getpgrp();
+        self.is_terminal
+            && self
+                .source
+                .as_ref()
+                .is_some_and(|source| !tcgetpgrp(source).is_ok_and(is_own))
+    }
+
+    /// Replies to the requests that have come.
+    fn reply(&mut self) {
+        let (line, registry) = (self.listener.waiting(), self.poller.registry());
+        // One that cannot be waited for is closed.
+        self.lines
+            .extend(line.and_then(|it| Source::new(registry, it, Interest::READ).ok()));
+        for line in std::mem::take(&mut self.lines) {
+            match line.receive::<InputRequest>(Duration::ZERO) {
+                Ok(None) => {}
+                // A process that has ended meanwhile needs no reply.
+                Ok(Some(request)) => drop(self.reply_to(request, &line)),
+                Err(_) => continue,
+            }
+            self.lines.push(line);
+        }
+    }
+
+    fn reply_to(&mut self, request: InputRequest, line: &Line) -> io::Result<()> {
+        if let InputRequest::From { position } = request {
+            let kept = self.spool.kept();
+            if position < kept {
+                return line.send(&InputReply::Released { kept });
+            }
+            self.restart(position)?;
+        }
+        let mut descriptors = vec![self.pipe.reader.as_fd(), self.page.as_fd()];
+        descriptors.extend(self.pipe.writer.as_deref().map(AsFd::as_fd));
+        line.send_with(&InputReply::Pipe, &descriptors)
+    }
+
+    /// Feeds another pipe, from `position` on.
+    fn restart(&mut self, position: u64) -> io::Result<()> {
+        self.pipe = Pipe::new(self.poller.registry())?;
+        self.ahead.clear();
+        self.fed = position;
+        self.positions.end_write(position);
+        Ok(())
+    }
+
+    /// Reads ahead, from what is kept or from the launcher.
+    fn fill(&mut self) -> io::Result<()> {
+        if self.next() < self.spool.end() {
+            self.fill_from_spool()?;
+        } else if self.wants_more() && self.is_source_readable() {
+            self.fill_from_source();
+        }
+        if self.source.is_none() && self.ahead.is_empty() && self.fed >= self.spool.end() {
+            self.end_pipe();
+        }
+        Ok(())
+    }
+
+    /// Lets the reader find the end of the input.
+    fn end_pipe(&mut self) {
+        if self.pipe.writer.take().is_some() {
+            // A process that has ended meanwhile has closed its write end.
+            let is_there = |line: &Source<Line>| line.send(&InputReply::Ended).is_ok();
+            self.lines.retain(is_there);
+        }
+    }
+
+    fn fill_from_spool(&mut self) -> io::Result<()> {
+        let mut bytes = vec![0; AHEAD.saturating_sub(self.ahead.len())];
+        if !bytes.is_empty() {
+            let length = self.spool.read_at(self.next(), &mut bytes)?;
+            self.read_ahead(&bytes[..length]);
+        }
+        Ok(())
+    }
+
+    fn is_source_readable(&self) -> bool {
+        let Some(source) = self.source.as_ref().filter(|_| !self.is_in_background()) else {
+            return false;
+        };
+        is_ready(source, Interest::READ, Duration::ZERO).unwrap_or(false)
+    }
+
+    fn fill_from_source(&mut self) {
+        let Some(source) = &self.source else { return };
+        let mut bytes = vec![0; AHEAD];
+        let length = match read(source, &mut *bytes) {
+            Err(Errno::INTR | Errno::AGAIN) => return,
+            // Reading fails where a terminal or a connection has gone.
+            Err(_) | Ok(0) => {
+                self.source = None;
+                return self.positions.set_length(self.spool.end());
+            }
+            Ok(length) => length,
+        };
+        let begin = self.spool.end();
+        if let Err(error) = self.spool.append(&bytes[..length]) {
+            say!("understudy: {}", message::input_not_kept(error));
+        }
+        // A job that is started again from disk has read what precedes the position already.
+        let skipped = self.next().saturating_sub(begin).min(length as u64) as usize;
+        self.read_ahead(&bytes[skipped..length]);
+    }
+
+    /// Adds bytes that follow those that have been read ahead.
+    fn read_ahead(&mut self, bytes: &[u8]) {
+        // Less than AHEAD bytes wait, and no more are read at once.
+        self.ahead.push(bytes).expect("the outbox has room");
+    }
+
+    /// Writes to the pipe what it has room for.
+    fn feed(&mut self) {
+        let Some(writer) = self.pipe.writer.as_ref().filter(|_| !self.ahead.is_empty()) else {
+            return;
+        };
+        self.positions.begin_write(self.next());
+        let next = self.next();
+        // The pipe has a reader here, so that writing fails in no other way than for want of room.
+        let _ = self.ahead.flush(&**writer);
+        self.fed = next - self.ahead.len() as u64;
+        self.positions.end_write(self.fed);
+    }
+}

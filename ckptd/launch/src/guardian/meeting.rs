@@ -1,0 +1,142 @@
+//! Where the nodes of a job find its leader that a launcher of an MPI library's has started: by that launcher's own key-value store.
+//!
+//! All ranks come to the meeting. `ckptd meet` is a client of PMIx for a moment, in a process of its own, since the launcher's libpmix has threads
+//! and state that stay.
+
+use super::launchers::Meeting;
+use crate::Error;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use understudy_pmi::{Pmi1Client, PmixClient};
+
+/// Under which rank 0 puts where the leader is.
+const KEY: &str = "understudy.leader";
+/// What no address, name of a job or token has in it, and every key-value store takes.
+const SEPARATOR: char = ',';
+
+/// Where the leader is called, and what to prove.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeaderAddress {
+    /// The name of the job where the leader is; launchers do not tell the same on each node.
+    pub job: String,
+    pub token: Vec<u8>,
+    pub addresses: Vec<String>,
+}
+
+impl LeaderAddress {
+    fn text(&self) -> String {
+        let token = self
+            .token
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let words = [&[self.job.clone(), token], &self.addresses[..]].concat();
+        words.join(&SEPARATOR.to_string())
+    }
+
+    fn of(text: &str) -> Option<LeaderAddress> {
+        let mut words = text.trim().split(SEPARATOR).map(str::to_owned);
+        let (job, token) = (words.next()?, words.next()?);
+        let byte = |at: usize| u8::from_str_radix(token.get(at..at + 2)?, 16).ok();
+        Some(LeaderAddress {
+            job,
+            token: (0..token.len())
+                .step_by(2)
+                .map(byte)
+                .collect::<Option<_>>()?,
+            addresses: words.collect(),
+        })
+    }
+
+    /// Lets the other nodes know it, as rank 0.
+    ///
+    /// # Errors
+    /// [`Error::NoMeeting`], or those of [`Pmi1Client`].
+    pub fn publish(&self, by: Meeting) -> Result<(), Error> {
+        match by {
+            Meeting::Pmix => ask_pmix(Some(self)).map(drop),
+            Meeting::Pmi1 => ask_pmi1(Some(self)).map(drop),
+        }
+    }
+
+    /// As soon as rank 0 has published it.
+    ///
+    /// # Errors
+    /// [`Error::NoMeeting`], or those of [`Pmi1Client`].
+    pub fn find(by: Meeting) -> Result<LeaderAddress, Error> {
+        let text = match by {
+            Meeting::Pmix => ask_pmix(None)?,
+            Meeting::Pmi1 => ask_pmi1(None)?,
+        };
+        LeaderAddress::of(&text).ok_or(Error::NoMeeting)
+    }
+}
+
+/// Puts this, or gets what has been put.
+fn ask_pmi1(publish: Option<&LeaderAddress>) -> Result<String, Error> {
+    let mut client = Pmi1Client::connect()?;
+    let text = publish.map(LeaderAddress::text);
+    if let Some(text) = &text {
+        client.put(KEY, text)?;
+    }
+    client.barrier()?;
+    let text = text.map_or_else(|| client.get(KEY), Ok)?;
+    client.finalize()?;
+    Ok(text)
+}
+
+/// Starts `ckptd meet`; what it prints.
+fn ask_pmix(publish: Option<&LeaderAddress>) -> Result<String, Error> {
+    let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
+    let mut command = Command::new(own);
+    command.arg("meet").env_remove("LD_PRELOAD");
+    command.args(publish.map(|_| "--publish"));
+    let what = || Error::system("ckptd meet");
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = child.map_err(what())?;
+    if let (Some(leader), Some(mut input)) = (publish, child.stdin.take()) {
+        input.write_all(leader.text().as_bytes()).map_err(what())?;
+    }
+    let output = child.wait_with_output().map_err(what())?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(Error::NoMeeting),
+    }
+}
+
+/// `ckptd meet`: puts what standard input says, or prints what rank 0 has put.
+///
+/// # Errors
+/// Those of [`PmixClient`].
+pub fn meet(publish: bool) -> Result<i32, Error> {
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|errno| Error::system("prctl")(errno.into()))?;
+    let mut text = String::new();
+    if publish {
+        let read = std::io::stdin().read_to_string(&mut text);
+        read.map_err(Error::system("standard input"))?;
+        PmixClient::connect()?.put(KEY, &text)?;
+    } else {
+        println!("{}", PmixClient::connect()?.get(0, KEY)?);
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_is_a_line() {
+        let leader = LeaderAddress {
+            job: "job@1".into(),
+            token: vec![0, 1, 255],
+            addresses: vec!["a:1".into(), "10.0.0.1:1".into()],
+        };
+        assert_eq!(leader.text(), "job@1,0001ff,a:1,10.0.0.1:1");
+        assert_eq!(LeaderAddress::of(&leader.text()), Some(leader));
+        assert_eq!(LeaderAddress::of("job@1,0"), None);
+        assert_eq!(LeaderAddress::of(""), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! Processes that the kernel has killed for want of memory.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+use understudy_formats::cgroup::Groups;
+use understudy_numbers::ProcessNumber;
+use understudy_wire::line::{Ended, Killer};
+
+/// Age up to which a kill is taken for the cause of a death.
+///
+/// A process of much memory takes a while to end after its kill.
+const RECENT: Duration = Duration::from_secs(1);
+
+/// Counts the kills in the control group of a guardian and its processes.
+pub struct MemoryKills {
+    groups: Option<Groups>,
+    counts: Cell<Counts>,
+    last_poll: Cell<Instant>,
+    /// The process that this guardian has killed last.
+    killed: Cell<Option<ProcessNumber>>,
+}
+
+/// Counts of the last two polls, the older one first.
+///
+/// A kill at which no process of this guardian dies is forgotten with the poll after the next.
+#[derive(Clone, Copy, Debug)]
+struct Counts([u64; 2]);
+
+impl Counts {
+    fn polled(self, count: u64) -> Counts {
+        Counts([self.0[1], count])
+    }
+
+    fn is_new(self, count: u64) -> bool {
+        count != self.0[0]
+    }
+}
+
+impl MemoryKills {
+    /// Counts from now on.
+    pub fn new() -> MemoryKills {
+        let groups = Groups::own();
+        let known = groups.as_ref().map_or(0, Groups::kills);
+        MemoryKills {
+            groups,
+            counts: Cell::new(Counts([known; 2])),
+            last_poll: Cell::new(Instant::now()),
+            killed: Cell::new(None),
+        }
+    }
+
+    /// Polls the count, and returns the time until the next poll.
+    ///
+    /// `None` without a control group.
+    pub fn poll(&self) -> Option<Duration> {
+        let groups = self.groups.as_ref()?;
+        let age = self.last_poll.get().elapsed();
+        if age < RECENT {
+            return Some(RECENT - age);
+        }
+        self.counts.set(self.counts.get().polled(groups.kills()));
+        self.last_poll.set(Instant::now());
+        Some(RECENT)
+    }
+
+    /// The guardian kills this process itself.
+    pub fn except(&self, number: ProcessNumber) {
+        self.killed.set(Some(number));
+    }
+
+    /// Finds out whether a process was killed for want of memory.
+    pub fn explain(&self, ended: &mut Ended) {
+        let Ended::Killed { number, signal, by } = ended else {
+            return;
+        };
+        let Some(groups) = &self.groups else { return };
+        let kills = groups.kills();
+        let is_own = self.killed.get() == Some(*number);
+        if is_own || *signal != libc::SIGKILL || !self.counts.get().is_new(kills) {
+            return;
+        }
+        self.counts.set(Counts([kills; 2]));
+        *by = Killer::Memory;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kill_counts_for_one_or_two_polls() {
+        let before = Counts([3; 2]);
+        assert!(!before.is_new(3) && before.is_new(4));
+        // Polled between the kill and the death.
+        let polled = before.polled(4);
+        assert!(polled.is_new(4));
+        assert!(!polled.polled(4).is_new(4), "an old kill");
+    }
+}

@@ -1,0 +1,62 @@
+//! Signals that the launcher has sent to all ranks, for processes that have come later or gone back to before them.
+
+use rustix::io::{pread, pwrite};
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use understudy_formats::events::realtime_ns;
+use understudy_wire::line::{Page, REMEMBERED};
+
+/// When each of [`REMEMBERED`] was sent last, as in a [`Page`].
+#[derive(Debug, Default)]
+pub struct PassedSignals([AtomicU64; REMEMBERED.len()]);
+
+impl PassedSignals {
+    /// This signal is being sent.
+    pub fn note(&self, signal: i32) {
+        if let Some(time) = self.of(signal) {
+            time.store(realtime_ns(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it has been sent.
+    pub fn contains(&self, signal: i32) -> bool {
+        self.of(signal)
+            .is_some_and(|time| time.load(Ordering::Relaxed) != 0)
+    }
+
+    fn of(&self, signal: i32) -> Option<&AtomicU64> {
+        let place = REMEMBERED.iter().position(|&it| it == signal)?;
+        Some(&self.0[place])
+    }
+
+    /// Tells a process by its page, before it gets the signal.
+    ///
+    /// # Errors
+    /// Those of pwrite(2).
+    pub fn tell(&self, page: impl AsFd) -> io::Result<()> {
+        let times = self
+            .0
+            .each_ref()
+            .map(|time| time.load(Ordering::Relaxed).to_ne_bytes());
+        pwrite(page, times.as_flattened(), offset_of!(Page, passed) as u64)?;
+        Ok(())
+    }
+}
+
+/// True if the process of this page has gone on with the program.
+pub fn has_run(page: impl AsFd) -> bool {
+    is_set(page, offset_of!(Page, has_run))
+}
+
+/// True if the workers of this page's job are all at their end.
+pub fn has_ended(page: impl AsFd) -> bool {
+    is_set(page, offset_of!(Page, has_ended))
+}
+
+fn is_set(page: impl AsFd, offset: usize) -> bool {
+    let mut word = [0; size_of::<u32>()];
+    let read = pread(page, &mut word, offset as u64);
+    read.is_ok() && word != [0; size_of::<u32>()]
+}

@@ -1,0 +1,39 @@
+//! The program that a guardian runs.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use understudy_wire::line::PRELOADED;
+
+/// The program, as the launcher was told to start it.
+#[derive(Debug)]
+pub struct Program {
+    pub file: PathBuf,
+    /// The first is its name.
+    pub arguments: Vec<OsString>,
+}
+
+impl Program {
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.file);
+        if let Some((name, arguments)) = self.arguments.split_first() {
+            command.arg0(name).args(arguments);
+        }
+        command.env("LD_PRELOAD", preloaded()).env_remove(PRELOADED);
+        command
+    }
+}
+
+/// What is to be preloaded into the program, and was not into this process: a profiler, say, whose report this one must not be in.
+fn preloaded() -> OsString {
+    std::env::var_os(PRELOADED).unwrap_or_default()
+}
+
+/// The same without the layer.
+pub fn preloaded_besides() -> String {
+    let preload = preloaded().into_string().unwrap_or_default();
+    let is_other = |item: &&str| !item.is_empty() && !item.ends_with("libunderstudy.so");
+    let others: Vec<&str> = preload.split([':', ' ']).filter(is_other).collect();
+    others.join(":")
+}

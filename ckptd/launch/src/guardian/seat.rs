@@ -1,0 +1,297 @@
+//! The place of this process among those that a launcher has started.
+//!
+//! The launcher gives each guardian its rank, their number, and a name that they have in common.
+//! The job's directory in memory has that name. A guardian that finds no manager there starts one,
+//! under a lock, so that there is only one.
+
+use super::launchers::{JobName, Launcher, Meeting};
+use super::meeting::LeaderAddress;
+use crate::Error;
+use crate::job_directory::{CKPTD_JOB, LOCK, directory_of, lock, locked, remove_left};
+use crate::manager_process::{port_of, start_manager, start_with_duty};
+use crate::messages::Duty;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::{Duration, Instant};
+use understudy_catalogue::message;
+use understudy_formats::private::Directory;
+use understudy_node::leftovers_of_job;
+use understudy_numbers::Guardian;
+use understudy_protocol::GATHERING;
+use understudy_wire::auth;
+use understudy_wire::line::{Line, Listener, Socket};
+
+/// How often the manager is looked for that another process starts.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A line to a manager, and the manager if it was started for that.
+type Found = (io::Result<Line>, Option<Child>);
+
+/// What this process is in what a launcher has started.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seat {
+    /// Unique among the jobs of this user.
+    pub job: String,
+    pub rank: Guardian,
+    pub size: u32,
+    /// Ranks of this node, and the place among them.
+    pub local_size: u32,
+    pub local_rank: u32,
+    /// How the nodes find each other, if there are several.
+    meeting: Option<Meeting>,
+}
+
+impl Seat {
+    /// As the environment says.
+    ///
+    /// # Errors
+    /// [`Error::NotLaunched`]; [`Error::Nodes`] if the job has several.
+    pub fn from_environment() -> Result<Seat, Error> {
+        let text = |name: &str| std::env::var(name).ok();
+        let launcher = Launcher::of(text).ok_or(understudy_pmi::Error::NotLaunched)?;
+        let number = |name| text(name)?.parse::<u32>().ok();
+        let job = match launcher.job {
+            JobName::Variable(name) => text(name).map(name_of_job),
+            JobName::Parent => Some(name_of_parent()),
+            JobName::Step(job, step) => number(job).zip(number(step)).map(name_of_step),
+        };
+        let seat = job.zip(number(launcher.rank)).zip(number(launcher.size));
+        let ((job, rank), size) = seat.ok_or(understudy_pmi::Error::NotLaunched)?;
+        let is_alone = text(launcher.local_size) == text(launcher.size);
+        let local_size = match launcher.node {
+            None => number(launcher.local_size),
+            Some(node) => number(node).and_then(|node| ranks_of(&text(launcher.local_size)?, node)),
+        };
+        let seat = Seat {
+            job,
+            rank: Guardian(rank),
+            size,
+            local_size: if is_alone {
+                size
+            } else {
+                local_size.ok_or(understudy_pmi::Error::NotLaunched)?
+            },
+            local_rank: number(launcher.local_rank).unwrap_or(rank),
+            meeting: launcher.meeting(text).filter(|_| !is_alone),
+        };
+        match is_alone || seat.meeting.is_some() {
+            true => Ok(seat),
+            false => Err(Error::Nodes),
+        }
+    }
+
+    /// Whether [`crate::starter`] has started this, which cannot serve an MPI library by itself.
+    pub fn is_ours(&self) -> bool {
+        self.job.starts_with(CKPTD_JOB)
+    }
+
+    pub fn directory(&self) -> PathBuf {
+        directory_of(&self.job)
+    }
+
+    /// Whether all of the job is on this node.
+    pub fn is_on_one_node(&self) -> bool {
+        self.local_size == self.size
+    }
+
+    /// A line to the job's manager on this node, which is started if there is none, and is then this process's child. If the job has several nodes,
+    /// the first process of each starts it; all come to the meeting, and call the job as the first does.
+    ///
+    /// # Errors
+    /// What stands in the way of the directory, or of a process in it.
+    pub fn call(&mut self) -> Result<(Line, Option<Child>), Error> {
+        let Some(meeting) = self.meeting.filter(|_| !self.is_ours()) else {
+            return self.call_or_start();
+        };
+        let manager = match self.rank {
+            Guardian(0) => Some(self.start_leader(meeting)?),
+            _ => {
+                let leader = LeaderAddress::find(meeting)?;
+                self.job.clone_from(&leader.job);
+                let is_first = self.local_rank == 0;
+                is_first.then(|| self.start_follower(leader)).transpose()?
+            }
+        };
+        let began = Instant::now();
+        loop {
+            match Line::call(&self.directory(), Socket::Manager) {
+                Ok(line) => return Ok((line, manager)),
+                Err(error) if began.elapsed() > GATHERING => {
+                    return Err(Error::system("the process manager")(error));
+                }
+                Err(_) => std::thread::sleep(LOOK),
+            }
+        }
+    }
+
+    fn start_follower(&self, leader: LeaderAddress) -> Result<Child, Error> {
+        let duty = Duty::Follow {
+            token: leader.token,
+            node: self.rank.0,
+            leader: leader.addresses,
+        };
+        start_with_duty(&self.job, &duty, None)
+    }
+
+    /// On the node of rank 0, which tells the others.
+    fn start_leader(&self, meeting: Meeting) -> Result<Child, Error> {
+        let token = auth::nonce().map_err(Error::system("getrandom"))?.to_vec();
+        let duty = Duty::Lead {
+            token: token.clone(),
+            others: Vec::new(),
+        };
+        let mut manager = start_with_duty(&self.job, &duty, None)?;
+        let port = port_of(&mut manager)?;
+        let own = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned();
+        let addresses = vec![format!("{own}:{port}")];
+        let leader = LeaderAddress {
+            job: self.job.clone(),
+            token,
+            addresses,
+        };
+        leader.publish(meeting)?;
+        Ok(manager)
+    }
+
+    fn call_or_start(&self) -> Result<(Line, Option<Child>), Error> {
+        let (directory, _lock) = match self.is_ours() {
+            // Without its directory the job is over.
+            true => self.lock_again()?.ok_or(Error::NoManager)?,
+            false => locked(&self.job)?,
+        };
+        let path = directory.path().to_owned();
+        if let Ok(line) = Line::call(&path, Socket::Manager) {
+            return Ok((line, None));
+        }
+        self.clear(&directory);
+        let manager = start_manager(&directory, &path, None)?;
+        let line =
+            Line::call(&path, Socket::Manager).map_err(Error::system("the process manager"))?;
+        Ok((line, Some(manager)))
+    }
+
+    /// A line to another manager when one has died; it is started if there is none. An error of the line: that has died, too. `None` if the job is
+    /// over: its directory is gone.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub(super) fn call_again(&self) -> Result<Option<Found>, Error> {
+        let path = self.directory();
+        let Some((directory, _lock)) = self.lock_again()? else {
+            return Ok(None);
+        };
+        if let Ok(line) = Line::call(&path, Socket::Manager) {
+            return Ok(Some((Ok(line), None)));
+        }
+        say!("understudy: {}", message::MANAGER_REPLACED);
+        let manager = start_manager(&directory, &path, None)?;
+        Ok(Some((Line::call(&path, Socket::Manager), Some(manager))))
+    }
+
+    /// The job's directory, locked; `None` if it is gone, and so the job is over.
+    fn lock_again(&self) -> Result<Option<(Directory, File)>, Error> {
+        let path = self.directory();
+        let directory = Directory::open(&path)
+            .map_err(|refused| Error::system("the job's directory")(refused.into()))?;
+        let Some(directory) = directory else {
+            return Ok(None);
+        };
+        let lock = lock(&directory)?;
+        Ok(path.exists().then_some((directory, lock)))
+    }
+
+    /// Ends the job for want of a manager: removes what it has left on this node. False if that has been done.
+    ///
+    /// # Errors
+    /// Those of the directory.
+    pub(super) fn end(&self) -> Result<bool, Error> {
+        let locked = self.lock_again()?;
+        if locked.is_some() {
+            remove_left(&self.directory());
+        }
+        Ok(locked.is_some())
+    }
+
+    /// Where processes call their guardian.
+    ///
+    /// # Errors
+    /// Those of the directory, and of the socket.
+    pub(super) fn listen(&self) -> Result<Listener, Error> {
+        let what = || Error::system("a socket in the job's directory");
+        let directory =
+            Directory::open(&self.directory()).map_err(|refused| what()(refused.into()))?;
+        let directory = directory.ok_or(Error::NoManager)?;
+        Listener::new(&directory, Socket::Guardian(self.rank)).map_err(what())
+    }
+
+    /// Removes what a job of the same name has left that was killed with its manager: before it was requeued, say, or in a container.
+    fn clear(&self, directory: &Directory) {
+        let lives = |rank| Line::call(directory.path(), Socket::Guardian(rank)).is_ok();
+        let names = directory.names();
+        let guardians = names
+            .iter()
+            .filter_map(|name| Socket::guardian_of(name.to_str()?));
+        // It is this job, whose manager has just died.
+        if guardians.into_iter().any(lives) {
+            return;
+        }
+        for name in directory.names().iter().filter(|name| *name != LOCK) {
+            let _ = directory.remove_all(name);
+        }
+        for left in leftovers_of_job(&self.job) {
+            if left.path() != self.directory() {
+                let _ = left.remove();
+            }
+        }
+    }
+}
+
+fn name_of_parent() -> String {
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    format!("mpiexec-{host}-{}@1", std::os::unix::process::parent_id())
+}
+
+/// Open MPI 4's are bare numbers, by which nobody would know what belongs to a job.
+fn name_of_job(name: String) -> String {
+    match name.contains('@') {
+        true => name,
+        false => format!("openmpi.{name}@1"),
+    }
+}
+
+/// No process stands for it: the step's is another one on each node.
+fn name_of_step((job, step): (u32, u32)) -> String {
+    format!("slurm-{job}.{step}@1")
+}
+
+/// The ranks of one node, from those of all in order: `2(x3),1` is 2, 2, 2, 1.
+fn ranks_of(text: &str, node: u32) -> Option<u32> {
+    let mut first = 0;
+    text.split(',').find_map(|group| {
+        let (ranks, nodes) = group.split_once("(x").unwrap_or((group, "1)"));
+        first += nodes.strip_suffix(')')?.parse::<u32>().ok()?;
+        ranks.parse().ok().filter(|_| node < first)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ranks_of;
+
+    #[test]
+    fn slurm_tells_the_ranks_of_all_nodes() {
+        let of = |text| [0, 1, 2, 3].map(|node| ranks_of(text, node));
+        assert_eq!(of("2(x2),1"), [Some(2), Some(2), Some(1), None]);
+        assert_eq!(of("3"), [Some(3), None, None, None]);
+        assert_eq!(of("1,4(x3)"), [Some(1), Some(4), Some(4), Some(4)]);
+        assert_eq!(of("some"), [None; 4]);
+    }
+}

@@ -1,0 +1,351 @@
+//! Processes that the program has asked for (`MPI_Comm_spawn`; MPI 4.1, 11.8), as the guardian sees them that has started them.
+//!
+//! They run without the layer. One that is started again, since the worker that has asked for it has gone back, prints again what it has
+//! printed: of the streams of all that have its name, each line is shown once.
+
+use crate::output::Output;
+use crate::tied_child::{die_with_parent, or_end, pidfd_of};
+use parking_lot::Mutex;
+use rustix::io::ioctl_fionread;
+use rustix::pipe::fcntl_getpipe_size;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use understudy_pmi::{DESCRIPTOR, Identity, adopt};
+use understudy_relay::Position;
+use understudy_sockets::{Registry, Source};
+use understudy_wire::io::{Interest, is_ready};
+use understudy_wire::line::{ChildNews, ChildStart};
+
+/// How far the streams of this name and descriptor have been shown.
+type Shown = Arc<Mutex<BTreeMap<(String, i32), Position>>>;
+
+/// Time for which written output may stay open when its processes have ended.
+///
+/// A process that they have left behind may hold it open.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(1);
+/// Bytes that are passed on at once.
+const BUFFER: usize = 1 << 16;
+/// Most bytes that a pipe has without privilege (pipe(7)).
+const MAX_PIPE: usize = 1 << 20;
+
+/// One of them, until it has ended.
+struct Running {
+    id: u64,
+    child: Child,
+    pidfd: Source<OwnedFd>,
+}
+
+/// Output of a process, which a thread passes on.
+struct Stream {
+    thread: JoinHandle<()>,
+    /// Copy of the end that the thread reads.
+    from: OwnedFd,
+    progress: Arc<Progress>,
+}
+
+/// Progress of the thread of a stream.
+#[derive(Default)]
+struct Progress {
+    /// True while the thread has bytes that it has not written.
+    is_busy: AtomicBool,
+    /// Number of bytes that it has written.
+    written: AtomicU64,
+}
+
+impl Stream {
+    /// True if what was there when `before` bytes had been written is written.
+    fn has_written(&self, before: u64) -> bool {
+        let is_empty = ioctl_fionread(&self.from).map_or(true, |length| length == 0);
+        let is_idle = is_empty && !self.progress.is_busy.load(Ordering::Acquire);
+        // A process that is left behind may print on and on.
+        let capacity = fcntl_getpipe_size(&self.from).unwrap_or(MAX_PIPE) + BUFFER;
+        let since = self.written() - before;
+        is_idle || self.thread.is_finished() || since >= capacity as u64
+    }
+
+    fn written(&self) -> u64 {
+        self.progress.written.load(Ordering::Acquire)
+    }
+}
+
+#[derive(Default)]
+pub struct SpawnedChildren {
+    running: Vec<Running>,
+    streams: Vec<Stream>,
+    shown: Shown,
+}
+
+impl SpawnedChildren {
+    /// Starts one, with its line to the MPI library's server, if that has one, and this in its `LD_PRELOAD`.
+    ///
+    /// The poller of the registry is woken when it ends.
+    pub fn start(
+        &mut self,
+        start: ChildStart,
+        line: Option<OwnedFd>,
+        preload: String,
+        registry: &Registry,
+    ) -> ChildNews {
+        let id = start.id;
+        match self.try_start(start, line, preload, registry) {
+            Ok(running) => {
+                self.running.push(running);
+                ChildNews::Started
+            }
+            Err((file, error)) => {
+                log::info!("child {id}: {file}: {error}");
+                let why = format!("{file}: {error}");
+                ChildNews::NotStarted { why }
+            }
+        }
+    }
+
+    fn try_start(
+        &mut self,
+        mut start: ChildStart,
+        line: Option<OwnedFd>,
+        preload: String,
+        registry: &Registry,
+    ) -> Result<Running, (String, io::Error)> {
+        let program = start.program;
+        let mut command = Command::new(&program.file);
+        if let Some((name, arguments)) = program.arguments.split_first() {
+            command.arg0(name).args(arguments);
+        }
+        if let Some(directory) = &program.directory {
+            command.current_dir(directory);
+        }
+        command.env("LD_PRELOAD", preload);
+        // What UCX says of a parent that has died is no part of the program's output.
+        command.env("UCX_LOG_FILE", "stderr");
+        // What the parent's library has of its own generation is not the child's.
+        let of_generation =
+            |name: &String| start.defaults.iter().any(|(default, _)| default == name);
+        command.envs(
+            program
+                .variables
+                .iter()
+                .filter(|(name, _)| !of_generation(name))
+                .cloned(),
+        );
+        let os = |list: Vec<(String, String)>| -> Vec<(OsString, OsString)> {
+            list.into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect()
+        };
+        // Here it has another number.
+        let number = line.as_ref().map(|line| line.as_raw_fd().to_string());
+        start
+            .variables
+            .extend(number.map(|number| (DESCRIPTOR.into(), number)));
+        let identity = Identity {
+            variables: os(start.variables),
+            defaults: os(start.defaults),
+            descriptor: line,
+        };
+        adopt(&mut command, identity);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.process_group(0);
+        die_with_parent(&mut command);
+        let failed = |error: io::Error| (program.file.clone(), error);
+        let mut child = command.spawn().map_err(failed)?;
+        self.streams.retain(|stream| !stream.thread.is_finished());
+        let watched = self
+            .watch(&mut child, &start.name)
+            .and_then(|()| pidfd_of(&child))
+            .and_then(|pidfd| Source::new(registry, pidfd, Interest::READ));
+        let pidfd = or_end(&mut child, watched).map_err(failed)?;
+        Ok(Running {
+            id: start.id,
+            child,
+            pidfd,
+        })
+    }
+
+    /// Shows what it prints.
+    fn watch(&mut self, child: &mut Child, name: &str) -> io::Result<()> {
+        let (out, errors) = (child.stdout.take(), child.stderr.take());
+        if let Some(from) = out {
+            let stream = self.show(
+                from,
+                name.to_owned(),
+                rustix::stdio::stdout(),
+                libc::STDOUT_FILENO,
+            )?;
+            self.streams.push(stream);
+        }
+        if let Some(from) = errors {
+            let stream = self.show(
+                from,
+                name.to_owned(),
+                rustix::stdio::stderr(),
+                libc::STDERR_FILENO,
+            )?;
+            self.streams.push(stream);
+        }
+        Ok(())
+    }
+
+    /// Passes a stream on, but for what another process of this name has printed.
+    fn show(
+        &self,
+        mut from: impl Read + AsFd + Send + 'static,
+        name: String,
+        to: BorrowedFd<'_>,
+        descriptor: i32,
+    ) -> io::Result<Stream> {
+        let (mut to, shown) = (Output::new(to)?, Arc::clone(&self.shown));
+        let copy = from.as_fd().try_clone_to_owned()?;
+        let progress = Arc::new(Progress::default());
+        let own = Arc::clone(&progress);
+        let thread = std::thread::Builder::new().spawn(move || {
+            let (mut at, mut bytes) = (Position::START, [0; BUFFER]);
+            loop {
+                if !matches!(is_ready(&from, Interest::READ, None), Ok(true)) {
+                    continue;
+                }
+                // Before the bytes leave the pipe.
+                own.is_busy.store(true, Ordering::Release);
+                let Ok(length @ 1..) = from.read(&mut bytes) else {
+                    return;
+                };
+                let bytes = &bytes[..length];
+                let mut shown = shown.lock();
+                let mark = shown
+                    .entry((name.clone(), descriptor))
+                    .or_insert(Position::START);
+                to.write(&bytes[at.below(*mark, bytes)..]);
+                at = at.after(bytes);
+                *mark = at.max(*mark);
+                own.written.fetch_add(length as u64, Ordering::Release);
+                own.is_busy.store(false, Ordering::Release);
+            }
+        })?;
+        Ok(Stream {
+            thread,
+            from: copy,
+            progress,
+        })
+    }
+
+    /// One that has not been found ended.
+    pub fn descriptor(&self, id: u64) -> Option<BorrowedFd<'_>> {
+        let running = self.running.iter().find(|running| running.id == id)?;
+        Some(running.pidfd.as_fd())
+    }
+
+    /// Who has ended, once.
+    pub fn look(&mut self) -> Vec<(u64, ChildNews)> {
+        let mut news = Vec::new();
+        self.running.retain_mut(|running| {
+            let Ok(Some(status)) = running.child.try_wait() else {
+                return true;
+            };
+            let ended = ChildNews::Ended {
+                status: status
+                    .code()
+                    .unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),
+                is_killed: status.signal().is_some(),
+            };
+            news.push((running.id, ended));
+            false
+        });
+        news
+    }
+
+    /// Waits until the output of ended processes is written, however slowly it is read.
+    pub fn flush(&self) {
+        let streams = self.streams.iter();
+        let mut behind: Vec<_> = streams.map(|it| (it, it.written())).collect();
+        while !behind.is_empty() {
+            behind.retain(|(stream, before)| !stream.has_written(*before));
+            std::thread::sleep(LOOK);
+        }
+        let until = Instant::now() + LAST_WORDS;
+        let is_open = |it: &Stream| !it.thread.is_finished();
+        while self.streams.iter().any(is_open) && Instant::now() < until {
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    pub fn are_any(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    /// Kills those that run.
+    pub fn end(&self) {
+        for running in &self.running {
+            let _ = kill_process_group(Pid::from_child(&running.child), Signal::KILL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    /// More bytes than a pipe and the thread have room for.
+    const LENGTH: usize = 5 * BUFFER / 2;
+
+    #[test]
+    fn nothing_is_lost_where_the_reader_is_slow() {
+        let (from, mut writer) = io::pipe().expect("a pipe");
+        let (mut reader, to) = io::pipe().expect("a pipe");
+        let mut children = SpawnedChildren::default();
+        let stream = children.show(from, "n.0".into(), to.as_fd(), libc::STDOUT_FILENO);
+        children.streams.push(stream.expect("a thread"));
+        drop(to);
+        writer.write_all(&[b'a'; LENGTH]).expect("there is room");
+        drop(writer);
+        let reading = std::thread::spawn(move || {
+            std::thread::sleep(2 * LAST_WORDS);
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).expect("a pipe");
+            bytes.len()
+        });
+        children.flush();
+        assert!(children.streams[0].thread.is_finished());
+        drop(children);
+        assert_eq!(reading.join().expect("all is read"), LENGTH);
+    }
+
+    #[test]
+    fn output_that_stays_open_is_not_waited_for() {
+        let (_writer, from) = UnixStream::pair().expect("a socket");
+        let (to, _reader) = UnixStream::pair().expect("a socket");
+        assert_is_left(from, &to);
+    }
+
+    #[test]
+    fn output_without_end_is_not_waited_for() {
+        let (mut writer, from) = UnixStream::pair().expect("a socket");
+        let (to, mut reader) = UnixStream::pair().expect("a socket");
+        std::thread::spawn(move || while writer.write_all(b"on and on\n").is_ok() {});
+        std::thread::spawn(move || io::copy(&mut reader, &mut io::sink()));
+        assert_is_left(from, &to);
+    }
+
+    #[track_caller]
+    fn assert_is_left(from: UnixStream, to: &UnixStream) {
+        let mut children = SpawnedChildren::default();
+        let stream = children.show(from, "n.0".into(), to.as_fd(), libc::STDOUT_FILENO);
+        children.streams.push(stream.expect("a thread"));
+        children.flush();
+        assert!(!children.streams[0].thread.is_finished());
+    }
+}

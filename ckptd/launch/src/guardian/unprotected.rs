@@ -1,0 +1,43 @@
+//! Programs that run without understudy.
+
+use super::program::{Program, preloaded_besides};
+use super::seat::Seat;
+use crate::Error;
+use crate::refused_start::REFUSED;
+use rustix::process::set_parent_process_death_signal;
+use std::os::unix::process::CommandExt;
+use std::time::Duration;
+use understudy_settings::refusal;
+
+/// The job cannot be protected: the program runs in place of this process, or the job stops.
+///
+/// The launcher's processes are all ranks then, as without the layer.
+pub fn go_without(program: &Program, seat: &Seat, spares: u32, why: &Error) -> Result<i32, Error> {
+    let stop = refusal::stops(!seat.is_ours(), !seat.is_on_one_node());
+    if seat.local_rank == 0 {
+        let outcome = refusal::outcome(stop);
+        let ranks = match (stop, spares) {
+            (None, 1..) => format!(
+                ", with the {spares} spare(s) as further ranks: {} in all",
+                seat.size
+            ),
+            _ => String::new(),
+        };
+        say!("understudy: {why}; {outcome}{ranks}");
+    } else if stop.is_some() {
+        // A rank that ends with an error ends the job: the one that speaks is given time.
+        std::thread::sleep(LAST_WORD);
+    }
+    if stop.is_some() {
+        return Ok(REFUSED);
+    }
+    set_parent_process_death_signal(None).map_err(|errno| Error::system("prctl")(errno.into()))?;
+    let mut command = program.command();
+    command.env("LD_PRELOAD", preloaded_besides());
+    Err(Error::system(program.file.display().to_string())(
+        command.exec(),
+    ))
+}
+
+/// How long the first process of a node may take to say why.
+const LAST_WORD: Duration = Duration::from_secs(1);

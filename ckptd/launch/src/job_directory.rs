@@ -1,0 +1,78 @@
+//! The directory of a job in memory.
+
+use crate::Error;
+use rustix::fs::{FlockOperation, flock};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use understudy_formats::private::{self, Directory};
+use understudy_node::leftovers_of_job;
+use understudy_relay::{job_of_directory, name_of_directory};
+
+/// Prefix of the names of jobs that [`crate::starter`] has started.
+pub const CKPTD_JOB: &str = "ckptd-";
+
+/// Name of the file that is locked during a search for the manager.
+pub const LOCK: &str = "lock";
+
+/// Removes the leftovers of a job on this node, and its directory.
+pub fn remove_left(directory: &Path) {
+    let name = directory
+        .file_name()
+        .and_then(OsStr::to_str)
+        .unwrap_or_default();
+    let name = job_of_directory(name);
+    // The directory first: a relay that makes its ledger later removes that itself.
+    for is_directory in [true, false] {
+        let all = leftovers_of_job(name).into_iter();
+        for left in all.filter(|left| (left.path() == directory) == is_directory) {
+            let _ = left.remove();
+        }
+    }
+}
+
+/// Returns the path of a job's directory in memory.
+///
+/// `understudy clean` finds the directory by its name.
+pub fn directory_of(job: &str) -> PathBuf {
+    private::in_memory().join(name_of_directory(job))
+}
+
+/// Makes a job's directory, and locks it.
+///
+/// Only the owner of the lock searches for the manager, and starts one.
+///
+/// # Errors
+/// Refusals of the directory, and errors of the lock.
+pub fn locked(job: &str) -> Result<(Directory, File), Error> {
+    let refused = |refused: private::Refused| match refused.is_planted() {
+        true => Error::Planted(refused),
+        false => Error::NoSharedMemory(refused),
+    };
+    private::make_in_memory().map_err(refused)?;
+    let directory = Directory::make(&directory_of(job)).map_err(refused)?;
+    let lock = lock(&directory)?;
+    Ok((directory, lock))
+}
+
+/// Makes the directory of a job of [`crate::starter`].
+///
+/// Guardians that start after its removal are too late.
+///
+/// # Errors
+/// As [`locked`].
+pub fn prepare(job: &str) -> Result<(), Error> {
+    locked(job).map(drop)
+}
+
+/// Locks a job's directory.
+///
+/// # Errors
+/// Those of open(2) and flock(2).
+pub fn lock(directory: &Directory) -> Result<File, Error> {
+    let lock = directory.open_own(LOCK.as_ref(), libc::O_RDWR | libc::O_CREAT);
+    let lock = lock.map_err(Error::system("the lock of the job's directory"))?;
+    flock(&lock, FlockOperation::LockExclusive)
+        .map_err(|errno| Error::system("flock")(errno.into()))?;
+    Ok(lock)
+}

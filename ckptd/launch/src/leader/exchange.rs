@@ -1,0 +1,325 @@
+//! What the servers of the nodes ask of each other, by way of the leader.
+
+use crate::messages::{FenceOf, Joining, Order};
+use std::collections::{BTreeMap, BTreeSet};
+use understudy_numbers::Rank;
+use understudy_pmi::Name;
+
+/// A fence that not all nodes have come to.
+#[derive(Default)]
+struct Gathering {
+    /// Who has, and by which number each knows it.
+    come: BTreeMap<u32, u64>,
+    bytes: Vec<u8>,
+}
+
+/// Something that a node has asked for.
+struct Question {
+    /// Who has asked, and by which number it knows that.
+    by: (u32, u64),
+    of: Name,
+    /// Who has not answered yet.
+    from: BTreeSet<u32>,
+    /// What it means if one of those is lost: nothing can come, or one less has to know.
+    lost: Option<Vec<u8>>,
+}
+
+/// What is asked for in the generation that has begun, and by processes that it has spawned.
+#[derive(Default)]
+pub struct Exchange {
+    generation: Option<Name>,
+    /// The node of each rank.
+    spaces: BTreeMap<Name, Vec<u32>>,
+    fences: BTreeMap<FenceOf, Gathering>,
+    questions: BTreeMap<u64, Question>,
+    asked: u64,
+}
+
+fn answer((node, id): (u32, u64), bytes: Option<Vec<u8>>) -> (u32, Order) {
+    (node, Order::Answer { id, bytes })
+}
+
+impl Exchange {
+    /// A generation begins: what was asked for in the one before is not answered any more.
+    pub fn begin(&mut self, generation: Name, of_rank: Vec<u32>) {
+        if let Some(before) = self.generation.replace(generation.clone()) {
+            self.forget(&before);
+        }
+        self.spaces.insert(generation, of_rank);
+    }
+
+    /// A node has begun a namespace beside the generation's, whose processes are all there: all of these nodes are to know it. The node is
+    /// answered when they do.
+    pub fn join(
+        &mut self,
+        node: u32,
+        id: u64,
+        joining: &Joining,
+        others: BTreeSet<u32>,
+    ) -> Vec<(u32, Order)> {
+        let name = joining.name.clone();
+        self.spaces
+            .insert(name.clone(), vec![node; joining.size as usize]);
+        if others.is_empty() {
+            return vec![answer((node, id), Some(Vec::new()))];
+        }
+        let id = self.note((node, id), name, others.clone(), Some(Vec::new()));
+        let joining = joining.clone();
+        let order = |node| {
+            (
+                node,
+                Order::Join {
+                    id,
+                    joining: joining.clone(),
+                },
+            )
+        };
+        others.into_iter().map(order).collect()
+    }
+
+    fn note(
+        &mut self,
+        by: (u32, u64),
+        of: Name,
+        from: BTreeSet<u32>,
+        lost: Option<Vec<u8>>,
+    ) -> u64 {
+        self.asked += 1;
+        self.questions
+            .insert(self.asked, Question { by, of, from, lost });
+        self.asked
+    }
+
+    /// A namespace is no more. Whoever waits for it hears that nothing will come.
+    pub fn forget(&mut self, name: &Name) -> Vec<(u32, Order)> {
+        self.spaces.remove(name);
+        let is_of = |fence: &FenceOf| fence.members.iter().any(|(of, _)| of == name);
+        let fences = self.fences.extract_if(.., |fence, _| is_of(fence));
+        let mut answers: Vec<_> = fences
+            .flat_map(|(_, gathering)| gathering.come)
+            .map(|by| answer(by, None))
+            .collect();
+        let questions = self
+            .questions
+            .extract_if(.., |_, question| question.of == *name);
+        answers.extend(questions.map(|(_, question)| answer(question.by, None)));
+        answers
+    }
+
+    /// A node is lost: the namespaces that were there only, but for the generation's, and what nothing comes to any more.
+    pub fn lose(&mut self, node: u32) -> (Vec<Name>, Vec<(u32, Order)>) {
+        let is_there = |name: &Name, nodes: &[u32]| {
+            self.generation.as_ref() != Some(name) && nodes.contains(&node)
+        };
+        let there = self
+            .spaces
+            .iter()
+            .filter(|(name, nodes)| is_there(name, nodes));
+        let names: Vec<Name> = there.map(|(name, _)| name.clone()).collect();
+        let mut answers: Vec<_> = names.iter().flat_map(|name| self.forget(name)).collect();
+        let concerned: Vec<u64> = self
+            .questions
+            .iter()
+            .filter(|(_, question)| question.from.contains(&node))
+            .map(|(&id, _)| id)
+            .collect();
+        for id in concerned {
+            let lost = self
+                .questions
+                .get(&id)
+                .and_then(|question| question.lost.clone());
+            answers.extend(self.answer(node, id, lost));
+        }
+        (names, answers)
+    }
+
+    /// A node's ranks have come to a fence. When those of all its nodes have, all get what all have brought.
+    pub fn fence(
+        &mut self,
+        node: u32,
+        id: u64,
+        fence: FenceOf,
+        bytes: Vec<u8>,
+    ) -> Vec<(u32, Order)> {
+        let node_of = |name: &Name, rank: &Rank| self.spaces.get(name)?.get(rank.index()).copied();
+        let members = fence.members.iter();
+        let nodes: Option<BTreeSet<u32>> = members
+            .flat_map(|(name, ranks)| ranks.iter().map(move |rank| node_of(name, rank)))
+            .collect();
+        let Some(nodes) = nodes else {
+            return vec![answer((node, id), None)];
+        };
+        let gathering = self.fences.entry(fence.clone()).or_default();
+        gathering.come.insert(node, id);
+        gathering.bytes.extend(bytes);
+        if !nodes.iter().all(|node| gathering.come.contains_key(node)) {
+            return Vec::new();
+        }
+        let Gathering { come, bytes } = self.fences.remove(&fence).unwrap_or_default();
+        come.into_iter()
+            .map(|by| answer(by, Some(bytes.clone())))
+            .collect()
+    }
+
+    /// A node wants what a rank of another one has put.
+    pub fn ask(&mut self, node: u32, id: u64, of: Name, rank: Rank) -> (u32, Order) {
+        let there = self
+            .spaces
+            .get(&of)
+            .and_then(|nodes| nodes.get(rank.index()).copied());
+        let Some(there) = there else {
+            return answer((node, id), None);
+        };
+        let id = self.note((node, id), of.clone(), BTreeSet::from([there]), None);
+        (there, Order::Modex { id, of, rank })
+    }
+
+    /// A node wants to know something of another one, in the generation. By which number that answers.
+    pub fn ask_node(&mut self, node: u32, id: u64, there: u32) -> Option<u64> {
+        let generation = self.generation.clone()?;
+        Some(self.note((node, id), generation, BTreeSet::from([there]), None))
+    }
+
+    /// A node answers; when the last has, what it has said is the answer.
+    pub fn answer(&mut self, node: u32, id: u64, bytes: Option<Vec<u8>>) -> Option<(u32, Order)> {
+        let question = self.questions.get_mut(&id)?;
+        question.from.remove(&node);
+        if bytes.is_some() && !question.from.is_empty() {
+            return None;
+        }
+        let by = question.by;
+        self.questions.remove(&id);
+        Some(answer(by, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use understudy_pmi::Purpose;
+
+    fn name(number: u32) -> Name {
+        Name::new("job", number).unwrap()
+    }
+
+    fn ranks(ranks: &[u32]) -> Vec<Rank> {
+        ranks.iter().copied().map(Rank).collect()
+    }
+
+    fn fence(members: &[(&Name, &[u32])]) -> FenceOf {
+        let members = members.iter().map(|&(name, of)| (name.clone(), ranks(of)));
+        FenceOf {
+            purpose: Purpose::Exchange,
+            members: members.collect(),
+            number: 0,
+        }
+    }
+
+    fn told(node: u32, id: u64, bytes: Option<&[u8]>) -> (u32, Order) {
+        answer((node, id), bytes.map(<[u8]>::to_vec))
+    }
+
+    fn joining(name: &Name, size: u32) -> Joining {
+        let (name, host) = (name.clone(), "n".into());
+        Joining { name, size, host }
+    }
+
+    fn begun(generation: u32, of_rank: &[u32]) -> Exchange {
+        let mut exchange = Exchange::default();
+        exchange.begin(name(generation), of_rank.to_vec());
+        exchange
+    }
+
+    #[test]
+    fn a_fence_waits_for_the_nodes_of_its_members() {
+        let (now, before) = (name(3), name(2));
+        let mut exchange = begun(3, &[0, 1, 2, 1]);
+        let of_three = || fence(&[(&now, &[0, 1, 3])]);
+        assert_eq!(exchange.fence(1, 10, of_three(), vec![1]), []);
+        let alone = exchange.fence(2, 20, fence(&[(&now, &[2])]), vec![2]);
+        assert_eq!(alone, [told(2, 20, Some(&[2]))]);
+        let all = exchange.fence(0, 5, of_three(), vec![0]);
+        assert_eq!(all, [told(0, 5, Some(&[1, 0])), told(1, 10, Some(&[1, 0]))]);
+        let late = exchange.fence(1, 11, fence(&[(&before, &[0])]), vec![1]);
+        assert_eq!(late, [told(1, 11, None)]);
+        let unknown = exchange.fence(1, 12, fence(&[(&now, &[4])]), vec![1]);
+        assert_eq!(unknown, [told(1, 12, None)]);
+    }
+
+    #[test]
+    fn fences_for_different_things_are_different() {
+        let now = name(0);
+        let mut exchange = begun(0, &[0, 1]);
+        let connect = FenceOf {
+            purpose: Purpose::Connect,
+            ..fence(&[(&now, &[0, 1])])
+        };
+        assert_eq!(exchange.fence(0, 1, fence(&[(&now, &[0, 1])]), vec![]), []);
+        assert_eq!(exchange.fence(1, 1, connect, vec![]), []);
+        assert_eq!(
+            exchange
+                .fence(1, 2, fence(&[(&now, &[0, 1])]), vec![])
+                .len(),
+            2
+        );
+    }
+
+    #[test]
+    fn spawned_processes_meet_their_parents_until_they_are_forgotten() {
+        let (now, child) = (name(0), name(0).child(1, 1));
+        let mut exchange = begun(0, &[0, 1]);
+        let orders = exchange.join(1, 7, &joining(&child, 2), BTreeSet::from([0, 2]));
+        let [(0, Order::Join { id, .. }), (2, Order::Join { .. })] = orders[..] else {
+            panic!("{orders:?}")
+        };
+        assert_eq!(exchange.answer(0, id, Some(vec![])), None);
+        assert_eq!(
+            exchange.answer(2, id, Some(vec![])),
+            Some(told(1, 7, Some(&[])))
+        );
+        let all = || fence(&[(&now, &[0]), (&child, &[0, 1])]);
+        assert_eq!(exchange.fence(1, 8, all(), vec![1]), []);
+        assert_eq!(exchange.fence(0, 8, all(), vec![0]).len(), 2);
+        let (node, order) = exchange.ask(0, 9, child.clone(), Rank(1));
+        assert!(matches!(order, Order::Modex { .. }) && node == 1);
+        assert_eq!(exchange.fence(0, 10, all(), vec![]), []);
+        assert_eq!(
+            exchange.forget(&child),
+            [told(0, 10, None), told(0, 9, None)]
+        );
+        assert_eq!(exchange.fence(0, 11, all(), vec![]), [told(0, 11, None)]);
+    }
+
+    #[test]
+    fn those_of_a_lost_node_are_not_waited_for() {
+        let (now, here, there) = (name(0), name(0).child(0, 1), name(0).child(1, 1));
+        let mut exchange = begun(0, &[0, 1]);
+        let alone = exchange.join(1, 1, &joining(&there, 1), BTreeSet::new());
+        assert_eq!(alone, [told(1, 1, Some(&[]))]);
+        exchange.join(0, 2, &joining(&here, 1), BTreeSet::from([1]));
+        exchange.ask(0, 3, now, Rank(1));
+        exchange.ask(0, 4, there.clone(), Rank(0));
+        let (names, answers) = exchange.lose(1);
+        assert_eq!(names, [there]);
+        assert_eq!(
+            answers,
+            [told(0, 4, None), told(0, 2, Some(&[])), told(0, 3, None)]
+        );
+    }
+
+    #[test]
+    fn a_question_goes_to_the_node_of_the_rank() {
+        let mut exchange = begun(0, &[0, 1]);
+        let (node, order) = exchange.ask(0, 7, name(0), Rank(1));
+        let Order::Modex { id, .. } = order else {
+            panic!("{order:?}")
+        };
+        assert_eq!(node, 1);
+        assert_eq!(
+            exchange.answer(1, id, Some(vec![9])),
+            Some(told(0, 7, Some(&[9])))
+        );
+        assert_eq!(exchange.answer(1, id, None), None);
+        assert_eq!(exchange.ask(0, 8, name(1), Rank(1)), told(0, 8, None));
+    }
+}

@@ -1,0 +1,458 @@
+//! The leader's connections to the other nodes of its job.
+//!
+//! A node that has been silent for [`SILENCE`] is lost. A node receives its own beats back, and ends
+//! its ranks when it has not for [`LEASE`](crate::messages::LEASE), which is shorter. So two halves of a job do not run at
+//! the same time, as long as the manager of a node runs at least once a second. Either side waits
+//! for [`DOUBT`](crate::messages::DOUBT) after that, in time in which it runs.
+
+use crate::messages::{Doubt, GREETING, Greeting, LeaderToNode, Link, NodeToLeader, Order, Report};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+use understudy_sockets::{Registry, Source, is_foreign};
+use understudy_wire::auth::{self, Purpose};
+use understudy_wire::io::Interest;
+
+/// How long the leader waits for a silent node.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How long after the end of its connection the processes of a node may still run: its guardians find that its manager has gone.
+const AFTERLIFE: Duration = Duration::from_millis(50);
+/// How many may call without having shown that they know the token.
+const STRANGERS: usize = 64;
+/// New connections that are accepted before the others have their turn.
+const TURN: usize = 16;
+
+/// What has happened to a node.
+#[derive(Debug)]
+pub enum News {
+    /// It has come; the name of its host.
+    Joined(String),
+    Told(Report),
+    /// A node has been silent for this time.
+    Lost(Duration),
+}
+
+/// Somebody who has not said who it is.
+struct Stranger {
+    link: Source<Link>,
+    nonce: [u8; 32],
+    since: Instant,
+    /// The host that the connection comes from.
+    address: IpAddr,
+}
+
+struct Node {
+    link: Source<Link>,
+    heard: Instant,
+    /// Silence beyond [`SILENCE`].
+    doubt: Doubt,
+    /// When its connection ended.
+    ended: Option<Instant>,
+}
+
+pub struct Hub {
+    listener: Source<TcpListener>,
+    registry: Registry,
+    token: Vec<u8>,
+    strangers: VecDeque<Stranger>,
+    nodes: BTreeMap<u32, Node>,
+}
+
+impl Hub {
+    /// Listens at any port, on all addresses.
+    ///
+    /// # Errors
+    /// Those of bind(2), listen(2) and epoll_ctl(2).
+    pub fn new(token: Vec<u8>, registry: &Registry) -> io::Result<Hub> {
+        let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))
+            .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
+        listener.set_nonblocking(true)?;
+        Ok(Hub {
+            listener: Source::new(registry, listener, Interest::READ)?,
+            registry: registry.clone(),
+            token,
+            strangers: VecDeque::new(),
+            nodes: BTreeMap::new(),
+        })
+    }
+
+    /// # Errors
+    /// Those of getsockname(2).
+    pub fn port(&self) -> io::Result<u16> {
+        Ok(self.listener.local_addr()?.port())
+    }
+
+    /// Has the poller wait for all connections, or for none of them.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn watch(&mut self, is_awaited: bool) -> io::Result<()> {
+        let interest = |interest| if is_awaited { interest } else { Interest::NONE };
+        self.listener.set_interest(interest(Interest::READ))?;
+        let strangers = self.strangers.iter_mut().map(|it| (&mut it.link, false));
+        let nodes = self.nodes.values_mut();
+        let nodes = nodes.map(|node| (&mut node.link, node.ended.is_some()));
+        for (link, has_ended) in strangers.chain(nodes) {
+            let wanted = if has_ended {
+                Interest::NONE
+            } else {
+                link.interest()
+            };
+            link.set_interest(interest(wanted))?;
+        }
+        Ok(())
+    }
+
+    /// When to look again, whatever happens.
+    pub fn limit(&self) -> Option<Duration> {
+        let of = |node: &Node| match (node.ended, node.doubt.limit()) {
+            (Some(since), _) => AFTERLIFE.saturating_sub(since.elapsed()),
+            (None, Some(limit)) => limit,
+            (None, None) => SILENCE.saturating_sub(node.heard.elapsed()),
+        };
+        let greetings = self
+            .strangers
+            .iter()
+            .map(|stranger| GREETING.saturating_sub(stranger.since.elapsed()));
+        self.nodes.values().map(of).chain(greetings).min()
+    }
+
+    /// What has happened since, in order for each node.
+    pub fn attend(&mut self) -> Vec<(u32, News)> {
+        for _ in 0..TURN {
+            match self.listener.accept() {
+                Ok((stream, from)) => self.meet(stream, from.ip()),
+                Err(_) => break,
+            }
+        }
+        let mut news = Vec::new();
+        for stranger in std::mem::take(&mut self.strangers) {
+            news.extend(self.hear_stranger(stranger));
+        }
+        for (&number, node) in &mut self.nodes {
+            let told = node
+                .hear()
+                .into_iter()
+                .map(|report| (number, News::Told(report)));
+            news.extend(told);
+        }
+        let lost = self.nodes.extract_if(.., |_, node| node.is_lost());
+        news.extend(lost.map(|(number, node)| (number, News::Lost(node.silence()))));
+        news
+    }
+
+    fn meet(&mut self, stream: TcpStream, address: IpAddr) {
+        if is_foreign(&stream) {
+            return log::info!("a connection of another user of this host is closed");
+        }
+        let (Ok(mut link), Ok(nonce)) = (Link::new(stream), auth::nonce()) else {
+            return;
+        };
+        link.say(&Greeting::Challenge { nonce });
+        let Ok(link) = Source::new(&self.registry, link, Interest::READ) else {
+            return;
+        };
+        if self.strangers.len() == STRANGERS {
+            self.make_room();
+        }
+        self.strangers.push_back(Stranger {
+            link,
+            nonce,
+            since: Instant::now(),
+            address,
+        });
+    }
+
+    /// Closes the oldest unauthenticated connection of the host that has most of them.
+    ///
+    /// A host that makes many connections only displaces its own.
+    fn make_room(&mut self) {
+        let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for stranger in &self.strangers {
+            *counts.entry(stranger.address).or_default() += 1;
+        }
+        let crowded = counts.into_iter().max_by_key(|&(_, count)| count);
+        let oldest = self
+            .strangers
+            .iter()
+            .position(|stranger| Some(stranger.address) == crowded.map(|(address, _)| address));
+        oldest.map(|oldest| self.strangers.remove(oldest));
+    }
+
+    fn hear_stranger(&mut self, mut stranger: Stranger) -> Option<(u32, News)> {
+        match stranger.link.get_mut().hear_greeting() {
+            Ok(None) if stranger.since.elapsed() < GREETING => {
+                self.strangers.push_back(stranger);
+                None
+            }
+            Ok(Some(Greeting::Node {
+                proof,
+                nonce,
+                node: number,
+                host,
+            })) => {
+                let tokens = [self.token.clone()];
+                auth::verify(Purpose::Node, &tokens, &stranger.nonce, &proof)?;
+                if self.nodes.contains_key(&number) {
+                    return None;
+                }
+                let mut link = stranger.link;
+                link.get_mut().say(&Greeting::Leader {
+                    proof: auth::proof(Purpose::Leader, &self.token, &nonce),
+                });
+                let node = Node {
+                    link,
+                    heard: Instant::now(),
+                    doubt: Doubt::default(),
+                    ended: None,
+                };
+                self.nodes.insert(number, node);
+                Some((number, News::Joined(host)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Tells a node something; one that is lost is found soon.
+    pub fn tell(&mut self, node: u32, order: Order) {
+        if let Some(node) = self
+            .nodes
+            .get_mut(&node)
+            .filter(|node| node.ended.is_none())
+        {
+            node.link.get_mut().say(&LeaderToNode::Order(order));
+        }
+    }
+
+    /// Waits until all has been sent, but not longer than this for each.
+    pub fn finish(&mut self, limit: Duration) {
+        self.nodes
+            .values_mut()
+            .for_each(|node| node.link.get_mut().finish(limit));
+    }
+}
+
+impl Node {
+    fn hear(&mut self) -> Vec<Report> {
+        if self.ended.is_some() {
+            return Vec::new();
+        }
+        let (heard, error) = self.link.get_mut().hear();
+        if let Some(error) = error {
+            log::info!("the connection to a node has ended: {error}");
+            self.ended = Some(Instant::now());
+        }
+        let mut reports = Vec::new();
+        for said in heard {
+            self.heard = Instant::now();
+            match said {
+                NodeToLeader::Beat(number) => self.link.get_mut().say(&LeaderToNode::Beat(number)),
+                NodeToLeader::Report(report) => reports.push(report),
+            }
+        }
+        self.doubt.update(self.heard.elapsed() >= SILENCE);
+        reports
+    }
+
+    /// Time since the connection ended, or since the last message on it.
+    fn silence(&self) -> Duration {
+        self.ended.unwrap_or(self.heard).elapsed()
+    }
+
+    fn is_lost(&self) -> bool {
+        match self.ended {
+            Some(since) => since.elapsed() >= AFTERLIFE,
+            None => self.doubt.is_over(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manager::Follower;
+    use crate::messages::{BEAT, DOUBT, LEASE};
+    use understudy_sockets::Poller;
+
+    const TOKEN: &[u8] = b"a token of some length";
+
+    fn hub() -> (Poller, Hub) {
+        let poller = Poller::new().expect("a poller");
+        let hub = Hub::new(TOKEN.to_vec(), poller.registry()).expect("a socket");
+        (poller, hub)
+    }
+
+    /// Calls without ever authenticating; `from` is an address of the loopback interface.
+    fn stranger(hub: &Hub, from: [u8; 4]) -> TcpStream {
+        let port = hub.port().expect("bound");
+        connect_from(from, port).expect("the hub listens")
+    }
+
+    fn connect_from(from: [u8; 4], port: u16) -> io::Result<TcpStream> {
+        use rustix::net::{AddressFamily, SocketAddrV4, SocketType, bind, connect, socket};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        bind(&socket, &SocketAddrV4::new(from.into(), 0))?;
+        connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+        Ok(socket.into())
+    }
+
+    /// Returns true if the other side has closed this connection.
+    fn is_closed(mut stream: &TcpStream) -> bool {
+        use std::io::Read;
+        stream.set_nonblocking(true).expect("a socket");
+        let mut buffer = [0; 4096];
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                _ => return true,
+            }
+        }
+    }
+
+    #[test]
+    fn little_is_read_of_a_peer_that_has_not_authenticated() {
+        use std::io::Write;
+        use understudy_wire::{HEAD, UNAUTHENTICATED, VERSION};
+        let (_poller, mut hub) = hub();
+        // Frames that claim to be as long as an authenticated peer's, and as long as may be.
+        for length in [
+            200 << 20,
+            UNAUTHENTICATED - HEAD + 1,
+            UNAUTHENTICATED - HEAD,
+        ] {
+            let mut peer = stranger(&hub, [127, 0, 0, 1]);
+            let mut frame = b"USCK".to_vec();
+            frame.extend(VERSION.to_le_bytes());
+            frame.extend([0; 2]);
+            frame.extend((length as u32).to_le_bytes());
+            frame.resize(HEAD + length.min(UNAUTHENTICATED) - 1, 0);
+            peer.write_all(&frame).expect("sent");
+            let may_go_on = length == UNAUTHENTICATED - HEAD;
+            for _ in 0..20 {
+                assert!(hub.attend().is_empty());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(is_closed(&peer), !may_go_on, "{length}");
+            let held = hub
+                .strangers
+                .iter_mut()
+                .map(|it| it.link.get_mut().unread())
+                .sum::<usize>();
+            assert!(held <= UNAUTHENTICATED, "{held}");
+        }
+    }
+
+    #[test]
+    fn another_user_of_the_host_is_closed_at_once() {
+        use crate::other_user::{connect_as_another_user, exits_soon};
+        let (mut poller, mut hub) = hub();
+        if let Some(other) = connect_as_another_user(hub.port().expect("bound")) {
+            assert!(news(&mut hub, &mut poller).is_empty());
+            assert!(hub.strangers.is_empty());
+            assert!(exits_soon(other));
+        }
+    }
+
+    #[test]
+    fn one_host_displaces_only_its_own_strangers() {
+        let (_poller, mut hub) = hub();
+        let other = stranger(&hub, [127, 0, 0, 2]);
+        hub.attend();
+        let many: Vec<TcpStream> = (0..STRANGERS * 2)
+            .map(|_| {
+                let one = stranger(&hub, [127, 0, 0, 1]);
+                hub.attend();
+                one
+            })
+            .collect();
+        assert_eq!(hub.strangers.len(), STRANGERS);
+        assert!(!is_closed(&other));
+        let closed = many.iter().filter(|it| is_closed(it)).count();
+        assert_eq!(closed, STRANGERS + 1);
+        assert!(hub.limit().is_some_and(|limit| limit <= GREETING));
+    }
+
+    /// What comes within a second, until there is something.
+    fn news(hub: &mut Hub, poller: &mut Poller) -> Vec<(u32, News)> {
+        let until = Instant::now() + Duration::from_secs(1);
+        while Instant::now() < until {
+            hub.watch(true).expect("sockets");
+            let _ = poller.wait(Some(Duration::from_millis(10)));
+            let news = hub.attend();
+            if !news.is_empty() {
+                return news;
+            }
+        }
+        Vec::new()
+    }
+
+    #[test]
+    fn who_knows_the_token_is_heard_and_its_end_is_its_loss() {
+        let (mut poller, mut hub) = hub();
+        let address = [format!("localhost:{}", hub.port().expect("bound"))];
+        let own = Poller::new().expect("a poller");
+        let call = |token: &'static [u8]| {
+            let address = address.clone();
+            let registry = own.registry().clone();
+            std::thread::spawn(move || Follower::call(&address, token, 4, "n4", &registry))
+        };
+        let stranger = call(b"a guess of the same length");
+        assert!(news(&mut hub, &mut poller).is_empty());
+        assert!(stranger.join().expect("no panic").is_err());
+        let node = call(TOKEN);
+        assert!(
+            matches!(&news(&mut hub, &mut poller)[..], [(4, News::Joined(host))] if host == "n4")
+        );
+        let mut node = node.join().expect("no panic").expect("let in");
+        let report = Report::Gone {
+            rank: understudy_numbers::Guardian(1),
+        };
+        node.tell(report.clone());
+        assert!(
+            matches!(&news(&mut hub, &mut poller)[..], [(4, News::Told(told))] if *told == report)
+        );
+        hub.tell(4, Order::End { is_good: true });
+        let told = (0..100).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(2));
+            node.attend().pop()
+        });
+        assert_eq!(told, Some(Order::End { is_good: true }));
+        assert_eq!(node.is_lost(), None);
+        drop(node);
+        assert!(matches!(
+            &news(&mut hub, &mut poller)[..],
+            [(4, News::Lost(_))]
+        ));
+    }
+
+    #[test]
+    fn a_silent_leader_is_left_before_it_takes_the_node_for_lost() {
+        const { assert!(LEASE.as_millis() + DOUBT.as_millis() + BEAT.as_millis() < SILENCE.as_millis()) };
+        let (mut poller, mut hub) = hub();
+        let address = [format!("localhost:{}", hub.port().expect("bound"))];
+        let registry = poller.registry().clone();
+        let node = std::thread::spawn(move || Follower::call(&address, TOKEN, 1, "n1", &registry));
+        assert_eq!(news(&mut hub, &mut poller).len(), 1);
+        let mut node = node.join().expect("no panic").expect("let in");
+        let began = Instant::now();
+        let heard = loop {
+            std::thread::sleep(Duration::from_millis(50));
+            node.attend();
+            if began.elapsed() < Duration::from_secs(1) {
+                // Beats come back that long.
+                hub.attend();
+            }
+            if node.is_lost().is_some() {
+                break began.elapsed();
+            }
+        };
+        // It has been heard for a second.
+        assert!(
+            heard > LEASE + DOUBT && heard < SILENCE + Duration::from_secs(1),
+            "{heard:?}"
+        );
+        assert!(hub.attend().is_empty(), "it has been heard a moment ago");
+    }
+}

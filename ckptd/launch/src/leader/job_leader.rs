@@ -1,0 +1,487 @@
+//! The leader of a job: has the state machine that decides, and a clock. Reports become events, and actions become orders.
+
+use super::exchange::Exchange;
+use crate::messages::{Beginning, Joining, Order, Report};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use understudy_catalogue::message;
+use understudy_pmi::Name;
+use understudy_protocol::{
+    Action, Domain, Ending, Event, GATHERING, Guardian, Job, LOST, Node, ProcessNumber, Worker,
+};
+use understudy_settings::domains::of_host;
+use understudy_wire::line::{Ended, Killer, ToGuardian, ToManager};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The leader's own node.
+pub const OWN: u32 = 0;
+/// How many of the dead are named where spares are chosen: a message is short.
+const MOST_NAMED: usize = 1000;
+
+pub struct JobLeader {
+    /// There is none before the first guardian has said how many there are.
+    job: Option<Job>,
+    began: Instant,
+    /// The name of each node's host.
+    hosts: BTreeMap<u32, String>,
+    /// The file of UNDERSTUDY_DOMAIN, and the names of the domains that nodes with guardians belong to, by number.
+    file_of_domains: Option<PathBuf>,
+    domains: Vec<String>,
+    /// Nodes of which the domain has been looked up.
+    placed: BTreeSet<u32>,
+    lost: BTreeSet<u32>,
+    /// The node of each living guardian, by rank, and of each process, by number.
+    guardians: BTreeMap<Guardian, u32>,
+    processes: BTreeMap<ProcessNumber, u32>,
+    /// Workers, with nodes on which they have had processes started.
+    spawned: BTreeSet<(Worker, u32)>,
+    /// What a process has ended with that was spawned.
+    of_spawned: i32,
+    exchange: Exchange,
+    orders: Vec<(u32, Order)>,
+    /// A node is missing, and no guardian has come.
+    is_hopeless: bool,
+}
+
+impl JobLeader {
+    /// The leader on this host; the domains of hosts are in a file, or each is one of its own.
+    pub fn new(host: &str, file_of_domains: Option<PathBuf>) -> JobLeader {
+        JobLeader {
+            file_of_domains,
+            domains: Vec::new(),
+            placed: BTreeSet::new(),
+            job: None,
+            began: Instant::now(),
+            hosts: BTreeMap::from([(OWN, host.to_owned())]),
+            lost: BTreeSet::new(),
+            guardians: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            spawned: BTreeSet::new(),
+            of_spawned: 0,
+            exchange: Exchange::default(),
+            orders: Vec::new(),
+            is_hopeless: false,
+        }
+    }
+
+    /// When [`tick`](Self::tick) is wanted.
+    pub fn limit(&self) -> Option<Duration> {
+        let Some(job) = &self.job else {
+            return Some(GATHERING.saturating_sub(self.began.elapsed()));
+        };
+        Some(job.deadline()?.saturating_sub(self.began.elapsed()))
+    }
+
+    pub fn tick(&mut self) {
+        self.happen(Event::Tick);
+    }
+
+    /// What is to be done by which node, in order.
+    pub fn take_orders(&mut self) -> Vec<(u32, Order)> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// No guardian is left, or none will come.
+    pub fn is_deserted(&self) -> bool {
+        self.guardians.is_empty()
+            && (self.job.is_some() || self.is_hopeless || self.began.elapsed() > GATHERING)
+    }
+
+    /// Guardians have been told to leave.
+    pub fn is_over(&self) -> bool {
+        self.job.as_ref().is_some_and(Job::is_over)
+    }
+
+    /// The job's exit status.
+    pub fn status(&self) -> i32 {
+        match self
+            .job
+            .as_ref()
+            .filter(|job| job.is_over())
+            .map(Job::status)
+        {
+            None => LOST,
+            Some(0) => self.of_spawned,
+            Some(status) => status,
+        }
+    }
+
+    /// A node has come.
+    pub fn join(&mut self, node: u32, host: String) {
+        if self.hosts.values().any(|other| *other == host) {
+            self.give_up(&message::host_names_equal(&host).to_string());
+        }
+        log::info!("node {node} is {host}");
+        self.hosts.insert(node, host);
+    }
+
+    /// A node is lost after this silence, or has never come. Returns true if guardians were there.
+    pub fn lose(&mut self, node: u32, silence: Duration) -> bool {
+        self.lost.insert(node);
+        let host = self.hosts.remove(&node);
+        let had_guardians = self.guardians.values().any(|of| *of == node);
+        self.guardians.retain(|_, of| *of != node);
+        self.is_hopeless |= self.job.is_none();
+        if had_guardians && !self.is_over() {
+            say!(
+                "understudy: {}",
+                message::host_lost(host.unwrap_or_default())
+            );
+        }
+        let (names, answers) = self.exchange.lose(node);
+        self.orders.extend(answers);
+        for name in names {
+            self.tell_all(&Order::Forget { name });
+        }
+        self.happen(Event::Lost(Node(node), silence));
+        had_guardians
+    }
+
+    /// Whether a node has not come yet.
+    pub fn awaits(&self, node: u32) -> bool {
+        !self.hosts.contains_key(&node) && !self.lost.contains(&node)
+    }
+
+    /// What follows from what a node tells.
+    pub fn hear(&mut self, node: u32, report: Report) {
+        match report {
+            Report::Came {
+                rank,
+                workers,
+                spares,
+                replenishes,
+                is_again,
+            } => {
+                let new = || Job::new(workers, spares).replenishing(replenishes);
+                let job = self.job.get_or_insert_with(new);
+                if is_again {
+                    job.note_other_manager();
+                }
+                self.guardians.insert(rank, node);
+            }
+            Report::Knows {
+                rank,
+                number,
+                known,
+            } => {
+                self.processes.insert(number, node);
+                self.happen(Event::Known(number, rank, known));
+            }
+            Report::Told { rank } => {
+                if self.placed.insert(node)
+                    && let Some(domain) = self.domain_of(node)
+                {
+                    self.happen(Event::Belongs(Node(node), domain));
+                }
+                self.happen(Event::Came(rank, Node(node)));
+            }
+            Report::Gone { rank } => {
+                self.guardians.remove(&rank);
+                self.happen(Event::Gone(rank));
+            }
+            Report::Called { number } => self.happen(Event::Called(number)),
+            Report::Process { number, said } => {
+                self.note_spawns(node, &said);
+                if is_for_job(&said) {
+                    self.happen(Event::Message(number, said));
+                }
+            }
+            Report::Ended(ended) => self.happen(said_by_guardian(&ended)),
+            Report::Broke { number, generation } => self.happen(Event::Broke(number, generation)),
+            Report::Spawned(status) => self.of_spawned = status,
+            Report::Abort(status) => self.happen(Event::Abort(status)),
+            Report::GivesUp(why) => self.give_up(&why),
+            Report::Fence { id, fence, bytes } => {
+                let answers = self.exchange.fence(node, id, fence, bytes);
+                self.orders.extend(answers);
+            }
+            Report::Modex { id, of, rank } => {
+                let question = self.exchange.ask(node, id, of, rank);
+                self.orders.push(question);
+            }
+            Report::Join { id, name, size } => self.join_spawned((node, id), name, size),
+            Report::Look {
+                id,
+                process,
+                workers,
+            } => {
+                let there = self.processes.get(&process).copied();
+                if let Some(there) = there
+                    && let Some(id) = self.exchange.ask_node(node, id, there)
+                {
+                    self.orders.push((there, Order::Look { id, workers }));
+                }
+            }
+            Report::Forget { name } => {
+                let answers = self.exchange.forget(&name);
+                self.orders.extend(answers);
+                let others = self.hosts.keys().filter(|&&other| other != node);
+                self.orders
+                    .extend(others.map(|&other| (other, Order::Forget { name: name.clone() })));
+            }
+            Report::Answer { id, bytes } => {
+                self.orders.extend(self.exchange.answer(node, id, bytes))
+            }
+        }
+    }
+
+    /// Where a worker has had processes started is to be known that it has gone back, wherever it is now.
+    fn note_spawns(&mut self, node: u32, said: &ToManager) {
+        match *said {
+            ToManager::Spawns { worker, .. } => drop(self.spawned.insert((worker, node))),
+            ToManager::WentBack { worker, number } => {
+                let there = self.spawned.range((worker, 0)..=(worker, u32::MAX));
+                let others = there.filter(|&&(_, other)| other != node);
+                let order = Order::WentBack { worker, number };
+                self.orders
+                    .extend(others.map(|&(_, other)| (other, order.clone())));
+            }
+            _ => {}
+        }
+    }
+
+    /// All other nodes are to know processes that the program has asked for on this one.
+    fn join_spawned(&mut self, (node, id): (u32, u64), name: Name, size: u32) {
+        let others: BTreeSet<u32> = self
+            .hosts
+            .keys()
+            .copied()
+            .filter(|&other| other != node)
+            .collect();
+        let joining = Joining {
+            name,
+            size,
+            host: self.hosts.get(&node).cloned().unwrap_or_default(),
+        };
+        let orders = self.exchange.join(node, id, &joining, others);
+        self.orders.extend(orders);
+    }
+
+    /// Unless the file does not list the node's host. Who cannot read the file is told by the ranks.
+    fn domain_of(&mut self, node: u32) -> Option<Domain> {
+        let name = of_host(self.file_of_domains.as_ref()?, self.hosts.get(&node)?).ok()??;
+        let known = self.domains.iter().position(|other| *other == name);
+        let number = known.unwrap_or_else(|| {
+            self.domains.push(name);
+            self.domains.len() - 1
+        });
+        Some(Domain(number as u32))
+    }
+
+    /// The job cannot go on.
+    pub fn give_up(&mut self, why: &str) {
+        say!("understudy: {why}");
+        self.is_hopeless |= self.job.is_none();
+        self.happen(Event::Abort(LOST));
+    }
+
+    fn happen(&mut self, event: Event) {
+        let Some(job) = &mut self.job else { return };
+        let actions = job.handle(self.began.elapsed(), event);
+        actions.into_iter().for_each(|action| self.act(action));
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Start { number, at, anew } => {
+                self.processes
+                    .extend(self.guardians.get(&at).map(|&node| (number, node)));
+                self.tell_guardian(at, ToGuardian::Start { number, anew });
+            }
+            // Its node can do that if the guardian has gone.
+            Action::Kill { number, at: rank } => {
+                let message = ToGuardian::Kill { number };
+                self.tell_node_of(number, Order::Guardian { rank, message });
+            }
+            Action::Leave { at, status } => self.tell_guardian(at, ToGuardian::Leave { status }),
+            Action::Admit { number, generation } => {
+                self.tell_node_of(number, Order::Admit { number, generation });
+            }
+            Action::Inherit { heir, from } => {
+                self.tell_node_of(heir, Order::Inherit { heir, from });
+            }
+            Action::Announce(generation) => {
+                log::info!("generation {generation} is to be");
+                self.tell_all(&Order::Announce { generation });
+            }
+            Action::CountSpare => self.tell_all(&Order::CountSpare),
+            Action::Ask { number, fallen } => {
+                let fallen = fallen.into_iter().take(MOST_NAMED).collect();
+                self.tell_node_of(number, Order::Ask { number, fallen });
+            }
+            Action::Begin {
+                generation,
+                ranks,
+                spares,
+                is_first,
+                since_failure,
+            } => {
+                let beginning = Beginning {
+                    generation,
+                    is_first,
+                    spares,
+                    since_failure,
+                    ..Beginning::default()
+                };
+                self.begin(&ranks, beginning);
+            }
+            Action::End { is_good } => self.tell_all(&Order::End { is_good }),
+            Action::Say(text) => say!("understudy: {text}"),
+        }
+    }
+
+    fn begin(&mut self, ranks: &[ProcessNumber], beginning: Beginning) {
+        let generation = beginning.generation;
+        let count = ranks.len();
+        log::info!("generation {generation} begins with {count} processes");
+        let node_of = |number: &ProcessNumber| self.processes.get(number).copied().unwrap_or(OWN);
+        let of_rank: Vec<u32> = ranks.iter().map(node_of).collect();
+        // A host that is lost this moment has ranks nevertheless: they will be found dead.
+        let place = |node: u32| self.hosts.range(..node).count() as u32;
+        let places = of_rank.iter().map(|&node| place(node));
+        let beginning = Beginning {
+            job: job_name(&self.hosts[&OWN]),
+            ranks: ranks.iter().copied().zip(places).collect(),
+            hosts: self.hosts.values().cloned().collect(),
+            ..beginning
+        };
+        match Name::new(&beginning.job, generation.0) {
+            Ok(name) => self.exchange.begin(name, of_rank),
+            Err(error) => return self.give_up(&error.to_string()),
+        }
+        self.tell_all(&Order::Begin(beginning));
+    }
+
+    fn tell_all(&mut self, order: &Order) {
+        let all = self.hosts.keys().map(|&node| (node, order.clone()));
+        self.orders.extend(all);
+    }
+
+    fn tell_node_of(&mut self, number: ProcessNumber, order: Order) {
+        let node = self.processes.get(&number).copied().unwrap_or(OWN);
+        self.orders.push((node, order));
+    }
+
+    fn tell_guardian(&mut self, rank: Guardian, message: ToGuardian) {
+        let node = self.guardians.get(&rank);
+        self.orders
+            .extend(node.map(|&node| (node, Order::Guardian { rank, message })));
+    }
+}
+
+/// By which MPI libraries know the job: that of another leader of these nodes has another name.
+fn job_name(host: &str) -> String {
+    format!(
+        "understudy-{:08x}-{}",
+        xxh3_64(host.as_bytes()) as u32,
+        std::process::id()
+    )
+}
+
+fn said_by_guardian(message: &Ended) -> Event {
+    match *message {
+        Ended::Exited { number, status, .. } => Event::Ended(number, Ending::Exit(status)),
+        Ended::Killed { number, signal, by } => {
+            let ending = match by {
+                Killer::Unknown => Ending::Signal(signal),
+                Killer::Launcher => Ending::Asked(signal),
+                Killer::Memory => Ending::Memory,
+            };
+            Event::Ended(number, ending)
+        }
+        Ended::Closed { number, written } => Event::Closed(number, written),
+    }
+}
+
+/// True if the job decides about a message.
+///
+/// The node of the process handles the others.
+fn is_for_job(message: &ToManager) -> bool {
+    !matches!(
+        message,
+        ToManager::Spawns { .. }
+            | ToManager::Captured { .. }
+            | ToManager::Settled { .. }
+            | ToManager::WentBack { .. }
+            | ToManager::Look { .. }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_worker_has_spawned_processes_is_known_that_it_has_gone_back() {
+        let mut leader = JobLeader::new("n0", None);
+        let number = ProcessNumber(7);
+        let mut hear = |node, said| leader.hear(node, Report::Process { number, said });
+        let (worker, number) = (Worker(1), 2);
+        hear(2, ToManager::Spawns { worker, number });
+        hear(0, ToManager::Spawns { worker, number });
+        let other = Worker(2);
+        hear(
+            3,
+            ToManager::Spawns {
+                worker: other,
+                number,
+            },
+        );
+        hear(0, ToManager::WentBack { worker, number });
+        assert_eq!(
+            leader.take_orders(),
+            [(2, Order::WentBack { worker, number })]
+        );
+    }
+
+    /// A leader with a guardian on another node, which has started its process.
+    fn with_another_node() -> JobLeader {
+        let mut leader = JobLeader::new("n0", None);
+        leader.join(2, "n2".into());
+        let rank = Guardian(0);
+        let came = Report::Came {
+            rank,
+            workers: 1,
+            spares: 0,
+            replenishes: false,
+            is_again: false,
+        };
+        leader.hear(2, came);
+        leader.hear(2, Report::Told { rank });
+        leader.take_orders();
+        leader
+    }
+
+    /// A script may have started it, and go on.
+    #[test]
+    fn the_process_of_a_guardian_that_has_gone_is_killed_on_its_node() {
+        let mut leader = with_another_node();
+        leader.hear(2, Report::Gone { rank: Guardian(0) });
+        let number = ProcessNumber(0);
+        let kill = Order::Guardian {
+            rank: Guardian(0),
+            message: ToGuardian::Kill { number },
+        };
+        assert_eq!(leader.take_orders().first(), Some(&(2, kill)));
+    }
+
+    #[test]
+    fn how_a_spawned_process_has_ended_on_another_node_is_how_the_job_does() {
+        let mut leader = with_another_node();
+        let (number, status) = (ProcessNumber(0), 0);
+        leader.hear(
+            2,
+            Report::Ended(Ended::Exited {
+                number,
+                status,
+                pid: 1,
+            }),
+        );
+        leader.hear(2, Report::Ended(Ended::Closed { number, written: 0 }));
+        leader.tick();
+        assert!(leader.is_over() && leader.status() == 0);
+        leader.hear(2, Report::Spawned(3));
+        assert_eq!(leader.status(), 3);
+    }
+}

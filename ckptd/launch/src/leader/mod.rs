@@ -1,0 +1,8 @@
+//! The leader of a job, in one of its managers.
+
+mod exchange;
+mod hub;
+mod job_leader;
+
+pub use hub::{Hub, News};
+pub use job_leader::{JobLeader, OWN};

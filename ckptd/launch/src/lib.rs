@@ -1,0 +1,35 @@
+//! The launcher: starts the ranks of a job and replaces those that fail.
+//!
+//! Each folder is a process. A protected job has a [`guardian`] for each process of the program,
+//! whatever has started the guardians ([`starter`], or the launcher of an MPI library), and a
+//! [`manager`] on each node, one of which has the leader. What they send each other is in
+//! `messages`.
+
+#[macro_use]
+mod say;
+
+mod error;
+mod find_program;
+pub mod guardian;
+mod job_directory;
+mod job_environment;
+mod leader;
+pub mod manager;
+mod manager_process;
+mod messages;
+#[cfg(test)]
+#[path = "../../sockets/src/other_user.rs"]
+mod other_user;
+mod output;
+mod preload_library;
+mod refused_start;
+mod spawn_thread;
+pub mod starter;
+mod tied_child;
+
+pub use error::Error;
+pub use find_program::find_program;
+pub use manager_process::inherited_socket;
+pub use output::{UNWRITTEN, is_unwanted};
+pub use preload_library::preload_library;
+pub use tied_child::end_with_parent;

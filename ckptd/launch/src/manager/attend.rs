@@ -1,0 +1,148 @@
+//! The wait of a node, and what it does about what has happened.
+
+use super::interrupts::{INTERRUPT_PERIOD, SCRIPTS_END};
+use super::node::{Left, Node};
+use super::process::Process;
+use crate::messages::Report;
+use rustix::process::set_parent_process_death_signal;
+use std::time::Duration;
+use understudy_sockets::{RETRY, Ready, Source};
+use understudy_wire::io::Interest;
+use understudy_wire::line::{Hello, ToGuardian, ToManager};
+
+impl Node {
+    /// Waits until something may have happened, here or at a source of others, or for so long.
+    pub fn wait(&mut self, limit: Option<Duration>) -> Ready {
+        let is_led = self.takeover.is_led();
+        let mut processes = self.processes.values_mut();
+        let is_watched = processes.all(|process| process.watch(is_led).is_ok());
+        let own = [
+            self.takeover.limit(),
+            self.bypass_limit(),
+            self.children.deadline(),
+            self.late().next().map(|_| INTERRUPT_PERIOD),
+            self.processes
+                .values()
+                .find_map(Process::is_silent_for)
+                .map(|_| SCRIPTS_END),
+            (!is_watched).then_some(RETRY),
+        ];
+        let limit = own.into_iter().chain([limit]).flatten().min();
+        self.poller.wait(limit).unwrap_or_default()
+    }
+
+    /// What has happened since.
+    pub fn attend(&mut self) {
+        let caller = self.listener.waiting();
+        let registry = self.poller.registry();
+        // One that cannot be waited for is closed, and calls again.
+        self.callers
+            .extend(caller.and_then(|it| Source::new(registry, it, Interest::READ).ok()));
+        self.hear_callers();
+        self.hear_processes();
+        self.hear_guardians();
+        self.look_for_guardians();
+        for mail in self.post.take() {
+            self.report_mail(mail);
+        }
+        self.interrupt();
+        self.end_scripts();
+        self.end_as_children();
+    }
+
+    pub(super) fn hear_callers(&mut self) {
+        for line in std::mem::take(&mut self.callers) {
+            match line.receive::<Hello>(Duration::ZERO) {
+                Ok(None) => self.callers.push(line),
+                Ok(Some(Hello::Guardian {
+                    rank,
+                    workers,
+                    spares,
+                    replenishes,
+                    is_again,
+                })) => {
+                    if self.is_last {
+                        let _ = line.send(&ToGuardian::IsLast);
+                    }
+                    // Now there is somebody who would end this process.
+                    let _ = set_parent_process_death_signal(None);
+                    self.takeover.note(is_again, workers + spares);
+                    self.workers = workers;
+                    self.guardians.insert(rank, line);
+                    self.reports.push(Report::Came {
+                        rank,
+                        workers,
+                        spares,
+                        replenishes,
+                        is_again,
+                    });
+                }
+                Ok(Some(Hello::Process { .. })) | Err(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn hear_processes(&mut self) {
+        if !self.takeover.is_led() {
+            return;
+        }
+        let (mut goes_on, mut looks, mut went_back) = (None, Vec::new(), Vec::new());
+        for (&number, process) in &mut self.processes {
+            for (said, files) in process.hear() {
+                match said {
+                    // How it ends is told when it does, unless its guardian dies as well.
+                    ToManager::Keeps { worker } => {
+                        let status = libc::SIGKILL;
+                        self.files.insert(
+                            number,
+                            Left {
+                                worker,
+                                files,
+                                status,
+                            },
+                        );
+                    }
+                    ToManager::KeepsNothing => drop(self.files.remove(&number)),
+                    ToManager::Running { generation } => goes_on = Some(generation),
+                    ToManager::Spawns {
+                        worker,
+                        number: time,
+                    } => self.children.expect(number, worker, time),
+                    ToManager::Captured {
+                        worker,
+                        number: time,
+                    } => self.children.capture(worker, time),
+                    ToManager::Settled {
+                        worker,
+                        number: time,
+                    } => self.children.settle(worker, time),
+                    ToManager::WentBack {
+                        worker,
+                        number: time,
+                    } => went_back.push((worker, time)),
+                    ToManager::Look {
+                        id,
+                        process,
+                        workers,
+                    } => {
+                        looks.push((number, id, process, workers));
+                        continue;
+                    }
+                    _ => {}
+                }
+                self.reports.push(Report::Process { number, said });
+            }
+        }
+        for (worker, time) in went_back {
+            self.went_back(worker, time);
+        }
+        for (number, id, process, workers) in looks {
+            self.want_boards((number, id), process, workers);
+        }
+        if goes_on > self.went_on {
+            (self.went_on, self.is_protected) = (goes_on, true);
+            let guardians = self.guardians.values();
+            guardians.for_each(|line| drop(line.send(&ToGuardian::GoesOn)));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What workers show each other while they are busy: files in the memory of their node. Who is on another node has them read there.
+
+use super::mail::Mail;
+use super::node::Node;
+use crate::messages::Report;
+use bincode::config::standard;
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::path::PathBuf;
+use understudy_catalogue::message;
+use understudy_formats::private::read_own;
+use understudy_numbers::{ProcessNumber, Worker};
+use understudy_pmi::Answer;
+use understudy_relay::{board, job_of_directory, name_in_memory};
+use understudy_wire::line::{Boards, ToProcess};
+
+impl Node {
+    /// A process wants to see boards of the node of another one.
+    pub(super) fn want_boards(
+        &mut self,
+        (number, asked): (ProcessNumber, u64),
+        of: ProcessNumber,
+        workers: Vec<Worker>,
+    ) {
+        let Some(generation) = self.begun.as_ref().map(|begun| begun.name.clone()) else {
+            return;
+        };
+        let slot = self.post.slot();
+        // Nothing comes if its generation ends: it hears of that.
+        let show = move |bytes: Option<Vec<u8>>| {
+            if let Some(bytes) = bytes {
+                slot.put(Mail::Shown(number, asked, bytes));
+            }
+        };
+        let (answer, _) = Answer::new(Box::new(show));
+        let id = self.note(vec![generation], answer);
+        let process = of;
+        self.reports.push(Report::Look {
+            id,
+            process,
+            workers,
+        });
+    }
+
+    /// Reads boards of this node, for another one.
+    pub(super) fn read_boards(&mut self, id: u64, workers: &[Worker]) {
+        let read =
+            |&worker: &Worker| read_own(&self.board(worker)).map_err(|error| error.to_string());
+        let boards: Boards = workers.iter().map(read).collect();
+        let bytes = bincode::encode_to_vec(boards, standard()).ok();
+        self.reports.push(Report::Answer { id, bytes });
+    }
+
+    fn board(&self, worker: Worker) -> PathBuf {
+        let directory = self
+            .directory
+            .file_name()
+            .and_then(OsStr::to_str)
+            .unwrap_or_default();
+        let name = name_in_memory(job_of_directory(directory), &board(worker));
+        self.directory.with_file_name(name)
+    }
+
+    /// Tells a process what was read on another node.
+    pub(super) fn show(&self, number: ProcessNumber, id: u64, bytes: &[u8]) {
+        let file = || -> io::Result<File> {
+            let mut file = File::from(memfd_create("boards", MemfdFlags::CLOEXEC)?);
+            file.write_all(bytes)?;
+            file.rewind()?;
+            Ok(file)
+        };
+        if let Some(process) = self.processes.get(&number) {
+            match file() {
+                Ok(file) => process.tell(&ToProcess::Shown { id }, &[file.into()]),
+                Err(error) => log::error!("{}", message::ports_not_forwarded(number, error)),
+            }
+        }
+    }
+}

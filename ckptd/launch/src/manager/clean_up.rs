@@ -1,0 +1,53 @@
+//! The end of a job on a node.
+
+use super::node::Node;
+use super::process::Process;
+use super::servers::Servers;
+use crate::job_directory::remove_left;
+use crate::spawn_thread::spawn_thread;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+use understudy_catalogue::message;
+use understudy_wire::line::ToGuardian;
+
+/// Time that the servers of the MPI library have to end.
+const SERVERS_LIMIT: Duration = Duration::from_secs(2);
+
+impl Node {
+    /// Ends all processes and guardians of this node: the job goes on without them, or not at all.
+    pub fn give_in(&mut self, status: i32) {
+        self.processes.values().for_each(Process::kill);
+        self.children.kill_all();
+        self.clean_up();
+        let leave = ToGuardian::Leave { status };
+        self.guardians
+            .values()
+            .for_each(|line| drop(line.send(&leave)));
+    }
+
+    /// Removes what the job has left on this node, before its guardians go: whoever has started them may kill all else then (a batch
+    /// system, a container).
+    pub fn clean_up(&mut self) {
+        self.forget_others();
+        if let Some(servers) = self.servers.take() {
+            self.end_servers(servers);
+        }
+        remove_left(&self.directory);
+    }
+
+    /// Ends the servers of the MPI library, which may hang.
+    pub(super) fn end_servers(&self, servers: Servers) {
+        let (done, is_done) = channel();
+        let end = move || {
+            drop(servers);
+            // Nobody waits any more if it took too long.
+            let _ = done.send(());
+        };
+        if spawn_thread(end).is_ok()
+            && is_done.recv_timeout(SERVERS_LIMIT) == Err(RecvTimeoutError::Timeout)
+        {
+            log::warn!("{}", message::SERVERS_STAY);
+            self.forget_generations();
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! A node's connection to the leader of its job on another one.
+
+use crate::messages::{BEAT, Doubt, LEASE, LeaderToNode, Link, NodeToLeader, Order, Report};
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+use understudy_sockets::{Registry, Source};
+use understudy_wire::io::Interest;
+
+pub struct Follower {
+    link: Source<Link>,
+    /// When beats were sent that have not been heard back, the first of which has this number.
+    sent: VecDeque<Instant>,
+    first: u64,
+    /// When the last beat was sent that the leader has heard.
+    certain: Instant,
+    /// Silence beyond [`LEASE`].
+    doubt: Doubt,
+    /// Why the connection has ended.
+    ended: Option<io::Error>,
+}
+
+impl Follower {
+    /// Calls the leader.
+    ///
+    /// # Errors
+    /// Errors of [`Link::call`] and epoll_ctl(2).
+    pub fn call(
+        leader: &[String],
+        token: &[u8],
+        node: u32,
+        host: &str,
+        registry: &Registry,
+    ) -> io::Result<Follower> {
+        let certain = Instant::now();
+        let link = Link::call(leader, token, node, host)?;
+        Ok(Follower {
+            link: Source::new(registry, link, Interest::READ)?,
+            sent: VecDeque::new(),
+            first: 0,
+            certain,
+            doubt: Doubt::default(),
+            ended: None,
+        })
+    }
+
+    /// Why the leader may take this node for lost, if it may.
+    pub fn is_lost(&self) -> Option<String> {
+        if let Some(error) = &self.ended {
+            return Some(format!(
+                "its connection to the job's leader has ended ({error})"
+            ));
+        }
+        self.doubt.is_over().then(|| {
+            let time = self.certain.elapsed().as_secs_f64();
+            format!("it has not heard the job's leader for {time:.1} s")
+        })
+    }
+
+    /// Has the poller wait for the connection, or not.
+    ///
+    /// # Errors
+    /// Those of epoll_ctl(2).
+    pub fn watch(&mut self, is_awaited: bool) -> io::Result<()> {
+        let wanted = self.link.interest();
+        let interest = if is_awaited { wanted } else { Interest::NONE };
+        self.link.set_interest(interest)
+    }
+
+    /// When to look again, whatever happens.
+    pub fn limit(&self) -> Duration {
+        if self.is_lost().is_some() {
+            return BEAT;
+        }
+        let beat = self
+            .sent
+            .back()
+            .map_or(Duration::ZERO, |last| BEAT.saturating_sub(last.elapsed()));
+        let doubt = self.doubt.limit();
+        beat.min(doubt.unwrap_or_else(|| LEASE.saturating_sub(self.certain.elapsed())))
+    }
+
+    pub fn tell(&mut self, report: Report) {
+        self.link.get_mut().say(&NodeToLeader::Report(report));
+    }
+
+    /// What the leader wants.
+    pub fn attend(&mut self) -> Vec<Order> {
+        let (heard, error) = self.link.get_mut().hear();
+        self.ended = self.ended.take().or(error);
+        let mut orders = Vec::new();
+        for said in heard {
+            match said {
+                LeaderToNode::Order(order) => orders.push(order),
+                LeaderToNode::Beat(number) => {
+                    while self.first <= number
+                        && let Some(sent) = self.sent.pop_front()
+                    {
+                        (self.certain, self.first) = (sent, self.first + 1);
+                    }
+                }
+            }
+        }
+        self.doubt.update(self.certain.elapsed() >= LEASE);
+        if self.sent.back().is_none_or(|last| last.elapsed() >= BEAT) {
+            let number = self.first + self.sent.len() as u64;
+            self.link.get_mut().say(&NodeToLeader::Beat(number));
+            self.sent.push_back(Instant::now());
+        }
+        orders
+    }
+
+    /// Waits until all has been sent, but not longer than this.
+    pub fn finish(&mut self, limit: Duration) {
+        self.link.get_mut().finish(limit);
+    }
+}

@@ -1,0 +1,223 @@
+//! The manager of a job on a node: its node, and its leader or a connection to that.
+
+use super::follower::Follower;
+use super::node::Node;
+use crate::Error;
+use crate::leader::{Hub, JobLeader, News, OWN};
+use crate::messages::{Duty, LeaderToStarter, Messages, Order, StarterToLeader, put};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use understudy_catalogue::message;
+use understudy_protocol::{GATHERING, LOST};
+use understudy_settings::Config;
+use understudy_sockets::{RETRY, Registry, Source};
+use understudy_wire::io::Interest;
+use understudy_wire::line::Listener;
+
+/// How long the last words to other nodes may take.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Manages the job that has this directory, until its guardians have gone; `has_duty`: standard input tells what for. The exit status.
+///
+/// # Errors
+/// If nobody can call, for want of a descriptor, or if the leader cannot be reached.
+pub fn manage(listener: Listener, directory: &Path, has_duty: bool) -> Result<i32, Error> {
+    raise_limit();
+    let mut node = Node::new(listener, directory, has_duty)?;
+    let status = match has_duty {
+        false => lead_alone(&mut node),
+        true => {
+            let input = rustix::stdio::stdin().try_clone_to_owned();
+            let mut starter =
+                Messages::new(File::from(input.map_err(Error::system("standard input"))?));
+            match starter.next().map_err(Error::system("standard input"))? {
+                Duty::Lead { token, others } => {
+                    let hub = Hub::new(token, node.registry());
+                    lead(&mut node, hub, &others, starter)
+                }
+                Duty::Follow {
+                    token,
+                    node: number,
+                    leader,
+                } => {
+                    let (host, registry) = (node.host(), node.registry());
+                    let follower = Follower::call(&leader, &token, number, host, registry);
+                    let follower = follower.map_err(Error::NoLeader)?;
+                    follow(&mut node, follower, &starter)
+                }
+            }
+        }
+    };
+    node.clean_up();
+    status
+}
+
+/// Allows this process as many descriptors as it may have: a rank of Open MPI needs four.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    // With the limit as it is, most jobs run, too.
+    let _ = setrlimit(Resource::Nofile, raised);
+}
+
+/// All of the job is on this node.
+fn lead_alone(node: &mut Node) -> Result<i32, Error> {
+    let mut leader = JobLeader::new(node.host(), file_of_domains());
+    while !(node.is_deserted() && leader.is_deserted()) {
+        node.wait(leader.limit());
+        node.attend();
+        leader.tick();
+        exchange(&mut leader, node, &mut |_, _| {});
+    }
+    Ok(leader.status())
+}
+
+/// The file of UNDERSTUDY_DOMAIN; where the settings are wrong, the guardians say so.
+fn file_of_domains() -> Option<PathBuf> {
+    Config::read(|name| std::env::var(name).ok()).ok()?.domains
+}
+
+/// Until neither has anything to tell the other; what other nodes are to do is handed on.
+fn exchange(leader: &mut JobLeader, node: &mut Node, others: &mut dyn FnMut(u32, Order)) {
+    loop {
+        let reports = node.take_reports();
+        reports
+            .into_iter()
+            .for_each(|report| leader.hear(OWN, report));
+        let orders = leader.take_orders();
+        if orders.is_empty() {
+            return;
+        }
+        for (of, order) in orders {
+            match of {
+                OWN => node.obey(order),
+                _ => others(of, order),
+            }
+        }
+    }
+}
+
+fn lead(
+    node: &mut Node,
+    hub: io::Result<Hub>,
+    others: &[String],
+    mut starter: Messages<File>,
+) -> Result<i32, Error> {
+    let what = || Error::system("a socket for other nodes");
+    let mut hub = hub.map_err(what())?;
+    let mut leader = JobLeader::new(node.host(), file_of_domains());
+    let tell = |message| put(&mut io::stdout(), &message).map_err(Error::system("standard output"));
+    tell(LeaderToStarter::Port(hub.port().map_err(what())?))?;
+    let mut starting = watched(&starter, node.registry())?;
+    while !(node.is_deserted() && leader.is_deserted()) {
+        let limit = [leader.limit(), hub.limit()].into_iter().flatten().min();
+        // At the end it may go before others have.
+        let starter_counts = !leader.is_over();
+        let is_watched = hub.watch(true).and(watch(&mut starting, starter_counts));
+        let limit = is_watched.map_or(Some(RETRY), |()| limit);
+        let ready = node.wait(limit);
+        node.attend();
+        for (of, news) in hub.attend() {
+            match news {
+                News::Joined(host) => leader.join(of, host),
+                News::Told(report) => leader.hear(of, report),
+                News::Lost(silence) if leader.lose(of, silence) => {
+                    drop(tell(LeaderToStarter::Lost(of)))
+                }
+                News::Lost(_) => {}
+            }
+        }
+        if starter_counts && ready.contains(&starting) {
+            // It has been killed: nobody would see how the job ends.
+            let Ok(heard) = starter.hear() else {
+                let _ = hub.watch(false).and(watch(&mut starting, false));
+                give_in(node);
+                break;
+            };
+            for StarterToLeader::Ended { node: of, status } in heard {
+                if leader.awaits(of) {
+                    let host = others.get(of as usize - 1).map_or("a node", String::as_str);
+                    leader.give_up(&message::host_not_started(host, status).to_string());
+                    leader.lose(of, Duration::ZERO);
+                }
+            }
+        }
+        leader.tick();
+        exchange(&mut leader, node, &mut |of, order| hub.tell(of, order));
+    }
+    hub.finish(FAREWELL);
+    Ok(leader.status())
+}
+
+fn follow(node: &mut Node, mut leader: Follower, starter: &Messages<File>) -> Result<i32, Error> {
+    let mut starting = watched(starter, node.registry())?;
+    let began = Instant::now();
+    let mut has_come = false;
+    while !(node.is_deserted() && (has_come || began.elapsed() > GATHERING)) {
+        let is_led = leader.is_lost().is_none();
+        let is_watched = leader
+            .watch(is_led)
+            .and(watch(&mut starting, !node.is_over()));
+        let limit = is_watched.map_or(RETRY, |()| leader.limit());
+        let ready = node.wait(Some(limit));
+        node.attend();
+        node.take_reports()
+            .into_iter()
+            .for_each(|report| leader.tell(report));
+        leader
+            .attend()
+            .into_iter()
+            .for_each(|order| node.obey(order));
+        // What it is to answer at once.
+        node.take_reports()
+            .into_iter()
+            .for_each(|report| leader.tell(report));
+        has_come |= !node.is_deserted();
+        let starter_has_gone = || {
+            ready
+                .contains(&starting)
+                .then(|| "what has started it is gone".to_owned())
+        };
+        if let (false, Some(why)) = (node.is_over(), leader.is_lost().or_else(starter_has_gone)) {
+            say!("understudy: {}", message::node_ends(node.host(), why));
+            let _ = leader.watch(false).and(watch(&mut starting, false));
+            give_in(node);
+            return Ok(LOST);
+        }
+    }
+    let _ = leader.watch(false).and(watch(&mut starting, false));
+    if !node.is_over() {
+        // What scripts have started outlives guardians that are killed.
+        give_in(node);
+    }
+    leader.finish(FAREWELL);
+    Ok(0)
+}
+
+/// Ends what runs on this node.
+fn give_in(node: &mut Node) {
+    let began = Instant::now();
+    node.give_in(LOST);
+    while !node.is_deserted() && began.elapsed() < FAREWELL {
+        node.wait(Some(FAREWELL));
+        node.attend();
+    }
+}
+
+/// Registers the pipe of the process that has started this one.
+fn watched(starter: &Messages<File>, registry: &Registry) -> Result<Source<OwnedFd>, Error> {
+    let copy = starter.from().try_clone();
+    copy.and_then(|copy| Source::new(registry, copy.into(), Interest::READ))
+        .map_err(Error::system("standard input"))
+}
+
+fn watch(starting: &mut Source<OwnedFd>, is_awaited: bool) -> io::Result<()> {
+    starting.set_interest(Interest::new(is_awaited, false))
+}

@@ -1,0 +1,31 @@
+//! The manager of a job on a node.
+//!
+//! It has the processes and guardians of the node and the servers of the MPI library, and is or
+//! follows the leader.
+
+mod attend;
+mod begun;
+mod boards;
+mod bypass;
+mod clean_up;
+mod follower;
+mod generations;
+mod guardian_messages;
+mod interrupts;
+mod mail;
+mod manage;
+mod memory_report;
+mod node;
+mod obey;
+mod process;
+mod segments;
+mod servers;
+mod spawned_events;
+mod spawned_groups;
+mod spawned_start;
+mod takeover;
+mod takeover_reports;
+
+#[cfg(test)]
+pub use follower::Follower;
+pub use manage::manage;

@@ -1,0 +1,129 @@
+//! Orders of the leader, and processes that it admits.
+
+use super::node::Node;
+use super::process::{Caller, Process};
+use crate::messages::{Order, Report};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use understudy_catalogue::message;
+use understudy_numbers::{Generation, ProcessNumber};
+use understudy_wire::line::ToProcess;
+
+impl Node {
+    /// A process of the program uses MPI.
+    pub(super) fn take_caller(&mut self, number: ProcessNumber, caller: Caller) {
+        if self.is_ending {
+            self.forget_program();
+        } else if self.processes.contains_key(&number) || self.waiting.contains_key(&number) {
+            // The one before has died, and its script has gone on to the next program; that is the death of both.
+            self.belated.insert(number, caller);
+            return self.kill(number);
+        }
+        self.waiting.insert(number, caller);
+        self.reports.push(Report::Called { number });
+    }
+
+    /// Of the program before nothing is needed any more.
+    pub(super) fn forget_program(&mut self) {
+        self.children.begin_program();
+        self.processes.clear();
+        self.files.clear();
+        self.is_protected = false;
+    }
+
+    pub(super) fn admit(&mut self, number: ProcessNumber, generation: Option<Generation>) {
+        let (Some(caller), Some(generation)) = (self.waiting.remove(&number), generation) else {
+            return;
+        };
+        self.is_ending = false;
+        let library = PathBuf::from(&caller.call.library);
+        let workers = self.workers_here();
+        let process = Process::new(caller, self.poller.registry());
+        match process.and_then(|process| process.introduce(workers, generation).map(|()| process)) {
+            Ok(process) => drop(self.processes.insert(number, process)),
+            // It has died meanwhile, and its guardian will tell of that.
+            Err(error) if has_gone(&error) => return,
+            Err(error) => return self.give_up(message::process_not_connected(error).to_string()),
+        }
+        self.serve(&library);
+    }
+
+    /// Starts the servers of this MPI library, if there are none.
+    pub(super) fn serve(&mut self, library: &Path) {
+        if self.servers.is_none() {
+            match self.start_servers(library) {
+                Ok(servers) => self.servers = Some(servers),
+                Err(error) => self.give_up(error.to_string()),
+            }
+        }
+    }
+
+    /// Does what the leader wants.
+    pub fn obey(&mut self, order: Order) {
+        self.takeover.lead();
+        match order {
+            Order::Guardian { rank, message } => self.tell_guardian(rank, &message),
+            Order::Admit { number, generation } => self.admit(number, generation),
+            Order::Announce { generation } => {
+                if std::mem::take(&mut self.is_ending) {
+                    self.forget_program();
+                }
+                self.announced = Some((generation, Instant::now()));
+                self.children.hold();
+                self.processes
+                    .values()
+                    .for_each(|process| process.tell_generation(generation));
+                // The servers before have died with their manager.
+                if let Some(library) = self.takeover.take_library() {
+                    self.serve(&library);
+                }
+            }
+            Order::CountSpare => self.processes.values().for_each(Process::count_spare_death),
+            Order::Ask { number, fallen } => {
+                if let Some(process) = self.processes.get(&number) {
+                    process.tell(&ToProcess::Ask { fallen }, &[]);
+                }
+            }
+            Order::Inherit { heir, from } => self.hand_out(heir, from),
+            Order::Begin(beginning) => {
+                if let Err(error) = self.begin(beginning) {
+                    self.give_up(error.to_string());
+                }
+            }
+            Order::End { is_good } => {
+                self.is_ending = true;
+                self.children.end(is_good);
+                if is_good {
+                    // Another manager has to know as soon as one of them does.
+                    self.processes.values().for_each(Process::note_end);
+                    let processes = self.processes.values();
+                    processes.for_each(|process| process.tell(&ToProcess::End, &[]));
+                }
+            }
+            Order::Modex { id, of, rank } => self.look_up(id, &of, rank),
+            Order::Join { id, joining } => {
+                if let Err(error) = self.join(id, joining) {
+                    self.give_up(error.to_string());
+                }
+            }
+            Order::WentBack { worker, number } => self.went_back(worker, number),
+            Order::Look { id, workers } => self.read_boards(id, &workers),
+            Order::Forget { name } => self.forget_namespace(&name),
+            Order::Answer { id, bytes } => {
+                // Without bytes, or of a generation that has ended, there is none.
+                if let (Some((_, answer)), Some(bytes)) = (self.asked.remove(&id), bytes) {
+                    answer.give(bytes);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a system call fails because there is no such process, or no such line, any more.
+fn has_gone(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ESRCH | libc::EPIPE | libc::ECONNRESET)
+    )
+}

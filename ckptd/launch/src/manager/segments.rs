@@ -1,0 +1,122 @@
+//! Memory that ranks of a node share while `/dev/shm` is full.
+//!
+//! MPI libraries keep it in files. Open MPI takes any directory for them, and aborts where the
+//! file system has no room; MPICH takes `/dev/shm` only.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+use understudy_catalogue::message;
+use understudy_formats::private::{Directory, MEMORY};
+use understudy_pmi::{Name, Namespace};
+
+/// Room for a segment of Open MPI's `btl/sm`.
+///
+/// The segment has 16 MiB, and the library demands a margin.
+const SEGMENT: u64 = 18 << 20;
+/// Bytes that a rank uses of its segment while it sends short messages.
+const USED: u64 = 256 << 10;
+
+/// Returns how many bytes are left in `/dev/shm`, if this many ranks need more.
+fn shortage(ranks: usize) -> Option<u64> {
+    let file_system = rustix::fs::statvfs(MEMORY).ok()?;
+    let free = file_system.f_bavail * file_system.f_frsize;
+    (free < SEGMENT + USED * ranks as u64).then_some(free)
+}
+
+/// The directory of this user on a disk.
+fn own_directory() -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    std::env::temp_dir().join(format!("understudy-{user}"))
+}
+
+/// Name of the job of a directory in `/dev/shm`.
+fn job_of(in_memory: &Path) -> Option<&OsStr> {
+    in_memory.parent()?.file_name()
+}
+
+/// Makes the directory of a job that replaces its directory in `/dev/shm`.
+fn make_disk_directory(in_memory: &Path) -> Option<PathBuf> {
+    let own = Directory::make(&own_directory()).ok()?;
+    let directory = own.make_below(job_of(in_memory)?).ok()?;
+    Some(directory.path().to_owned())
+}
+
+/// Removes that directory, with what killed ranks have left there.
+pub fn remove_disk_directory(in_memory: &Path) {
+    if let (Some(job), Ok(Some(own))) = (job_of(in_memory), Directory::open(&own_directory())) {
+        let _ = own.remove_all(job);
+        // Only if it is empty.
+        let _ = std::fs::remove_dir(own.path());
+    }
+}
+
+/// Reports once that the directory on disk is used.
+fn report(free: u64, path: &Path) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        say!(
+            "understudy: {}",
+            message::shared_memory_elsewhere(MEMORY, free >> 20, path.display())
+        );
+    });
+}
+
+/// Directories of a job for the memory that the ranks of this node share.
+pub struct SegmentDirectories {
+    memory: PathBuf,
+    may_be_on_disk: bool,
+}
+
+impl SegmentDirectories {
+    /// Prepares directories below one in `/dev/shm`, or on a disk if the MPI library allows that.
+    pub fn new(memory: PathBuf, may_be_on_disk: bool) -> SegmentDirectories {
+        SegmentDirectories {
+            memory,
+            may_be_on_disk,
+        }
+    }
+
+    /// Chooses the directory of a generation, which is not made yet.
+    ///
+    /// Segments of killed processes go with their generation.
+    pub fn choose(&self, generation: &Namespace) -> PathBuf {
+        let name = generation.name.as_str();
+        let ranks = generation.ranks_here().count();
+        if self.may_be_on_disk
+            && let Some(free) = shortage(ranks)
+            && let Some(directory) = make_disk_directory(&self.memory)
+        {
+            report(free, &directory);
+            return directory.join(name);
+        }
+        self.memory.join(name)
+    }
+}
+
+impl Drop for SegmentDirectories {
+    fn drop(&mut self) {
+        remove_disk_directory(&self.memory);
+    }
+}
+
+/// Generations whose MPI library has aborted while `/dev/shm` was full.
+#[derive(Default)]
+pub struct Aborts {
+    last: Option<(Name, Instant)>,
+}
+
+impl Aborts {
+    /// Time in which two generations abort for the same reason.
+    const TOGETHER: Duration = Duration::from_secs(60);
+
+    /// Notes an abort of a rank. The second generation in a row makes the cause certain.
+    pub fn note(&mut self, generation: &Name, ranks: usize) -> Option<String> {
+        let free = shortage(ranks)?;
+        let before = self.last.replace((generation.clone(), Instant::now()));
+        let (name, when) = before?;
+        let is_certain = name != *generation && when.elapsed() < Self::TOGETHER;
+        is_certain.then(|| message::no_shared_memory_for_mpi(MEMORY, free >> 20).to_string())
+    }
+}

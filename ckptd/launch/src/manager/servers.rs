@@ -1,0 +1,63 @@
+//! The server of a node's MPI library, and the memory that its ranks share.
+
+use super::segments::{SegmentDirectories, remove_disk_directory};
+use crate::Error;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+use understudy_pmi::{Kind, Namespace, RankEvent, Server, ServerSettings, remove_segments};
+
+/// The server of a node's MPI library, with directories for the memory that ranks share.
+pub struct Servers {
+    server: Server,
+    // The server removes what it has made there before these go.
+    segments: SegmentDirectories,
+}
+
+impl Servers {
+    /// Starts the server. `memory` is a directory of this user alone, in memory.
+    ///
+    /// # Errors
+    /// Those of [`Server::start`].
+    pub fn start(
+        settings: &ServerSettings,
+        memory: PathBuf,
+    ) -> Result<(Servers, Receiver<RankEvent>), Error> {
+        // MPICH takes `/dev/shm` only.
+        let may_be_on_disk = settings.mpi.kind == Kind::OpenMpi;
+        let (server, events) = Server::start(settings)?;
+        let segments = SegmentDirectories::new(memory, may_be_on_disk);
+        Ok((Servers { server, segments }, events))
+    }
+
+    /// Registers a generation, whose ranks may start from now on.
+    ///
+    /// # Errors
+    /// Those of [`Server::begin`].
+    pub fn begin(&self, generation: &Namespace) -> Result<(), Error> {
+        let segments = self.segments.choose(generation);
+        Ok(self.server.begin(generation, &segments)?)
+    }
+}
+
+impl Deref for Servers {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+/// Removes what the generations of a dead manager have left on this node.
+///
+/// The job has no other node. `sessions` is the directory of [`ServerSettings`], `memory` that of
+/// [`Servers::start`].
+pub fn remove_generations(sessions: &Path, memory: &Path) {
+    let names = std::fs::read_dir(memory).into_iter().flatten().flatten();
+    for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
+        remove_segments(&name, 0);
+        let _ = std::fs::remove_dir_all(sessions.join(&name));
+        let _ = std::fs::remove_dir_all(memory.join(&name));
+    }
+    remove_disk_directory(memory);
+}

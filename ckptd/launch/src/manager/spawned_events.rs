@@ -1,0 +1,234 @@
+//! Spawned processes that end, go back or go on.
+
+use super::node::Node;
+use super::process::Process;
+use super::spawned_groups::SpawnedGroup;
+use crate::messages::Report;
+use rustix::process::{Signal, pidfd_send_signal};
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+use understudy_catalogue::message;
+use understudy_numbers::{Guardian, Rank, Worker};
+use understudy_wire::io::{Interest, is_ready};
+use understudy_wire::line::{ChildNews, ToGuardian, ToManager};
+
+impl Node {
+    /// What has become of a child, and itself if it was started.
+    pub(super) fn note_child(&mut self, id: u64, news: ChildNews, pidfd: Option<OwnedFd>) {
+        let mut groups = self.children.groups.iter_mut();
+        let found = groups.find_map(|group| {
+            let at = group.children.iter().position(|child| child.id == id)?;
+            Some((group, at))
+        });
+        let Some((group, at)) = found else {
+            // It was to be killed before it was started.
+            let _ = pidfd.map(|pidfd| pidfd_send_signal(pidfd, Signal::KILL));
+            return;
+        };
+        match news {
+            ChildNews::Started => {
+                group.children[at].pidfd = pidfd;
+                if group.is_killed {
+                    group.kill();
+                } else if group.children.iter().all(|child| child.pidfd.is_some())
+                    && let Some(answer) = group.answer.take()
+                {
+                    answer.give(group.name.as_str().into());
+                }
+            }
+            ChildNews::NotStarted { why } => {
+                if !group.is_killed {
+                    say!("understudy: {}", message::spawn_failed(why));
+                }
+                group.children[at].has_ended = true;
+                group.kill();
+            }
+            ChildNews::Ended { status, is_killed } => {
+                log::info!(
+                    "child {id} ({}:{at}) has ended with status {status}",
+                    group.label
+                );
+                let child = &mut group.children[at];
+                (child.has_ended, child.status) = (true, status);
+                // Its like may wait for it, if it has not called MPI_Finalize.
+                if let (0, Some(servers)) = (status, &self.servers) {
+                    servers.lose(&group.name, Rank(at as u32));
+                }
+                let is_bad = status != 0 && !group.is_killed && group.broke.is_none();
+                if is_bad && child.is_finalised {
+                    self.children.status = status;
+                } else if is_bad && self.children.is_awaited {
+                    self.end_as(status);
+                } else if is_bad {
+                    let goes_back =
+                        is_killed && !group.is_settled && !group.is_held && !self.is_ending;
+                    // One that is captured may turn out not to be spawned again.
+                    if group.is_captured || !goes_back {
+                        group.broke = Some((Instant::now(), status));
+                    }
+                    if goes_back {
+                        self.fail_for_child();
+                    }
+                }
+                self.forget_children();
+            }
+        }
+    }
+
+    /// With their guardian its children are killed, and nobody tells of that.
+    pub(super) fn lose_children(&mut self, home: Guardian) {
+        let all = self
+            .children
+            .groups
+            .iter()
+            .flat_map(|group| &group.children);
+        let its = all.filter(|child| child.home == home && !child.has_ended);
+        let its: Vec<_> = its
+            .inspect(|child| child.end())
+            .map(|child| child.id)
+            .collect();
+        let (status, is_killed) = (128 + libc::SIGKILL, true);
+        for id in its {
+            self.note_child(id, ChildNews::Ended { status, is_killed }, None);
+        }
+    }
+
+    /// One has been killed.
+    pub(super) fn fail_for_child(&mut self) {
+        say!("understudy: {}", message::SPAWNED_PROCESS_KILLED);
+        // Its worker is one of these, or has died, from which the same follows.
+        let number = self.processes.keys().next().copied();
+        let failed = number.zip(self.generation()).map(|(number, generation)| {
+            let said = ToManager::Failed { generation };
+            Report::Process { number, said }
+        });
+        self.reports.extend(failed);
+    }
+
+    /// Ends the job as one of the children has ended, unless that was for somebody who has died.
+    pub(super) fn end_as_children(&mut self) {
+        let now = Instant::now();
+        let is_over = |group: &&mut SpawnedGroup| group.ends_job_at().is_some_and(|due| due <= now);
+        let over = self.children.groups.iter_mut().filter(is_over);
+        let over = over.filter_map(|group| group.broke.take());
+        for (_, status) in over.collect::<Vec<_>>() {
+            self.end_as(status);
+            self.forget_children();
+        }
+    }
+
+    /// Ends the job with the status of a child. When the workers have ended, nobody hears of an abort.
+    pub(super) fn end_as(&mut self, status: i32) {
+        say!("understudy: {}", message::spawned_process_ended(status));
+        if self.children.is_awaited {
+            self.children.status = status;
+            return self.end_those_who_wait();
+        }
+        self.reports.push(Report::Abort(status));
+    }
+
+    /// Processes that are in `MPI_Finalize` with connected children, one of which has died, would wait there for ever.
+    pub(super) fn end_those_who_wait(&mut self) {
+        self.children.kill_all();
+        self.processes.values().for_each(Process::kill);
+    }
+
+    /// Of those that are settled and have ended nothing is needed any more.
+    pub(super) fn forget_children(&mut self) {
+        // What follows from a bad end is still to come.
+        let is_over = |group: &mut SpawnedGroup| {
+            let has_ended =
+                group.answer.is_none() && group.children.iter().all(|child| child.has_ended);
+            group.is_settled && group.broke.is_none() && has_ended
+        };
+        let over: Vec<SpawnedGroup> = self.children.groups.extract_if(.., is_over).collect();
+        over.iter().for_each(|group| self.forget_group(group));
+        self.let_guardians_leave();
+    }
+
+    /// Nobody needs its namespace any more, here or on other nodes.
+    pub(super) fn forget_group(&mut self, group: &SpawnedGroup) {
+        self.forget_namespace(&group.name);
+        if self
+            .servers
+            .as_ref()
+            .is_some_and(|it| it.asks_for_spawned())
+        {
+            let name = group.name.clone();
+            self.reports.push(Report::Forget { name });
+        }
+    }
+
+    pub(super) fn let_guardians_leave(&mut self) {
+        if !self.children.is_any_open() {
+            for (guardian, leave) in std::mem::take(&mut self.children.leaves) {
+                self.tell_guardian(guardian, &leave);
+            }
+        }
+    }
+
+    /// A generation ends, and with it those that are not settled: nothing of theirs may come into the next one. Those of which that is not known
+    /// stay until their worker is heard of.
+    pub(super) fn end_children(&mut self) {
+        self.end_groups(SpawnedGroup::goes_back);
+    }
+
+    /// A worker goes on from where it had started processes as often as this, and starts again what came later: after a return to an older
+    /// epoch on disk also what was settled.
+    pub(super) fn went_back(&mut self, worker: Worker, time: u64) {
+        self.children.settle(worker, time);
+        self.end_groups(|group| group.of.0 == worker && group.of.1 > time);
+    }
+
+    /// Kills all processes of these, and waits for their end.
+    pub(super) fn end_groups(&mut self, is_meant: impl Fn(&SpawnedGroup) -> bool) {
+        let mut ended: Vec<SpawnedGroup> = self
+            .children
+            .groups
+            .extract_if(.., |group| is_meant(group))
+            .collect();
+        for group in &mut ended {
+            group.kill();
+            for pidfd in group.running() {
+                let _ = is_ready(pidfd, Interest::READ, None);
+            }
+            self.forget_group(group);
+        }
+    }
+
+    /// A process of the job has died at its end, for which its children wait.
+    pub(super) fn end_connected_children(&mut self) {
+        if self.children.is_awaited && self.children.is_any_connected() {
+            say!("understudy: {}", message::DEATH_IN_FINALIZE_WITH_SPAWNED);
+            self.end_those_who_wait();
+        }
+    }
+
+    /// What a guardian is told; it does not leave well as long as children run.
+    pub(super) fn unless_children_run(
+        &mut self,
+        rank: Guardian,
+        message: &ToGuardian,
+    ) -> Option<ToGuardian> {
+        match *message {
+            ToGuardian::Leave { status: 0 } if self.children.is_any_open() => {
+                self.children.leaves.push((rank, message.clone()));
+                None
+            }
+            ToGuardian::Leave { status: 0 } => {
+                let status = self.children.status;
+                let report = (status != 0).then_some(Report::Spawned(status));
+                self.reports.extend(report);
+                Some(ToGuardian::Leave { status })
+            }
+            ToGuardian::Leave { .. } => {
+                self.children.kill_all();
+                Some(message.clone())
+            }
+            _ => Some(message.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! Spawned processes of a node without an MPI library: what it does with them, and reports.
+
+use super::*;
+use crate::manager::spawned_groups::{FOUND_DEAD, SpawnedChild};
+use crate::messages::Order;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::process::{Child as Process, Command};
+use std::sync::mpsc;
+use std::time::Duration;
+use understudy_formats::private::Directory;
+use understudy_numbers::Generation;
+use understudy_pmi::{Answer, Name};
+use understudy_wire::line::{Listener, Socket};
+
+fn node() -> (Node, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = Directory::of_anybody(directory.path()).unwrap();
+    let listener = Listener::new(&path, Socket::Manager).unwrap();
+    (
+        Node::new(listener, directory.path(), true).unwrap(),
+        directory,
+    )
+}
+
+fn pidfd(process: &Process) -> OwnedFd {
+    pidfd_open(Pid::from_child(process), PidfdFlags::empty()).unwrap()
+}
+
+/// A group that this worker has asked for at this time, of one child that has not been started yet; its number.
+fn asked_for(node: &mut Node, worker: u32, time: u64) -> u64 {
+    let children = &mut node.children;
+    children.last_id += 1;
+    let id = children.last_id;
+    children.groups.push(SpawnedGroup {
+        name: Name::new("job", 0).unwrap().child(0, id as u32),
+        of: (Worker(worker), time),
+        label: format!("{worker}.{time}"),
+        spawns: 0,
+        programs: Vec::new(),
+        children: vec![SpawnedChild {
+            id,
+            home: Guardian(0),
+            pidfd: None,
+            is_finalised: false,
+            has_ended: false,
+            status: 0,
+        }],
+        answer: None,
+        is_settled: false,
+        is_captured: false,
+        is_held: false,
+        is_killed: false,
+        broke: None,
+    });
+    id
+}
+
+/// The same, of one that runs.
+fn spawned(node: &mut Node, worker: u32, time: u64) -> (u64, Process) {
+    let id = asked_for(node, worker, time);
+    let process = Command::new("sleep").arg("60").spawn().unwrap();
+    node.note_child(id, ChildNews::Started, Some(pidfd(&process)));
+    (id, process)
+}
+
+/// Whether it has been ended, and that has been waited for; it ends now in any case.
+fn has_ended((_, mut process): (u64, Process)) -> bool {
+    let has_ended = process.try_wait().unwrap().is_some();
+    process.kill().unwrap();
+    process.wait().unwrap();
+    has_ended
+}
+
+/// It ends so, and all have been given the time in which the death is found for which it may have.
+fn end_badly(node: &mut Node, id: u64, is_killed: bool) {
+    node.note_child(
+        id,
+        ChildNews::Ended {
+            status: 5,
+            is_killed,
+        },
+        None,
+    );
+    for group in &mut node.children.groups {
+        group.broke = group
+            .broke
+            .map(|(since, status)| (since - FOUND_DEAD, status));
+    }
+}
+
+/// What follows from ends.
+fn reports_of_children(node: &mut Node) -> Vec<Report> {
+    node.end_as_children();
+    node.take_reports()
+}
+
+/// A program that ends at once may have done so before anybody else hears of it.
+#[test]
+fn one_that_has_ended_already_was_started() {
+    let (mut node, _directory) = node();
+    let id = asked_for(&mut node, 0, 1);
+    let (reply, replied) = mpsc::channel();
+    let (answer, _recall) = Answer::new(Box::new(move |bytes| reply.send(bytes).unwrap()));
+    node.children.groups[0].answer = Some(answer);
+    let mut process = Command::new("true").spawn().unwrap();
+    let pidfd = pidfd(&process);
+    process.wait().unwrap();
+    node.note_child(id, ChildNews::Started, Some(pidfd));
+    assert_eq!(replied.try_recv(), Ok(Some(b"job.0.0-1".to_vec())));
+}
+
+/// Whoever has asked for it may have died long ago, and another process plays its worker.
+#[test]
+fn a_bad_end_of_one_that_is_settled_ends_the_job() {
+    let (mut node, _directory) = node();
+    let id = asked_for(&mut node, 0, 1);
+    node.children.settle(Worker(0), 1);
+    end_badly(&mut node, id, false);
+    assert_eq!(reports_of_children(&mut node), [Report::Abort(5)]);
+    // It is over, and guardians may leave.
+    assert!(!node.children.is_any_open() && node.children.groups.is_empty());
+}
+
+#[test]
+fn what_is_spawned_again_is_ended_before_even_if_it_was_settled() {
+    let (mut node, _directory) = node();
+    let [stays, again, of_another] =
+        [(0, 1), (0, 2), (1, 2)].map(|(worker, time)| spawned(&mut node, worker, time));
+    node.children.settle(Worker(0), 2);
+    node.children.settle(Worker(1), 2);
+    node.went_back(Worker(0), 1);
+    assert_eq!(
+        [stays, again, of_another].map(has_ended),
+        [false, true, false]
+    );
+}
+
+/// Its MPI library may have given up for a death from which the workers are still to go back; or it was killed, and they do.
+#[test]
+fn a_bad_end_of_one_that_is_captured_waits_for_its_worker() {
+    for (is_counted, is_killed) in [(true, false), (false, false), (true, true), (false, true)] {
+        let (mut node, _directory) = node();
+        let id = asked_for(&mut node, 0, 1);
+        node.children.capture(Worker(0), 1);
+        end_badly(&mut node, id, is_killed);
+        assert_eq!(
+            (reports_of_children(&mut node), node.children.deadline()),
+            (vec![], None)
+        );
+        node.end_children();
+        node.went_back(Worker(0), u64::from(is_counted));
+        let ends = is_counted.then_some(Report::Abort(5));
+        assert_eq!(reports_of_children(&mut node), Vec::from_iter(ends));
+    }
+}
+
+/// Whether it has been stopped (proc(5)).
+fn stands_still((_, process): &(u64, Process)) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+    stat.rsplit_once(") ").unwrap().1.starts_with('T')
+}
+
+/// A worker whose memory is large may have saved it, and commit that, when others that were faster are dead.
+#[test]
+fn those_that_are_captured_when_another_generation_is_to_be_stand_still_until_their_worker_goes_on()
+{
+    let (mut node, _directory) = node();
+    let [settled, captured, late, again] = [1, 2, 3, 4].map(|time| spawned(&mut node, 0, time));
+    node.children.settle(Worker(0), 1);
+    node.children.capture(Worker(0), 2);
+    node.obey(Order::Announce {
+        generation: Generation(1),
+    });
+    node.children.capture(Worker(0), 3);
+    let all = [settled, captured, late, again];
+    let until = Instant::now() + Duration::from_secs(10);
+    while all.each_ref().map(stands_still) != [false, true, true, true] {
+        assert!(Instant::now() < until);
+    }
+    node.end_children();
+    node.went_back(Worker(0), 3);
+    while all[..3].iter().any(stands_still) {
+        assert!(Instant::now() < until);
+    }
+    assert_eq!(all.map(has_ended), [false, false, false, true]);
+}
+
+/// It has given up for the end of the others, and nothing follows from that.
+#[test]
+fn one_that_has_ended_before_the_job_does_not_hold_up_its_end() {
+    let (mut node, _directory) = node();
+    let id = asked_for(&mut node, 0, 1);
+    let status = 14;
+    node.note_child(
+        id,
+        ChildNews::Ended {
+            status,
+            is_killed: false,
+        },
+        None,
+    );
+    node.obey(Order::End { is_good: false });
+    let leave = ToGuardian::Leave { status: 0 };
+    assert_eq!(node.unless_children_run(Guardian(0), &leave), Some(leave));
+}
+
+/// One that was disconnected is missed; one that has ended is not.
+#[test]
+fn those_of_a_guardian_that_is_killed_have_been_killed() {
+    let (mut node, _directory) = node();
+    let [killed, ended, of_another] = [1, 2, 3].map(|time| spawned(&mut node, 0, time));
+    node.children.settle(Worker(0), 3);
+    node.children.groups[2].children[0].home = Guardian(1);
+    let (status, is_killed) = (0, false);
+    node.note_child(ended.0, ChildNews::Ended { status, is_killed }, None);
+    let rank = Guardian(0);
+    node.lose_guardian(rank);
+    end_badly(&mut node, 0, true);
+    assert_eq!(
+        reports_of_children(&mut node),
+        [Report::Gone { rank }, Report::Abort(137)]
+    );
+    assert_eq!(node.children.groups.len(), 1);
+    assert_eq!(
+        [killed, ended, of_another].map(has_ended),
+        [true, false, false]
+    );
+}
+
+/// News of its end and of MPI_Finalize come by different ways.
+#[test]
+fn one_that_ends_badly_after_mpi_finalize_does_not_end_the_job_whatever_is_heard_first() {
+    for is_late in [false, true] {
+        let (mut node, _directory) = node();
+        let id = asked_for(&mut node, 0, 1);
+        let name = node.children.groups[0].name.clone();
+        if !is_late {
+            node.children.finalised(&name, Rank(0));
+        }
+        let news = ChildNews::Ended {
+            status: 3,
+            is_killed: false,
+        };
+        node.note_child(id, news, None);
+        if is_late {
+            node.children.finalised(&name, Rank(0));
+        }
+        assert_eq!(node.children.deadline(), None);
+        assert!(!node.children.is_any_open());
+        let [before, after] = [0, 3].map(|status| ToGuardian::Leave { status });
+        assert_eq!(node.unless_children_run(Guardian(0), &before), Some(after));
+        assert_eq!(node.take_reports(), [Report::Spawned(3)]);
+    }
+}

@@ -1,0 +1,182 @@
+//! The start of spawned processes.
+//!
+//! A guardian of this node starts them, in a namespace of their own.
+
+use super::mail::Mail;
+use super::node::Node;
+use super::process::{Process, processors};
+use super::spawned_groups::{SpawnedChild, SpawnedGroup, SpawnedGroups};
+use crate::Error;
+use crate::messages::Report;
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use understudy_catalogue::message;
+use understudy_numbers::{Rank, Worker};
+use understudy_pmi::{Answer, Name, Namespace, Placement, Spawn, Spawned};
+use understudy_wire::line::{ChildProgram, ChildStart, ToGuardian};
+
+impl Node {
+    /// A rank wants processes started.
+    pub(super) fn spawn(&mut self, spawn: Spawn) {
+        // What it has said before it called its library.
+        self.hear_processes();
+        if self.announced.is_some() {
+            // Another generation is to be, in which it asks again.
+            return;
+        }
+        let Some((of, label)) = self.origin(&spawn.generation, spawn.rank) else {
+            return;
+        };
+        if let Err(error) = self.start_group(spawn, of, label) {
+            tell(&error);
+        }
+    }
+
+    /// The worker that is behind a call, for which time, and what these children are called.
+    pub(super) fn origin(&mut self, caller: &Name, rank: Rank) -> Option<((Worker, u64), String)> {
+        if let Some(number) = self.process_of(caller, rank) {
+            let of = *self.children.expected.get(&number)?;
+            return Some((of, format!("{}.{}.{}", self.children.programs, of.0, of.1)));
+        }
+        let group = self
+            .children
+            .group(caller)
+            .filter(|group| !group.is_killed)?;
+        group.spawns += 1;
+        Some((group.of, format!("{}/{}", group.label, group.spawns)))
+    }
+
+    pub(super) fn start_group(
+        &mut self,
+        spawn: Spawn,
+        of: (Worker, u64),
+        label: String,
+    ) -> Result<(), Error> {
+        let Some(servers) = &self.servers else {
+            return Ok(());
+        };
+        self.children.last_name += 1;
+        let here = self.begun.as_ref().map_or(0, |begun| begun.here);
+        let of_programs: Vec<u32> = spawn
+            .programs
+            .iter()
+            .map(|program| program.processes)
+            .collect();
+        let size: u32 = of_programs.iter().sum();
+        let processes: Vec<&Process> = self.processes.values().collect();
+        let namespace = Namespace {
+            name: spawn.generation.child(here, self.children.last_name),
+            placement: Placement::on_one(&self.host, size)?,
+            here: 0,
+            is_crowded: processes.len() + size as usize > processors(&processes),
+            spawned: Some(Spawned {
+                of_programs,
+                put: spawn.put,
+            }),
+        };
+        servers.begin(&namespace)?;
+        let is_told = servers.asks_for_spawned();
+        let caller = self.children.group(&spawn.generation);
+        let of_caller =
+            |group: &mut SpawnedGroup| (group.is_settled, group.is_captured, group.is_held);
+        let (is_settled, is_captured, is_held) = caller.map_or((false, false, false), of_caller);
+        let name = namespace.name;
+        self.children.groups.push(SpawnedGroup {
+            name: name.clone(),
+            of,
+            label,
+            spawns: 0,
+            programs: spawn.programs,
+            children: Vec::new(),
+            answer: Some(spawn.answer),
+            // Of those that go on whatever happens.
+            is_settled,
+            is_captured,
+            is_held,
+            is_killed: false,
+            broke: None,
+        });
+        if is_told {
+            let (slot, joined) = (self.post.slot(), name.clone());
+            let (answer, _) = Answer::new(Box::new(move |reply| {
+                slot.put(Mail::Joined(joined, reply.is_some()))
+            }));
+            let id = self.note(vec![name.clone()], answer);
+            self.reports.push(Report::Join { id, name, size });
+        } else {
+            self.start_children(&name, true);
+        }
+        Ok(())
+    }
+
+    /// All nodes know these children, or that cannot be.
+    pub(super) fn start_children(&mut self, name: &Name, are_known: bool) {
+        let Some(group) = self.children.group(name).filter(|group| !group.is_killed) else {
+            return;
+        };
+        if !are_known {
+            return group.kill();
+        }
+        if let Err(error) = self.start_each(name) {
+            tell(&error);
+            self.children
+                .group(name)
+                .into_iter()
+                .for_each(SpawnedGroup::kill);
+        }
+    }
+
+    pub(super) fn start_each(&mut self, name: &Name) -> Result<(), Error> {
+        let SpawnedGroups {
+            groups, last_id, ..
+        } = &mut self.children;
+        let group = groups.iter_mut().find(|group| group.name == *name);
+        let (Some(group), Some(servers)) = (group, &self.servers) else {
+            return Ok(());
+        };
+        let Some((&home, guardian)) = self.guardians.first_key_value() else {
+            return Ok(());
+        };
+        let programs = std::mem::take(&mut group.programs);
+        let each = |program: ChildProgram| {
+            std::iter::repeat_n(program.clone(), program.processes as usize)
+        };
+        for (rank, program) in (0..).map(Rank).zip(programs.into_iter().flat_map(each)) {
+            let identity = servers.identity(name, rank)?;
+            let texts = |list: Vec<(OsString, OsString)>| -> Vec<(String, String)> {
+                let text = |text: OsString| text.to_string_lossy().into_owned();
+                list.into_iter()
+                    .map(|(name, value)| (text(name), text(value)))
+                    .collect()
+            };
+            *last_id += 1;
+            let start = ToGuardian::StartChild(ChildStart {
+                id: *last_id,
+                name: format!("{}:{rank}", group.label),
+                program,
+                variables: texts(identity.variables),
+                defaults: texts(identity.defaults),
+            });
+            let descriptor: Vec<_> = identity.descriptor.iter().map(OwnedFd::as_fd).collect();
+            let sent = guardian.send_with(&start, &descriptor);
+            if let Err(error) = &sent {
+                // Without the answer that it waits for, the call fails.
+                group.kill();
+                say!("understudy: {}", message::spawn_arguments(error));
+            }
+            group.children.push(SpawnedChild {
+                id: *last_id,
+                home,
+                pidfd: None,
+                is_finalised: false,
+                has_ended: sent.is_err(),
+                status: 0,
+            });
+        }
+        Ok(())
+    }
+}
+
+fn tell(error: &Error) {
+    say!("understudy: {}", message::spawn_impossible(error));
+}

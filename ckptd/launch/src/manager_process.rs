@@ -1,0 +1,112 @@
+//! The process of a manager: its start, and what it inherits.
+#![allow(unsafe_code)]
+
+use crate::Error;
+use crate::job_directory::locked;
+use crate::job_environment::Environment;
+use crate::messages::{Duty, LeaderToStarter, Messages, put};
+use crate::tied_child::tie_to;
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Signal, getpid, set_parent_process_death_signal, setsid};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use understudy_formats::private::{self, Directory};
+use understudy_pmi::is_of_a_launcher;
+use understudy_wire::line::{Line, Listener, Socket};
+
+/// Starts the manager of a job on several nodes before its guardians, which will find it.
+///
+/// The manager receives its duty by standard input; its standard output is a pipe.
+///
+/// # Errors
+/// As [`locked`] and [`start_manager`]; [`Error::SameHost`].
+pub fn start_with_duty(
+    job: &str,
+    duty: &Duty,
+    environment: Option<&Environment>,
+) -> Result<Child, Error> {
+    let (directory, _lock) = locked(job)?;
+    let path = directory.path().to_owned();
+    if Line::call(&path, Socket::Manager).is_ok() {
+        return Err(Error::SameHost);
+    }
+    let mut manager = start_manager(&directory, &path, Some(environment))?;
+    if let Some(input) = &mut manager.stdin {
+        put(input, duty).map_err(Error::system("the process manager"))?;
+    }
+    Ok(manager)
+}
+
+/// Returns the port at which a new leader listens.
+///
+/// # Errors
+/// [`Error::NoManager`].
+pub fn port_of(leader: &mut Child) -> Result<u16, Error> {
+    let output = leader.stdout.as_mut().ok_or(Error::NoManager)?;
+    let LeaderToStarter::Port(port) = Messages::new(output).next().map_err(|_| Error::NoManager)?
+    else {
+        return Err(Error::NoManager);
+    };
+    Ok(port)
+}
+
+/// Takes the socket that this process, a new manager, has inherited.
+pub fn inherited_socket(socket: RawFd) -> Listener {
+    // SAFETY: `start_manager` has left it open for this process, its only owner.
+    Listener::from(unsafe { OwnedFd::from_raw_fd(socket) })
+}
+
+/// Starts a manager that listens in a job's directory, in a session of its own.
+///
+/// A manager with a duty has pipes, and the given environment or that of this process.
+///
+/// # Errors
+/// Those of the socket and of the start of a process.
+pub fn start_manager(
+    directory: &Directory,
+    path: &Path,
+    duty: Option<Option<&Environment>>,
+) -> Result<Child, Error> {
+    let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
+    let what = || Error::system("the process manager's socket");
+    let listener = Listener::new(directory, Socket::Manager).map_err(what())?;
+    let descriptor = listener.as_fd().try_clone_to_owned().map_err(what())?;
+    let mut command = Command::new(own);
+    command
+        .arg("manage")
+        .arg(descriptor.as_raw_fd().to_string())
+        .arg(path);
+    match duty {
+        None => command.stdin(Stdio::null()).stdout(Stdio::null()),
+        Some(_) => command
+            .arg("--has-duty")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped()),
+    };
+    if let Some(environment) = duty.flatten() {
+        environment.give_to(&mut command);
+    }
+    command.env_remove("LD_PRELOAD");
+    command.envs(private::runtime_variable());
+    // Its servers would take these for their own launcher's.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_a_launcher(name)) {
+        command.env_remove(name);
+    }
+    let (is_alone, parent) = (duty.is_none(), getpid());
+    let prepare = move || {
+        fcntl_setfd(&descriptor, FdFlags::empty())?;
+        setsid()?;
+        // Until a guardian has come (`Node`). One with a duty ends with its standard input.
+        match is_alone {
+            true => tie_to(parent, Signal::KILL),
+            false => Ok(set_parent_process_death_signal(None)?),
+        }
+    };
+    // SAFETY: between fork and exec only system calls are made.
+    let command = unsafe { command.pre_exec(prepare) };
+    command
+        .spawn()
+        .map_err(Error::system("the process manager"))
+}

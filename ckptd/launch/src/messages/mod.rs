@@ -1,0 +1,29 @@
+//! Messages between the processes of the launcher.
+//!
+//! ```text
+//!   node (one manager each)                              leader (understudy-protocol)
+//!     what processes and guardians say, and their ends ── Report ──► decides
+//!     starts, kills, interrupts, hands out  ◄──────────── Order ────
+//!     what its servers ask of other nodes' ── Fence, Modex ────────► collects, passes on
+//!     what they are answered ◄─────────────────────────── Answer ───
+//! ```
+//!
+//! The leader's own node has no connection to it; other nodes have a [`Link`].
+
+mod doubt;
+mod duty;
+mod link;
+mod link_message;
+mod order;
+mod pipe_messages;
+mod report;
+
+#[cfg(test)]
+pub use doubt::DOUBT;
+pub use doubt::Doubt;
+pub use duty::{Duty, LeaderToStarter, StarterToLeader};
+pub use link::{GREETING, Greeting, Link};
+pub use link_message::{BEAT, LEASE, LeaderToNode, NodeToLeader};
+pub use order::{Beginning, Joining, Order};
+pub use pipe_messages::{Messages, put};
+pub use report::{FenceOf, Report};

@@ -1,0 +1,43 @@
+//! The preload library for each MPI library.
+
+use understudy_pmi::Kind;
+
+/// Returns the name of the preload library that stands in for an MPI library.
+///
+/// A program that is linked with another preload library gets the right one by itself. One that
+/// opens its library late must have the right one from the start.
+pub fn preload_library(of: Kind) -> &'static str {
+    match of {
+        Kind::OpenMpi => "libunderstudy.so",
+        Kind::Mpich => "libunderstudy_mpich.so",
+        Kind::Debian => "libunderstudy_debian.so",
+        Kind::Standard => "libunderstudy_standard.so",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use understudy_pmi::Mpi;
+
+    #[test]
+    fn a_library_that_is_named_has_its_own_preload_library() {
+        let preloaded = |library: &str| {
+            Mpi::named(Path::new(library))
+                .map(|mpi| preload_library(mpi.kind))
+                .ok()
+        };
+        assert_eq!(preloaded("/a/libmpi.so.40"), Some("libunderstudy.so"));
+        assert_eq!(preloaded("/a/libmpi.so.12"), Some("libunderstudy_mpich.so"));
+        assert_eq!(
+            preloaded("/a/libmpich.so.12"),
+            Some("libunderstudy_debian.so")
+        );
+        assert_eq!(
+            preloaded("/a/libmpi_abi.so.1"),
+            Some("libunderstudy_standard.so")
+        );
+        assert_eq!(preloaded("/a/libc.so.6"), None);
+    }
+}

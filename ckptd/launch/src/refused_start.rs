@@ -1,0 +1,18 @@
+//! Jobs that cannot be protected and stop at once.
+
+use crate::Error;
+use understudy_settings::refusal;
+
+/// Exit status of a job that cannot be protected and must be (EX_CONFIG of sysexits.h).
+pub const REFUSED: i32 = 78;
+
+/// Reports that a job of [`crate::starter`] stops before it has begun.
+///
+/// Returns its exit status.
+pub fn refuse(why: &Error) -> i32 {
+    say!(
+        "understudy: {why}; {}",
+        refusal::outcome(refusal::stops(false, false))
+    );
+    REFUSED
+}

@@ -1,0 +1,60 @@
+//! Signals to what has started a job are those of the job.
+
+use crate::Error;
+use crate::spawn_thread::spawn_thread;
+use crate::tied_child::pidfd_of;
+use rustix::process::{Signal, pidfd_send_signal};
+use signal_hook::iterator::Signals;
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::sync::Arc;
+
+/// Signals that are passed on.
+const FORWARDED: [i32; 5] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+];
+
+/// Guardians that have been started. The number of one that has ended may be another process's.
+#[derive(Clone)]
+pub(super) struct Started(Arc<[OwnedFd]>);
+
+impl Started {
+    /// # Errors
+    /// Those of pidfd_open(2).
+    pub fn new(guardians: &[Child]) -> Result<Started, Error> {
+        let pidfds: Result<_, _> = guardians.iter().map(pidfd_of).collect();
+        pidfds.map(Started).map_err(Error::system("a guardian"))
+    }
+
+    pub fn signal(&self, number: i32) {
+        let Some(signal) = Signal::from_named_raw(number) else {
+            return;
+        };
+        for pidfd in self.0.iter() {
+            // It may have ended; all are waited for at the end.
+            let _ = pidfd_send_signal(pidfd, signal);
+        }
+    }
+}
+
+/// From now on these guardians, and whoever else is told, get the signals that this process gets.
+///
+/// # Errors
+/// Those of sigaction(2), and of starting a thread.
+pub(super) fn pass_signals_on(
+    guardians: Started,
+    mut tell: impl FnMut(i32) + Send + 'static,
+) -> Result<(), Error> {
+    let mut signals = Signals::new(FORWARDED).map_err(Error::system("a signal handler"))?;
+    spawn_thread(move || {
+        for number in signals.forever() {
+            tell(number);
+            guardians.signal(number);
+        }
+    })
+    .map_err(Error::system("a thread"))
+}

@@ -1,0 +1,170 @@
+//! Hosts of a job, as Open MPI's mpirun takes them: `a:2,b:2`, or a file with lines such as `a slots=2`.
+
+use crate::Error;
+use std::path::Path;
+use understudy_numbers::Guardian;
+
+/// A host and how many processes it may have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Host {
+    pub name: String,
+    pub slots: u32,
+}
+
+/// How ranks are dealt out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum By {
+    /// A host is filled before the next one.
+    #[default]
+    Slot,
+    /// One to each host, again and again.
+    Node,
+}
+
+impl std::str::FromStr for By {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<By, String> {
+        match text {
+            "slot" => Ok(By::Slot),
+            "node" => Ok(By::Node),
+            _ => Err("ranks are dealt out by `slot` or by `node`".into()),
+        }
+    }
+}
+
+/// Hosts of `--host`: a name stands for a slot each time that it is there without a number.
+///
+/// # Errors
+/// [`Error::Hosts`].
+pub fn hosts_of_list(list: &str) -> Result<Vec<Host>, Error> {
+    let mut hosts = Vec::new();
+    for item in list.split(',').filter(|item| !item.is_empty()) {
+        let (name, slots) = item.split_once(':').unwrap_or((item, "1"));
+        add(&mut hosts, name, slots)?;
+    }
+    Ok(hosts)
+}
+
+/// Hosts of a file.
+///
+/// # Errors
+/// [`Error::Hosts`], [`Error::System`].
+pub fn hosts_of_file(path: &Path) -> Result<Vec<Host>, Error> {
+    let text = std::fs::read_to_string(path).map_err(Error::system(path.display().to_string()))?;
+    let mut hosts = Vec::new();
+    for line in text.lines() {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_whitespace();
+        let Some(first) = words.next() else { continue };
+        let (name, given) = first.split_once(':').unwrap_or((first, "1"));
+        let slots = words.find_map(|word| word.strip_prefix("slots="));
+        add(&mut hosts, name, slots.unwrap_or(given))?;
+    }
+    Ok(hosts)
+}
+
+fn add(hosts: &mut Vec<Host>, name: &str, slots: &str) -> Result<(), Error> {
+    let wrong = || {
+        Error::Hosts(format!(
+            "`{name}:{slots}` is no host with a number of slots"
+        ))
+    };
+    // An agent would take it for an option.
+    if name.is_empty() || name.starts_with('-') {
+        return Err(wrong());
+    }
+    let slots: u32 = slots.parse().map_err(|_| wrong())?;
+    match hosts.iter_mut().find(|host| host.name == name) {
+        Some(host) => host.slots += slots,
+        None => hosts.push(Host {
+            name: name.to_owned(),
+            slots,
+        }),
+    }
+    Ok(())
+}
+
+/// The ranks of each host.
+///
+/// # Errors
+/// [`Error::Slots`].
+pub fn deal(hosts: &[Host], size: u32, by: By) -> Result<Vec<Vec<Guardian>>, Error> {
+    let slots: u32 = hosts.iter().map(|host| host.slots).sum();
+    if slots < size {
+        return Err(Error::Slots { slots, size });
+    }
+    let mut seats: Vec<(u32, usize)> = Vec::new();
+    for (at, host) in hosts.iter().enumerate() {
+        seats.extend((0..host.slots).map(|turn| (turn, at)));
+    }
+    match by {
+        By::Slot => {}
+        By::Node => seats.sort_unstable(),
+    }
+    let mut ranks = vec![Vec::new(); hosts.len()];
+    for (rank, (_, at)) in (0..size).zip(seats) {
+        ranks[at].push(Guardian(rank));
+    }
+    Ok(ranks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(of: &[(&str, u32)]) -> Vec<Host> {
+        let host = |&(name, slots): &(&str, u32)| Host {
+            name: name.into(),
+            slots,
+        };
+        of.iter().map(host).collect()
+    }
+
+    #[test]
+    fn hosts_are_those_of_mpirun() {
+        assert_eq!(
+            hosts_of_list("a:2,b").expect("good"),
+            hosts(&[("a", 2), ("b", 1)])
+        );
+        assert_eq!(
+            hosts_of_list("a,b,a").expect("good"),
+            hosts(&[("a", 2), ("b", 1)])
+        );
+        assert!(
+            hosts_of_list("a:two").is_err()
+                && hosts_of_list("-oProxyCommand=x").is_err()
+                && hosts_of_list(":2").is_err()
+        );
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(
+            file.path(),
+            "# today\na slots=2 max_slots=4\n\nb\nc:3 # two are down\n",
+        )
+        .expect("written");
+        assert_eq!(
+            hosts_of_file(file.path()).expect("good"),
+            hosts(&[("a", 2), ("b", 1), ("c", 3)])
+        );
+    }
+
+    #[test]
+    fn ranks_fill_hosts_or_are_dealt_out() {
+        let hosts = hosts(&[("a", 2), ("b", 1), ("c", 3)]);
+        let numbers =
+            |ranks: Vec<Guardian>| ranks.into_iter().map(|rank| rank.0).collect::<Vec<_>>();
+        let dealt = |by| {
+            deal(&hosts, 5, by)
+                .expect("room")
+                .into_iter()
+                .map(numbers)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(dealt(By::Slot), [vec![0, 1], vec![2], vec![3, 4]]);
+        assert_eq!(dealt(By::Node), [vec![0, 3], vec![1], vec![2, 4]]);
+        assert!(matches!(
+            deal(&hosts, 7, By::Slot),
+            Err(Error::Slots { slots: 6, size: 7 })
+        ));
+    }
+}

@@ -1,0 +1,15 @@
+//! `ckptd launch`: starts the guardians of a job, as mpirun would.
+
+mod forwarded_signals;
+mod host_message;
+mod hosts;
+mod launch_job;
+mod node_share;
+mod plan;
+mod remote_host;
+mod several_hosts;
+
+pub use hosts::{By, Host, hosts_of_file, hosts_of_list};
+pub use launch_job::run;
+pub use plan::Plan;
+pub use remote_host::run_on_host;

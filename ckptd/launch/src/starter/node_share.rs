@@ -1,0 +1,173 @@
+//! What a node has of a job that is started by ckptd: its guardians.
+
+use super::plan::Plan;
+use crate::Error;
+use crate::find_program::find_program;
+use crate::job_environment::{Environment, Text};
+use crate::tied_child::die_with_parent;
+use bincode::{Decode, Encode};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use understudy_numbers::Guardian;
+use understudy_pmi::{Identity, adopt};
+use understudy_wire::line::PRELOADED;
+
+/// The share of a node.
+#[derive(Clone, Debug, Encode, Decode)]
+pub struct Share {
+    pub job: String,
+    /// Of the whole job.
+    pub size: u32,
+    /// Those of the node.
+    pub ranks: Vec<Guardian>,
+    /// The program's file, and its name with its arguments.
+    file: Text,
+    program: Vec<Text>,
+    preload: Text,
+    variables: Vec<(Text, Text)>,
+}
+
+impl Share {
+    /// All of a job.
+    ///
+    /// # Errors
+    /// [`Error::NoProgram`], [`Error::Missing`].
+    pub fn of(plan: &Plan, job: String) -> Result<Share, Error> {
+        let name = &plan.program[0];
+        let file = find_program(name).ok_or_else(|| Error::NoProgram(name.into()))?;
+        let before = |value: OsString, name: &str, under: &str| {
+            let mut list = value;
+            if let Some(others) = std::env::var_os(name).filter(|others| !others.is_empty()) {
+                list.push(":");
+                list.push(others);
+            }
+            (under.as_bytes().to_vec(), list.into_vec())
+        };
+        let directory = plan.mpi.as_deref().and_then(Path::parent);
+        let mut variables = vec![before(plan.preload.clone(), "LD_PRELOAD", PRELOADED)];
+        variables.extend(
+            directory
+                .map(|directory| before(directory.into(), "LD_LIBRARY_PATH", "LD_LIBRARY_PATH")),
+        );
+        variables.push((b"UNDERSTUDY_ASIDE".to_vec(), b"1".to_vec()));
+        variables.push((
+            b"UNDERSTUDY_SPARES".to_vec(),
+            plan.spares.to_string().into_bytes(),
+        ));
+        let size = plan.workers + plan.spares;
+        let share = Share {
+            job,
+            size,
+            ranks: (0..size).map(Guardian).collect(),
+            file: file.into_os_string().into_vec(),
+            program: plan
+                .program
+                .iter()
+                .map(|word| word.as_bytes().to_vec())
+                .collect(),
+            preload: plan.preload.clone().into_vec(),
+            variables,
+        };
+        share.check()?;
+        Ok(share)
+    }
+
+    /// The same for these ranks.
+    pub fn with(&self, ranks: Vec<Guardian>) -> Share {
+        Share {
+            ranks,
+            ..self.clone()
+        }
+    }
+
+    /// Whether all files are on this node.
+    ///
+    /// # Errors
+    /// [`Error::NoProgram`], [`Error::Missing`].
+    pub fn check(&self) -> Result<(), Error> {
+        let path = |text: &Text| PathBuf::from(OsStr::from_bytes(text));
+        let (file, preload) = (path(&self.file), path(&self.preload));
+        match (file.is_file(), preload.is_file()) {
+            (false, _) => Err(Error::NoProgram(file)),
+            (_, false) => Err(Error::Missing(preload)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Starts the guardians of these ranks; they do not outlive this thread. That of rank 0 gets `input`.
+    ///
+    /// # Errors
+    /// Those of starting a process.
+    pub fn start(
+        &self,
+        environment: Option<&Environment>,
+        mut input: impl FnMut() -> Stdio,
+    ) -> Result<Vec<Child>, Error> {
+        let mut guardian = |(place, &rank)| {
+            let mut command = self.command(environment, place, rank)?;
+            command.stdin(if rank == Guardian(0) {
+                input()
+            } else {
+                Stdio::null()
+            });
+            command.spawn().map_err(Error::system("a guardian"))
+        };
+        let mut started: Vec<Child> = Vec::new();
+        for each in (0..).zip(&self.ranks) {
+            match guardian(each) {
+                Ok(child) => started.push(child),
+                Err(error) => {
+                    // Nobody would wait for them.
+                    for mut child in started {
+                        let _ = child.kill();
+                        let _ = child.wait();
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(started)
+    }
+
+    fn command(
+        &self,
+        environment: Option<&Environment>,
+        place: u32,
+        rank: Guardian,
+    ) -> Result<Command, Error> {
+        let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
+        let mut command = Command::new(own);
+        command
+            .args(["guardian", "--"])
+            .arg(OsStr::from_bytes(&self.file));
+        command.args(self.program.iter().map(|word| OsStr::from_bytes(word)));
+        if let Some(environment) = environment {
+            environment.give_to(&mut command);
+        }
+        let set = |(name, value): &(Text, Text)| {
+            command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+        };
+        self.variables.iter().for_each(set);
+        command.env_remove("LD_PRELOAD");
+        let variables = [
+            ("PMIX_NAMESPACE", self.job.clone()),
+            ("PMIX_RANK", rank.to_string()),
+            ("OMPI_COMM_WORLD_RANK", rank.to_string()),
+            ("OMPI_COMM_WORLD_SIZE", self.size.to_string()),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", place.to_string()),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", self.ranks.len().to_string()),
+        ];
+        let identity = Identity {
+            variables: variables
+                .map(|(name, value)| (name.into(), value.into()))
+                .into(),
+            defaults: Vec::new(),
+            descriptor: None,
+        };
+        adopt(&mut command, identity);
+        die_with_parent(&mut command);
+        Ok(command)
+    }
+}

@@ -1,0 +1,83 @@
+//! `ckptd node`: the part of a job's starter on another host. What to do comes by standard input, from the starter, and the output goes to it.
+
+use super::forwarded_signals::{Started, pass_signals_on};
+use super::host_message::{Assignment, StarterToHost, build};
+use crate::Error;
+use crate::job_directory::{directory_of, remove_left};
+use crate::manager_process::start_with_duty;
+use crate::messages::Messages;
+use crate::spawn_thread::spawn_thread;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Stdio};
+use understudy_formats::private::{RUNTIME_DIR, name_runtime_directory};
+use understudy_protocol::LOST;
+
+/// Does what standard input says, until the guardians have ended.
+///
+/// # Errors
+/// What is missing on this host.
+pub fn run_on_host() -> Result<i32, Error> {
+    let what = || Error::system("what the starter says");
+    let input = rustix::stdio::stdin()
+        .try_clone_to_owned()
+        .map_err(what())?;
+    let mut messages = Messages::new(File::from(input));
+    let assignment: Assignment = messages.next().map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => Error::Build,
+        _ => what()(error),
+    })?;
+    if assignment.build != build()? {
+        return Err(Error::Build);
+    }
+    let directory = OsStr::from_bytes(&assignment.directory);
+    std::env::set_current_dir(directory).map_err(Error::system(directory.to_string_lossy()))?;
+    let (share, environment) = (assignment.share, assignment.environment);
+    if let Some(place) = environment.value(RUNTIME_DIR) {
+        name_runtime_directory(place);
+    }
+    share.check()?;
+    // As long as its standard input is open, it knows that this process lives.
+    let manager = start_with_duty(&share.job, &assignment.duty, Some(&environment))?;
+    let mut guardians = share.start(Some(&environment), Stdio::piped)?;
+    let input = guardians.first_mut().and_then(|first| first.stdin.take());
+    let started = Started::new(&guardians)?;
+    pass_signals_on(started.clone(), |_| {})?;
+    spawn_thread(move || listen(messages, &started, input)).map_err(Error::system("a thread"))?;
+    for child in &mut guardians {
+        child.wait().map_err(Error::system("a guardian"))?;
+    }
+    wait_for(manager, &share.job);
+    Ok(0)
+}
+
+/// It removes what the job has left here, unless it has been killed.
+fn wait_for(mut manager: Child, job: &str) {
+    let input = manager.stdin.take();
+    if !manager.wait().is_ok_and(|status| status.success()) {
+        remove_left(&directory_of(job));
+    }
+    drop(input);
+}
+
+/// Does what the starter says. When that has gone, so does this process, and its guardians with it.
+fn listen(mut messages: Messages<File>, guardians: &Started, mut input: Option<impl Write>) {
+    while let Ok(message) = messages.next() {
+        match message {
+            StarterToHost::Signal(number) => guardians.signal(number),
+            StarterToHost::Input(bytes) if bytes.is_empty() => input = None,
+            StarterToHost::Input(bytes) => {
+                if input
+                    .as_mut()
+                    .is_some_and(|input| input.write_all(&bytes).is_err())
+                {
+                    // The program does not want it.
+                    input = None;
+                }
+            }
+        }
+    }
+    std::process::exit(LOST)
+}

@@ -1,0 +1,291 @@
+//! Starts a job on several hosts: the leader's manager here, so that no other host is needed to the end, and a `ckptd node` on each other host.
+
+use super::forwarded_signals::{Started, pass_signals_on};
+use super::host_message::{Assignment, StarterToHost, build};
+use super::hosts::deal;
+use super::node_share::Share;
+use super::plan::Plan;
+use crate::Error;
+use crate::job_environment::Environment;
+use crate::manager_process::{port_of, start_with_duty};
+use crate::messages::{Duty, LeaderToStarter, Messages, StarterToLeader, put};
+use crate::output::UNWRITTEN;
+use crate::spawn_thread::spawn_thread;
+use crate::tied_child::die_with_parent;
+use parking_lot::Mutex;
+use std::io::{self, Read};
+use std::net::{ToSocketAddrs, UdpSocket};
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use understudy_catalogue::message;
+use understudy_numbers::Guardian;
+use understudy_wire::auth;
+use understudy_wire::io::{Interest, is_ready};
+
+/// How often agents are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long the last output may take when the job has ended, if it is read.
+const FAREWELL: Duration = Duration::from_secs(5);
+const FAREWELL_PERIOD: Duration = Duration::from_millis(2);
+
+/// What has been started on another host.
+struct Agent {
+    node: u32,
+    host: String,
+    child: Child,
+    has_ended: bool,
+}
+
+/// Its standard input, which threads share.
+type Input = Arc<Mutex<ChildStdin>>;
+
+/// Runs the job on the hosts of the plan; its exit status.
+///
+/// # Errors
+/// Those of starting processes here. What goes wrong on other hosts is told, and ends the job.
+pub fn run_on_several(plan: &Plan, share: &Share, own: &str) -> Result<i32, Error> {
+    let ranks = deal(&plan.hosts, share.size, plan.by)?;
+    let token = auth::nonce().map_err(Error::system("getrandom"))?.to_vec();
+    let shares = plan
+        .hosts
+        .iter()
+        .zip(ranks)
+        .filter(|(_, ranks)| !ranks.is_empty());
+    let shares = shares.map(|(host, ranks)| (host.name.as_str(), share.with(ranks)));
+    let (here, elsewhere): (Vec<_>, Vec<_>) = shares.partition(|(name, _)| is_here(name, own));
+    if here.len() > 1 {
+        return Err(Error::SameHost);
+    }
+    let duty = Duty::Lead {
+        token: token.clone(),
+        others: elsewhere
+            .iter()
+            .map(|(name, _)| (*name).to_owned())
+            .collect(),
+    };
+    let mut manager = start_with_duty(&share.job, &duty, None)?;
+    let what = || Error::system("the process manager");
+    let port = port_of(&mut manager)?;
+    let (Some(output), Some(mut input)) = (manager.stdout.take(), manager.stdin.take()) else {
+        return Err(Error::NoManager);
+    };
+    let mut messages = Messages::new(output);
+    let mut guardians = Vec::new();
+    for (_, share) in &here {
+        guardians.extend(share.start(None, Stdio::inherit)?);
+    }
+    let (mut agents, mut inputs) = (Vec::new(), Vec::new());
+    let (build, environment) = (build()?, Environment::own());
+    let directory = std::env::current_dir().map_err(Error::system("the working directory"))?;
+    for (node, (name, share)) in (1..).zip(elsewhere) {
+        let mut child = start(&plan.agent, name)?;
+        let has_first = share.ranks.contains(&Guardian(0));
+        let assignment = Assignment {
+            build,
+            directory: directory.clone().into_os_string().into_vec(),
+            environment: environment.clone(),
+            share,
+            duty: Duty::Follow {
+                token: token.clone(),
+                node,
+                leader: addresses(name, own, port),
+            },
+        };
+        if let Some(mut input) = child.stdin.take() {
+            // Who has ended at once is found below.
+            let _ = put(&mut input, &assignment);
+            let input = Arc::new(Mutex::new(input));
+            if has_first {
+                pass_input_on(&input)?;
+            }
+            inputs.push(input);
+        }
+        agents.push(Agent {
+            node,
+            host: name.to_owned(),
+            child,
+            has_ended: false,
+        });
+    }
+    pass_signals_on(Started::new(&guardians)?, move |number| {
+        inputs
+            .iter()
+            .for_each(|input| tell(input, &StarterToHost::Signal(number)));
+    })?;
+    attend(&mut messages, &mut agents, &mut input);
+    let status = manager.wait().map_err(what())?;
+    let mut codes = vec![status.code().unwrap_or(128 + libc::SIGKILL)];
+    for mut guardian in guardians {
+        codes.extend(guardian.wait().map_err(Error::system("a guardian"))?.code());
+    }
+    let outputs = [rustix::stdio::stdout(), rustix::stdio::stderr()];
+    for host in end(&mut agents, FAREWELL, outputs) {
+        say!(
+            "understudy: {}",
+            message::host_not_ended(host, FAREWELL.as_secs())
+        );
+        codes.push(UNWRITTEN.into());
+    }
+    Ok(codes.into_iter().find(|&code| code != 0).unwrap_or(0))
+}
+
+fn tell(input: &Input, message: &StarterToHost) {
+    // One that has ended is found by its end.
+    let _ = put(&mut *input.lock(), message);
+}
+
+/// Whether a name is this host's.
+fn is_here(name: &str, own: &str) -> bool {
+    let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    name == "localhost" || name == own || short(name) == short(own)
+}
+
+/// Where the leader can be reached from a host: by the address that this one has on the way there, or else by its name.
+fn addresses(host: &str, own: &str, port: u16) -> Vec<String> {
+    let on_the_way = || -> io::Result<String> {
+        let to = (host, 9)
+            .to_socket_addrs()?
+            .next()
+            .ok_or(io::ErrorKind::NotFound)?;
+        let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = UdpSocket::bind(any)?;
+        // Nothing is sent.
+        socket.connect(to)?;
+        let mut address = socket.local_addr()?;
+        address.set_port(port);
+        Ok(address.to_string())
+    };
+    on_the_way()
+        .into_iter()
+        .chain([format!("{own}:{port}")])
+        .collect()
+}
+
+/// Starts `ckptd node` on a host.
+fn start(agent: &[String], host: &str) -> Result<Child, Error> {
+    let own = std::env::current_exe().map_err(Error::system("this program's file"))?;
+    let own = own.to_string_lossy().into_owned();
+    let Some((program, options)) = agent.split_first() else {
+        return Err(Error::Hosts(
+            "the command that starts others is empty".into(),
+        ));
+    };
+    let mut command = Command::new(program);
+    command.args(options).arg(host);
+    command.arg(format!("exec {} node", shell_words::quote(&own)));
+    // What a terminal sends to all reaches it from here.
+    command.stdin(Stdio::piped()).process_group(0);
+    die_with_parent(&mut command);
+    command.spawn().map_err(Error::system(program.clone()))
+}
+
+/// Standard input is that of rank 0, which is elsewhere.
+fn pass_input_on(to: &Input) -> Result<(), Error> {
+    let to = Arc::clone(to);
+    spawn_thread(move || {
+        let mut bytes = [0; 1 << 16];
+        while let Ok(length @ 1..) = io::stdin().read(&mut bytes) {
+            tell(&to, &StarterToHost::Input(bytes[..length].to_vec()));
+        }
+        tell(&to, &StarterToHost::Input(Vec::new()));
+    })
+    .map_err(Error::system("a thread"))
+}
+
+/// Tells the leader which agents have ended, and ends those that it has no use for, until it ends.
+fn attend(
+    messages: &mut Messages<std::process::ChildStdout>,
+    agents: &mut [Agent],
+    input: &mut ChildStdin,
+) {
+    loop {
+        if is_ready(messages.from(), Interest::READ, LOOK).unwrap_or(false) {
+            let Ok(said) = messages.hear::<LeaderToStarter>() else {
+                return;
+            };
+            for message in said {
+                if let LeaderToStarter::Lost(node) = message {
+                    let lost = agents.iter_mut().filter(|agent| agent.node == node);
+                    lost.for_each(|agent| drop(agent.child.kill()));
+                }
+            }
+        }
+        for agent in agents.iter_mut().filter(|agent| !agent.has_ended) {
+            if let Ok(Some(status)) = agent.child.try_wait() {
+                agent.has_ended = true;
+                let ended = StarterToLeader::Ended {
+                    node: agent.node,
+                    status: status.code().unwrap_or(128 + libc::SIGKILL),
+                };
+                // When it has gone, that is found next.
+                let _ = put(input, &ended);
+            }
+        }
+    }
+}
+
+/// Waits for the last output, and returns the hosts that have not ended.
+///
+/// The limit is for the time in which what is printed is read and this process runs.
+fn end(agents: &mut [Agent], limit: Duration, outputs: [BorrowedFd<'_>; 2]) -> Vec<String> {
+    // A terminal that has been hung up is no reader.
+    let is_blocked = |output| {
+        matches!(
+            is_ready(&output, Interest::WRITE, Duration::ZERO),
+            Ok(false)
+        )
+    };
+    let mut waited = Duration::ZERO;
+    let mut late = Vec::new();
+    for agent in agents {
+        while waited < limit && matches!(agent.child.try_wait(), Ok(None)) {
+            std::thread::sleep(FAREWELL_PERIOD);
+            waited += FAREWELL_PERIOD;
+            if outputs.into_iter().any(is_blocked) {
+                waited = Duration::ZERO;
+            }
+        }
+        if matches!(agent.child.try_wait(), Ok(None)) {
+            late.push(agent.host.clone());
+        }
+        let _ = agent.child.kill();
+        let _ = agent.child.wait();
+    }
+    late
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn who_prints_is_waited_for_as_long_as_nobody_reads() {
+        let (from, to) = UnixStream::pair().unwrap();
+        to.set_nonblocking(true).unwrap();
+        let end_of = |seconds: &str, outputs| {
+            let child = Command::new("sleep").arg(seconds).spawn().unwrap();
+            let mut agents = [Agent {
+                node: 1,
+                host: "n1".into(),
+                child,
+                has_ended: false,
+            }];
+            let late = end(&mut agents, Duration::from_millis(50), outputs);
+            let has_ended = agents[0].child.try_wait().unwrap().unwrap().success();
+            assert_eq!(late.is_empty(), has_ended);
+            has_ended
+        };
+        let outputs = [to.as_fd(), to.as_fd()];
+        assert!(!end_of("60", outputs));
+        while rustix::io::write(&to, &[0; 4096]).is_ok() {}
+        assert!(end_of("0.5", outputs));
+        drop(from);
+        assert!(!end_of("60", outputs));
+    }
+}

@@ -1,0 +1,95 @@
+//! Files in memory of jobs that have ended: ledgers, undo logs and backups.
+
+use crate::file_use::is_settled;
+use crate::leftover::{Found, Leftover};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::Path;
+use understudy_formats::private::{Directory, in_memory, open_own};
+use understudy_relay::{has_launcher, job_of_name, survey};
+
+/// Returns the leftovers in memory of a job of this user, all processes of which have ended.
+pub fn leftovers_of_job(job: &str) -> Vec<Leftover> {
+    let Ok(Some(directory)) = Directory::open(&in_memory()) else {
+        return Vec::new();
+    };
+    let mut names = directory.names();
+    names.retain(|name| job_in(name).as_deref() == Some(job));
+    Leftover::all((directory, names, "of a job that has ended"))
+}
+
+/// Returns the job with which a name in memory begins.
+///
+/// The name of a backup has a dot in front, and a number behind that of the rank.
+fn job_in(name: &OsStr) -> Option<String> {
+    let text = name.to_string_lossy();
+    let (job, _) = job_of_name(text.trim_start_matches('.'))?;
+    Some(until_number(job).to_owned())
+}
+
+/// Returns the files in memory of jobs of which no process is left on this node.
+pub fn files_of_dead_jobs() -> Option<Found> {
+    let directory = Directory::open(&in_memory()).ok()??;
+    // The files first: a job that starts in between has none of them.
+    let mut names = directory.names();
+    let living: BTreeSet<String> = survey()
+        .into_iter()
+        .filter(|seat| {
+            seat.is_taken()
+                || (!is_of_this_node(&seat.job) && !is_settled(&seat.path))
+                || is_locked(&seat.path)
+        })
+        .map(|seat| seat.job)
+        .collect();
+    names.retain(|name| {
+        job_in(name).is_some_and(|job| {
+            let path = directory.path().join(name);
+            !living.contains(&job)
+                && !has_launcher(&job)
+                && (is_of_this_node(&job) || is_settled(&path))
+        })
+    });
+    Some((directory, names, "of a job that is gone"))
+}
+
+/// Returns true if the launcher is on this node, where its process shows if the job lives.
+///
+/// A container may have another host name.
+fn is_of_this_node(job: &str) -> bool {
+    let launcher = job
+        .rsplit_once('@')
+        .and_then(|(name, _)| name.rsplit_once('-'));
+    let name = rustix::system::uname();
+    launcher.is_some_and(|(name_and_host, _)| {
+        name_and_host.ends_with(&format!("-{}", name.nodename().to_string_lossy()))
+    })
+}
+
+/// Returns true if a relay holds the lock of its ledger.
+///
+/// The relay may be in a container, whose processes are not visible here.
+fn is_locked(ledger: &Path) -> bool {
+    open_own(ledger, libc::O_RDONLY).is_ok_and(|file| {
+        flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+    })
+}
+
+/// Returns `prterun-vm-12@1` for `prterun-vm-12@1-3`.
+fn until_number(job: &str) -> &str {
+    let Some(at) = job.find('@') else { return job };
+    let digits = job[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
+    &job[..at + 1 + digits]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_told_from_what_follows_it() {
+        assert_eq!(until_number("prterun-vm-12@1-3"), "prterun-vm-12@1");
+        assert_eq!(until_number("prterun-vm-12@1"), "prterun-vm-12@1");
+    }
+}

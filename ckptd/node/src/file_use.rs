@@ -1,0 +1,57 @@
+//! Owners, ages and users of files.
+
+use rustix::process::geteuid;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+use understudy_formats::private::MEMORY;
+
+/// Age from which an unchanged file belongs to no job that is starting.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// Returns true if a file belongs to this user.
+pub fn is_own(path: &Path) -> bool {
+    path.symlink_metadata()
+        .is_ok_and(|metadata| metadata.uid() == geteuid().as_raw())
+}
+
+/// Returns true if a file has not changed for a while.
+///
+/// For a moment, recent files are all that is there of a job that starts.
+pub fn is_settled(path: &Path) -> bool {
+    let changed = path
+        .symlink_metadata()
+        .and_then(|metadata| metadata.modified());
+    let age = changed.map(|changed| SystemTime::now().duration_since(changed));
+    matches!(age, Ok(Ok(age)) if age >= SETTLED)
+}
+
+/// Returns the files below /dev/shm that are mapped by processes of this user.
+///
+/// Mappings of other processes are included as far as this user may read them.
+pub fn mapped_files() -> BTreeSet<OsString> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let maps =
+        processes.filter_map(|process| std::fs::read_to_string(process.path().join("maps")).ok());
+    let path = |line: &str| line.find(MEMORY).map(|at| OsString::from(&line[at..]));
+    maps.flat_map(|maps| maps.lines().filter_map(path).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Returns true if a process of this node has a file open.
+pub fn is_in_use(path: &Path) -> bool {
+    let Ok(path) = path.canonicalize() else {
+        return false;
+    };
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut descriptors = processes.flat_map(|process| {
+        std::fs::read_dir(process.path().join("fd"))
+            .into_iter()
+            .flatten()
+            .flatten()
+    });
+    descriptors
+        .any(|descriptor| std::fs::read_link(descriptor.path()).is_ok_and(|target| target == path))
+}

@@ -1,0 +1,47 @@
+//! A file or directory that a dead job has left.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use understudy_formats::private::Directory;
+
+/// A directory, names of leftovers in it, and their kind.
+pub type Found = (Directory, Vec<OsString>, &'static str);
+
+/// A file or directory that can be removed, and its kind.
+#[derive(Debug)]
+pub struct Leftover {
+    directory: Arc<Directory>,
+    name: OsString,
+    pub what: &'static str,
+}
+
+impl Leftover {
+    /// Returns the leftovers of one kind in a directory.
+    pub fn all((directory, names, what): Found) -> Vec<Leftover> {
+        let directory = Arc::new(directory);
+        let leftover = |name| Leftover {
+            directory: Arc::clone(&directory),
+            name,
+            what,
+        };
+        names.into_iter().map(leftover).collect()
+    }
+
+    /// Returns the path at which the leftover was found.
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join(&self.name)
+    }
+
+    /// Removes the leftover from the directory in which it was found.
+    ///
+    /// The directory is an open one, so a changed path does not matter. Another process may have
+    /// removed the leftover meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Directory::remove_all`].
+    pub fn remove(&self) -> io::Result<()> {
+        self.directory.remove_all(&self.name)
+    }
+}

@@ -1,0 +1,112 @@
+//! What makes a process a rank: variables and a descriptor.
+#![allow(unsafe_code)]
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// What the process of a rank needs to be that rank.
+#[derive(Debug)]
+pub struct Identity {
+    /// Must be in its environment as they are.
+    pub variables: Vec<(OsString, OsString)>,
+    /// Are put there if the user has set nothing of that name.
+    pub defaults: Vec<(OsString, OsString)>,
+    /// Must be open in it, with the same number (`PMI_FD`).
+    pub descriptor: Option<OwnedFd>,
+}
+
+/// Variables of the launcher that has started this process, of which its ranks must not hear; those of MCA are settings.
+const OF_LAUNCHERS: [&str; 10] = [
+    "PMIX_",
+    "PMI_",
+    "PMI2_",
+    "OMPI_COMM_WORLD_",
+    "OMPI_UNIVERSE_",
+    "PRTE_",
+    "HYDRA_",
+    // Open MPI 4's mpirun sets these, which are no user's.
+    "OMPI_MCA_orte_",
+    "OMPI_MCA_ess",
+    "OMPI_MCA_pmix",
+];
+
+/// Whether a rank must not inherit a variable.
+pub fn is_of_a_launcher(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    let is_setting = name.starts_with(b"PMIX_MCA_") || name.starts_with(b"PRTE_MCA_");
+    !is_setting
+        && OF_LAUNCHERS
+            .iter()
+            .any(|start| name.starts_with(start.as_bytes()))
+}
+
+/// Makes the process that `command` starts a rank, by its environment and the descriptor that it needs.
+pub fn adopt(command: &mut Command, identity: Identity) {
+    let explicit: BTreeMap<OsString, Option<OsString>> = command
+        .get_envs()
+        .map(|(name, value)| (name.to_owned(), value.map(OsStr::to_owned)))
+        .collect();
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_a_launcher(name)) {
+        command.env_remove(name);
+    }
+    for (name, value) in identity.defaults {
+        let is_set = match explicit.get(&name) {
+            Some(value) => value.is_some(),
+            None => std::env::var_os(&name).is_some() && !is_of_a_launcher(&name),
+        };
+        if !is_set {
+            command.env(name, value);
+        }
+    }
+    command.envs(identity.variables);
+    if let Some(descriptor) = identity.descriptor {
+        // SAFETY: between fork and exec only one system call is made.
+        unsafe {
+            command.pre_exec(move || Ok(fcntl_setfd(&descriptor, FdFlags::empty())?));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variable(command: &Command, name: &str) -> Option<OsString> {
+        let found = command.get_envs().find(|(of, _)| *of == name);
+        found.and_then(|(_, value)| value.map(OsStr::to_owned))
+    }
+
+    #[test]
+    fn defaults_give_way_to_what_is_set() {
+        let mut command = Command::new("true");
+        command.env("A", "user's");
+        let identity = Identity {
+            variables: vec![("V".into(), "1".into())],
+            defaults: vec![("A".into(), "ours".into()), ("B".into(), "ours".into())],
+            descriptor: None,
+        };
+        adopt(&mut command, identity);
+        assert_eq!(variable(&command, "A"), Some("user's".into()));
+        assert_eq!(variable(&command, "B"), Some("ours".into()));
+        assert_eq!(variable(&command, "V"), Some("1".into()));
+    }
+
+    #[test]
+    fn other_launchers_variables_are_known() {
+        for (name, expected) in [
+            ("PMIX_RANK", true),
+            ("PMI_FD", true),
+            ("OMPI_COMM_WORLD_RANK", true),
+            ("PMIX_MCA_gds", false),
+            ("OMPI_MCA_btl", false),
+            ("PATH", false),
+        ] {
+            assert_eq!(is_of_a_launcher(OsStr::new(name)), expected, "{name}");
+        }
+    }
+}

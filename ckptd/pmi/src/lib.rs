@@ -1,0 +1,46 @@
+//! Process manager interfaces: an unmodified MPI program starts without mpirun.
+//!
+//! An MPI library asks a process manager for the rank of its process, and exchanges addresses
+//! through it. Open MPI asks a PMIx server, MPICH and its derivatives a PMI-1 server. [`Mpi`] is
+//! the library that a program needs, read from its file. The servers are for any launcher.
+//!
+//! ```text
+//!   Namespace { name: job.7, placement: the host of each rank }
+//!        │ begin                                    end │
+//!        ▼                                              ▼
+//!   Server ── identity(rank): variables, descriptor ──► process of the rank ── MPI_Init
+//!        └──── RankEvent: connected, finalised, abort ◄─────────┘
+//! ```
+//!
+//! A [`Namespace`] is one MPI_COMM_WORLD of exactly W ranks. The server outlives it: when a rank
+//! has died, the generation ends, and all ranks initialise MPI again in the next one, in new
+//! processes or in the same ones. To the library each generation is a job of its own (a PMIx
+//! namespace, a PMI-1 key space), so data of an ended generation cannot reach a later one.
+
+mod error;
+mod identity;
+mod linked_libraries;
+mod local_world;
+mod mpi_library;
+mod name;
+mod namespace;
+mod peers;
+mod placement;
+mod pmi1;
+mod pmix;
+mod rank_event;
+mod server;
+
+pub use error::{Error, system_message};
+pub use identity::{Identity, adopt, is_of_a_launcher};
+pub use local_world::LocalWorld;
+pub use mpi_library::{Kind, Mpi};
+pub use name::Name;
+pub use namespace::{Namespace, Preput, Spawned};
+pub use peers::{Alone, Answer, Fence, Members, Modex, Peers, Purpose, Recall, Spawn};
+pub use placement::Placement;
+pub use pmi1::{DESCRIPTOR, Pmi1Client, remove_segments};
+pub use pmix::PmixClient;
+pub use rank_event::{RankAction, RankEvent};
+pub use server::{PLACELESS, Server, ServerSettings};
+pub use understudy_numbers::Rank;

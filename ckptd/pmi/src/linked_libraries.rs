@@ -1,0 +1,80 @@
+//! Libraries that a program needs.
+//!
+//! The dynamic loader itself lists them (ld.so(8), `--list`): run paths, LD_LIBRARY_PATH and the
+//! cache of the system count as they will when the program is started from this environment.
+
+use crate::Error;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The loader of the x86-64 ABI.
+const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+
+/// A library that something needs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Library {
+    pub name: String,
+    /// `None`: it is not found.
+    pub path: Option<PathBuf>,
+}
+
+/// All libraries that a program or a library needs, directly or not.
+pub fn linked_libraries(path: &Path) -> Result<Vec<Library>, Error> {
+    let unlisted = |why: String| Error::Unlisted {
+        path: path.to_owned(),
+        why,
+    };
+    let path = path
+        .canonicalize()
+        .map_err(|error| unlisted(error.to_string()))?;
+    let mut loader = Command::new(LOADER);
+    // Nothing of a rank's own: it is none, and whatever is preloaded here need not be in the ranks.
+    loader.env_clear();
+    if let Some(path) = std::env::var_os("LD_LIBRARY_PATH") {
+        loader.env("LD_LIBRARY_PATH", path);
+    }
+    let loader = loader.arg("--list").arg(&path).stdin(Stdio::null());
+    let output = loader.output().map_err(Error::system(LOADER))?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(unlisted(why));
+    }
+    Ok(read(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Of lines like `libc.so.6 => /lib/libc.so.6 (0x00007f…)`.
+fn read(listing: &str) -> Vec<Library> {
+    let lines = listing.lines().filter_map(|line| {
+        let (name, rest) = line.trim().split_once(" => ")?;
+        let path = rest
+            .rsplit_once(" (0x")
+            .map(|(path, _)| PathBuf::from(path));
+        Some(Library {
+            name: name.to_owned(),
+            path,
+        })
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listings_are_read() {
+        let listing = "\tlinux-vdso.so.1 (0x7ff)\n\tlibmpi.so.40 => /a dir/libmpi.so.40 (0x00007f)\n\tlibx.so => not found\n";
+        let found = read(listing);
+        let library = |name: &str, path: Option<&str>| Library {
+            name: name.to_owned(),
+            path: path.map(PathBuf::from),
+        };
+        assert_eq!(
+            found,
+            [
+                library("libmpi.so.40", Some("/a dir/libmpi.so.40")),
+                library("libx.so", None)
+            ]
+        );
+    }
+}

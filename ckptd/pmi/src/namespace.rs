@@ -1,0 +1,88 @@
+//! One MPI_COMM_WORLD.
+
+use crate::{Error, Name, Placement};
+use understudy_numbers::Rank;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Namespace {
+    pub name: Name,
+    pub placement: Placement,
+    /// Which of the placement's hosts this node is.
+    pub here: usize,
+    /// Whether its ranks here are more than the processors that they may run on.
+    pub is_crowded: bool,
+    /// If a program has spawned them (MPI 4.1, 11.8).
+    pub spawned: Option<Spawned>,
+}
+
+/// What is different in processes that a program has spawned.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Spawned {
+    /// How many processes there are of each program, in the order of their ranks.
+    pub of_programs: Vec<u32>,
+    pub put: Preput,
+}
+
+/// Names and values that PMI-1's ranks can get from the beginning.
+pub type Preput = Vec<(String, String)>;
+
+impl Namespace {
+    /// One whose ranks are all on this node, and have a processor each.
+    ///
+    /// # Errors
+    /// [`Error::BadName`], [`Error::BadPlacement`].
+    pub fn here(job: &str, number: u32, host: &str, size: u32) -> Result<Namespace, Error> {
+        Ok(Namespace {
+            name: Name::new(job, number)?,
+            placement: Placement::on_one(host, size)?,
+            here: 0,
+            is_crowded: false,
+            spawned: None,
+        })
+    }
+
+    /// Which of the programs that were started together this rank is of (MPI_APPNUM; MPI 4.1, 11.10.3).
+    pub fn program(&self, rank: Rank) -> u32 {
+        let of_programs = self.spawned.iter().flat_map(|spawned| &spawned.of_programs);
+        let ends = of_programs.scan(0, |end, processes| {
+            *end += processes;
+            Some(*end)
+        });
+        ends.take_while(|&end| end <= rank.0).count() as u32
+    }
+
+    /// The place of a rank among those of this node.
+    ///
+    /// # Errors
+    /// [`Error::NotHere`].
+    pub fn local_rank(&self, rank: Rank) -> Result<usize, Error> {
+        self.ranks_here()
+            .position(|of| of == rank)
+            .ok_or_else(|| Error::NotHere {
+                generation: self.name.to_string(),
+                rank: rank.0,
+            })
+    }
+
+    /// The ranks of this node.
+    pub fn ranks_here(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.placement.ranks_on(self.here)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_of_the_programs_in_their_order() {
+        let mut namespace = Namespace::here("job", 0, "n", 4).unwrap();
+        let programs =
+            |namespace: &Namespace| [0, 1, 2, 3].map(|rank| namespace.program(Rank(rank)));
+        assert_eq!(programs(&namespace), [0; 4]);
+        let of_programs = vec![1, 2, 1];
+        let put = Vec::new();
+        namespace.spawned = Some(Spawned { of_programs, put });
+        assert_eq!(programs(&namespace), [0, 1, 1, 2]);
+    }
+}

@@ -1,0 +1,173 @@
+//! The host of each rank.
+
+use crate::Error;
+use crate::name::check_name;
+use understudy_numbers::Rank;
+
+/// Which rank is on which host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Placement {
+    hosts: Vec<String>,
+    /// For each rank, where in `hosts`.
+    of_rank: Vec<usize>,
+}
+
+impl Placement {
+    /// Longest name of a host, in bytes (gethostname(2) gives no longer ones).
+    pub const LONGEST_HOST: usize = 64;
+
+    /// Rank r is on `hosts[of_rank[r]]`.
+    ///
+    /// # Errors
+    /// [`Error::BadName`] of a host, [`Error::BadPlacement`].
+    pub fn new(hosts: Vec<String>, of_rank: Vec<usize>) -> Result<Placement, Error> {
+        let is_good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        for host in &hosts {
+            check_name("host", host, Placement::LONGEST_HOST, is_good)?;
+        }
+        if of_rank.is_empty() || of_rank.iter().any(|&host| host >= hosts.len()) {
+            return Err(Error::BadPlacement);
+        }
+        Ok(Placement { hosts, of_rank })
+    }
+
+    /// All `size` ranks on one host.
+    ///
+    /// # Errors
+    /// Like [`Placement::new`].
+    pub fn on_one(host: &str, size: u32) -> Result<Placement, Error> {
+        Placement::new(vec![host.to_owned()], vec![0; size as usize])
+    }
+
+    pub fn size(&self) -> u32 {
+        self.of_rank.len() as u32
+    }
+
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
+    /// Every rank with the number of its host.
+    pub fn ranks(&self) -> impl Iterator<Item = (Rank, usize)> + '_ {
+        (0..).map(Rank).zip(self.of_rank.iter().copied())
+    }
+
+    /// The ranks of a host, in order.
+    pub fn ranks_on(&self, host: usize) -> impl Iterator<Item = Rank> + '_ {
+        self.ranks()
+            .filter(move |&(_, of)| of == host)
+            .map(|(rank, _)| rank)
+    }
+
+    /// The hosts that have ranks.
+    fn used(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.hosts.len()).filter(|&host| self.of_rank.contains(&host))
+    }
+
+    pub fn used_hosts(&self) -> usize {
+        self.used().count()
+    }
+
+    /// `a,b`, as PMIx takes it (PMIX_NODE_MAP).
+    pub fn node_map(&self) -> String {
+        let names: Vec<&str> = self.used().map(|host| self.hosts[host].as_str()).collect();
+        format!("raw:{}", names.join(","))
+    }
+
+    /// `0,1;2,3`: the ranks of each host (PMIX_PROC_MAP).
+    pub fn process_map(&self) -> String {
+        let lists: Vec<String> = self
+            .used()
+            .map(|host| listed(self.ranks_on(host)))
+            .collect();
+        format!("raw:{}", lists.join(";"))
+    }
+
+    /// `(vector,(0,2,3))`: blocks of first host, hosts, and ranks of each (PMI-1's PMI_process_mapping).
+    pub fn process_mapping(&self) -> String {
+        let mut blocks: Vec<(usize, usize, usize)> = Vec::new();
+        for run in self.of_rank.chunk_by(|a, b| a == b) {
+            match blocks.last_mut() {
+                Some((first, hosts, each)) if *first + *hosts == run[0] && *each == run.len() => {
+                    *hosts += 1
+                }
+                _ => blocks.push((run[0], 1, run.len())),
+            }
+        }
+        let blocks: String = blocks
+            .iter()
+            .map(|(first, hosts, each)| format!(",({first},{hosts},{each})"))
+            .collect();
+        format!("(vector{blocks})")
+    }
+}
+
+/// `0,2,4`.
+pub fn listed(ranks: impl Iterator<Item = Rank>) -> String {
+    ranks
+        .map(|rank| rank.to_string())
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placement(of_rank: &[usize]) -> Placement {
+        let hosts = (0..3).map(|host| format!("n{host}")).collect();
+        Placement::new(hosts, of_rank.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn placements_are_told_in_the_forms_of_pmix_and_pmi() {
+        for (of_rank, nodes, processes, mapping) in [
+            (&[0, 0, 0][..], "raw:n0", "raw:0,1,2", "(vector,(0,1,3))"),
+            (
+                &[0, 0, 1, 1],
+                "raw:n0,n1",
+                "raw:0,1;2,3",
+                "(vector,(0,2,2))",
+            ),
+            (
+                &[0, 1, 0, 1],
+                "raw:n0,n1",
+                "raw:0,2;1,3",
+                "(vector,(0,2,1),(0,2,1))",
+            ),
+            (
+                &[1, 1, 2],
+                "raw:n1,n2",
+                "raw:0,1;2",
+                "(vector,(1,1,2),(2,1,1))",
+            ),
+        ] {
+            let placement = placement(of_rank);
+            let told = (
+                placement.node_map(),
+                placement.process_map(),
+                placement.process_mapping(),
+            );
+            assert_eq!(
+                told,
+                (nodes.to_owned(), processes.to_owned(), mapping.to_owned())
+            );
+        }
+    }
+
+    #[test]
+    fn placements_that_make_no_sense_are_refused() {
+        assert!(matches!(
+            Placement::on_one("a,b", 2),
+            Err(Error::BadName { .. })
+        ));
+        assert!(matches!(
+            Placement::on_one("a", 0),
+            Err(Error::BadPlacement)
+        ));
+        assert!(matches!(
+            Placement::new(vec!["a".into()], vec![0, 1]),
+            Err(Error::BadPlacement)
+        ));
+    }
+}

@@ -1,0 +1,354 @@
+//! The key space of a generation: what its ranks put, and where they wait for each other. Bytes in, [`Act`]s out; no sockets.
+
+use super::pmi1_line::Line;
+use super::spawn_request::SpawnRequest;
+use crate::{Namespace, Preput, RankAction};
+use std::collections::{BTreeMap, BTreeSet};
+use understudy_messages::ChildProgram;
+use understudy_numbers::Rank;
+
+/// Longest key and value, in bytes; clients are told.
+const LONGEST_KEY: usize = 64;
+const LONGEST_VALUE: usize = 1024;
+/// Longest name of a key space that clients must expect.
+const LONGEST_NAME: usize = 256;
+/// Longest line of a client: one argument of a program that is to be started (execve(2)), and its name.
+const LONGEST_LINE: usize = (128 << 10) + 16;
+/// Bytes that all ranks of a generation may put.
+const MOST: usize = 256 << 20;
+
+/// What follows from what a rank has sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// Send it to a rank.
+    Send(Rank, Vec<u8>),
+    /// Tell that a rank has done something.
+    Tell(Rank, RankAction),
+    /// All ranks of this node wait in barrier `number`; bring what they have put to the other nodes.
+    Fence { number: u64, bytes: Vec<u8> },
+    /// A rank wants processes, which can get this from the beginning; [`KeySpace::spawned`] answers it.
+    Spawn {
+        rank: Rank,
+        programs: Vec<ChildProgram>,
+        put: Preput,
+    },
+    /// A rank does not speak PMI-1: close its connection.
+    Close(Rank),
+}
+
+/// What is known of a rank's connection.
+#[derive(Default)]
+struct Client {
+    /// The beginning of a line.
+    begun: Vec<u8>,
+    /// It is inside of a `mcmd=spawn`.
+    asking: Option<SpawnRequest>,
+    /// It waits for processes.
+    is_spawning: bool,
+}
+
+pub struct KeySpace {
+    name: String,
+    here: BTreeSet<Rank>,
+    /// Which program each of them is of.
+    programs: BTreeMap<Rank, u32>,
+    is_alone: bool,
+    values: BTreeMap<Vec<u8>, Vec<u8>>,
+    bytes: usize,
+    /// Put since the last barrier: `key=value` lines.
+    fresh: Vec<u8>,
+    published: BTreeMap<Vec<u8>, Vec<u8>>,
+    waiting: BTreeSet<Rank>,
+    barriers: u64,
+    clients: BTreeMap<Rank, Client>,
+}
+
+impl KeySpace {
+    pub fn new(generation: &Namespace) -> KeySpace {
+        let placement = &generation.placement;
+        let here: BTreeSet<Rank> = generation.ranks_here().collect();
+        let mut space = KeySpace {
+            name: generation.name.to_string(),
+            programs: here
+                .iter()
+                .map(|&rank| (rank, generation.program(rank)))
+                .collect(),
+            is_alone: here.len() == placement.size() as usize,
+            here,
+            values: BTreeMap::new(),
+            bytes: 0,
+            fresh: Vec::new(),
+            published: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            barriers: 0,
+            clients: BTreeMap::new(),
+        };
+        // MPICH compares the hosts' names if it is not there: because it is longer than a value, say.
+        space.put(
+            b"PMI_process_mapping",
+            placement.process_mapping().as_bytes(),
+        );
+        for (key, value) in generation.spawned.iter().flat_map(|spawned| &spawned.put) {
+            space.put(key.as_bytes(), value.as_bytes());
+        }
+        space
+    }
+
+    /// A rank's process has closed its connection, or another one takes its place.
+    pub fn forget(&mut self, rank: Rank) {
+        self.clients.remove(&rank);
+        self.waiting.remove(&rank);
+    }
+
+    /// Takes what a rank of this node has sent.
+    pub fn take(&mut self, rank: Rank, bytes: &[u8]) -> Vec<Act> {
+        let mut acts = Vec::new();
+        let mut client = self.clients.remove(&rank).unwrap_or_default();
+        client.begun.extend_from_slice(bytes);
+        let begun = std::mem::take(&mut client.begun);
+        let mut lines = begun.split(|&byte| byte == b'\n');
+        // What follows the last end of a line.
+        let rest = lines.next_back().unwrap_or_default();
+        let is_good = lines.all(|line| {
+            self.line(rank, &mut client, Line(line), &mut acts)
+                .is_some()
+        });
+        if !is_good || rest.len() > LONGEST_LINE {
+            self.waiting.remove(&rank);
+            acts.push(Act::Close(rank));
+            return acts;
+        }
+        client.begun = rest.to_vec();
+        self.clients.insert(rank, client);
+        acts
+    }
+
+    /// What the ranks of all nodes have put before a barrier has come, or never will.
+    pub fn fenced(&mut self, bytes: Option<&[u8]>) -> Vec<Act> {
+        for line in bytes.unwrap_or_default().split(|&byte| byte == b'\n') {
+            if let Some(equals) = line.iter().position(|&byte| byte == b'=') {
+                self.put(&line[..equals], &line[equals + 1..]);
+            }
+        }
+        let answer = match bytes {
+            Some(_) => "cmd=barrier_out rc=0\n",
+            None => "cmd=barrier_out rc=-1 msg=a_node_is_lost\n",
+        };
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting
+            .into_iter()
+            .map(|rank| Act::Send(rank, answer.into()))
+            .collect()
+    }
+
+    /// The processes that a rank waits for have been started, or not.
+    pub fn spawned(&mut self, rank: Rank, is_good: bool) -> Vec<Act> {
+        let client = self
+            .clients
+            .get_mut(&rank)
+            .filter(|client| client.is_spawning);
+        let answer = match is_good {
+            true => "cmd=spawn_result rc=0\n",
+            false => "cmd=spawn_result rc=-1 msg=not_started\n",
+        };
+        let acts = client.map(|client| {
+            client.is_spawning = false;
+            Act::Send(rank, answer.into())
+        });
+        acts.into_iter().collect()
+    }
+
+    /// `None` if it is no PMI-1.
+    fn line(
+        &mut self,
+        rank: Rank,
+        client: &mut Client,
+        line: Line,
+        acts: &mut Vec<Act>,
+    ) -> Option<()> {
+        let mut send = |text: String| acts.push(Act::Send(rank, (text + "\n").into_bytes()));
+        if line.0.len() > LONGEST_LINE {
+            return None;
+        }
+        if client.asking.is_some() || line.get("mcmd").is_some() {
+            let request = client.asking.get_or_insert_default();
+            if request.take(line.0) {
+                match client.asking.take().and_then(SpawnRequest::wanted) {
+                    Some((programs, put)) => {
+                        client.is_spawning = true;
+                        acts.push(Act::Spawn {
+                            rank,
+                            programs,
+                            put,
+                        });
+                    }
+                    None => send("cmd=spawn_result rc=-1 msg=not_understood".into()),
+                }
+            } else if request.is_too_long() {
+                return None;
+            }
+            return Some(());
+        }
+        match line.get("cmd")? {
+            b"init" if line.number("pmi_version") == Some(1) => {
+                send("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0".into());
+                acts.push(Act::Tell(rank, RankAction::Connected));
+            }
+            b"init" => send("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=-1".into()),
+            b"get_maxes" => send(format!(
+                "cmd=maxes rc=0 kvsname_max={LONGEST_NAME} keylen_max={LONGEST_KEY} vallen_max={LONGEST_VALUE}"
+            )),
+            b"get_appnum" => {
+                let program = self.programs.get(&rank).copied().unwrap_or_default();
+                send(format!("cmd=appnum rc=0 appnum={program}"));
+            }
+            b"get_my_kvsname" => send(format!("cmd=my_kvsname rc=0 kvsname={}", self.name)),
+            // Nobody has said it, as under MPICH's own launcher: programs that would spawn do so.
+            b"get_universe_size" => send("cmd=universe_size rc=0 size=-1".into()),
+            b"put" => send(match self.rank_puts(line) {
+                Ok(()) => "cmd=put_result rc=0".into(),
+                Err(why) => format!("cmd=put_result rc=-1 msg={why}"),
+            }),
+            b"get" => {
+                let value = line.get("key").and_then(|key| self.values.get(key));
+                acts.push(Act::Send(rank, found("get_result", "value", value)));
+            }
+            b"barrier_in" => {
+                self.waiting.insert(rank);
+                if self.waiting == self.here {
+                    self.all_wait(acts);
+                }
+            }
+            b"publish_name" => {
+                let is_published = self.publish(line);
+                send(format!(
+                    "cmd=publish_result rc={}",
+                    if is_published { 0 } else { -1 }
+                ));
+            }
+            b"unpublish_name" => {
+                let was = self.unpublish(line);
+                send(format!(
+                    "cmd=unpublish_result rc={}",
+                    if was { 0 } else { -1 }
+                ));
+            }
+            b"lookup_name" => {
+                let port = line
+                    .get("service")
+                    .and_then(|service| self.published.get(service));
+                acts.push(Act::Send(rank, found("lookup_result", "port", port)));
+            }
+            b"finalize" => {
+                // It may end as soon as it has the answer.
+                acts.push(Act::Tell(rank, RankAction::Finalized));
+                acts.push(Act::Send(rank, b"cmd=finalize_ack rc=0\n".to_vec()));
+            }
+            b"abort" => {
+                let message = line.rest("message").unwrap_or_default();
+                let message = String::from_utf8_lossy(message).into_owned();
+                let status = line.number("exitcode").unwrap_or(1);
+                acts.push(Act::Tell(rank, RankAction::Abort { status, message }));
+            }
+            unknown => {
+                let name: String = unknown
+                    .iter()
+                    .map(|&byte| char::from(byte))
+                    .filter(char::is_ascii_alphanumeric)
+                    .collect();
+                send(format!("cmd={name}_result rc=-1 msg=unknown_command"));
+            }
+        }
+        Some(())
+    }
+
+    fn rank_puts(&mut self, line: Line) -> Result<(), &'static str> {
+        let (key, value) = line
+            .get("key")
+            .zip(line.get("value"))
+            .ok_or("key_or_value_missing")?;
+        if line
+            .get("kvsname")
+            .is_some_and(|name| name != self.name.as_bytes())
+        {
+            return Err("unknown_kvsname");
+        }
+        if !self.put(key, value) {
+            return Err("too_large");
+        }
+        if !self.is_alone {
+            let line = [key, b"=", value, b"\n"].concat();
+            if self.fresh.len() + line.len() > MOST {
+                return Err("too_large");
+            }
+            self.fresh.extend(line);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> bool {
+        let bytes = key.len() + value.len();
+        if key.is_empty()
+            || key.len() > LONGEST_KEY
+            || value.len() > LONGEST_VALUE
+            || self.bytes + bytes > MOST
+        {
+            return false;
+        }
+        let old = self.values.insert(key.to_vec(), value.to_vec());
+        self.bytes += bytes;
+        self.bytes -= old.map_or(0, |old| key.len() + old.len());
+        true
+    }
+
+    fn publish(&mut self, line: Line) -> bool {
+        let Some((service, port)) = line.get("service").zip(line.get("port")) else {
+            return false;
+        };
+        let bytes = service.len() + port.len();
+        if self.bytes + bytes > MOST || self.published.contains_key(service) {
+            return false;
+        }
+        self.bytes += bytes;
+        self.published.insert(service.to_vec(), port.to_vec());
+        true
+    }
+
+    fn unpublish(&mut self, line: Line) -> bool {
+        let removed = line
+            .get("service")
+            .and_then(|service| self.published.remove_entry(service));
+        self.bytes -= removed
+            .as_ref()
+            .map_or(0, |(service, port)| service.len() + port.len());
+        removed.is_some()
+    }
+
+    fn all_wait(&mut self, acts: &mut Vec<Act>) {
+        if self.is_alone {
+            acts.extend(self.fenced(Some(b"")));
+            return;
+        }
+        let number = self.barriers;
+        self.barriers += 1;
+        let bytes = std::mem::take(&mut self.fresh);
+        acts.push(Act::Fence { number, bytes });
+    }
+}
+
+/// The answer to a question for a value.
+fn found(answer: &str, name: &str, value: Option<&Vec<u8>>) -> Vec<u8> {
+    match value {
+        Some(value) => [
+            format!("cmd={answer} rc=0 {name}=").as_bytes(),
+            value,
+            b"\n",
+        ]
+        .concat(),
+        None => format!("cmd={answer} rc=-1 msg=not_found\n").into_bytes(),
+    }
+}
+
+#[cfg(test)]
+#[path = "key_space_tests.rs"]
+mod tests;

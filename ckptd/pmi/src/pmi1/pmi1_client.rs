@@ -1,0 +1,117 @@
+//! A client of the launcher's PMI-1 server, for a moment: processes that it has started on several nodes find each other so.
+//!
+//! MPICH's mpiexec and Slurm's srun (`--mpi=pmi2`) have one. What is put can be got by all behind a barrier, to which all ranks must come.
+
+use super::pmi1_line::Line;
+use crate::Error;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// What an answer may take: a barrier ends when the last rank has come.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The descriptor of a rank's line.
+pub const DESCRIPTOR: &str = "PMI_FD";
+
+/// This process, as the rank that its line belongs to. There is one client in the life of a process.
+pub struct Pmi1Client {
+    lines: BufReader<UnixStream>,
+    key_space: String,
+}
+
+impl Pmi1Client {
+    /// Greets the server of the launcher.
+    ///
+    /// # Errors
+    /// [`Error::NotLaunched`], and [`Error::System`] if the server does not answer as it should.
+    pub fn connect() -> Result<Pmi1Client, Error> {
+        let number = std::env::var(DESCRIPTOR)
+            .ok()
+            .and_then(|text| text.parse().ok());
+        Pmi1Client::on(number.map(inherited).ok_or(Error::NotLaunched)?)
+    }
+
+    fn on(stream: UnixStream) -> Result<Pmi1Client, Error> {
+        stream.set_read_timeout(Some(LIMIT)).map_err(what())?;
+        let mut client = Pmi1Client {
+            lines: BufReader::new(stream),
+            key_space: String::new(),
+        };
+        client.ask(
+            "init pmi_version=1 pmi_subversion=1",
+            "response_to_init",
+            "rc",
+        )?;
+        client.key_space = client.ask("get_my_kvsname", "my_kvsname", "kvsname")?;
+        Ok(client)
+    }
+
+    /// Puts a text without spaces and `=`.
+    ///
+    /// # Errors
+    /// As [`Pmi1Client::connect`].
+    pub fn put(&mut self, key: &str, text: &str) -> Result<(), Error> {
+        let request = format!("put kvsname={} key={key} value={text}", self.key_space);
+        self.ask(&request, "put_result", "rc").map(drop)
+    }
+
+    /// Waits for all ranks.
+    ///
+    /// # Errors
+    /// As [`Pmi1Client::connect`].
+    pub fn barrier(&mut self) -> Result<(), Error> {
+        self.ask("barrier_in", "barrier_out", "cmd").map(drop)
+    }
+
+    /// What has been put before the barrier.
+    ///
+    /// # Errors
+    /// As [`Pmi1Client::connect`].
+    pub fn get(&mut self, key: &str) -> Result<String, Error> {
+        let request = format!("get kvsname={} key={key}", self.key_space);
+        self.ask(&request, "get_result", "value")
+    }
+
+    /// Takes leave: from now on the launcher does not expect this process to speak PMI.
+    ///
+    /// # Errors
+    /// As [`Pmi1Client::connect`].
+    pub fn finalize(mut self) -> Result<(), Error> {
+        self.ask("finalize", "finalize_ack", "cmd").map(drop)
+    }
+
+    /// A field of the answer to a command.
+    fn ask(&mut self, request: &str, answer: &str, field: &str) -> Result<String, Error> {
+        let mut text = String::new();
+        let asked = self
+            .lines
+            .get_mut()
+            .write_all(format!("cmd={request}\n").as_bytes());
+        asked
+            .and_then(|()| self.lines.read_line(&mut text))
+            .map_err(what())?;
+        let line = Line(text.trim_end().as_bytes());
+        let is_good = line.get("cmd") == Some(answer.as_bytes())
+            && line.number("rc").is_none_or(|rc| rc == 0);
+        let value = line
+            .get(field)
+            .filter(|_| is_good)
+            .map(String::from_utf8_lossy);
+        value.map(Into::into).ok_or_else(|| {
+            let answered = format!("`{request}` was answered by `{}`", text.trim_end());
+            what()(io::Error::other(answered))
+        })
+    }
+}
+
+fn what() -> impl FnOnce(io::Error) -> Error {
+    Error::system("the PMI-1 server of the launcher")
+}
+
+#[allow(unsafe_code)]
+fn inherited(descriptor: RawFd) -> UnixStream {
+    // SAFETY: the launcher has left it open for this process, in which nobody else uses it.
+    UnixStream::from(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}

@@ -1,0 +1,428 @@
+//! The sockets of all generations, and the thread that serves them.
+
+use super::key_space::{Act, KeySpace};
+use super::pmi1_client::DESCRIPTOR;
+use crate::{
+    Answer, Error, Fence, Identity, Name, Namespace, Peers, Preput, Purpose, RankAction, RankEvent,
+    Spawn,
+};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+use understudy_formats::private::MEMORY;
+use understudy_messages::ChildProgram;
+use understudy_numbers::Rank;
+use understudy_sockets::{Poller, Ready, Registry, Source};
+use understudy_wire::io::{Interest, Outbox};
+
+/// What is read from a client before the others have their turn, in bytes.
+const TURN: usize = 64 << 10;
+/// What may wait to be sent to a client, in bytes; answers are short, and a client waits for each.
+const MOST_TO_SEND: usize = 1 << 20;
+
+/// A PMI-1 server.
+pub struct Pmi1Server {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Place of the clients' sockets, for which the thread waits.
+    registry: Registry,
+    peers: Arc<dyn Peers>,
+    events: Mutex<Sender<RankEvent>>,
+}
+
+#[derive(Default)]
+struct State {
+    worlds: BTreeMap<Name, World>,
+    is_over: bool,
+}
+
+struct World {
+    generation: Namespace,
+    space: KeySpace,
+    clients: BTreeMap<Rank, Client>,
+}
+
+struct Client {
+    socket: Source<UnixStream>,
+    out: Outbox,
+}
+
+impl Client {
+    /// Sends as much as the socket takes, and has the thread wait for the rest.
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush(&*self.socket)?;
+        let interest = Interest::new(true, !self.out.is_empty());
+        self.socket.set_interest(interest)
+    }
+}
+
+/// What must be done without the lock, for a generation.
+enum Outside {
+    Fence {
+        members: Vec<Rank>,
+        number: u64,
+        bytes: Vec<u8>,
+    },
+    Spawn {
+        rank: Rank,
+        programs: Vec<ChildProgram>,
+        put: Preput,
+    },
+}
+
+impl Pmi1Server {
+    /// Starts the thread. What happens to the ranks comes out of the channel.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn start(peers: Arc<dyn Peers>) -> Result<(Pmi1Server, Receiver<RankEvent>), Error> {
+        let poller = Poller::new().map_err(Error::system("a poller"))?;
+        let (events, received) = mpsc::channel();
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            registry: poller.registry().clone(),
+            peers,
+            events: Mutex::new(events),
+        });
+        let thread = std::thread::Builder::new().name("pmi1".into());
+        let serving = shared.clone();
+        let thread = thread
+            .spawn(move || serving.serve(poller))
+            .map_err(Error::system("thread"))?;
+        let thread = Some(thread);
+        Ok((Pmi1Server { shared, thread }, received))
+    }
+
+    /// Makes a generation known.
+    ///
+    /// # Errors
+    /// [`Error::Exists`].
+    pub fn begin(&self, generation: &Namespace) -> Result<(), Error> {
+        let mut state = self.shared.lock();
+        if state.worlds.contains_key(&generation.name) {
+            return Err(Error::Exists(generation.name.to_string()));
+        }
+        let world = World {
+            generation: generation.clone(),
+            space: KeySpace::new(generation),
+            clients: BTreeMap::new(),
+        };
+        state.worlds.insert(generation.name.clone(), world);
+        Ok(())
+    }
+
+    /// The variables of a rank of this node, and its socket. If it has been asked for before, the earlier one is closed.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], [`Error::NotHere`], [`Error::System`].
+    pub fn identity(&self, generation: &Name, rank: Rank) -> Result<Identity, Error> {
+        let mut state = self.shared.lock();
+        let unknown = || Error::Unknown(generation.to_string());
+        let world = state.worlds.get_mut(generation).ok_or_else(unknown)?;
+        let local = world.generation.local_rank(rank)?;
+        let (near, far) = UnixStream::pair().map_err(Error::system("a pair of sockets"))?;
+        near.set_nonblocking(true)
+            .map_err(Error::system("a socket"))?;
+        let near = Source::new(&self.shared.registry, near, Interest::READ)
+            .map_err(Error::system("a socket"))?;
+        let variables = [
+            (DESCRIPTOR, far.as_raw_fd().to_string()),
+            ("PMI_RANK", rank.to_string()),
+            ("PMI_SIZE", world.generation.placement.size().to_string()),
+            (
+                "MPI_LOCALNRANKS",
+                world.generation.ranks_here().count().to_string(),
+            ),
+            ("MPI_LOCALRANKID", local.to_string()),
+        ];
+        let is_spawned = world
+            .generation
+            .spawned
+            .as_ref()
+            .map(|_| ("PMI_SPAWNED", "1".to_owned()));
+        world.space.forget(rank);
+        let client = Client {
+            socket: near,
+            out: Outbox::new(MOST_TO_SEND),
+        };
+        world.clients.insert(rank, client);
+        Ok(Identity {
+            variables: variables
+                .into_iter()
+                .chain(is_spawned)
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+            defaults: Vec::new(),
+            descriptor: Some(far.into()),
+        })
+    }
+
+    /// Forgets a generation, closes its connections, and removes its shared memory.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    pub fn end(&self, generation: &Name) -> Result<(), Error> {
+        let world = self.shared.lock().worlds.remove(generation);
+        let world = world.ok_or_else(|| Error::Unknown(generation.to_string()))?;
+        remove_segments(generation.as_str(), world.generation.here);
+        Ok(())
+    }
+}
+
+impl Drop for Pmi1Server {
+    fn drop(&mut self) {
+        let names: Vec<Name> = self.shared.lock().worlds.keys().cloned().collect();
+        for name in names {
+            let _ = self.end(&name);
+        }
+        self.shared.lock().is_over = true;
+        self.shared.registry.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Removes the memory that ranks of a key space share on a node of it. There is none if MPI_Init was not reached, or MPI_Finalize was.
+pub fn remove_segments(key_space: &str, node: usize) {
+    for segment in segments(key_space, node) {
+        let _ = std::fs::remove_file(Path::new(MEMORY).join(segment));
+    }
+}
+
+/// What MPICH (4.2 and later) calls the memory that the ranks of a node share: after a hash of the key space's name (FNV-1a).
+fn segments(key_space: &str, node: usize) -> [String; 2] {
+    let add = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    let hash = key_space.bytes().fold(0x811c_9dc5, add);
+    ["mpich_shm", "mpich_vci"].map(|start| format!("{start}_{hash:x}_{node}"))
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    fn tell(&self, generation: &Name, rank: Rank, action: RankAction) {
+        let events = self.events.lock();
+        // Nobody listens any more when the server's owner has gone.
+        let _ = events.send(RankEvent {
+            generation: generation.clone(),
+            rank,
+            action,
+        });
+    }
+
+    fn serve(self: &Arc<Shared>, mut poller: Poller) {
+        loop {
+            let ready = poller.wait(None).unwrap_or_default();
+            let served = {
+                let state = self.lock();
+                if state.is_over {
+                    return;
+                }
+                state.ready(&ready)
+            };
+            for (generation, rank) in served {
+                let outside = {
+                    let mut state = self.lock();
+                    let Some(world) = state.worlds.get_mut(&generation) else {
+                        continue;
+                    };
+                    self.turn(world, rank)
+                };
+                outside.into_iter().for_each(|it| self.ask(&generation, it));
+            }
+        }
+    }
+
+    /// Sends and receives what can be sent and received.
+    fn turn(&self, world: &mut World, rank: Rank) -> Vec<Outside> {
+        let Some(client) = world.clients.get_mut(&rank) else {
+            return Vec::new();
+        };
+        let mut bytes = vec![0; TURN];
+        match (&*client.socket).read(&mut bytes) {
+            Ok(read) if read > 0 => {
+                let acts = world.space.take(rank, &bytes[..read]);
+                self.perform(world, acts)
+            }
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                if client.flush().is_err() {
+                    world.close(rank);
+                }
+                Vec::new()
+            }
+            _ => {
+                world.close(rank);
+                Vec::new()
+            }
+        }
+    }
+
+    fn perform(&self, world: &mut World, acts: Vec<Act>) -> Vec<Outside> {
+        let mut outside = Vec::new();
+        for act in acts {
+            match act {
+                Act::Send(rank, bytes) => world.send(rank, &bytes),
+                Act::Tell(rank, action) => self.tell(&world.generation.name, rank, action),
+                Act::Close(rank) => world.close(rank),
+                Act::Fence { number, bytes } => outside.push(Outside::Fence {
+                    members: (0..world.generation.placement.size()).map(Rank).collect(),
+                    number,
+                    bytes,
+                }),
+                Act::Spawn {
+                    rank,
+                    programs,
+                    put,
+                } => outside.push(Outside::Spawn {
+                    rank,
+                    programs,
+                    put,
+                }),
+            }
+        }
+        outside
+    }
+
+    /// Brings what was put before a barrier to the other nodes, or has processes started.
+    fn ask(self: &Arc<Shared>, generation: &Name, what: Outside) {
+        let generation = generation.clone();
+        match what {
+            Outside::Fence {
+                members,
+                number,
+                bytes,
+            } => self.peers.fence(Fence {
+                answer: self.answer(&generation, |space, reply| space.fenced(reply.as_deref())),
+                purpose: Purpose::Exchange,
+                members: vec![(generation, members)],
+                number,
+                bytes,
+            }),
+            Outside::Spawn {
+                rank,
+                programs,
+                put,
+            } => self.peers.spawn(Spawn {
+                answer: self.answer(&generation, move |space, reply| {
+                    space.spawned(rank, reply.is_some())
+                }),
+                generation,
+                rank,
+                programs,
+                put,
+            }),
+        }
+    }
+
+    /// An answer that this makes of what comes.
+    fn answer(
+        self: &Arc<Shared>,
+        generation: &Name,
+        then: impl FnOnce(&mut KeySpace, Option<Vec<u8>>) -> Vec<Act> + Send + 'static,
+    ) -> Answer {
+        let (shared, name) = (self.clone(), generation.clone());
+        let (answer, _) = Answer::new(Box::new(move |reply| {
+            let mut state = shared.lock();
+            if let Some(world) = state.worlds.get_mut(&name) {
+                let acts = then(&mut world.space, reply);
+                shared.perform(world, acts);
+            }
+        }));
+        answer
+    }
+}
+
+impl State {
+    /// Returns the ranks whose sockets were ready.
+    fn ready(&self, ready: &Ready) -> Vec<(Name, Rank)> {
+        let of = |(name, world): (&Name, &World)| -> Vec<_> {
+            let clients = world.clients.iter();
+            let is_ready = clients.filter(|(_, client)| ready.contains(&client.socket));
+            is_ready.map(|(&rank, _)| (name.clone(), rank)).collect()
+        };
+        self.worlds.iter().flat_map(of).collect()
+    }
+}
+
+impl World {
+    /// Sends an answer; a client that does not take its answers is disconnected.
+    fn send(&mut self, rank: Rank, bytes: &[u8]) {
+        if let Some(client) = self.clients.get_mut(&rank)
+            && (client.out.push(bytes).is_err() || client.flush().is_err())
+        {
+            self.close(rank);
+        }
+    }
+
+    fn close(&mut self, rank: Rank) {
+        self.clients.remove(&rank);
+        self.space.forget(rank);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Alone;
+    use std::io::Write;
+
+    #[test]
+    fn segments_are_called_as_mpich_calls_them() {
+        // Seen in a job of MPICH 5.0.2 under its own mpiexec.
+        assert_eq!(
+            segments("kvs_19155_0_595749385_vm", 0)[0],
+            "mpich_shm_89282178_0"
+        );
+    }
+
+    /// Of two ranks: one that waits in a barrier, and one that floods the server; then the next generation.
+    #[test]
+    fn ranks_are_served_and_one_that_floods_is_disconnected() {
+        let (server, events) = Pmi1Server::start(Arc::new(Alone)).unwrap();
+        for number in 0..3 {
+            let generation = Namespace::here("job", number, "n", 2).unwrap();
+            server.begin(&generation).unwrap();
+            assert!(matches!(server.begin(&generation), Err(Error::Exists(_))));
+            let socket = |rank| {
+                let identity = server.identity(&generation.name, Rank(rank)).unwrap();
+                UnixStream::from(identity.descriptor.unwrap())
+            };
+            let (mut first, mut second) = (socket(0), socket(1));
+            first
+                .write_all(b"cmd=init pmi_version=1 pmi_subversion=1\ncmd=barrier_in\n")
+                .unwrap();
+            assert_eq!(events.recv().unwrap().action, RankAction::Connected);
+            let question = b"cmd=get_my_kvsname\n".repeat(1000);
+            // It never reads what it is answered.
+            while second.write_all(&question).is_ok() {}
+            let mut second = socket(1);
+            second.write_all(b"cmd=barrier_in\n").unwrap();
+            let mut answers = vec![0; 200];
+            let read = second.read(&mut answers).unwrap();
+            assert_eq!(&answers[..read], b"cmd=barrier_out rc=0\n");
+            server.end(&generation.name).unwrap();
+            assert!(matches!(
+                server.end(&generation.name),
+                Err(Error::Unknown(_))
+            ));
+            // All that was sent is read before the end of file.
+            let mut rest = String::new();
+            first.read_to_string(&mut rest).unwrap();
+            assert!(rest.ends_with("cmd=barrier_out rc=0\n"), "{rest}");
+        }
+    }
+}

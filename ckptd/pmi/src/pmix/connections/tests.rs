@@ -1,0 +1,200 @@
+use super::*;
+use crate::{Name, Rank};
+use std::io::Write;
+
+#[path = "../../../../sockets/src/other_user.rs"]
+mod other_user;
+
+/// What stands for libpmix, and the port at which it is found by ranks.
+struct Server {
+    listener: TcpListener,
+    there: SocketAddr,
+}
+
+impl Server {
+    fn new(connections: &Connections, owner: &Owner) -> Server {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let address = |there: String| (OsString::from("ADDRESS"), OsString::from(there));
+        let mut variables = vec![
+            address(format!("job.1.0;tcp4://127.0.0.1:{port};5.0")),
+            address(format!("job.1.0;tcp4://127.0.0.1:{port}")),
+            address("tcp4://".into()),
+        ];
+        let others = variables[2].clone();
+        assert!(connections.behind(owner, &mut variables).unwrap());
+        let (front, there, rest) = parts(&variables[0].1).unwrap();
+        assert_eq!((front, rest), ("job.1.0;", ";5.0"));
+        assert_eq!(parts(&variables[1].1), Some((front, there, "")));
+        assert_ne!(there.port(), port);
+        assert_eq!(variables[2], others);
+        Server { listener, there }
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.there).unwrap()
+    }
+
+    fn is_called(&self) -> bool {
+        self.listener.set_nonblocking(true).unwrap();
+        let is_called = self.listener.accept().is_ok();
+        self.listener.set_nonblocking(false).unwrap();
+        is_called
+    }
+}
+
+/// A connection of a rank's: its end, and that of what stands for libpmix.
+struct Pair {
+    owner: Owner,
+    client: TcpStream,
+    server: TcpStream,
+}
+
+fn owner(rank: u32) -> Owner {
+    (Name::new("job", 1).unwrap(), Rank(rank))
+}
+
+impl Pair {
+    fn new(connections: &Connections, rank: u32) -> Pair {
+        let owner = owner(rank);
+        let server = Server::new(connections, &owner);
+        let mut client = server.connect();
+        client.write_all(b"greeting").unwrap();
+        let (mut server, _) = server.listener.accept().unwrap();
+        let mut greeting = [0; 8];
+        server.read_exact(&mut greeting).unwrap();
+        assert_eq!(&greeting, b"greeting");
+        Pair {
+            owner,
+            client,
+            server,
+        }
+    }
+
+    fn is_closed(&mut self) -> bool {
+        self.server.set_read_timeout(None).unwrap();
+        self.server.read(&mut [0]).unwrap() == 0
+    }
+
+    /// For a while nothing is heard of it.
+    fn is_open(&mut self) -> bool {
+        self.server
+            .set_read_timeout(Some(Duration::from_millis(100)))
+            .unwrap();
+        self.server.read(&mut [0]).is_err()
+    }
+}
+
+#[test]
+fn both_are_told_everything() {
+    let connections = Connections::new().unwrap();
+    let Pair {
+        mut client,
+        mut server,
+        ..
+    } = Pair::new(&connections, 0);
+    // More than a socket takes from somebody whose other end does not read.
+    let sent: Vec<u8> = (0..20_000_000u32).map(|at| (at % 251) as u8).collect();
+    let copy = sent.clone();
+    let writing = std::thread::spawn(move || {
+        client.write_all(&copy).unwrap();
+        let mut heard = vec![0; copy.len()];
+        client.read_exact(&mut heard).unwrap();
+        assert!(heard == copy);
+    });
+    let mut heard = vec![0; sent.len()];
+    server.read_exact(&mut heard).unwrap();
+    assert!(heard == sent);
+    server.write_all(&heard).unwrap();
+    writing.join().unwrap();
+}
+
+/// libpmix would wait for a greeting that does not come.
+#[test]
+fn one_that_dies_before_it_says_anything_is_not_heard_of() {
+    let connections = Connections::new().unwrap();
+    let server = Server::new(&connections, &owner(0));
+    drop(server.connect());
+    let still = server.connect();
+    let mut pair = Pair::new(&connections, 1);
+    assert!(pair.is_open());
+    assert!(!server.is_called());
+    connections.end(&owner(0), || ());
+    assert!(!server.is_called());
+    drop(still);
+}
+
+/// Another user of the host can connect to the port, too.
+#[test]
+fn a_connection_of_another_user_is_closed_at_once() {
+    use other_user::{connect_as_another_user, exits_soon};
+    let connections = Connections::new().unwrap();
+    let server = Server::new(&connections, &owner(0));
+    if let Some(other) = connect_as_another_user(server.there.port()) {
+        assert!(exits_soon(other));
+        assert!(!server.is_called());
+    }
+    let mut client = server.connect();
+    client.write_all(b"greeting").unwrap();
+    server.listener.accept().unwrap();
+}
+
+#[test]
+fn few_connections_that_send_nothing_are_kept() {
+    let connections = Connections::new().unwrap();
+    let server = Server::new(&connections, &owner(0));
+    let mut silent: Vec<TcpStream> = (0..SILENT * 3).map(|_| server.connect()).collect();
+    // What comes last is there as long as no others follow.
+    let mut last = server.connect();
+    for closed in &mut silent[..SILENT] {
+        closed.set_read_timeout(Some(CLOSING)).unwrap();
+        assert_eq!(closed.read(&mut [0]).unwrap(), 0);
+    }
+    last.write_all(b"greeting").unwrap();
+    server.listener.accept().unwrap();
+    assert!(!server.is_called());
+}
+
+#[test]
+fn one_that_says_farewell_is_closed_at_once() {
+    let connections = Connections::new().unwrap();
+    for is_late in [false, true] {
+        let mut pair = Pair::new(&connections, u32::from(is_late));
+        if is_late {
+            pair.client.shutdown(Shutdown::Both).unwrap();
+            assert!(pair.is_open());
+        }
+        connections.farewell(pair.owner.clone());
+        pair.client.shutdown(Shutdown::Both).unwrap_or_default();
+        assert!(pair.is_closed());
+    }
+}
+
+/// Even if libpmix has something to say to them.
+#[test]
+fn lost_ones_are_closed_one_after_the_other_at_the_end() {
+    let connections = Connections::new().unwrap();
+    let mut pairs = [0, 0, 1].map(|rank| Pair::new(&connections, rank));
+    for pair in &pairs {
+        pair.client.shutdown(Shutdown::Both).unwrap();
+    }
+    for pair in &mut pairs {
+        pair.server.write_all(&[7; 1 << 20]).unwrap();
+        assert!(pair.is_open());
+    }
+    let owner = pairs[0].owner.clone();
+    let [mut first, mut second, mut other] = pairs;
+    std::thread::scope(|scope| {
+        let (closed, is_closed) = channel();
+        scope.spawn(|| connections.end(&owner, move || closed.send(()).unwrap()));
+        assert!(first.is_closed());
+        assert!(second.is_open());
+        assert!(is_closed.try_recv().is_err());
+        drop(first);
+        is_closed.recv().unwrap();
+        assert!(second.is_closed());
+        drop(second);
+        is_closed.recv().unwrap();
+    });
+    assert!(other.is_open());
+}

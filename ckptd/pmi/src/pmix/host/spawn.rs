@@ -1,0 +1,114 @@
+//! Processes that a rank wants started (PMIx_Spawn; MPI 4.1, 11.8).
+#![allow(unsafe_code)]
+
+use super::host_state::{HOST, Host};
+use crate::pmix::abi::{App, Info, Proc, SpawnDone, Status, Type};
+use crate::pmix::values::{slice, text_in, texts};
+use crate::{Answer, Spawn};
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::path::PathBuf;
+use understudy_messages::ChildProgram;
+
+/// Where the processes are to run (PMIX_WDIR).
+const DIRECTORY: &str = "pmix.wdir";
+
+/// A function of libpmix that waits for the name of a namespace, with what it wants back.
+struct Waiting {
+    done: SpawnDone,
+    context: *mut c_void,
+}
+
+// SAFETY: libpmix takes the call from any thread; the context is only handed back.
+unsafe impl Send for Waiting {}
+
+impl Waiting {
+    /// Calls it, unless libpmix has been shut down.
+    fn answer(self, name: Option<Vec<u8>>) {
+        let host = HOST.read();
+        if host.is_none() {
+            return;
+        }
+        let name = name.and_then(|name| CString::new(name).ok());
+        let (status, text) = match &name {
+            Some(name) => (Status::SUCCESS, name.as_ptr().cast_mut()),
+            None => (Status::ERROR, std::ptr::null_mut()),
+        };
+        // SAFETY: libpmix copies the name; the lock keeps it up meanwhile.
+        unsafe { (self.done)(status, text, self.context) };
+    }
+}
+
+/// What one of the applications is.
+///
+/// # Safety
+/// libpmix has made it.
+unsafe fn program(app: &App) -> Option<ChildProgram> {
+    // SAFETY: as the caller says: texts, lists of texts, so many infos.
+    unsafe {
+        let infos = slice(app.infos.cast_const(), app.info_count);
+        let text = |text: *mut c_char| {
+            (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+        };
+        let is_directory =
+            |info: &&Info| text_in(&info.key) == Some(DIRECTORY) && info.value.of == Type::STRING;
+        let directory = infos
+            .iter()
+            .find(is_directory)
+            .map(|info| info.value.data.string);
+        let variables = texts(app.environment).into_iter().filter_map(|pair| {
+            let (name, value) = pair.split_once('=')?;
+            Some((name.to_owned(), value.to_owned()))
+        });
+        Some(ChildProgram {
+            file: text(app.command)?,
+            arguments: texts(app.arguments),
+            variables: variables.collect(),
+            directory: directory
+                .or(Some(app.directory))
+                .and_then(text)
+                .map(PathBuf::from),
+            processes: u32::try_from(app.processes)
+                .ok()
+                .filter(|&processes| processes > 0)?,
+        })
+    }
+}
+
+pub unsafe extern "C" fn spawn(
+    proc: *const Proc,
+    _: *const Info,
+    _: usize,
+    apps: *const App,
+    count: usize,
+    done: Option<SpawnDone>,
+    context: *mut c_void,
+) -> Status {
+    // SAFETY: libpmix gives a process and so many applications.
+    let (proc, programs) = unsafe {
+        let apps = std::slice::from_raw_parts(apps, count);
+        (
+            &*proc,
+            apps.iter()
+                .map(|app| program(app))
+                .collect::<Option<Vec<_>>>(),
+        )
+    };
+    let (Some(host), Some(done)) = (Host::current(), done) else {
+        return Status::ERROR;
+    };
+    let (Some((generation, rank)), Some(programs)) = (host.known(proc), programs) else {
+        return Status::BAD_PARAM;
+    };
+    let waiting = Waiting { done, context };
+    let (answer, recall) = Answer::new(Box::new(move |name| waiting.answer(name)));
+    if host.ask(std::iter::once(&generation), &recall) {
+        host.peers.spawn(Spawn {
+            generation,
+            rank,
+            programs,
+            put: Vec::new(),
+            answer,
+        });
+    }
+    Status::SUCCESS
+}

@@ -1,0 +1,82 @@
+//! What ranks publish for others to look up (PMIx_Publish; MPI_Publish_name).
+
+use super::abi::Status;
+use super::values::Owned;
+use crate::Name;
+use std::collections::BTreeMap;
+use understudy_numbers::Rank;
+
+/// Who has published something.
+pub type Owner = (Name, Rank);
+
+/// Published values by their keys, on this node.
+#[derive(Default)]
+pub struct NameStore(BTreeMap<String, (Owner, Owned)>);
+
+impl NameStore {
+    /// Most values; one that publishes without end must not fill this process.
+    const MOST: usize = 10_000;
+
+    pub fn publish(&mut self, owner: &Owner, values: Vec<(String, Owned)>) -> Status {
+        if values.iter().any(|(key, _)| self.0.contains_key(key)) {
+            return Status::DUPLICATE_KEY;
+        }
+        if self.0.len() + values.len() > NameStore::MOST {
+            return Status::ERROR;
+        }
+        let owned = values
+            .into_iter()
+            .map(|(key, value)| (key, (owner.clone(), value)));
+        self.0.extend(owned);
+        Status::SUCCESS
+    }
+
+    /// Those of the keys that are there.
+    pub fn lookup<'a>(
+        &'a self,
+        keys: &'a [String],
+    ) -> impl Iterator<Item = (&'a String, &'a Owner, &'a Owned)> {
+        let found = keys.iter().filter_map(|key| self.0.get_key_value(key));
+        found.map(|(key, (owner, value))| (key, owner, value))
+    }
+
+    /// Forgets what the owner has published: these keys, or with none given all.
+    pub fn unpublish(&mut self, owner: &Owner, keys: &[String]) {
+        let is_meant = |key: &String| keys.is_empty() || keys.contains(key);
+        self.0.retain(|key, (of, _)| of != owner || !is_meant(key));
+    }
+
+    pub fn end(&mut self, generation: &Name) {
+        self.0.retain(|_, ((of, _), _)| of != generation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_published_is_found_until_it_is_taken_back() {
+        let owner = |number, rank| (Name::new("job", number).unwrap(), Rank(rank));
+        let keys = |keys: &[&str]| keys.iter().map(|&key| key.to_owned()).collect::<Vec<_>>();
+        let one = |key: &str| vec![(key.to_owned(), Owned::Number(1))];
+        let mut store = NameStore::default();
+        assert_eq!(store.publish(&owner(0, 0), one("a")), Status::SUCCESS);
+        assert_eq!(store.publish(&owner(0, 1), one("a")), Status::DUPLICATE_KEY);
+        assert_eq!(store.publish(&owner(1, 0), one("b")), Status::SUCCESS);
+        let found = |store: &NameStore| {
+            store
+                .lookup(&keys(&["a", "b", "c"]))
+                .map(|(key, ..)| key.clone())
+                .collect::<String>()
+        };
+        assert_eq!(found(&store), "ab");
+        store.unpublish(&owner(0, 1), &[]);
+        store.unpublish(&owner(0, 0), &keys(&["b"]));
+        assert_eq!(found(&store), "ab");
+        store.unpublish(&owner(0, 0), &keys(&["a"]));
+        assert_eq!(found(&store), "b");
+        store.end(&owner(1, 0).0);
+        assert_eq!(found(&store), "");
+    }
+}

@@ -1,0 +1,240 @@
+//! Lists of keys and values for libpmix, which own what they point to.
+#![allow(unsafe_code)]
+
+use super::abi::{Array, Bytes, Data, Info, KEY_SIZE, Type, Value};
+use std::ffi::{CStr, CString, c_char};
+
+/// Keys with their values (`pmix_info_t[]`).
+#[derive(Default)]
+pub struct Infos {
+    infos: Vec<Info>,
+    // What `infos` points to. None of it moves when these lists do.
+    strings: Vec<CString>,
+    #[expect(
+        clippy::vec_box,
+        reason = "values point to the arrays, which must not move"
+    )]
+    arrays: Vec<Box<Array>>,
+    nested: Vec<Infos>,
+}
+
+impl Infos {
+    pub fn new() -> Infos {
+        Infos::default()
+    }
+
+    fn push(&mut self, key: &str, of: Type, data: Data) {
+        let value = Value { of, data };
+        self.infos.push(Info {
+            key: key_of(key),
+            flags: 0,
+            value,
+        });
+    }
+
+    pub fn flag(&mut self, key: &str, flag: bool) {
+        self.push(key, Type::BOOL, Data { flag });
+    }
+
+    pub fn uint16(&mut self, key: &str, uint16: u16) {
+        self.push(key, Type::UINT16, Data { uint16 });
+    }
+
+    pub fn uint32(&mut self, key: &str, uint32: u32) {
+        self.push(key, Type::UINT32, Data { uint32 });
+    }
+
+    pub fn rank(&mut self, key: &str, uint32: u32) {
+        self.push(key, Type::PROC_RANK, Data { uint32 });
+    }
+
+    /// A text; what follows a zero in it is lost.
+    pub fn string(&mut self, key: &str, text: &[u8]) {
+        let end = text
+            .iter()
+            .position(|&byte| byte == 0)
+            .unwrap_or(text.len());
+        let text = CString::new(&text[..end]).unwrap_or_default();
+        let string = text.as_ptr().cast_mut();
+        self.strings.push(text);
+        self.push(key, Type::STRING, Data { string });
+    }
+
+    /// A list of keys and values as a value.
+    pub fn list(&mut self, key: &str, list: Infos) {
+        self.nested.push(list);
+        let list = &self.nested[self.nested.len() - 1].infos;
+        let mut array = Box::new(Array {
+            of: Type::INFO,
+            size: list.len(),
+            start: list.as_ptr().cast_mut().cast(),
+        });
+        let array_at: *mut Array = &mut *array;
+        self.arrays.push(array);
+        self.push(key, Type::DATA_ARRAY, Data { array: array_at });
+    }
+
+    /// For the call of a function that only reads.
+    pub fn as_mut_ptr(&mut self) -> *mut Info {
+        self.infos.as_mut_ptr()
+    }
+
+    pub fn len(&self) -> usize {
+        self.infos.len()
+    }
+}
+
+/// A key, cut to what fits.
+pub fn key_of(key: &str) -> [c_char; KEY_SIZE] {
+    fixed(key)
+}
+
+/// A text in a field, cut to what fits, with zeros behind.
+pub fn fixed<const SIZE: usize>(text: &str) -> [c_char; SIZE] {
+    let mut field = [0; SIZE];
+    for (to, from) in field[..SIZE - 1].iter_mut().zip(text.bytes()) {
+        *to = from as c_char;
+    }
+    field
+}
+
+/// The text in a field; nothing if it is no UTF-8.
+pub fn text_in(field: &[c_char]) -> Option<&str> {
+    // SAFETY: c_char and u8 have the same size, alignment and values.
+    let bytes = unsafe { std::slice::from_raw_parts(field.as_ptr().cast::<u8>(), field.len()) };
+    CStr::from_bytes_until_nul(bytes).ok()?.to_str().ok()
+}
+
+/// A copy of a value that somebody has published; the types that MPI libraries publish.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Owned {
+    Text(CString),
+    Bytes(Vec<u8>),
+    Number(u32),
+}
+
+impl Owned {
+    /// # Safety
+    /// It is a value as libpmix makes them: pointers fit its type.
+    pub unsafe fn copy(value: &Value) -> Option<Owned> {
+        // SAFETY: the type tells which field is there; strings end with a zero, and objects have their bytes.
+        unsafe {
+            match value.of {
+                Type::STRING if !value.data.string.is_null() => {
+                    Some(Owned::Text(CStr::from_ptr(value.data.string).to_owned()))
+                }
+                Type::BYTE_OBJECT => Some(Owned::Bytes(bytes_at(
+                    value.data.bytes.start,
+                    value.data.bytes.size,
+                ))),
+                Type::UINT32 => Some(Owned::Number(value.data.uint32)),
+                _ => None,
+            }
+        }
+    }
+
+    /// The same for libpmix to read, as long as `self` is there.
+    pub fn lend(&self) -> Value {
+        match self {
+            Owned::Text(text) => Value {
+                of: Type::STRING,
+                data: Data {
+                    string: text.as_ptr().cast_mut(),
+                },
+            },
+            Owned::Bytes(bytes) => Value {
+                of: Type::BYTE_OBJECT,
+                data: Data {
+                    bytes: Bytes {
+                        start: bytes.as_ptr().cast_mut().cast(),
+                        size: bytes.len(),
+                    },
+                },
+            },
+            Owned::Number(uint32) => Value {
+                of: Type::UINT32,
+                data: Data { uint32: *uint32 },
+            },
+        }
+    }
+}
+
+/// A copy of `size` bytes; none at a null pointer.
+///
+/// # Safety
+/// If `start` is not null, so many bytes are there.
+pub unsafe fn bytes_at(start: *const c_char, size: usize) -> Vec<u8> {
+    match start.is_null() {
+        true => Vec::new(),
+        // SAFETY: as the caller says.
+        false => unsafe { std::slice::from_raw_parts(start.cast::<u8>(), size) }.to_vec(),
+    }
+}
+
+/// A list of texts that ends with a null pointer.
+///
+/// # Safety
+/// It is null or such a list.
+pub unsafe fn texts(mut list: *mut *mut c_char) -> Vec<String> {
+    let mut texts = Vec::new();
+    // SAFETY: as the caller says; it is not read past its end.
+    unsafe {
+        while !list.is_null() && !(*list).is_null() {
+            texts.push(CStr::from_ptr(*list).to_string_lossy().into_owned());
+            list = list.add(1);
+        }
+    }
+    texts
+}
+
+/// So many elements.
+///
+/// # Safety
+/// They are there, or the address is null.
+pub unsafe fn slice<'a, T>(first: *const T, count: usize) -> &'a [T] {
+    match first.is_null() {
+        true => &[],
+        // SAFETY: as the caller says.
+        false => unsafe { std::slice::from_raw_parts(first, count) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_keep_what_they_point_to() {
+        let mut inner = Infos::new();
+        inner.rank("pmix.rank", 3);
+        inner.string("pmix.hname", b"node\0cut");
+        let mut outer = Infos::new();
+        outer.list("pmix.pdata", inner);
+        outer.flag("pmix.ndosub", true);
+        let mut moved = Box::new(outer);
+        // SAFETY: `moved` has two elements, and owns what they point to.
+        unsafe {
+            let infos = std::slice::from_raw_parts(moved.as_mut_ptr(), moved.len());
+            let array = &*infos[0].value.data.array;
+            let nested = std::slice::from_raw_parts(array.start.cast::<Info>(), array.size);
+            assert_eq!(text_in(&nested[1].key), Some("pmix.hname"));
+            assert_eq!(nested[0].value.data.uint32, 3);
+            assert_eq!(CStr::from_ptr(nested[1].value.data.string), c"node");
+            assert!(infos[1].value.data.flag);
+        }
+    }
+
+    #[test]
+    fn fields_are_cut_and_published_values_copied() {
+        assert_eq!(text_in(&fixed::<4>("abcdef")), Some("abc"));
+        assert_eq!(text_in(&[b'a' as c_char; 4]), None);
+        for value in [
+            Owned::Text(c"port".into()),
+            Owned::Bytes(vec![0, 1]),
+            Owned::Number(7),
+        ] {
+            // SAFETY: `lend` makes values whose pointers fit their types.
+            assert_eq!(unsafe { Owned::copy(&value.lend()) }, Some(value));
+        }
+    }
+}

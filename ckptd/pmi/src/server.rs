@@ -1,0 +1,219 @@
+//! One server for either kind of MPI library.
+
+use crate::pmi1::Pmi1Server;
+use crate::pmix::{PmixServer, PmixSettings};
+use crate::{Error, Identity, Kind, Mpi, Name, Namespace, Peers, RankEvent};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use understudy_numbers::Rank;
+
+/// Inputs of a server.
+pub struct ServerSettings {
+    pub mpi: Mpi,
+    /// A directory of this user alone (0700), for session directories.
+    pub directory: PathBuf,
+    /// The name of this node in placements.
+    pub host: String,
+    /// The servers of other nodes.
+    pub peers: Arc<dyn Peers>,
+}
+
+/// Variables that make the order of MPICH's reductions independent of the placement of ranks.
+///
+/// By default the order depends on which ranks share a node, which may differ in a later generation.
+pub const PLACELESS: &[(&str, &str)] = &[
+    ("MPIR_CVAR_DEVICE_COLLECTIVES", "percoll"),
+    ("MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE", "0"),
+    ("MPIR_CVAR_REDUCE_DEVICE_COLLECTIVE", "0"),
+    ("MPIR_CVAR_SCAN_DEVICE_COLLECTIVE", "0"),
+    ("MPIR_CVAR_SCAN_INTRA_ALGORITHM", "recursive_doubling"),
+    ("MPIR_CVAR_IREDUCE_INTRA_ALGORITHM", "sched_binomial"),
+    (
+        "MPIR_CVAR_ISCAN_INTRA_ALGORITHM",
+        "sched_recursive_doubling",
+    ),
+];
+
+/// The process manager interface of a node's ranks.
+pub struct Server {
+    protocol: Protocol,
+    mpi: Mpi,
+    /// True if the job has been on several nodes.
+    is_spread: AtomicBool,
+    /// Generations that have begun, and the directories in which their ranks share memory.
+    segments: Mutex<BTreeMap<Name, PathBuf>>,
+}
+
+enum Protocol {
+    Pmix(Box<PmixServer>),
+    Pmi1(Pmi1Server),
+}
+
+impl Server {
+    /// Starts the server that fits the MPI library. The channel reports what ranks do.
+    ///
+    /// # Errors
+    /// Those of [`PmixServer::start`] and [`Pmi1Server::start`].
+    pub fn start(settings: &ServerSettings) -> Result<(Server, Receiver<RankEvent>), Error> {
+        let (protocol, events) = match settings.mpi.kind {
+            Kind::OpenMpi => {
+                let (server, events) = PmixServer::start(&PmixSettings {
+                    libmpi: settings.mpi.library.clone(),
+                    directory: settings.directory.clone(),
+                    host: settings.host.clone(),
+                    peers: settings.peers.clone(),
+                })?;
+                (Protocol::Pmix(Box::new(server)), events)
+            }
+            Kind::Mpich | Kind::Debian | Kind::Standard => {
+                let (server, events) = Pmi1Server::start(settings.peers.clone())?;
+                (Protocol::Pmi1(server), events)
+            }
+        };
+        let server = Server {
+            protocol,
+            mpi: settings.mpi.clone(),
+            is_spread: AtomicBool::new(false),
+            segments: Mutex::default(),
+        };
+        Ok((server, events))
+    }
+
+    /// Registers a generation, whose ranks may start from now on.
+    ///
+    /// The server makes the directory `segments`, in which the ranks share memory, and removes it
+    /// at the end of the generation.
+    ///
+    /// # Errors
+    /// Those of [`PmixServer::begin`], [`Pmi1Server::begin`] and mkdir(2).
+    pub fn begin(&self, generation: &Namespace, segments: &Path) -> Result<(), Error> {
+        match &self.protocol {
+            Protocol::Pmix(server) => server.begin(generation)?,
+            Protocol::Pmi1(server) => server.begin(generation)?,
+        }
+        let is_spread = generation.placement.hosts().len() > 1;
+        self.is_spread.fetch_or(is_spread, Ordering::Relaxed);
+        self.segments
+            .lock()
+            .insert(generation.name.clone(), segments.to_owned());
+        let made = DirBuilder::new().mode(0o700).create(segments);
+        made.map_err(Error::system(segments.display().to_string()))
+            .inspect_err(|_| {
+                let _ = self.end(&generation.name);
+            })
+    }
+
+    /// Returns what makes a process this rank, which is on this node.
+    ///
+    /// # Errors
+    /// Those of [`PmixServer::environment`] and [`Pmi1Server::identity`]; [`Error::Unknown`].
+    pub fn identity(&self, generation: &Name, rank: Rank) -> Result<Identity, Error> {
+        let unknown = || Error::Unknown(generation.to_string());
+        let segments = self.segments.lock().get(generation).cloned();
+        let mut identity = match &self.protocol {
+            Protocol::Pmix(server) => Identity {
+                variables: server.environment(generation, rank)?,
+                defaults: self.defaults_of_open_mpi(segments.as_deref().ok_or_else(unknown)?),
+                descriptor: None,
+            },
+            Protocol::Pmi1(server) => {
+                let mut identity = server.identity(generation, rank)?;
+                if self.is_spread.load(Ordering::Relaxed) {
+                    let set = PLACELESS
+                        .iter()
+                        .map(|&(name, value)| (name.into(), value.into()));
+                    identity.defaults.extend(set);
+                }
+                identity
+            }
+        };
+        // UCX serves either.
+        let segments = segments.ok_or_else(unknown)?;
+        identity
+            .defaults
+            .push(("UCX_POSIX_DIR".into(), segments.into()));
+        Ok(identity)
+    }
+
+    fn defaults_of_open_mpi(&self, segments: &Path) -> Vec<(OsString, OsString)> {
+        // Data about a job comes over the socket, not by files of libpmix in shared memory.
+        let mut defaults = vec![("PMIX_MCA_gds".into(), "hash".into())];
+        // The default directories would keep segments of killed ranks. 4.x calls the first
+        // component "vader".
+        for name in ["btl_sm", "btl_vader", "osc_sm", "osc_rdma"] {
+            let name = format!("OMPI_MCA_{name}_backing_directory");
+            defaults.push((name.into(), segments.into()));
+        }
+        if let Some(prefix) = self.mpi.prefix() {
+            defaults.push(("OPAL_PREFIX".into(), prefix.into()));
+            defaults.push(("PMIX_PREFIX".into(), prefix.into()));
+        }
+        defaults
+    }
+
+    /// True if ranks ask the server of their node about processes that another node spawned.
+    ///
+    /// Ranks of MPICH send each other what they need.
+    pub fn asks_for_spawned(&self) -> bool {
+        matches!(self.protocol, Protocol::Pmix(_))
+    }
+
+    /// Requests the data that a rank of this node has put for ranks of other nodes.
+    ///
+    /// It answers a [`crate::Modex`] of another node. Any thread may call `then`, with `None` if
+    /// there is no such data. Ranks with PMI-1 never request any.
+    pub fn modex(
+        &self,
+        generation: &Name,
+        rank: Rank,
+        then: impl FnOnce(Option<Vec<u8>>) + Send + 'static,
+    ) {
+        match &self.protocol {
+            Protocol::Pmix(server) => server.modex(generation, rank, then),
+            Protocol::Pmi1(_) => then(None),
+        }
+    }
+
+    /// Ends the waits of other ranks for a rank whose process has exited.
+    ///
+    /// With PMI-1 the end of the rank's connection does so.
+    pub fn lose(&self, generation: &Name, rank: Rank) {
+        if let Protocol::Pmix(server) = &self.protocol {
+            server.lose(generation, rank);
+        }
+    }
+
+    /// Ends a generation and removes the files that its ranks have left.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    pub fn end(&self, generation: &Name) -> Result<(), Error> {
+        match &self.protocol {
+            Protocol::Pmix(server) => server.end(generation)?,
+            Protocol::Pmi1(server) => server.end(generation)?,
+        }
+        let segments = self.segments.lock().remove(generation);
+        // Without the lock: the removal takes time.
+        if let Some(segments) = segments {
+            let _ = std::fs::remove_dir_all(segments);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let generations = std::mem::take(&mut *self.segments.lock());
+        for (name, segments) in generations {
+            let _ = self.end(&name);
+            let _ = std::fs::remove_dir_all(segments);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Sockets of the tools: readiness of many descriptors, and the user behind a connection.
+//!
+//! The ranks' library uses none of it.
+
+mod local_peer;
+#[cfg(test)]
+mod other_user;
+mod poller;
+
+pub use local_peer::is_foreign;
+pub use poller::{Poller, RETRY, Ready, Registry, Source};
