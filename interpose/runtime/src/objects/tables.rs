@@ -42,7 +42,7 @@ runtime! {
             world_model: WorldModel::NotYet,
         }),
         /// State of communicators that is not in their recipes.
-        pub(super) comm: LocalComms = LocalComms::new(),
+        pub(super) comm: LocalComms = LocalComms::start(),
         /// Numbers of spawns at the last capture and at the last commit.
         pub(super) spawns: Cell<(u64, u64)> = Cell::new((0, 0)),
         /// From real datatypes to indices.
@@ -58,7 +58,7 @@ runtime! {
         /// Real handles of the tool interface.
         pub(super) tools: Field<Reals> = Field::new(Reals::START),
         /// Functions of the program that the trampolines call.
-        pub(super) bindings: Field<Bindings> = Field::new(Bindings::new()),
+        pub(super) bindings: Field<Bindings> = Field::new(Bindings::start()),
     }
 }
 

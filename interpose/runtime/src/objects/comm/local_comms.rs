@@ -15,8 +15,8 @@ pub struct LocalComms {
 }
 
 impl LocalComms {
-    /// At the start of the process.
-    pub(in crate::objects) const fn new() -> LocalComms {
+    /// State at the start of the process.
+    pub const fn start() -> LocalComms {
         LocalComms {
             state: Field::new(WorldComms {
                 world: VirtComm(std::ptr::null_mut()),
