@@ -18,7 +18,7 @@ pub use told::Told;
 pub mod tag {
     use std::ffi::c_int;
 
-    /// The begin of a copy: see [`crate::copies::Transfer`].
+    /// The begin of a copy: see `copies::Transfer`.
     pub const HEAD: c_int = 1;
     /// The description of its pages.
     pub const HEADER: c_int = 2;

@@ -1,4 +1,5 @@
-//! The handlers written by hand, one for each procedure that needs more than its handles translated.
+//! The handlers written by hand, one for each procedure that needs more than its handles
+//! translated.
 
 mod accumulate;
 mod arguments;

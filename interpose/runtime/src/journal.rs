@@ -1,11 +1,13 @@
-//! The journal of the initialisation phase: the outcome of every MPI call from the end of `MPI_Init` to the end of the
-//! phase, and its replay (Cantwell and Nielsen 2018, sections 2.2 to 2.4).
+//! The journal of the initialisation phase: the outcome of every MPI call from the end of
+//! `MPI_Init` to the end of the phase, and its replay (Cantwell and Nielsen 2018, sections 2.2 to
+//! 2.4).
 //!
-//! A call's outcome is what it returned and what it wrote on the user side, by address: the user side of every process
-//! that replays is laid out alike, so nothing needs to be known about the arguments then. What was written follows from
-//! the call table ([`outputs`]), for requests when they end. A replay runs the program again from `MPI_Init`, in a child
-//! process ([`crate::rehearsal`]), with every call answered from the journal ([`replay`]) and its effects on the outside world
-//! held back ([`hold`]).
+//! A call's outcome is what it returned and what it wrote on the user side, by address: the user
+//! side of every process that replays is laid out alike, so nothing needs to be known about the
+//! arguments then. What was written follows from the call table ([`outputs`]), for requests when
+//! they end. A replay runs the program again from `MPI_Init`, in a child process
+//! ([`crate::rehearsal`]), with every call answered from the journal ([`replay`]) and its effects
+//! on the outside world held back ([`hold`]).
 
 mod accounts;
 pub mod address_names;

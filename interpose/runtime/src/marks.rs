@@ -1,7 +1,7 @@
 //! Memory that need not be saved, because the program says so (`understudy.h`).
 //!
-//! Checkpoints are without such pages, and recoveries leave zeros there, which functions of the program replace
-//! ([`crate::recompute`]). Only whole pages count.
+//! Checkpoints are without such pages, and recoveries leave zeros there, which functions of the
+//! program replace ([`crate::recompute`]). Only whole pages count.
 #![allow(unsafe_code)]
 
 mod mark_list;

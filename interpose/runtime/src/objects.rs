@@ -1,8 +1,10 @@
-//! The objects that the program has created, as *recipes*: enough to make each of them again in another process.
+//! The objects that the program has created, as *recipes*: enough to make each of them again in
+//! another process.
 //!
-//! This is the part of MPI's state that belongs to the program: it is saved at a cut, restored at a rollback, and
-//! shipped to the buddy, as one encoded value. The real handles are not in it; [`rebuild_local`] and
-//! [`comm::rebuild`] make them anew from the recipes, on survivors and understudies alike.
+//! This is the part of MPI's state that belongs to the program: it is saved at a cut, restored at a
+//! rollback, and shipped to the buddy, as one encoded value. The real handles are not in it;
+//! [`rebuild_local`] and [`comm::rebuild`] make them anew from the recipes, on survivors and
+//! understudies alike.
 
 pub mod attribute;
 pub mod comm;

@@ -1,10 +1,12 @@
 //! Tells the user when no checkpoint has been possible for long.
 //!
-//! A cut needs a collective over all workers, and a program may have phases without any: a failure then costs the whole phase. Unless
-//! UNDERSTUDY_ANYWHERE=0, a cut is asked for at any call about messages after [`BEFORE_ASKING`] intervals ([`attention`]). After
-//! [`INTERVALS`] intervals without a cut, one process of the node says where it is. A thread looks at the clock now and then, so that
-//! calls of MPI cost nothing; it never calls MPI. Where the program is, the frame of its last call tells, which stays on the
-//! runtime's stack ([`arch`]). It is read through `/proc/self/mem`, since the program goes on meanwhile.
+//! A cut needs a collective over all workers, and a program may have phases without any: a failure
+//! then costs the whole phase. Unless UNDERSTUDY_ANYWHERE=0, a cut is asked for at any call about
+//! messages after [`BEFORE_ASKING`] intervals ([`attention`]). After [`INTERVALS`] intervals
+//! without a cut, one process of the node says where it is. A thread looks at the clock now and
+//! then, so that calls of MPI cost nothing; it never calls MPI. Where the program is, the frame of
+//! its last call tells, which stays on the runtime's stack ([`arch`]). It is read through
+//! `/proc/self/mem`, since the program goes on meanwhile.
 
 use crate::generated::{COLLECTIVE, Proc};
 use crate::journal::address_names;

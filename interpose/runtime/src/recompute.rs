@@ -1,14 +1,15 @@
-//! Memory that copies do without, since a function of the program makes it again (`understudy_recompute`).
+//! Memory that copies do without, since a function of the program makes it again
+//! (`understudy_recompute`).
 //!
-//! After a load the functions are called in every process: those who take a part need it, and the others would wait for them anyhow. They
-//! run before anything else can look at the memory: messages that are sent again, and windows. UNDERSTUDY_POISON=1 has them called
-//! at every cut, too, and compares.
+//! After a load the functions are called in every process: those who take a part need it, and the
+//! others would wait for them anyhow. They run before anything else can look at the memory:
+//! messages that are sent again, and windows. UNDERSTUDY_POISON=1 has them called at every cut,
+//! too, and compares.
 #![allow(unsafe_code)]
 
 use crate::arch::{self, Frame};
 use crate::generated::Proc;
-use crate::journal;
-use crate::journal::address_names;
+use crate::journal::{self, address_names};
 use crate::marks::{self, POISON, Region, Runtime};
 use crate::{ending, events, sys, told};
 use std::time::Instant;

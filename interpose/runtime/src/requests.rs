@@ -1,8 +1,9 @@
 //! Requests: what is outstanding, in virtual terms, with the real request beside it.
 //!
-//! Every request that a program holds is a record here. At a cut, sends are complete by construction and receives stay
-//! as records; after a rollback they are posted again. Real requests end with the library that has made them: nothing
-//! writes into the program's memory once it has been rolled back.
+//! Every request that a program holds is a record here. At a cut, sends are complete by
+//! construction and receives stay as records; after a rollback they are posted again. Real requests
+//! end with the library that has made them: nothing writes into the program's memory once it has
+//! been rolled back.
 
 mod attached_buffer;
 mod buffer;

@@ -1,8 +1,9 @@
-//! Epochs of windows (MPI 4.1, 12.5): fences are the library's; post, start, complete and wait are the layer's ([`crate::exposure`]), but
-//! where spawned processes, which know nothing of that, have the window, too; `passive` has locks and flushes.
+//! Epochs of windows (MPI 4.1, 12.5): fences are the library's; post, start, complete and wait are
+//! the layer's ([`crate::exposure`]), but where spawned processes, which know nothing of that, have
+//! the window, too; `passive` has locks and flushes.
 //!
-//! Each is where a cut may be taken, before it begins. What waits for others' programs either looks for cuts meanwhile or is entered like a
-//! collective over some workers.
+//! Each is where a cut may be taken, before it begins. What waits for others' programs either looks
+//! for cuts meanwhile or is entered like a collective over some workers.
 
 mod active_target;
 mod epoch_ends;

@@ -15,8 +15,9 @@
 //!   file_failure    errors, and what all procedures have in common
 //! ```
 //!
-//! Data access needs nobody else, but for the shared pointer: a collective is what each process would do alone, and whatever does not
-//! block has ended when it returns. So no file has anything under way at a cut. What is written or changed is noted in the undo log first.
+//! Data access needs nobody else, but for the shared pointer: a collective is what each process
+//! would do alone, and whatever does not block has ended when it returns. So no file has anything
+//! under way at a cut. What is written or changed is noted in the undo log first.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 mod access;

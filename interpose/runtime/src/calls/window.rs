@@ -1,7 +1,7 @@
 //! Windows (MPI 4.1, 12.2): their making and end, and what is asked about them.
 //!
-//! Operations on them (12.3) are in `one_sided`, or generated, as most only need their handles translated. What differs where spawned
-//! processes are members is in `with_spawned`.
+//! Operations on them (12.3) are in `one_sided`, or generated, as most only need their handles
+//! translated. What differs where spawned processes are members is in `with_spawned`.
 
 mod new_window;
 mod part;

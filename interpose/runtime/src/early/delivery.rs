@@ -14,8 +14,11 @@ use understudy_mpi::check;
 use understudy_mpi::real_types::{RealRequest, Status};
 use understudy_numbers::Worker;
 
-/// A synchronous send of this `sender`, a worker and its number, after which so many messages with this communicator, source and tag were sent: whether
-/// its message is among the early ones. Then the sender is told when the program receives it.
+/// Returns true if the message of a synchronous send is among the drained ones.
+///
+/// The send is named by its `sender`, a worker and its number. `followers` is the number of
+/// messages with this communicator, source and tag that were sent after it. The sender is told when
+/// the program receives the message.
 pub fn owe(
     rt: &Runtime,
     (comm, source, tag): (VirtComm, c_int, c_int),
@@ -76,8 +79,10 @@ fn find(rt: &Runtime, envelope: &Envelope) -> Option<Outcome> {
     Some(deliver(rt, &early, envelope))
 }
 
-/// Delivers an early message: as a message to oneself, so that types, truncation and status come out as in a receive.
-/// It is sent first: to a receive that is posted already Open MPI 5.0 does not tell that a message to oneself is too long.
+/// Delivers a drained message as a message to oneself.
+///
+/// So types, truncation and status come out as in a receive. It is sent first: to a receive that is
+/// posted already Open MPI 5.0 does not report that a message to oneself is too long.
 pub fn deliver(rt: &Runtime, early: &Early, envelope: &Envelope) -> Outcome {
     tell(rt, early);
     let own = world::own_comm(rt);
@@ -87,7 +92,8 @@ pub fn deliver(rt: &Runtime, early: &Early, envelope: &Envelope) -> Outcome {
         real_datatype(rt, envelope.datatype()),
     );
     let from = early.data.as_ptr().cast();
-    // SAFETY: a message from this process to itself, on a communicator of our own; the program's buffer.
+    // SAFETY: a message from this process to itself, on a communicator of our own.
+    // The buffer is the program's.
     let sent = Bytes::new(early.data.len()).and_then(|bytes| unsafe {
         check(real::PMPI_Isend(
             from,

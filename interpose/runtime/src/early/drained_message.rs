@@ -17,7 +17,9 @@ pub struct Early {
     pub data: Vec<u8>,
     /// The program has matched it already (MPI_Mprobe) and has this virtual message.
     pub claimed: Option<u32>,
-    /// Its sender waits to hear that the program has received it: that worker, and the number of the send there ([`crate::requests::synchronous`]).
+    /// Sender that waits for a report that the program has received the message.
+    ///
+    /// That worker, and the number of the send there ([`crate::requests::synchronous`]).
     pub owed: Option<(u32, u64)>,
 }
 
@@ -51,7 +53,7 @@ pub fn first(list: &[Early], comm: VirtComm, source: c_int, tag: c_int) -> Optio
 pub struct Matched {
     pub comm: VirtComm,
     pub real: RealMessage,
-    /// What is known of it.
+    /// Status that the library has reported.
     pub status: Status,
 }
 

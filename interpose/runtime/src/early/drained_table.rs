@@ -14,12 +14,12 @@ runtime! {
         pub(super) early: Field<Vec<Early>> = Field::new(Vec::new()),
         /// By index of the virtual message.
         pub(super) matched: Field<Vec<Option<Matched>>> = Field::new(Vec::new()),
-        /// What senders are being told.
+        /// Messages to senders that are under way.
         pub(super) told: Field<Told> = Field::new(Told::NONE),
     }
 }
 
-/// Whether there are any: what every receive looks at.
+/// True if there may be drained messages: every receive reads it.
 static HAS_ANY: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn change<T>(rt: &Runtime, how: impl FnOnce(&mut Vec<Early>) -> T) -> T {
@@ -44,7 +44,7 @@ pub fn replace(rt: &Runtime, saved: Vec<Early>) {
     change(rt, |list| *list = saved);
 }
 
-/// Whether the program has requests on a communicator, or messages that have been matched there.
+/// True if the program has requests or matched messages on a communicator.
 pub fn is_used(rt: &Runtime, comm: VirtComm) -> bool {
     requests::are_on(rt, comm)
         || rt
@@ -55,7 +55,9 @@ pub fn is_used(rt: &Runtime, comm: VirtComm) -> bool {
             .any(|matched| matched.comm == comm)
 }
 
-/// Nothing that has come on a communicator is received any more, whatever gets its handle: the program has freed it.
+/// Drops the messages that have come on a communicator which the program has freed.
+///
+/// No later communicator with that handle receives them.
 pub fn drop_on(rt: &Runtime, comm: VirtComm) {
     if has_any() {
         change(rt, |list| {
@@ -64,7 +66,7 @@ pub fn drop_on(rt: &Runtime, comm: VirtComm) {
     }
 }
 
-/// Whether there are any.
+/// True if there are drained messages.
 #[inline]
 pub fn has_any() -> bool {
     HAS_ANY.load(Ordering::Relaxed)

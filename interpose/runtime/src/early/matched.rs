@@ -1,7 +1,7 @@
 //! Messages that the program has matched but not yet received (MPI 4.1, section 3.8.2).
 //!
-//! At a cut they are received and become early messages that nothing else matches; so all that a rollback brings back
-//! is in the list of those.
+//! At a cut they are received and become early messages that nothing else matches; so all that a
+//! rollback brings back is in the list of those.
 
 use super::drained_message::{Early, Matched, first};
 use super::drained_table::{Runtime, add, change};

@@ -1,4 +1,5 @@
-//! What a call has written on the user side: address and length, from the call table and the call's arguments.
+//! What a call has written on the user side: address and length, from the call table and the call's
+//! arguments.
 #![allow(unsafe_code)]
 
 use super::row::{Amount, Members, Numbers, Output, Row, Unit};

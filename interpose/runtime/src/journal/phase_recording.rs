@@ -13,8 +13,10 @@ use understudy_catalogue::message;
 use understudy_numbers::Epoch;
 use understudy_settings::Rule;
 
-/// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program: from here outcomes are recorded, until
-/// the rule says that it is enough, or the journal is longer than `limit` says.
+/// Starts to record outcomes.
+///
+/// `MPI_Init`, or the cut for the epoch `base`, is about to return to the program. Recording goes
+/// on until the rule says that it is enough, or the journal is longer than `limit` says.
 pub fn start(rt: &Runtime, rule: &Rule, records: bool, base: Option<Epoch>, limit: fn() -> usize) {
     let Some(frame) = arch::top_frame() else {
         return;
@@ -49,7 +51,7 @@ fn stop(rt: &Runtime) -> Recording {
     before
 }
 
-/// The epoch with which the phase began that is being recorded, if it began with one.
+/// Returns the epoch with which the recorded phase began, if it began with one.
 pub fn base(rt: &Runtime) -> Option<Epoch> {
     rt.recording
         .borrow()
@@ -58,19 +60,19 @@ pub fn base(rt: &Runtime) -> Option<Epoch> {
         .base
 }
 
-/// Whether a phase is under way, or has ended and has not been taken.
+/// True if a phase is under way, or has ended and has not been taken.
 pub fn is_under_way(rt: &Runtime) -> bool {
     !matches!(*rt.recording.borrow(), Recording::Off)
 }
 
-/// Nothing more is recorded, and what was recorded is forgotten: the program is about to be rolled back.
+/// Ends the recording and forgets it: the program is about to be rolled back.
 pub fn give_up(rt: &Runtime) {
     if !matches!(stop(rt), Recording::Off) {
         log::info!("the initialisation phase is not recorded to its end");
     }
 }
 
-/// Whether the program has created threads: what they do is not the same twice.
+/// True if the program has created threads, which never act twice alike.
 fn has_threads() -> bool {
     arch::turn::is_foreign() || told::created_threads() > 0
 }
@@ -166,12 +168,12 @@ pub fn ended(rt: &Runtime, index: u32, bytes: impl FnOnce() -> Option<usize>, st
     }
 }
 
-/// Whether a phase is being recorded.
+/// True if a phase is being recorded.
 pub fn is_recording(rt: &Runtime) -> bool {
     rt.recording.borrow().on().is_some()
 }
 
-/// Whether a cut should be taken soon, to be the end of the phase; true once.
+/// Returns true once, if a cut should be taken soon to end the phase.
 pub fn asks_for_cut(rt: &Runtime) -> bool {
     rt.recording
         .borrow_mut()
@@ -179,8 +181,9 @@ pub fn asks_for_cut(rt: &Runtime) -> bool {
         .is_some_and(|phase| phase.watch.asks_for_cut())
 }
 
-/// At a cut: whether the phase may end here, as far as this worker is concerned. `is_regular`: the cut would have been taken
-/// anyway.
+/// Returns true at a cut if this worker's phase may end there.
+///
+/// `is_regular`: the cut would have been taken anyway.
 pub fn may_end(rt: &Runtime, is_regular: bool) -> bool {
     let mut guard = rt.recording.borrow_mut();
     let Some(phase) = guard.on_mut() else {
@@ -199,14 +202,14 @@ pub fn tell_too_long(rt: &Runtime, size: usize, limit: usize) {
     log::log!(level, "{}", message::journal_limit(size, limit));
 }
 
-/// Whether the phase may end here in all workers.
+/// Records the agreement of all workers whether the phase may end here.
 pub fn agree(rt: &Runtime, is_over: bool) {
     if let Some(phase) = rt.recording.borrow_mut().on_mut() {
         phase.is_agreed = is_over;
     }
 }
 
-/// A cut is being taken for this epoch; it may be the end of the phase.
+/// Ends the phase at the cut for this epoch, if all have agreed.
 pub fn cut(rt: &Runtime, epoch: Epoch) {
     if !rt
         .recording

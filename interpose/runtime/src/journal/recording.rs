@@ -14,7 +14,7 @@ runtime! {
     pub struct Runtime: early::Runtime {
         /// The phase that is recorded, or was.
         pub(super) recording: Field<Recording> = Field::new(Recording::Off),
-        /// What a replay holds back.
+        /// State of the system call filter of a replay.
         pub(super) hold: Field<Option<Hold>> = Field::new(None),
         /// The replay under way.
         pub(super) play: Field<Option<Play>> = Field::new(None),
@@ -28,15 +28,15 @@ pub struct Phase {
     pub begin: Frame,
     /// The epoch of that cut.
     pub base: Option<Epoch>,
-    /// What a replay knows its last call by, the cut: slot, hash of the arguments.
+    /// Slot of the cut, the last call of a replay, and hash of its arguments.
     pub end: Option<(u64, u32)>,
-    /// How long it took.
+    /// Duration of the phase.
     pub took: Duration,
     pub(super) watch: Watch,
     pub records: bool,
-    /// How long the journal may be, when this was asked last.
+    /// Most bytes of the journal when `limit` was called last.
     pub(super) room: usize,
-    /// How long it may be now, in bytes.
+    /// Returns the most bytes of the journal at present.
     pub(super) limit: fn() -> usize,
     /// All workers agree that the next cut is its end.
     pub(super) is_agreed: bool,
@@ -44,13 +44,13 @@ pub struct Phase {
     pub(super) epoch: Epoch,
 }
 
-/// How far the recording of a phase is.
+/// Stage of the recording of a phase.
 pub(super) enum Recording {
-    /// There is none.
+    /// Nothing is recorded.
     Off,
-    /// It is under way.
+    /// A phase is under way.
     On(Box<Phase>),
-    /// Its last cut has been taken, and nobody has asked for it yet.
+    /// The last cut of the phase was taken, and the phase was not taken yet.
     Ended(Box<Phase>),
 }
 
@@ -63,7 +63,7 @@ impl Recording {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the phase under way to change it.
     pub(super) fn on_mut(&mut self) -> Option<&mut Phase> {
         match self {
             Recording::On(phase) => Some(phase),

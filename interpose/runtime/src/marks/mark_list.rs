@@ -3,16 +3,16 @@
 use understudy_formats::events::MarkWay as Way;
 use understudy_image::runs::AddrRange;
 
-/// What the program has said of some memory.
+/// Statement of the program about some memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Mark {
     pub way: Way,
     pub memory: AddrRange,
-    /// Where the program has said so: the call's return address.
+    /// Place of the statement: the call's return address.
     pub place: u64,
 }
 
-/// So many marks are kept at most: a program may mark memory that is always another.
+/// Most marks that are kept: a program may mark other memory each time.
 const LIMIT: usize = 64;
 
 /// Different marks, in the order of their first call.

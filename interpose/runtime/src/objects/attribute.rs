@@ -1,4 +1,5 @@
-//! Attribute keys and attributes (MPI 4.1, 7.7) of communicators, datatypes and windows, wholly on our side.
+//! Attribute keys and attributes (MPI 4.1, 7.7) of communicators, datatypes and windows, wholly on
+//! our side.
 
 mod attributed;
 mod callback;

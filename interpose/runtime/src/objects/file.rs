@@ -1,7 +1,8 @@
 //! Files (MPI 4.1, chapter 14), wholly on our side: the real library has none.
 //!
-//! After a rollback a file is opened again by the name that it had at the cut, never created or truncated. What has been written to it since
-//! is undone with all other effects on files (`user::undo`); the shared pointer is set back here.
+//! After a rollback a file is opened again by the name that it had at the cut, never created or
+//! truncated. What has been written to it since is undone with all other effects on files
+//! (`user::undo`); the shared pointer is set back here.
 
 mod file_entries;
 mod files_at_cut;

@@ -1,5 +1,5 @@
-//! Groups (MPI 4.1, 7.3): lists of workers, and of processes that they have spawned. All that is local the layer computes itself; a real group
-//! stands beside one whose members can be reached.
+//! Groups (MPI 4.1, 7.3): lists of workers, and of processes that they have spawned. All that is
+//! local the layer computes itself; a real group stands beside one whose members can be reached.
 
 mod group_entries;
 mod group_members;

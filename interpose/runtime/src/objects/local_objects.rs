@@ -1,4 +1,6 @@
-//! All objects of this process: replaced at a rollback, and those that need no communication made again.
+//! All objects of this process: replaced at a rollback.
+//!
+//! Objects that need no communication are made again here.
 
 use super::tables::{Objects, Runtime};
 use super::{comm, datatype, file, group, info, op, session, tool};

@@ -1,4 +1,5 @@
-//! From the program's handles to the entries of the tables, and Fortran's numbers for them (MPI 4.1, 19.3.4).
+//! From the program's handles to the entries of the tables, and Fortran's numbers for them (MPI
+//! 4.1, 19.3.4).
 
 use crate::generated::HandleKind;
 pub(crate) use crate::handles::created;

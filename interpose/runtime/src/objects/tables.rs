@@ -41,15 +41,15 @@ runtime! {
             dynamic: Dynamic::NONE,
             world_model: WorldModel::NotYet,
         }),
-        /// What no recipe has of communicators.
-        pub(super) comm: LocalComms = LocalComms::new(),
-        /// How often processes had been spawned at the last capture, and at the last commit.
+        /// State of communicators that is not in their recipes.
+        pub(super) comm: LocalComms = LocalComms::start(),
+        /// Numbers of spawns at the last capture and at the last commit.
         pub(super) spawns: Cell<(u64, u64)> = Cell::new((0, 0)),
         /// From real datatypes to indices.
         pub(super) reverse: Field<Option<HashMap<usize, u32>>> = Field::new(None),
         /// By index of the file.
         pub(super) files: Field<BTreeMap<u32, LocalFile>> = Field::new(BTreeMap::new()),
-        /// It has been said that an open file has no name.
+        /// True if the message about an open file without a name was logged.
         pub(super) nameless_told: Cell<bool> = Cell::new(false),
         /// By index of the window: how its memory is reached in this generation.
         pub(super) direct: Field<BTreeMap<u32, Rc<Direct>>> = Field::new(BTreeMap::new()),
@@ -57,8 +57,8 @@ runtime! {
         pub(super) recent: Field<Option<RecentPart>> = Field::new(None),
         /// Real handles of the tool interface.
         pub(super) tools: Field<Reals> = Field::new(Reals::START),
-        /// Which function of ours calls which of the program's.
-        pub(super) bindings: Field<Bindings> = Field::new(Bindings::new()),
+        /// Functions of the program that the trampolines call.
+        pub(super) bindings: Field<Bindings> = Field::new(Bindings::start()),
     }
 }
 
@@ -79,13 +79,13 @@ pub struct Objects {
     pub error_codes: ErrorCodes,
     pub infos: Slots<Info>,
     pub keyvals: Keyvals,
-    /// What the tool interface has given out.
+    /// Handles that the tool interface has given out.
     pub tool: Tool,
     pub windows: Slots<Window>,
     pub sessions: Slots<Session>,
     /// Ports and published names.
     pub dynamic: Dynamic,
-    /// What has become of `MPI_Init` and `MPI_Finalize`.
+    /// State of the World Model: `MPI_Init` and `MPI_Finalize`.
     pub world_model: WorldModel,
 }
 

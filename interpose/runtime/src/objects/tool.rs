@@ -1,8 +1,9 @@
-//! The tool interface (MPI 4.1, chapter 15.3): what it has given out to the program, and how to get it again.
+//! The tool interface (MPI 4.1, chapter 15.3): what it has given out to the program, and how to get
+//! it again.
 //!
-//! Variables are the library's, and new in each generation: control variables that the program has written are [written
-//! again](written), performance variables start from their beginning. All calls are local, so they are never abandoned, and may be made
-//! before `MPI_Init`.
+//! Variables are the library's, and new in each generation: control variables that the program has
+//! written are [written again](written), performance variables start from their beginning. All
+//! calls are local, so they are never abandoned, and may be made before `MPI_Init`.
 
 mod tool_handles;
 mod tool_library;

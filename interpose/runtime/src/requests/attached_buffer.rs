@@ -2,7 +2,7 @@
 
 use crate::handles::{VirtComm, VirtSession};
 
-/// What a buffer is attached to: the program's handle.
+/// Object that a buffer is attached to: the program's handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Owner {
     Process,
@@ -24,7 +24,7 @@ impl From<VirtSession> for Owner {
 
 #[derive(Clone, Copy, Debug, bincode::Encode, bincode::Decode)]
 pub struct Attached {
-    /// What it is attached to.
+    /// Object that the buffer is attached to.
     pub owner: Owner,
     /// Address on the user side.
     pub address: u64,

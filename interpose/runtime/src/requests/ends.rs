@@ -1,4 +1,5 @@
-//! The short way to the end of most requests: the library is asked for many at once, and all of them end together.
+//! The short way to the end of most requests: the library is asked for many at once, and all of
+//! them end together.
 #![allow(unsafe_code)]
 
 use super::record::{Envelope, State};

@@ -1,4 +1,6 @@
-//! Requests of blocking calls that are made again after a rollback or after another thread's turn.
+//! Requests of blocking calls that are made again.
+//!
+//! A call is made again after a rollback, or after another thread's turn.
 
 use super::request_entries::index;
 use super::request_table::{Runtime, table, table_mut};
@@ -7,8 +9,10 @@ use crate::attention::{self, RESUMES, SEVERAL};
 use crate::generated::HandleKind;
 use crate::handles::{self, VirtRequest};
 
-/// The blocking call of this thread that is under way has started these requests: the call, made again after it has given way or the
-/// program was set back to a cut in it, finds them.
+/// Records the requests that the blocking call of this thread has started.
+///
+/// The call finds them if it is made again: after it has given way, or after the program was set
+/// back to a cut in it.
 pub fn begin(rt: &Runtime, requests: [Option<VirtRequest>; 2]) {
     if arch::top_frame().is_some() {
         let indices = requests.map(|request| index(rt, request?));
@@ -17,7 +21,7 @@ pub fn begin(rt: &Runtime, requests: [Option<VirtRequest>; 2]) {
     }
 }
 
-/// What the call that is made now has started before, if it is made again.
+/// Returns the requests that this call has started before, if it is made again.
 pub fn resume(rt: &Runtime) -> Option<[Option<VirtRequest>; 2]> {
     if !attention::is(RESUMES | SEVERAL) {
         return None;

@@ -15,13 +15,13 @@ pub fn init(rt: &Runtime, workers: u32) {
     table.received = vec![0; workers as usize];
 }
 
-/// Something that several processes must start before a cut has been started here, with this process's share.
+/// Counts an operation that several processes must start before a cut, with this process's share.
 pub fn count_started(rt: &Runtime, share: u64) {
     let started = &mut table_mut(rt).started;
     *started = started.wrapping_add(share);
 }
 
-/// What this process has started, in the sum of all.
+/// Returns this process's summand for the operations that it has started.
 pub fn started(rt: &Runtime) -> u64 {
     table(rt)
         .started
@@ -30,7 +30,9 @@ pub fn started(rt: &Runtime) -> u64 {
         }))
 }
 
-/// The number of the next partitioned message of these ends and this tag, among those that this process sends, or receives.
+/// Returns the number of the next partitioned message of these ends and this tag.
+///
+/// Messages that this process sends and those that it receives are counted apart.
 pub fn next_partitioned(rt: &Runtime, pair: u64, is_send: bool) -> u64 {
     let next = &mut table_mut(rt).partitioned;
     let next = next.entry((pair, is_send)).or_default();

@@ -1,8 +1,9 @@
 //! The table of requests, and the order in which they were begun.
 //!
-//! Receives that match the same message get it in the order in which they were posted (MPI 4.1, section 3.5). Places in the
-//! table are reused, so they say nothing of that order: every request has a stamp, which is saved and goes back with it.
-//! Plain data; the real library has no part in it.
+//! Receives that match the same message get it in the order in which they were posted (MPI 4.1,
+//! section 3.5). Places in the table are reused, so they say nothing of that order: every request
+//! has a stamp, which is saved and goes back with it. Plain data; the real library has no part in
+//! it.
 
 use super::recipe::Recipe;
 use super::record::{Envelope, Kind, Request, Stamp, State};

@@ -1,7 +1,9 @@
-//! Persistent collectives and partitioned messages, as recipes: the arguments of the procedure that has made the request.
+//! Persistent collectives and partitioned messages, as recipes: the arguments of the procedure that
+//! has made the request.
 //!
-//! The real requests are made again after a rollback, by all who take part in the order of the first time. A request that
-//! one of them has freed already can never be started again, so it is not made (`recovery::repost`).
+//! The real requests are made again after a rollback, by all who take part in the order of the
+//! first time. A request that one of them has freed already can never be started again, so it is
+//! not made (`recovery::repost`).
 #![allow(unsafe_code)]
 
 use crate::handles::{VirtComm, VirtDatatype, VirtOp, predefined_handle};

@@ -17,26 +17,26 @@ pub fn null_handle(rt: &Runtime) -> VirtRequest {
     VirtRequest(NULL_HANDLE.get(rt))
 }
 
-/// How a request was made.
+/// Returns the recipe of a request.
 pub fn recipe(rt: &Runtime, number: u64) -> Option<Ref<'_, Recipe>> {
     Ref::filter_map(table(rt), |table| table.recipes.get(&number)).ok()
 }
 
-/// Whether the program has requests on a communicator.
+/// True if the program has requests on a communicator.
 pub fn are_on(rt: &Runtime, comm: VirtComm) -> bool {
     table(rt)
         .iter()
         .any(|(_, request)| request.comm == comm.0 as u64)
 }
 
-/// Keeps something until a request has ended: what the real library has been given the address of.
+/// Keeps a value, whose address the real library has, until a request has ended.
 pub fn keep(rt: &Runtime, handle: VirtRequest, what: Box<dyn Any + Send>) {
     if let Some(index) = index(rt, handle) {
         keep_for(rt, index, what);
     }
 }
 
-/// The same by the index of the request.
+/// Keeps a value until the request with this index has ended.
 pub fn keep_for(rt: &Runtime, index: u32, what: Box<dyn Any + Send>) {
     rt.table.borrow_mut().kept.push((index, what));
 }
@@ -61,7 +61,7 @@ pub fn get(rt: &Runtime, index: u32) -> Option<Ref<'_, Request>> {
     Ref::filter_map(table(rt), |table| table.get(index)).ok()
 }
 
-/// The same, to be changed.
+/// Borrows the request with this index to change it.
 #[inline]
 pub fn get_mut(rt: &Runtime, index: u32) -> Option<RefMut<'_, Request>> {
     RefMut::filter_map(table_mut(rt), |table| table.get_mut(index)).ok()
@@ -88,8 +88,9 @@ pub fn set_real(rt: &Runtime, index: u32, real: RealRequest) {
     rt.table.borrow_mut().reals[index as usize] = real;
 }
 
-/// Calls the real library for a real request, which it may change. The table is not borrowed meanwhile: an operator of the
-/// program may run, which calls MPI.
+/// Calls the real library for a real request, which it may change.
+///
+/// The table is not borrowed meanwhile: an operator of the program may run, which calls MPI.
 #[inline]
 pub fn with_real<T>(rt: &Runtime, index: u32, call: impl FnOnce(&mut RealRequest) -> T) -> T {
     let mut request = real_of(rt, index);
@@ -106,14 +107,14 @@ pub fn indices(rt: &Runtime) -> std::ops::Range<u32> {
     0..table(rt).places()
 }
 
-/// Whether a request is under way.
+/// True if a request is under way.
 pub fn is_active(rt: &Runtime, index: u32) -> bool {
     get(rt, index).is_some_and(|request| {
         request.is_under_way() || request.other.is_some_and(|it| is_active(rt, it))
     })
 }
 
-/// Whether it is a persistent request that is not started.
+/// True for a persistent request that is not started.
 pub fn is_inactive(rt: &Runtime, index: u32) -> bool {
     get(rt, index).is_some_and(|request| request.state == State::Inactive)
 }
@@ -126,7 +127,7 @@ pub fn general(rt: &Runtime, index: u32) -> Option<General> {
     }
 }
 
-/// How many more requests may be freed before all that have been are tested.
+/// Number of requests that may be freed before all freed ones are tested.
 pub fn until_reaped(rt: &Runtime) -> &Cell<u32> {
     &rt.until_reaped
 }

@@ -34,7 +34,9 @@ pub fn replace(rt: &Runtime, saved: Requests) {
     }
 }
 
-/// Adds a request and returns the program's handle. The datatype of one that may be posted again is kept until then.
+/// Adds a request and returns the program's handle.
+///
+/// The datatype of one that may be posted again is kept until then.
 #[inline(always)]
 pub fn add(
     rt: &Runtime,
@@ -92,7 +94,9 @@ pub fn add_collective(
     add(rt, comm, kind, State::Active, real)
 }
 
-/// Adds what makes a communicator, and tells of it if that is necessary; both end together, and what the library writes to is kept until then.
+/// Adds a request that makes a communicator, and one that reports it if necessary.
+///
+/// Both end together, and the place to which the library writes is kept until then.
 pub fn add_duplicate(
     rt: &Runtime,
     comm: VirtComm,
@@ -113,7 +117,9 @@ pub fn add_duplicate(
     handle
 }
 
-/// Enters the communicator of this index in the table, if nothing is under way any more that makes it.
+/// Enters the communicator of this index in the table.
+///
+/// Does nothing as long as a request that makes it is under way.
 pub fn finish_duplicate(rt: &Runtime, index: u32) {
     if !active(
         rt,
@@ -133,7 +139,9 @@ pub fn finish_duplicate(rt: &Runtime, index: u32) {
     }
 }
 
-/// Adds a request that has a recipe and is not started, with what the library looks at until it is freed.
+/// Adds a request that has a recipe and is not started.
+///
+/// `kept` is what the library looks at until the request is freed.
 pub fn add_recorded(
     rt: &Runtime,
     recipe: Recipe,
@@ -164,7 +172,9 @@ pub fn add_done(
     add(rt, comm, kind, done(status, rc), NULL)
 }
 
-/// Adds a buffered send, which nobody asks for: it takes so many bytes of a buffer until it has ended.
+/// Adds a buffered send, for which no call waits.
+///
+/// It takes these bytes of a buffer until it has ended.
 pub fn add_buffered(
     rt: &Runtime,
     comm: VirtComm,
@@ -206,8 +216,9 @@ pub fn remove(rt: &Runtime, index: u32) {
     }
 }
 
-/// Frees a request (MPI_Request_free): an active one is kept until it has ended, and a generalized one until the program
-/// has been told.
+/// Frees a request (MPI_Request_free).
+///
+/// An active one is kept until it has ended, and a generalized one until the program has been told.
 pub fn free(rt: &Runtime, handle: &mut VirtRequest) {
     let Some(index) = index(rt, *handle) else {
         return;

@@ -1,4 +1,4 @@
-//! The table of requests with the real requests beside them, and the runtime of this module.
+//! Table of requests with the real requests beside them, and this module's runtime.
 
 use super::attached_buffer::Attached;
 use super::order::Requests;
@@ -20,7 +20,7 @@ runtime! {
             kept: Vec::new(),
             unready: Vec::new(),
         }),
-        /// How many more requests may be freed before all that have been are tested.
+        /// Number of requests that may be freed before all freed ones are tested.
         pub(super) until_reaped: Cell<u32> = Cell::new(0),
         /// The program's buffers for buffered sends.
         pub(super) attached: Field<Vec<Attached>> = Field::new(Vec::new()),
@@ -30,9 +30,9 @@ runtime! {
 pub(super) struct Table {
     pub(super) requests: Requests,
     pub(super) reals: Vec<RealRequest>,
-    /// What the real library looks at until the request with this index has ended.
+    /// Values that the real library uses until the request with this index has ended.
     pub(super) kept: Vec<(u32, Box<dyn Any + Send>)>,
-    /// Of partitioned sends that have been started: how many partitions are not ready.
+    /// Numbers of partitions that are not ready, of started partitioned sends.
     pub(super) unready: Vec<(u32, u64)>,
 }
 
@@ -45,7 +45,7 @@ pub fn table(rt: &Runtime) -> Ref<'_, Requests> {
     Ref::map(rt.table.borrow(), |table| &table.requests)
 }
 
-/// The same, to be changed.
+/// Borrows the requests of this process to change them.
 #[inline]
 #[track_caller]
 pub fn table_mut(rt: &Runtime) -> RefMut<'_, Requests> {
@@ -53,7 +53,7 @@ pub fn table_mut(rt: &Runtime) -> RefMut<'_, Requests> {
 }
 
 impl Table {
-    /// Written in place: a record that was put together elsewhere would be read before its parts have got to memory.
+    /// Adds a request, built in place to avoid a store-forwarding stall.
     #[inline(always)]
     pub(super) fn add(
         &mut self,

@@ -1,7 +1,8 @@
 //! Synchronous sends (MPI 4.1, 3.4), which end when a receive has begun to receive their messages.
 //!
-//! A cut takes messages for which there is no receive yet ([`crate::drain`]), so that their sends have ended for the library. For the program
-//! they have not: such a request is [open](State::Open) until the receiver says that the program has received the message.
+//! A cut takes messages for which there is no receive yet ([`crate::drain`]), so that their sends
+//! have ended for the library. For the program they have not: such a request is [open](State::Open)
+//! until the receiver says that the program has received the message.
 
 use super::record::{EMPTY, Envelope, Kind, Mode, Request, State, done};
 use super::request_entries::{get, index, set_state};

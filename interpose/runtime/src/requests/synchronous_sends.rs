@@ -22,7 +22,7 @@ impl Synchronous {
     }
 }
 
-/// Those of a process.
+/// Synchronous sends of a process.
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Sends {
     pub(super) pending: Vec<Synchronous>,
@@ -30,7 +30,7 @@ pub struct Sends {
 }
 
 impl Sends {
-    /// There are none.
+    /// No sends.
     pub const NONE: Sends = Sends {
         pending: Vec::new(),
         next: 0,

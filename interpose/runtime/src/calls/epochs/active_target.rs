@@ -20,7 +20,9 @@ use understudy_mpi::real_types::{RealGroup, RealWin};
 
 const NO_SUCCEED: c_int = 16;
 
-/// Over all workers it is where a checkpoint may be taken, as the entry of a collective.
+/// Takes a checkpoint here if one is due and all workers have the window.
+///
+/// It is entered like a collective then.
 pub unsafe extern "C" fn MPI_Win_fence(assert: c_int, win: VirtWin) -> c_int {
     let rt = runtime();
     let procedure = Proc::MPI_Win_fence;
@@ -53,7 +55,9 @@ fn ranks_of(rt: &Runtime, win: VirtWin, members: VirtGroup) -> Result<Vec<i32>, 
     wanted.into_iter().map(rank).collect()
 }
 
-/// Calls a procedure of the library with a group of members of a window that spawned processes have, too.
+/// Calls a procedure of the library with a group of members of a window.
+///
+/// Spawned processes have the window too.
 fn with_members(
     rt: &Runtime,
     win: VirtWin,
@@ -80,8 +84,10 @@ fn with_members(
     }
 }
 
-/// The library's own post, start, complete and wait: the handler returns what this comes to, unless the window is of workers only. It may wait for
-/// the programs of others.
+/// Calls the library's own post, start, complete and wait.
+///
+/// The handler returns their outcome, unless the window is of workers only. It may wait for the
+/// programs of others.
 macro_rules! unless_spawned {
     ($rt:expr, $procedure:expr, $win:expr, $library:expr) => {
         if window::has_spawned($rt, $win) {
@@ -94,7 +100,9 @@ macro_rules! unless_spawned {
     };
 }
 
-/// Waits for the next word of a window, unless there is something else to be done: then it has a look.
+/// Waits for the next word of a window.
+///
+/// Polls only once if there is something else to be done.
 fn next_word(rt: &Runtime, win: VirtWin) -> Result<(), Rewound> {
     if attention::is_on() {
         recovery::check_own(rt, exposure::hear(rt, win), NO_WORD)?;
@@ -210,7 +218,7 @@ pub unsafe extern "C" fn MPI_Win_post(group: VirtGroup, assert: c_int, win: Virt
     SUCCESS
 }
 
-/// Whether all origins have completed; the epoch has ended then.
+/// True if all origins have completed; the epoch has ended then.
 fn has_ended(rt: &Runtime, win: VirtWin) -> bool {
     let origins = window::get(rt, win).and_then(|window| window.epochs.origins.clone());
     let has_ended = exposure::have_told(rt, win, &origins.unwrap_or_default(), Word::Done);

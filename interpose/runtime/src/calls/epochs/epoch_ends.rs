@@ -9,10 +9,12 @@ use crate::recovery::Runtime;
 use std::ffi::c_int;
 use std::rc::Rc;
 
-/// What it means if the two sides of an epoch cannot tell each other.
+/// Message for a failed exchange between the two sides of an epoch.
 pub(super) const NO_WORD: &str = "the processes of a window cannot tell each other of their epochs";
 
-/// Ends a procedure that opens or closes an epoch, and notes that if it has succeeded.
+/// Ends a procedure that opens or closes an epoch.
+///
+/// Records the change if the procedure has succeeded.
 pub(super) fn noted(
     rt: &Runtime,
     procedure: Proc,
@@ -26,12 +28,12 @@ pub(super) fn noted(
     finish_win(rt, procedure, rc, win)
 }
 
-/// How the window is reached, if its locks are the layer's.
+/// Returns the access to the window if its locks are the layer's.
 pub(super) fn own(rt: &Runtime, win: VirtWin) -> Result<Option<Rc<Direct>>, c_int> {
     window::passive::own(rt, win).map_err(|_| ERR_NO_MEM)
 }
 
-/// Whether the epochs of a window are as they have to be.
+/// Checks the epochs of a window.
 pub(super) fn check(
     rt: &Runtime,
     win: VirtWin,

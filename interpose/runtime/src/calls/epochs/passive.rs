@@ -1,4 +1,5 @@
-//! Passive target epochs (MPI 4.1, 12.5.3 and 12.5.4): the library's locks and flushes, or, where members share memory, the layer's.
+//! Passive target epochs (MPI 4.1, 12.5.3 and 12.5.4): the library's locks and flushes, or, where
+//! members share memory, the layer's.
 #![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
 
 use super::epoch_ends::{NO_WORD, check, noted, or_end, own};

@@ -1,4 +1,5 @@
-//! The procedures that read and write (MPI 4.1, 14.4.2 to 14.4.5), and those of the individual pointer.
+//! The procedures that read and write (MPI 4.1, 14.4.2 to 14.4.5), and those of the individual
+//! pointer.
 #![allow(unsafe_code)]
 
 use super::access::{At, Buffer, Way, access};

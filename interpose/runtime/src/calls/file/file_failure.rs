@@ -20,7 +20,7 @@ use understudy_numbers::Rank;
 
 /// Why a procedure fails.
 pub(super) enum Failure {
-    /// What the library has returned; it may be that a process has died.
+    /// Return code of the library; a process may have died.
     Library(c_int),
     /// An error of this class.
     Class(c_int),
@@ -67,7 +67,7 @@ pub(super) fn class(class: c_int) -> Failure {
     Failure::Class(class)
 }
 
-/// What a collective of the library's returns, as a result.
+/// Makes a result of the return code of a collective of the library.
 pub(super) fn library(rc: c_int) -> Result<()> {
     if rc == SUCCESS {
         Ok(())
@@ -76,7 +76,9 @@ pub(super) fn library(rc: c_int) -> Result<()> {
     }
 }
 
-/// What a local procedure of the library's returns, as a result: an error is this process's, and the others wait for it all the same.
+/// Makes a result of the return code of a local procedure of the library.
+///
+/// An error is this process's, and the others wait for it all the same.
 pub(super) fn local(rc: c_int) -> Result<()> {
     match rc {
         ABANDONED => library(rc),
@@ -84,7 +86,9 @@ pub(super) fn local(rc: c_int) -> Result<()> {
     }
 }
 
-/// What a procedure returns: an error goes to the error handler of the file, or of `MPI_FILE_NULL`.
+/// Returns a procedure's outcome to the program.
+///
+/// An error goes to the error handler of the file, or of `MPI_FILE_NULL`.
 pub(super) fn finish(rt: &Runtime, procedure: Proc, fh: VirtFile, outcome: Result<()>) -> c_int {
     let rc = match outcome {
         Ok(()) => return SUCCESS,
@@ -123,7 +127,9 @@ pub(super) unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
     unsafe { arguments::put(to, value) }.map_err(class)
 }
 
-/// All who have opened a file come here before they wait for each other, as to any collective. Nothing may have been done before.
+/// Enters a collective of all processes that have opened a file.
+///
+/// Called before they wait for each other; nothing may have been done before.
 pub(super) fn together(rt: &Runtime, fh: VirtFile) -> Result<()> {
     let comm = file::get(rt, fh)
         .map(|file| file.comm())
@@ -131,7 +137,7 @@ pub(super) fn together(rt: &Runtime, fh: VirtFile) -> Result<()> {
     Ok(cut::collective(rt, comm)?)
 }
 
-/// All processes do the same, or none of them: what has gone wrong for one has for all.
+/// Agrees on one outcome: an error of one process is an error of all.
 pub(super) fn agree(comm: RealComm, outcome: Result<()>) -> Result<()> {
     let code = match outcome {
         Ok(()) => SUCCESS,
@@ -144,7 +150,9 @@ pub(super) fn agree(comm: RealComm, outcome: Result<()>) -> Result<()> {
     }
 }
 
-/// One process does something for all, when all have come; nobody goes on before.
+/// Lets one process act for all when all have come.
+///
+/// No process continues before.
 pub(super) fn first_does(comm: RealComm, act: impl FnOnce() -> Result<()>) -> Result<()> {
     comm.barrier()?;
     let outcome = if comm.rank()? == Rank(0) {

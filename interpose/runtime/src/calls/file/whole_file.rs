@@ -28,7 +28,8 @@ fn set_size(rt: &Runtime, fh: VirtFile, size: i64, only_longer: bool) -> Result<
         if size == old || (only_longer && size < old) {
             return Ok(());
         }
-        // What is cut off is noted as if it were overwritten, so that accesses after it need not be noted again.
+        // The bytes cut off are noted as overwritten, so that accesses after it need not be noted
+        // again.
         let cut = [(size.min(old), old.saturating_sub(size))];
         user::note_overwriting(rt, &descriptor, &cut);
         Ok(descriptor.set_len(size)?)

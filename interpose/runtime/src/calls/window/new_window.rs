@@ -1,4 +1,4 @@
-//! A window that is being made: from a recipe without memory to an entry in the table.
+//! Windows that are being made: from a recipe without memory to an entry.
 
 use crate::arch::Rewound;
 use crate::errors::SUCCESS;
@@ -32,7 +32,7 @@ pub(super) fn blank(rt: &Runtime, comm: VirtComm, flavor: Flavor) -> Window {
     }
 }
 
-/// What a window has had besides the real one.
+/// Releases all that a window has had besides the real one.
 pub(super) fn give_back(rt: &Runtime, window: &Window) {
     if comm::has_spawned(rt, comm::handle(rt, window.comm)) {
         // If nothing else leads to them, cuts may be taken again.
@@ -44,7 +44,9 @@ pub(super) fn give_back(rt: &Runtime, window: &Window) {
     heap::free(window.block);
 }
 
-/// Enters a window that a constructor has made, or gives back what it has if that has failed.
+/// Enters a window that a constructor has made.
+///
+/// Releases its memory if the constructor has failed.
 pub(super) fn enter(
     rt: &Runtime,
     rc: c_int,

@@ -122,7 +122,9 @@ fn share(window: &mut Window, own: RealComm, region: Region) -> Result<(), c_int
     Ok(())
 }
 
-/// Memory for a window of `MPI_Win_allocate`: shared by the members, or the program's, as that of `MPI_Alloc_mem`. Collective.
+/// Allocates memory for a window of `MPI_Win_allocate`. Collective.
+///
+/// The members share it, or it is the program's, as that of `MPI_Alloc_mem`.
 fn allocate(rt: &Runtime, window: &mut Window, own: RealComm) -> Result<(), c_int> {
     let segment = Segment {
         size: window.size,

@@ -1,6 +1,8 @@
-//! Windows of which spawned processes are members, too: these run without the layer, so whatever the members do together is the library's.
+//! Windows of which spawned processes are members, too: these run without the layer, so whatever
+//! the members do together is the library's.
 //!
-//! As long as there is one no cut is taken. So it never comes back, and its memory may be the library's.
+//! As long as there is one no cut is taken. So it never comes back, and its memory may be the
+//! library's.
 #![allow(unsafe_code)]
 
 use super::new_window::{blank, enter};

@@ -1,4 +1,5 @@
-//! Files of a replay: in memory, with what was recorded of those that the program reads, and empty where it makes them anew.
+//! Files of a replay: in memory, with what was recorded of those that the program reads, and empty
+//! where it makes them anew.
 #![allow(unsafe_code)]
 
 use super::filter_state::{Fate, Hold, Place, make};

@@ -13,16 +13,16 @@ pub(super) const STACK: usize = 3;
 /// Device and inode, by which a file in memory is known, whatever descriptor it has.
 pub type Place = (u64, u64);
 
-/// What a replay is told instead of what is.
+/// Answers that a replay gets in place of effects and questions.
 #[derive(Default)]
 pub struct Hold {
-    /// What is read of files.
+    /// Reads of files.
     pub(super) asked: Asked,
     /// Files that the program has made or changed: descriptors, by how they were opened.
     pub(super) by_path: HashMap<Vec<u8>, c_int>,
     /// All files in memory.
     pub(super) own: HashSet<Place>,
-    /// What stat(2) said of those whose contents these have.
+    /// Results of stat(2) for the files whose contents these have.
     pub(super) stats: HashMap<Place, Vec<u8>>,
     /// The program's handler for the signal that is used here.
     pub(super) on_sigsys: [u8; SIGACTION],
@@ -30,7 +30,7 @@ pub struct Hold {
     pub(super) stack: Option<[u64; STACK]>,
 }
 
-/// What becomes of a system call.
+/// Treatment of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Pass,

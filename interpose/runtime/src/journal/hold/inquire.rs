@@ -1,4 +1,5 @@
-//! Questions about files and the machine: made in the first rehearsal, and answered from its record in every other replay.
+//! Questions about files and the machine: made in the first rehearsal, and answered from its record
+//! in every other replay.
 #![allow(unsafe_code)]
 
 use super::files;

@@ -23,8 +23,9 @@ const PAGE: usize = 4096;
 /// Bytes of a set of signals, as the kernel has it.
 const SIGNAL_SET: i64 = 8;
 
-/// From here on, system calls of the user side are looked at. What they read of files is `inputs`. Files in memory of a phase
-/// before stay.
+/// Starts to look at the system calls of the program side.
+///
+/// `inputs` is what they read of files. Files in memory of a phase before stay.
 pub fn begin(rt: &Runtime, inputs: Inputs) -> io::Result<()> {
     let make_hold = || {
         let mut hold = Hold::default();
@@ -39,8 +40,9 @@ pub fn begin(rt: &Runtime, inputs: Inputs) -> io::Result<()> {
         hold
     };
     rt.hold.borrow_mut().get_or_insert_with(make_hold).asked = Asked::new(inputs);
-    // SAFETY: a handler of the kernel's type; it may be entered while it runs, and by system calls of the stub page even
-    // inside of this library's allocator, and then does not allocate.
+    // SAFETY: a handler of the kernel's type.
+    // It may be entered while it runs, and by system calls of the stub page even inside of this
+    // library's allocator, and then does not allocate.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = trapped as *const () as usize;
@@ -69,7 +71,7 @@ pub fn end(rt: &Runtime) -> io::Result<Inputs> {
     Ok(asked.into_inputs())
 }
 
-/// A file that was open before the phase, as it was opened, and its position: the program gets what it was then.
+/// Gives the program a file that was open before the phase, at its old position.
 pub fn inherit(rt: &Runtime, descriptor: c_int, flags: c_int, offset: i64) -> Result<(), String> {
     files::inherit(
         rt.hold.borrow_mut().get_or_insert_default(),
@@ -79,7 +81,7 @@ pub fn inherit(rt: &Runtime, descriptor: c_int, flags: c_int, offset: i64) -> Re
     )
 }
 
-/// What is said of a file that a replay has found changed, by its number.
+/// Returns the message about a file that a replay has found changed, by its number.
 pub fn tell_changed(rt: &Runtime, input: u64) -> String {
     files::changed(
         &rt.hold
@@ -137,8 +139,11 @@ extern "C" fn trapped(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     };
 }
 
-/// What a replay is told is taken out meanwhile. So another call that needs it can only come from a handler of the program that
-/// runs within this one, and ends the replay; memory for this library's own work does not need it.
+/// Decides on a system call.
+///
+/// The filter's state is taken out meanwhile. So another call that needs it can only come from a
+/// handler of the program that runs within this one, and ends the replay; memory for this library's
+/// own work does not need it.
 fn fate(rt: &Runtime, number: c_long, arguments: &[i64; 6]) -> Fate {
     let answer = match dispositions::of(number) {
         Disposition::Pass => return Fate::Pass,

@@ -2,8 +2,10 @@
 //!
 //! Attributes are kept in the order in which they were set.
 //! A duplicate gets its copies in that order.
-//! They are deleted in the reverse order: the standard demands that for `MPI_COMM_SELF` (11.2.4), and Open MPI does so for all.
-//! No borrow of the tables is held while a callback of the program runs, since callbacks may use attributes.
+//! They are deleted in the reverse order.
+//! The standard demands that for `MPI_COMM_SELF` (11.2.4), and Open MPI does so for all.
+//! No borrow of the tables is held while a callback of the program runs, since callbacks may use
+//! attributes.
 
 use super::callback;
 use super::keyvals::{ERR_KEYVAL, Kind};
@@ -15,7 +17,7 @@ use crate::objects::{Runtime, comm, datatype, objects, objects_mut, window};
 use std::cell::RefMut;
 use std::ffi::c_int;
 
-/// What attributes are attached to.
+/// Object that attributes are attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
     Comm(VirtComm),
@@ -40,7 +42,7 @@ impl Object {
         }
     }
 
-    /// Whether there is such an object.
+    /// True if the object exists.
     pub fn exists(self, rt: &Runtime) -> bool {
         match self {
             Object::Comm(comm) => comm::index(rt, comm).is_some(),
@@ -74,8 +76,10 @@ impl Object {
             .map(|(_, value)| *value)
     }
 
-    /// Whether this call is to be made later, as it may lead to callbacks and is made in the time of another thread's: those of one object run one
-    /// after the other. The handler is to return at once.
+    /// True if the call is deferred; the handler is to return at once.
+    ///
+    /// A call that may lead to callbacks is deferred while it runs in the time of another thread's
+    /// call: calls of one object run one after the other.
     pub fn is_for_later(self, rt: &Runtime) -> bool {
         turn::is_borrowed() && self.has_callbacks(rt) && turn::make_again()
     }
@@ -155,7 +159,9 @@ impl Object {
         SUCCESS
     }
 
-    /// The attributes' copy functions run; if one fails, the new object loses what it has been given.
+    /// Runs the attributes' copy functions.
+    ///
+    /// If one fails, the new object loses the attributes that it has got.
     fn copy_to(self, rt: &Runtime, new: Object) -> Result<(), c_int> {
         let all = self.attributes(rt).map_or_else(Vec::new, |all| all.clone());
         for (key, value) in all {
@@ -174,7 +180,9 @@ impl Object {
         Ok(())
     }
 
-    /// The object goes: all its attributes are deleted. The first delete function that fails ends it.
+    /// Deletes all attributes of an object that is freed.
+    ///
+    /// Ends at the first delete function that fails.
     fn remove_all(self, rt: &Runtime) -> c_int {
         let keys: Vec<i32> = self
             .attributes(rt)
@@ -195,8 +203,9 @@ pub fn copy_comm(rt: &Runtime, old: VirtComm, new: VirtComm) -> c_int {
         .unwrap_or(SUCCESS)
 }
 
-/// Deletes the attributes of a communicator that is freed; its callbacks run. To be called for `MPI_COMM_SELF` at the
-/// start of `MPI_Finalize` (11.2.4).
+/// Deletes the attributes of a communicator that is freed; its callbacks run.
+///
+/// To be called for `MPI_COMM_SELF` at the start of `MPI_Finalize` (11.2.4).
 pub fn delete_comm(rt: &Runtime, comm: VirtComm) -> c_int {
     Object::Comm(comm).remove_all(rt)
 }

@@ -13,7 +13,7 @@ pub const INVALID: c_int = -1;
 /// The first key; those of predefined attributes are smaller.
 const FIRST: c_int = 1000;
 
-/// What a key is for.
+/// Kind of objects that a key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Kind {
     Comm,
@@ -41,19 +41,19 @@ pub struct Proxy {
     pub delete: u64,
 }
 
-/// What the program has said about a key.
+/// Key as the program has created it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Keyval {
-    /// What it is for.
+    /// Kind of objects that the key is for.
     pub kind: Kind,
     /// Address of the copy function.
     pub copy: u64,
     /// Address of the delete function.
     pub delete: u64,
     pub extra_state: u64,
-    /// What the functions take and give.
+    /// Language of the functions' arguments and results.
     pub language: Language,
-    /// What calls them, where MPICH's bindings have told.
+    /// Callers of the functions, if MPICH's bindings have registered them.
     pub proxy: Option<Proxy>,
     /// Number of attributes with this key.
     pub uses: u32,
@@ -103,14 +103,18 @@ impl Keyvals {
         u32::try_from(key.checked_sub(FIRST)?).ok()
     }
 
-    /// A key of this kind. One that the program has freed can be used as long as it is attached: to delete the attributes one by one,
-    /// for instance (7.7.2).
+    /// Returns a key of this kind.
+    ///
+    /// A key that the program has freed can be used as long as it is attached: to delete the
+    /// attributes one by one, for instance (7.7.2).
     pub fn get(&self, kind: Kind, key: c_int) -> Option<Keyval> {
         let keyval = self.entries.get(Self::index(key)?).copied();
         keyval.filter(|keyval| keyval.kind == kind)
     }
 
-    /// Frees a key; whether there is one. As long as it is attached it may be freed again, as by a callback that deletes an attribute.
+    /// Frees a key; returns false if there is none.
+    ///
+    /// As long as it is attached it may be freed again, as by a callback that deletes an attribute.
     pub fn free(&mut self, kind: Kind, key: c_int) -> bool {
         let is_there = self.get(kind, key).is_some();
         self.change(key, |keyval| keyval.freed |= is_there);

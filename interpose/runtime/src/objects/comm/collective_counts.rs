@@ -1,11 +1,15 @@
-//! Counts of the blocking collectives that this process has entered on communicators of some workers.
+//! Counts of blocking collectives that this process has entered.
+//!
+//! Only collectives on communicators of some workers are counted.
 
 use super::comm_entries::{get, get_mut};
 use crate::handles::VirtComm;
 use crate::objects::{Runtime, objects};
 use understudy_numbers::Worker;
 
-/// `uid` of a communicator of workers, this one, and the one that comes after it among the members of both groups.
+/// Returns the `uid` of a communicator of workers, this worker, and the next one.
+///
+/// The next worker is the one that follows this one among the members of both groups.
 pub fn neighbour(rt: &Runtime, comm: VirtComm) -> Option<(u64, Worker, Worker)> {
     let me = rt.comm.state.borrow().me;
     let comm = get(rt, comm).filter(|comm| !comm.has_spawned())?;
@@ -20,15 +24,17 @@ pub fn count_collective(rt: &Runtime, comm: VirtComm) {
     }
 }
 
-/// It has come to nothing.
+/// Takes [`count_collective`] back: the collective was not carried out.
 pub fn discount_collective(rt: &Runtime, comm: VirtComm) {
     if let Some(mut comm) = get_mut(rt, comm) {
         comm.collectives -= 1;
     }
 }
 
-/// The sum over all communicators of what `share` makes of the `uid`, this worker, the one after it, and how many blocking collectives
-/// this process has entered.
+/// Adds up over all communicators what `share` returns for each.
+///
+/// `share` gets the `uid`, this worker and the one after it. Each share is multiplied by the number
+/// of blocking collectives that this process has entered.
 pub fn collectives(rt: &Runtime, share: impl Fn(u64, [Worker; 2]) -> u64) -> u64 {
     let (me, objects) = (rt.comm.state.borrow().me, objects(rt));
     let entered = objects

@@ -6,8 +6,7 @@ use super::recent::index;
 use super::topology::Topology;
 use crate::errors::ERR_UNSUPPORTED_OPERATION;
 use crate::generated::real;
-use crate::handles::VirtComm;
-use crate::handles::real_comm;
+use crate::handles::{VirtComm, real_comm};
 use crate::objects::attribute::value::Attributes;
 use crate::objects::{Runtime, objects, objects_mut};
 use std::cell::{Ref, RefMut};
@@ -22,7 +21,7 @@ pub fn get(rt: &Runtime, comm: VirtComm) -> Option<Ref<'_, Comm>> {
     Ref::filter_map(objects(rt), |all| all.comms.get(index)).ok()
 }
 
-/// The same, to be changed.
+/// Borrows the recipe of a communicator to change it.
 pub fn get_mut(rt: &Runtime, comm: VirtComm) -> Option<RefMut<'_, Comm>> {
     let index = index(rt, comm)?;
     RefMut::filter_map(objects_mut(rt), |all| all.comms.get_mut(index)).ok()
@@ -45,7 +44,7 @@ pub fn size_of_both(rt: &Runtime, comm: VirtComm) -> usize {
     })
 }
 
-/// Whether spawned processes are in it.
+/// True if spawned processes are in the communicator.
 pub fn has_spawned(rt: &Runtime, comm: VirtComm) -> bool {
     get(rt, comm).is_some_and(|comm| comm.has_spawned())
 }
@@ -55,7 +54,7 @@ pub fn session(rt: &Runtime, comm: VirtComm) -> u64 {
     get(rt, comm).map_or(0, |comm| comm.session)
 }
 
-/// Whether spawned processes are in any communicator.
+/// True if spawned processes are in any communicator.
 pub fn is_any_connected(rt: &Runtime) -> bool {
     objects(rt).comms.iter().any(|(_, comm)| comm.has_spawned())
 }
@@ -72,7 +71,9 @@ pub fn workers_only(rt: &Runtime, comm: VirtComm) -> Result<(), c_int> {
     Err(ERR_UNSUPPORTED_OPERATION)
 }
 
-/// The program's handle of the error handler; 0 if none has been set, or it is no communicator.
+/// Returns the program's handle of the error handler.
+///
+/// Zero if none was set or `comm` is no communicator.
 pub fn errhandler(rt: &Runtime, comm: VirtComm) -> u64 {
     get(rt, comm).map_or(0, |comm| comm.errhandler)
 }

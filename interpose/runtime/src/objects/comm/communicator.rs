@@ -12,16 +12,21 @@ pub const SELF: u32 = 1;
 /// `uid` of `MPI_COMM_WORLD`; all created communicators have greater ones.
 pub const WORLD_UID: u64 = 0;
 
-/// `uid` of `MPI_COMM_SELF`, which is the only one that is not the same for all members of something.
+/// `uid` of `MPI_COMM_SELF`.
+///
+/// All members of any other communicator have one number for it; each process has its own
+/// `MPI_COMM_SELF`.
 pub const SELF_UID: u64 = u64::MAX;
 
-/// What is needed to make a communicator again, and what the program has attached to it.
+/// Recipe of a communicator, and the values that the program has attached to it.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Comm {
-    /// The same number in all members, and of no other communicator that exists:
-    /// `worker rank of the member that chose it << 40 | number` (or see [`derived_uid`](understudy_policy::communicator_plan::derived_uid)).
+    /// Number that all members give to this communicator, and to no other that exists.
+    ///
+    /// `worker rank of the member that chose it << 40 | number` (or see
+    /// [`derived_uid`](understudy_policy::communicator_plan::derived_uid)).
     pub uid: u64,
-    /// The members (of the local group) in the order of their ranks, as ranks of `MPI_COMM_WORLD`.
+    /// Members of the local group in the order of their ranks, as ranks of `MPI_COMM_WORLD`.
     pub members: Vec<Worker>,
     /// The remote group of an intercommunicator.
     pub remote: Option<Vec<Worker>>,
@@ -34,19 +39,23 @@ pub struct Comm {
     pub attributes: Attributes,
     /// Hints (MPI 4.1, 7.4.4): key and value.
     pub info: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Whether it is an intracommunicator that every worker is a member of.
+    /// True for an intracommunicator of all workers.
     pub collective_over_all: bool,
-    /// How many persistent collectives, and non-blocking duplicates of an intercommunicator, have been made on it.
+    /// Number of persistent collectives that were made on this communicator.
+    ///
+    /// Non-blocking duplicates of an intercommunicator count too.
     pub inits: u64,
-    /// How many blocking collectives this process has entered on it, unless every worker is a member.
+    /// Number of blocking collectives that this process has entered on this communicator.
+    ///
+    /// Zero if every worker is a member.
     pub collectives: u64,
     /// Changes of control variables before it was made; see `tool::written`.
     pub variable_changes: u64,
-    /// What MPICH has counted on it.
+    /// First collectives, which MPICH counts on each communicator.
     pub firsts: Firsts,
     /// The session that it comes from: the program's handle; 0: the World Model.
     pub session: u64,
-    /// Whether this process has freed it: see [`freed`].
+    /// True if this process has freed the communicator: see [`freed`](super::freed).
     pub is_freed: bool,
 }
 
@@ -73,7 +82,9 @@ impl Comm {
         }
     }
 
-    /// Whether spawned processes are in it. Then it never comes back: there is no cut as long as it is there.
+    /// True if spawned processes are in the communicator.
+    ///
+    /// Such a communicator never comes back: there is no cut as long as it exists.
     pub fn has_spawned(&self) -> bool {
         self.workers().any(is_spawned)
     }

@@ -1,8 +1,8 @@
 //! From a real constructor to an entry in the table.
 //!
-//! [`make`] runs the constructor and learns everything about the new communicator that the recipe needs; nothing in the
-//! tables changes until that has succeeded, so a failure at any point leaves them as they are. [`register`] then enters
-//! it; this cannot fail.
+//! [`make`] runs the constructor and learns everything about the new communicator that the recipe
+//! needs; nothing in the tables changes until that has succeeded, so a failure at any point leaves
+//! them as they are. [`register`] then enters it; this cannot fail.
 //!
 //! The exchange about the new communicator takes place on it.
 #![allow(unsafe_code)]

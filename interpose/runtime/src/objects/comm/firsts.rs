@@ -1,8 +1,9 @@
 //! How MPICH adds up on a communicator, which depends on how often it has.
 //!
-//! On a node it reduces by messages at first, and in shared memory, in another order, from the fifth time on
-//! (`MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD`). What is not added up exactly is another number then. On a communicator that is made again the
-//! first collectives are made again, too, with numbers of the layer's.
+//! On a node it reduces by messages at first, and in shared memory, in another order, from the
+//! fifth time on (`MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD`). What is not added up exactly is another
+//! number then. On a communicator that is made again the first collectives are made again, too,
+//! with numbers of the layer's.
 #![allow(unsafe_code)]
 
 use super::comm_entries::{get, get_mut};

@@ -1,11 +1,13 @@
 //! Communicators that this process has freed, and others may not have freed yet.
 //!
-//! `MPI_Comm_free` waits for nobody (MPI 4.1, 7.4.3), so at a cut some members may have freed a communicator and others not, and
-//! this process may have requests on it, persistent ones that it starts later among them. Its recipe stays until all members have
-//! freed it and have no such requests: after a rollback all of them make it again. As long as there are requests the real communicator
-//! stays, too, since a message may come before the program asks for it.
+//! `MPI_Comm_free` waits for nobody (MPI 4.1, 7.4.3), so at a cut some members may have freed a
+//! communicator and others not, and this process may have requests on it, persistent ones that it
+//! starts later among them. Its recipe stays until all members have freed it and have no such
+//! requests: after a rollback all of them make it again. As long as there are requests the real
+//! communicator stays, too, since a message may come before the program asks for it.
 //!
-//! Whether that is so tells a sum: each member adds a number of its own and takes that of the next member away, in a ring.
+//! Whether that is so tells a sum: each member adds a number of its own and takes that of the next
+//! member away, in a ring.
 #![allow(unsafe_code)]
 
 use super::communicator::{Comm, SELF};

@@ -15,8 +15,8 @@ pub struct LocalComms {
 }
 
 impl LocalComms {
-    /// At the start of the process.
-    pub(in crate::objects) const fn new() -> LocalComms {
+    /// State at the start of the process.
+    pub const fn start() -> LocalComms {
         LocalComms {
             state: Field::new(WorldComms {
                 world: VirtComm(std::ptr::null_mut()),
@@ -40,7 +40,8 @@ impl LocalComms {
 
 /// Handles and real communicators of the world, which are not saved.
 pub(super) struct WorldComms {
-    /// The program's handles of the two predefined communicators, and the indices of their data symbols.
+    /// The program's handles of the two predefined communicators, and indices of their data
+    /// symbols.
     pub(super) world: VirtComm,
     pub(super) world_symbol: usize,
     pub(super) self_: VirtComm,
@@ -54,16 +55,19 @@ pub(super) struct WorldComms {
     pub(super) bridge: Option<RealComm>,
 }
 
-/// What most calls want to know of a communicator.
+/// Answers to the frequent questions about one communicator.
 #[derive(Clone, Copy)]
 pub(super) struct RecentComm {
     pub(super) handle: u64,
     pub(super) index: u32,
-    /// Whether it is an intracommunicator that every worker is a member of.
+    /// True for an intracommunicator of all workers.
     pub(super) spans_all: bool,
-    /// Rank of this process in its own group, if it has one, and the size of that.
+    /// Rank of this process in its own group, if it has one, and the group's size.
     pub(super) own: Option<(c_int, c_int)>,
-    /// The worker behind the first rank that messages may name, and behind how many ranks from that on the next ones are, in order.
+    /// Worker behind the first rank that messages may name.
+    ///
+    /// `in_order` is the number of ranks from that one on behind which the next workers are, in
+    /// order.
     pub(super) first: Worker,
     pub(super) in_order: u32,
 }

@@ -12,8 +12,10 @@ use understudy_mpi::real_types::RealComm;
 use understudy_mpi::{self as mpi, check};
 use understudy_numbers::Worker;
 
-/// Enters the two predefined communicators in the table. `world` is what the program sees as `MPI_COMM_WORLD`: a
-/// communicator of all `workers`. Collective over them, since a second one is made for the layer's own use.
+/// Enters the two predefined communicators in the table.
+///
+/// `world` is `MPI_COMM_WORLD` as the program sees it: a communicator of all `workers`. Collective
+/// over them, since a second one is made for the layer's own use.
 pub fn init(rt: &Runtime, world: RealComm, workers: u32, me: Worker) -> mpi::Result<()> {
     connect_world(rt, world, workers, me);
     renew_self(rt)?;
@@ -61,7 +63,9 @@ pub(super) fn connect_world(rt: &Runtime, world: RealComm, workers: u32, me: Wor
     state.real_self.return_errors();
 }
 
-/// Puts a new duplicate behind `MPI_COMM_SELF`: what the program has sent itself and not received is lost with the old one.
+/// Puts a new duplicate behind `MPI_COMM_SELF`.
+///
+/// Messages that the program has sent itself and not received are lost with the old one.
 pub(super) fn renew_self(rt: &Runtime) -> mpi::Result<()> {
     let state = rt.comm.state.borrow();
     let mut new = null_real(rt);
@@ -154,7 +158,9 @@ pub fn my_rank(rt: &Runtime, comm: &Comm) -> Option<usize> {
     comm.members.iter().position(|&member| member == me)
 }
 
-/// Forgets the real communicators after a failure: they have gone with the library that has made them.
+/// Forgets the real communicators after a failure.
+///
+/// They are gone with the library that has made them.
 pub fn drop_reals(rt: &Runtime) {
     let comms = objects(rt);
     let created = comms

@@ -1,4 +1,5 @@
-//! What is known of the communicator that was asked for last: programs use the same few again and again.
+//! What is known of the communicator that was asked for last: programs use the same few again and
+//! again.
 
 use super::communicator::Comm;
 use super::local_comms::RecentComm;

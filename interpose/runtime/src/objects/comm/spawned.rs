@@ -1,7 +1,8 @@
 //! Processes that are no workers: the program has spawned them (MPI 4.1, 11.8).
 //!
-//! Each process gives numbers of its own to those that it comes to know. A number stands for the same process as long as a communicator leads
-//! to that, and for nobody after that, so that groups tell their members apart for good.
+//! Each process gives numbers of its own to those that it comes to know. A number stands for the
+//! same process as long as a communicator leads to that, and for nobody after that, so that groups
+//! tell their members apart for good.
 #![allow(unsafe_code)]
 
 use super::predefined_comms::handle;

@@ -4,7 +4,7 @@ use understudy_numbers::Worker;
 
 pub(super) const FIRST_SPAWNED: u32 = 1 << 31;
 
-/// Whether this is a process that is no worker.
+/// True for the number of a process that is no worker.
 pub fn is_spawned(worker: Worker) -> bool {
     worker.0 >= FIRST_SPAWNED
 }

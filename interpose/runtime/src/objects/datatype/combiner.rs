@@ -1,4 +1,5 @@
-//! What the arguments of a datatype's constructor mean for the place of its data (MPI 4.1, 5.1.2 to 5.1.13).
+//! What the arguments of a datatype's constructor mean for the place of its data (MPI 4.1, 5.1.2 to
+//! 5.1.13).
 
 use super::constructors::{
     CONTIGUOUS, DARRAY, DUP, HINDEXED, HINDEXED_BLOCK, HINDEXED_INTEGER, HVECTOR, HVECTOR_INTEGER,

@@ -1,6 +1,7 @@
 //! Datatypes of the program: made, kept, freed.
 //!
-//! A datatype may be freed while others are made from it; its entry then stays as a *zombie* until no recipe refers to it.
+//! A datatype may be freed while others are made from it.
+//! Its entry then stays as a *zombie* until no recipe refers to it.
 #![allow(unsafe_code)]
 
 use super::build;
@@ -27,7 +28,7 @@ pub fn index(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
     (!entry.freed && !entry.recipe.is_named()).then_some(index)
 }
 
-/// Whether it is a predefined datatype, other than the null handle.
+/// True for a predefined datatype other than the null handle.
 pub fn is_predefined(rt: &Runtime, datatype: VirtDatatype) -> bool {
     matches!(named(datatype.0), Named::Predefined(_)) && datatype != null_handle(rt)
 }
@@ -43,7 +44,7 @@ fn attachment(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
         .map(|(index, _)| index)
 }
 
-/// The same, made if there is none.
+/// Returns the entry for a predefined datatype, and makes it if there is none.
 fn attachment_or_new(rt: &Runtime, datatype: VirtDatatype) -> Option<u32> {
     if !is_predefined(rt, datatype) {
         return None;
@@ -150,7 +151,9 @@ fn is_committed(rt: &Runtime, datatype: VirtDatatype) -> bool {
     }
 }
 
-/// One more datatype made in the same way, for `MPI_Type_get_contents`. Predefined ones stand for themselves.
+/// Makes one more datatype in the same way, for `MPI_Type_get_contents`.
+///
+/// Predefined ones stand for themselves.
 pub fn equivalent(rt: &Runtime, datatype: VirtDatatype) -> Result<VirtDatatype, c_int> {
     let Some(index) = created(HandleKind::Datatype, datatype.0) else {
         return Ok(datatype);
@@ -179,7 +182,9 @@ fn hold(rt: &Runtime, index: u32) {
     }
 }
 
-/// Keeps a datatype, even if the program frees it: for whatever refers to it in a cut (a pending request).
+/// Keeps a datatype even if the program frees it.
+///
+/// A pending request, say, refers to it in a cut.
 pub fn retain(rt: &Runtime, datatype: VirtDatatype) {
     if let Some(index) = created(HandleKind::Datatype, datatype.0) {
         hold(rt, index);
@@ -210,7 +215,7 @@ pub fn free(rt: &Runtime, datatype: VirtDatatype) -> c_int {
     SUCCESS
 }
 
-/// Whether the program may free it.
+/// True if the program may free the datatype.
 pub fn may_free(rt: &Runtime, datatype: VirtDatatype) -> bool {
     let is_own = |entry: &Datatype| !entry.recipe.is_parameterised();
     index(rt, datatype).is_some_and(|index| objects(rt).datatypes.get(index).is_some_and(is_own))
@@ -263,7 +268,7 @@ pub fn recipe(rt: &Runtime, datatype: VirtDatatype) -> Option<Ref<'_, Recipe>> {
     Ref::filter_map(objects(rt), |all| Some(&all.datatypes.get(index)?.recipe)).ok()
 }
 
-/// The same, though the program may have freed it.
+/// Returns the recipe of a datatype that the program may have freed.
 pub fn kept_recipe(rt: &Runtime, datatype: VirtDatatype) -> Option<Ref<'_, Recipe>> {
     let index = created(HandleKind::Datatype, datatype.0)?;
     Ref::filter_map(objects(rt), |all| Some(&all.datatypes.get(index)?.recipe)).ok()

@@ -3,19 +3,19 @@
 use super::recipe::Recipe;
 use crate::objects::attribute::value::Attributes;
 
-/// What is needed to make a datatype again, and what the program has attached to it.
+/// Recipe of a datatype, and the values that the program has attached to it.
 #[derive(Clone, Debug, Default, bincode::Encode, bincode::Decode)]
 pub struct Datatype {
-    /// How it is made.
+    /// Constructor and arguments.
     pub recipe: Recipe,
-    /// Whether it is committed.
+    /// True if the datatype is committed.
     pub committed: bool,
-    /// Its name. C strings need not be UTF-8.
+    /// Name of the datatype. C strings need not be UTF-8.
     pub name: Vec<u8>,
     /// Attributes: key and value.
     pub attributes: Attributes,
-    /// Number of references from recipes and by [`retain`].
+    /// Number of references from recipes and by [`retain`](super::retain).
     pub holders: u32,
-    /// Whether the program has freed it.
+    /// True if the program has freed the datatype.
     pub freed: bool,
 }

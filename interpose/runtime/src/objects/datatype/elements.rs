@@ -1,4 +1,5 @@
-//! The elements of buffers with derived datatypes, for accumulates: of one predefined datatype each (MPI 4.1, 12.3.4).
+//! The elements of buffers with derived datatypes, for accumulates: of one predefined datatype each
+//! (MPI 4.1, 12.3.4).
 #![allow(unsafe_code)]
 
 use super::datatype_entries::kept_recipe;

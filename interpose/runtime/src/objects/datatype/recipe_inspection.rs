@@ -1,7 +1,8 @@
-//! Reads how a real datatype was made.
+//! Reads the constructor of a real datatype.
 //!
 //! `MPI_Type_get_contents` (5.1.13) reports the constructor and its arguments.
-//! It answers with duplicates of the contained datatypes, so these are taken from the constructor's arguments instead.
+//! The contained datatypes in its answer are duplicates, so they are taken from the constructor's
+//! arguments instead.
 #![allow(unsafe_code)]
 
 use super::real_datatypes::{check, null_handle, null_real, virtual_of};
@@ -13,7 +14,7 @@ use crate::objects::Runtime;
 use std::ffi::c_int;
 use understudy_mpi::real_types::RealDatatype;
 
-/// How many arguments of each kind a constructor has.
+/// Numbers of a constructor's arguments of each kind.
 #[derive(Default)]
 struct Envelope {
     combiner: c_int,
@@ -56,7 +57,9 @@ fn envelope(datatype: RealDatatype, counts: Counts) -> Result<Envelope, c_int> {
     })
 }
 
-/// Reads a new real datatype's constructor and arguments; `contained` are the datatypes it was made from.
+/// Reads a new real datatype's constructor and arguments.
+///
+/// `contained` are the datatypes from which it was made.
 pub(super) fn inspect(
     rt: &Runtime,
     datatype: RealDatatype,

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_numbers::Worker;
 
-/// What a process tells another one.
+/// Message from one process to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Word {
-    /// To the owner of a port: somebody wants to connect, with the number of the attempt.
+    /// To the owner of a port: a process wants to connect.
     Knock {
         port: u64,
+        /// Number of the attempt.
         attempt: u64,
         /// The first attempt of this process that is not answered.
         oldest: u64,
@@ -23,48 +24,52 @@ pub enum Word {
     },
 }
 
-/// The root of the other side and what both call the connection, which only roots know; or an error.
+/// Root of the other side, and the roots' common name of the connection; or an error.
 pub type Found = Result<(Worker, u64), i32>;
 
-/// How far a call has come that makes a connection.
+/// Progress of a call that makes a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Begun {
-    /// Of `MPI_Comm_join`: the process at the other end of the socket.
+    /// Process at the other end of the socket of `MPI_Comm_join`.
     pub joins: Option<Worker>,
     /// The attempt that the port's owner has been told of.
     pub attempt: Option<u64>,
-    /// What the root has found.
+    /// Result of the root's search.
     pub found: Option<Found>,
 }
 
-/// What the other processes of a node are to know of a worker at any time.
+/// Facts about a worker that the processes of its node can always read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Board {
     pub ports: BTreeSet<u64>,
     /// Names that it has published, and the ports.
     pub names: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// By worker: the attempts that have been welcomed, of those that it may not know of.
+    /// Attempts that were welcomed, by worker, of which that worker may not know.
     pub welcomed: BTreeSet<(u32, u64)>,
 }
 
 /// The ports of this process, and what it has heard.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Dynamic {
-    /// What the others may look at.
+    /// Facts that the other processes can read.
     pub board: Board,
     /// The number of the port that was opened last.
     last_port: u32,
     /// The number of the last attempt to connect.
     pub last_attempt: u64,
-    /// How often this process has spawned others, or taken part in that.
+    /// Number of spawns that this process has made or taken part in.
     pub spawns: u64,
-    /// How many processes it knows, or has known, that are no workers.
+    /// Number of processes, past ones included, that are known here and are no workers.
     pub known: u32,
-    /// Those of them that have been disconnected, though communicators lead to them that have only been freed. Nobody at a cut.
+    /// Spawned processes that were disconnected, though freed communicators lead to them.
+    ///
+    /// Empty at a cut.
     pub parted: BTreeSet<Worker>,
-    /// By thread (its control block): the call that it has begun, which is made again from its entry until it has ended.
+    /// Calls that have begun, by thread (its control block).
+    ///
+    /// A call is made again from its entry until it has ended.
     pub begun: BTreeMap<usize, Begun>,
-    /// What has come and is not used, in its order, with whom it is from.
+    /// Messages that were received and not used, in their order, with their senders.
     heard: Vec<(Worker, Word)>,
 }
 
@@ -85,7 +90,7 @@ impl Dynamic {
         heard: Vec::new(),
     };
 
-    /// How far the call of this thread has come.
+    /// Returns the progress of this thread's call.
     pub fn begun(&mut self, thread: usize) -> &mut Begun {
         self.begun.entry(thread).or_default()
     }
@@ -95,14 +100,16 @@ impl Dynamic {
         self.begun.values().filter_map(|begun| begun.attempt).min()
     }
 
-    /// Notes what has come. Who knocks at a port that has been closed finds that out from the board.
+    /// Records a message that was received.
+    ///
+    /// A process that knocks at a closed port finds that out from the board.
     pub fn hear(&mut self, from: Worker, word: Word) {
         if !matches!(word, Word::Knock { port, .. } if !self.board.ports.contains(&port)) {
             self.heard.push((from, word));
         }
     }
 
-    /// Whether there is such a word.
+    /// True if such a message was received.
     pub fn has(&self, is_it: impl Fn(Worker, &Word) -> bool) -> bool {
         self.heard.iter().any(|(from, word)| is_it(*from, word))
     }
@@ -122,7 +129,7 @@ impl Dynamic {
         (job << 32) | u64::from(self.last_port)
     }
 
-    /// Whether the port was open.
+    /// Closes a port; returns false if it was not open.
     pub fn close(&mut self, number: u64) -> bool {
         self.heard
             .retain(|(_, word)| !matches!(word, Word::Knock { port, .. } if *port == number));

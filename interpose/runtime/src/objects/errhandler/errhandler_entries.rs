@@ -25,12 +25,14 @@ pub fn no_file(rt: &Runtime) -> VirtFile {
     VirtFile(NO_FILE.get(rt))
 }
 
-/// What a file that is opened now has as its error handler: that of `MPI_FILE_NULL`.
+/// Returns the error handler of a newly opened file: that of `MPI_FILE_NULL`.
 pub fn default_of_files(rt: &Runtime) -> u64 {
     objects(rt).file_errhandler
 }
 
-/// What an error handler does; nothing for `MPI_ERRHANDLER_NULL` and for what is no error handler.
+/// Returns the action of an error handler.
+///
+/// `None` for `MPI_ERRHANDLER_NULL` and for handles of no error handler.
 pub(super) fn action(rt: &Runtime, errhandler: VirtErrhandler) -> Option<Action> {
     if let Some(index) = created(HandleKind::Errhandler, errhandler.0) {
         return Some(Action::Call(objects(rt).errhandlers.get(index)?.function));
@@ -47,13 +49,15 @@ pub(super) fn action(rt: &Runtime, errhandler: VirtErrhandler) -> Option<Action>
     }
 }
 
-/// What an error handler of the program may be set for; nothing for others.
+/// Returns the kind of objects for which the program's error handler may be set.
+///
+/// `None` for other error handlers.
 pub(super) fn kind_of(rt: &Runtime, errhandler: VirtErrhandler) -> Option<Kind> {
     let own = created(HandleKind::Errhandler, errhandler.0)?;
     objects(rt).errhandlers.get(own).map(|own| own.kind)
 }
 
-/// Whether it is an error handler that may be set for objects of a kind.
+/// True for an error handler that may be set for objects of a kind.
 pub fn is_of(rt: &Runtime, errhandler: VirtErrhandler, kind: Kind) -> bool {
     action(rt, errhandler).is_some() && kind_of(rt, errhandler).is_none_or(|own| own == kind)
 }
@@ -69,7 +73,9 @@ pub fn create(rt: &Runtime, kind: Kind, function: u64) -> VirtErrhandler {
     VirtErrhandler(virtual_handle(HandleKind::Errhandler, index))
 }
 
-/// The program gives a handle back. Predefined ones may be, since `MPI_Comm_get_errhandler` returns them.
+/// Frees a handle of the program.
+///
+/// Predefined handles may be freed, since `MPI_Comm_get_errhandler` returns them.
 pub fn free(rt: &Runtime, errhandler: VirtErrhandler) -> c_int {
     match created(HandleKind::Errhandler, errhandler.0) {
         Some(index) => {

@@ -4,21 +4,23 @@ use std::ffi::c_int;
 /// `MPI_ERR_LASTCODE`, the greatest predefined code.
 pub const LAST_PREDEFINED: c_int = 92;
 
-/// Error classes and codes that the program has added (9.5): the first one follows `MPI_ERR_LASTCODE`.
+/// Error classes and codes that the program has added (9.5).
+///
+/// The first one follows `MPI_ERR_LASTCODE`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct ErrorCodes {
     added: Vec<ErrorCode>,
-    /// Where those were that have been removed: these numbers are given again.
+    /// Positions of removed ones, whose numbers are given again.
     free: Vec<u32>,
 }
 
 /// An added class or code.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub(super) struct ErrorCode {
-    /// Its class; a class is its own.
+    /// Class of the code; a class is its own.
     class: i32,
     text: Vec<u8>,
-    /// How many codes a class has, besides itself.
+    /// Number of codes of a class, besides itself.
     codes: u32,
     is_removed: bool,
 }

@@ -13,7 +13,7 @@ use crate::objects::{Runtime, comm, file, objects, objects_mut, session, window}
 use std::ffi::{c_int, c_void};
 use understudy_mpi::abi::Domain;
 
-/// What errors are raised on.
+/// Object on which errors are raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
     Comm(VirtComm),
@@ -37,7 +37,9 @@ impl Object {
         }
     }
 
-    /// The error handler that is set; errors of files return unless the program says otherwise (14.7).
+    /// Returns the error handler that is set.
+    ///
+    /// Errors of files return unless the program says otherwise (14.7).
     fn errhandler(self, rt: &Runtime) -> VirtErrhandler {
         let (handle, default) = match self {
             Object::Comm(comm) => (comm::errhandler(rt, comm), &FATAL),
@@ -56,7 +58,7 @@ impl Object {
         }
     }
 
-    /// What an error leads to.
+    /// Returns the action that follows an error.
     pub fn action(self, rt: &Runtime) -> Action {
         action(rt, self.errhandler(rt)).unwrap_or(Action::Fatal)
     }
@@ -89,7 +91,7 @@ impl Object {
         SUCCESS
     }
 
-    /// One more handle of its error handler.
+    /// Returns one more handle of the object's error handler.
     pub fn get(self, rt: &Runtime) -> VirtErrhandler {
         let handle = self.errhandler(rt);
         if let Some(index) = created(HandleKind::Errhandler, handle.0)
@@ -116,8 +118,9 @@ impl Object {
             }
         };
         code = abi::integer_for_program(Domain::ErrorCode, code);
-        // SAFETY: a handler called by the program runs; its function takes pointers to a handle and a code. The further
-        // arguments are not to be looked at (9.3.1).
+        // SAFETY: a handler called by the program runs.
+        // Its function takes pointers to a handle and a code.
+        // The further arguments are not to be looked at (9.3.1).
         unsafe {
             let (address, context) = function_of(function);
             call_program(

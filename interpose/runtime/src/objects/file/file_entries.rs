@@ -35,7 +35,7 @@ pub fn get(rt: &Runtime, file: VirtFile) -> Option<Ref<'_, File>> {
     Ref::filter_map(objects(rt), |all| all.files.get(index)).ok()
 }
 
-/// The same, to be changed.
+/// Borrows the entry of an open file to change it.
 pub fn get_mut(rt: &Runtime, file: VirtFile) -> Option<RefMut<'_, File>> {
     let index = created(HandleKind::File, file.0)?;
     RefMut::filter_map(objects_mut(rt), |all| all.files.get_mut(index)).ok()
@@ -55,7 +55,10 @@ pub fn remove(rt: &Runtime, file: VirtFile) -> Option<File> {
     objects_mut(rt).files.remove(index)
 }
 
-/// Opens a file that exists. One that is only written is opened for reading as well, if that may be: its old bytes are kept.
+/// Opens a file that exists.
+///
+/// A file that is only written is opened for reading as well, if that is permitted: its old bytes
+/// are kept.
 pub fn open(path: &Path, mode: i32) -> io::Result<std::fs::File> {
     let open = |read, write| OpenOptions::new().read(read).write(write).open(path);
     if mode & mode::RDONLY != 0 {
@@ -96,7 +99,7 @@ pub fn descriptor(rt: &Runtime, file: VirtFile) -> io::Result<Arc<std::fs::File>
     Ok(descriptor)
 }
 
-/// Where the data of a file's view lie, if that has been found out.
+/// Returns the layout of a file's view, if it was computed.
 pub fn layout(rt: &Runtime, file: VirtFile) -> Option<Arc<Layout>> {
     let index = created(HandleKind::File, file.0)?;
     rt.files.borrow().get(&index)?.layout.clone()

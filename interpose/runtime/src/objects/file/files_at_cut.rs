@@ -34,14 +34,18 @@ impl Failed {
     }
 }
 
-/// Whether this worker is the first of those who have a file open, which speaks for all.
+/// True if this worker is the first of those that have a file open.
+///
+/// The first one acts for all.
 fn is_first(comms: &Slots<comm::Comm>, file: &File, me: Worker) -> bool {
     let comm =
         created(HandleKind::Comm, file.comm as *mut c_void).and_then(|index| comms.get(index));
     comm.is_some_and(|comm| comm.members.first() == Some(&me))
 }
 
-/// Whether all open files have names, by which they could be opened again. If not, a line says so.
+/// True if all open files have names, by which they could be opened again.
+///
+/// Logs a message if not.
 pub fn have_names(rt: &Runtime) -> bool {
     let (all, open) = (objects(rt), rt.files.borrow());
     let nameless =
@@ -58,7 +62,9 @@ pub fn have_names(rt: &Runtime) -> bool {
     false
 }
 
-/// At a cut, while all processes stand still: what names the files have now, and where their shared pointers are.
+/// Records the names of the files and the positions of their shared pointers.
+///
+/// Called at a cut, while all processes stand still.
 ///
 /// # Errors
 /// A pointer cannot be read.
@@ -83,10 +89,12 @@ pub fn note(rt: &Runtime) -> Result<(), Failed> {
     Ok(())
 }
 
-/// After a rollback, when all that was done to files is undone: they are opened again, and the shared pointers set back.
+/// Opens the files again, and restores the shared pointers.
+///
+/// Called after a rollback, when all effects on files are undone.
 ///
 /// # Errors
-/// That cannot be.
+/// A file cannot be opened, or a pointer not be restored.
 pub fn put_back(rt: &Runtime) -> Result<(), Failed> {
     let files: Vec<(u32, File)> = objects(rt)
         .files
@@ -101,10 +109,12 @@ pub fn put_back(rt: &Runtime) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Whether those who share a pointer in memory are on one node, where these processes play the workers.
+/// Checks that workers which share a pointer in memory are on one node.
+///
+/// `players` play the workers.
 ///
 /// # Errors
-/// They are not.
+/// They are on several nodes.
 pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), Failed> {
     let in_memory = in_memory();
     let is_apart = |file: &&File| {
@@ -122,7 +132,9 @@ pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) -> Result<(), Failed
     })
 }
 
-/// Whether all members of a communicator are on one node, where these processes play the workers.
+/// True if all members of a communicator are on one node.
+///
+/// `players` play the workers.
 pub fn is_on_one_node(rt: &Runtime, comm: VirtComm, players: &[ProcessNumber]) -> bool {
     let world = world::get(rt);
     let members = comm::members(rt, comm).unwrap_or_default();

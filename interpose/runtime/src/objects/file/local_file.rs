@@ -1,4 +1,6 @@
-//! State of an open file that belongs to this process and is made anew after a rollback.
+//! State of an open file that is not saved.
+//!
+//! A rollback makes it anew.
 
 use super::layout::Layout;
 use std::sync::Arc;

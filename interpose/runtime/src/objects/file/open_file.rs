@@ -5,7 +5,7 @@ use std::ffi::{OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// How a file may be used (`MPI_MODE_…`, alike in all ABIs).
+/// Access modes of a file (`MPI_MODE_…`, alike in all ABIs).
 pub mod mode {
     pub const CREATE: i32 = 1;
     pub const RDONLY: i32 = 2;
@@ -17,7 +17,7 @@ pub mod mode {
     pub const SEQUENTIAL: i32 = 256;
 }
 
-/// How data are represented in a file (14.5).
+/// Representation of data in a file (14.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Representation {
     /// As in memory; `internal` is the same.
@@ -26,7 +26,7 @@ pub enum Representation {
     External32,
 }
 
-/// Which part of a file a process sees (14.3).
+/// Part of a file that a process sees (14.3).
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct View {
     /// Bytes before the first tile.
@@ -37,7 +37,7 @@ pub struct View {
     pub unit: u64,
     /// The program's handle of the tile.
     pub filetype: u64,
-    /// How data are represented.
+    /// Representation of the data.
     pub representation: Representation,
 }
 
@@ -62,19 +62,21 @@ pub struct File {
     pub info: Vec<(Vec<u8>, Vec<u8>)>,
     /// The program's error handler; 0: the default.
     pub errhandler: u64,
-    /// What of it is seen.
+    /// Part of the file that this process sees.
     pub view: View,
-    /// Whether accesses are atomic.
+    /// True if accesses are atomic.
     pub atomic: bool,
     /// The individual pointer, in units of the view.
     pub position: u64,
-    /// Where the shared pointer is as long as its file does not say otherwise.
+    /// Position of the shared pointer as long as its file does not say otherwise.
     pub shared_start: u64,
-    /// The full name of the shared pointer's file, which exists when the pointer has been moved; empty: there can be none.
+    /// Full name of the shared pointer's file; empty if there can be none.
+    ///
+    /// The file exists when the pointer has been moved.
     pub shared_path: Vec<u8>,
-    /// Where the shared pointer was at the cut.
+    /// Position of the shared pointer at the cut.
     pub pointer: Pointer,
-    /// What has begun and not ended, with its bytes.
+    /// Split collective that has begun and not ended, with its bytes.
     pub split: Option<(Split, u64)>,
 }
 
@@ -93,14 +95,14 @@ impl File {
     }
 }
 
-/// What a process says of the pointer in its saved state.
+/// Shared pointer in the saved state of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub enum Pointer {
     /// Another one says it.
     #[default]
     Others,
-    /// It has not been moved since the start.
+    /// The pointer has not been moved since the start.
     Unmoved,
-    /// It is at this unit.
+    /// The pointer is at this unit.
     At(u64),
 }

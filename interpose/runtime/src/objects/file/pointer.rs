@@ -1,11 +1,13 @@
 //! The shared pointer (MPI 4.1, 14.4.4): a number in a hidden file, under a lock.
 //!
-//! It is beside the file, or, where nothing can be made there and all members are on one node, in the job's directory in memory. It is made when
-//! the pointer is first moved; until then the pointer is where it was at the start.
+//! It is beside the file, or, where nothing can be made there and all members are on one node, in
+//! the job's directory in memory. It is made when the pointer is first moved; until then the
+//! pointer is where it was at the start.
 //!
-//! Members on several nodes move it, and each node has an undo log of its own. So it is in none: the first member notes at a cut where the
-//! pointer is, while all stand still, and sets it back when all logs are undone. That it was made is noted, so that it goes if its file is
-//! closed in a rollback.
+//! Members on several nodes move it, and each node has an undo log of its own. So it is in none:
+//! the first member notes at a cut where the pointer is, while all stand still, and sets it back
+//! when all logs are undone. That it was made is noted, so that it goes if its file is closed in a
+//! rollback.
 #![allow(unsafe_code)]
 
 use super::open_file::{File, Pointer};

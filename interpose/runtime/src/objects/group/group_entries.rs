@@ -31,7 +31,9 @@ pub fn index(rt: &Runtime, group: VirtGroup) -> Option<u32> {
     created(HandleKind::Group, group.0).filter(|&index| objects(rt).groups.get(index).is_some())
 }
 
-/// The members of a group as ranks of `MPI_COMM_WORLD`; nothing for `MPI_GROUP_NULL` and for what is no group.
+/// Returns the members of a group as ranks of `MPI_COMM_WORLD`.
+///
+/// `None` for `MPI_GROUP_NULL` and for handles of no group.
 pub fn members(rt: &Runtime, group: VirtGroup) -> Option<Vec<Worker>> {
     match index(rt, group) {
         Some(index) => Some(objects(rt).groups.get(index)?.members.clone()),
@@ -47,7 +49,9 @@ pub fn session(rt: &Runtime, group: VirtGroup) -> u64 {
         .unwrap_or(0)
 }
 
-/// A group of these members, that comes from this session or, with 0, the World Model; without any it is `MPI_GROUP_EMPTY`.
+/// Makes a group of these members; without any it is `MPI_GROUP_EMPTY`.
+///
+/// The group comes from this session or, with 0, the World Model.
 pub fn create(rt: &Runtime, members: Vec<Worker>, session: u64) -> Result<VirtGroup, c_int> {
     if members.is_empty() {
         return Ok(empty_handle(rt));
@@ -114,7 +118,9 @@ fn make(rt: &Runtime, world: RealGroup, members: &[Worker]) -> Result<RealGroup,
     Ok(group)
 }
 
-/// The same if spawned processes are among them; none if no communicator leads to one of these any more, so nobody has use for it.
+/// Makes a real group with spawned processes among its members.
+///
+/// `None` if no communicator leads to one of them any more: the group cannot be used then.
 fn make_of_spawned(rt: &Runtime, members: &[Worker]) -> Result<Option<RealGroup>, c_int> {
     with_world(rt, |world| {
         let size = comm::members(rt, comm::world_handle(rt)).map_or(0, |all| all.len());
@@ -154,7 +160,9 @@ pub fn release_all(rt: &Runtime) {
     }
 }
 
-/// Makes the real groups from the new world. Real groups that are still there are given up. Nothing leads to spawned processes now.
+/// Makes the real groups from the new world.
+///
+/// Real groups that exist are given up. No communicator leads to spawned processes now.
 pub fn rebuild(rt: &Runtime) {
     let outcome = with_world(rt, |world| {
         for (index, group) in objects(rt).groups.iter() {

@@ -9,7 +9,10 @@ use understudy_numbers::Worker;
 /// The members of a group.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Group {
-    /// In the order of their ranks, as ranks of `MPI_COMM_WORLD`, or numbers of [spawned](comm::spawned) processes.
+    /// Members in the order of their ranks.
+    ///
+    /// They are ranks of `MPI_COMM_WORLD`, or numbers of [spawned](crate::objects::comm::spawned)
+    /// processes.
     pub members: Vec<Worker>,
     /// The session that it comes from: the program's handle; 0: the World Model.
     pub session: u64,
@@ -52,7 +55,8 @@ pub fn expand(ranges: &[[c_int; 3]], size: usize) -> Result<Vec<c_int>, c_int> {
             return Err(ERR_ARG);
         }
         let within = |rank: c_int| usize::try_from(rank).is_ok_and(|rank| rank < size);
-        // The last one need not be met, but the standard demands that all that are met are ranks of the group.
+        // The last one need not be met, but the standard demands that all met ones are ranks of the
+        // group.
         let steps = (i64::from(last) - i64::from(first)) / i64::from(stride);
         let backwards = (last > first && stride < 0) || (last < first && stride > 0);
         let end = i64::from(first) + steps * i64::from(stride);
@@ -94,7 +98,7 @@ pub fn difference(first: &[Worker], second: &[Worker]) -> Vec<Worker> {
         .collect()
 }
 
-/// How two groups compare (`MPI_Group_compare`).
+/// Result of a comparison of two groups (`MPI_Group_compare`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub enum Comparison {
@@ -103,7 +107,7 @@ pub enum Comparison {
     Unequal = 3,
 }
 
-/// The same members in the same order, or in another one, or others (7.3.1).
+/// Compares two groups by their members and the order of these (7.3.1).
 pub fn compare(first: &[Worker], second: &[Worker]) -> Comparison {
     let set = |members: &[Worker]| members.iter().copied().collect::<HashSet<Worker>>();
     match first == second {

@@ -1,6 +1,6 @@
 //! Contents of info objects. Plain data.
 
-/// What is in an info object. C strings need not be UTF-8.
+/// Contents of an info object. C strings need not be UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Info {
     /// Keys and values in the order in which the keys came.

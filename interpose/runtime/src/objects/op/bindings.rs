@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 /// Number of operators that can exist at a time.
 pub(super) const TRAMPOLINES: usize = 256;
 
-/// Which trampoline calls which function.
+/// Functions of the program that the trampolines call.
 pub struct Bindings {
     pub(super) functions: [Function; TRAMPOLINES],
-    /// Those that no operator has, and the number of those that none has had yet.
+    /// Trampolines that no operator has, and the number of those that none has had yet.
     free: VecDeque<usize>,
     untouched: usize,
     /// By the operator's index.
@@ -20,7 +20,8 @@ pub struct Bindings {
 }
 
 impl Bindings {
-    pub(in crate::objects) const fn new() -> Bindings {
+    /// No trampoline is bound at the start of the process.
+    pub const fn start() -> Bindings {
         Bindings {
             functions: [Function {
                 address: 0,
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn trampolines_are_used_again_as_late_as_possible() {
-        let mut bindings = Bindings::new();
+        let mut bindings = Bindings::start();
         let at = |address| Function { address, inner: 0 };
         assert_eq!(
             (bindings.take(at(10)), bindings.take(at(11))),

@@ -43,12 +43,12 @@ pub fn index(rt: &Runtime, op: VirtOp) -> Option<u32> {
     created(HandleKind::Op, op.0).filter(|&index| exists(rt, index))
 }
 
-/// Whether there is an operator of this index.
+/// True if there is an operator of this index.
 pub fn exists(rt: &Runtime, index: u32) -> bool {
     objects(rt).ops.get(index).is_some_and(|op| !op.freed)
 }
 
-/// Whether an operator is commutative; MPI's own are.
+/// True if an operator is commutative; MPI's own are.
 pub fn commutes(rt: &Runtime, op: VirtOp) -> bool {
     index(rt, op).is_none_or(|index| objects(rt).ops.get(index).is_some_and(|op| op.commutes))
 }
@@ -97,7 +97,9 @@ pub fn create(rt: &Runtime, address: u64, commutes: bool, is_large: bool) -> Res
     Ok(VirtOp(handles::virtual_handle(HandleKind::Op, index)))
 }
 
-/// Whatever calls the operator's function hands it this address of another one, too. Whether there is such an operator.
+/// Sets the address that callers of the operator's function pass on to it.
+///
+/// Returns false if there is no such operator.
 pub fn set_inner(rt: &Runtime, op: VirtOp, inner: u64) -> bool {
     let Some(index) = index(rt, op) else {
         return false;
@@ -123,7 +125,7 @@ pub fn free(rt: &Runtime, op: VirtOp) -> c_int {
     collect(rt, index)
 }
 
-/// It stays, though the program may free it, until [`release`].
+/// Keeps an operator until [`release`], even if the program frees it.
 pub fn retain(rt: &Runtime, op: VirtOp) {
     if let Some(index) = created(HandleKind::Op, op.0)
         && let Some(op) = objects_mut(rt).ops.get_mut(index)

@@ -34,7 +34,8 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
     let handle: VirtDatatype =
         datatype::virtual_of(rt, unsafe { understudy_mpi::abi::datatype_at(datatype) });
     let mut handle = abi::for_program(rt, HandleKind::Datatype, handle.0 as u64);
-    // SAFETY: the program's function of this type; the real library runs because the program has called it.
+    // SAFETY: the program's function of this type.
+    // The real library runs because the program has called it.
     unsafe {
         let [invec, inoutvec, len, handle] = [
             invec as u64,
@@ -61,12 +62,14 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
 
 macro_rules! sixteen {
     ($($row:literal)*) => { [$([
-        trampoline::<{ $row * 16 }>, trampoline::<{ $row * 16 + 1 }>, trampoline::<{ $row * 16 + 2 }>,
-        trampoline::<{ $row * 16 + 3 }>, trampoline::<{ $row * 16 + 4 }>, trampoline::<{ $row * 16 + 5 }>,
-        trampoline::<{ $row * 16 + 6 }>, trampoline::<{ $row * 16 + 7 }>, trampoline::<{ $row * 16 + 8 }>,
-        trampoline::<{ $row * 16 + 9 }>, trampoline::<{ $row * 16 + 10 }>, trampoline::<{ $row * 16 + 11 }>,
-        trampoline::<{ $row * 16 + 12 }>, trampoline::<{ $row * 16 + 13 }>, trampoline::<{ $row * 16 + 14 }>,
-        trampoline::<{ $row * 16 + 15 }>,
+        trampoline::<{ $row * 16 }>, trampoline::<{ $row * 16 + 1 }>,
+        trampoline::<{ $row * 16 + 2 }>, trampoline::<{ $row * 16 + 3 }>,
+        trampoline::<{ $row * 16 + 4 }>, trampoline::<{ $row * 16 + 5 }>,
+        trampoline::<{ $row * 16 + 6 }>, trampoline::<{ $row * 16 + 7 }>,
+        trampoline::<{ $row * 16 + 8 }>, trampoline::<{ $row * 16 + 9 }>,
+        trampoline::<{ $row * 16 + 10 }>, trampoline::<{ $row * 16 + 11 }>,
+        trampoline::<{ $row * 16 + 12 }>, trampoline::<{ $row * 16 + 13 }>,
+        trampoline::<{ $row * 16 + 14 }>, trampoline::<{ $row * 16 + 15 }>,
     ]),*] };
 }
 

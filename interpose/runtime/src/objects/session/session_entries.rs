@@ -59,7 +59,10 @@ pub fn first(rt: &Runtime) -> Option<VirtSession> {
         .map(|(index, _)| handle(index))
 }
 
-/// Removes a session. What comes from it, and should be gone, does not come from the next one that gets its handle.
+/// Removes a session.
+///
+/// Objects that come from it and should be gone do not come from the next session that gets its
+/// handle.
 pub fn remove(rt: &Runtime, index: u32) {
     forget(&mut objects_mut(rt), index);
     tell(rt);
@@ -87,7 +90,9 @@ pub fn tell(rt: &Runtime) {
     publish(all.world_model, all.sessions.iter().count());
 }
 
-/// The members of a process set; nothing for a name of none. Scheme and authority of a URI have no case.
+/// Returns the members of a process set; `None` for another name.
+///
+/// Scheme and authority of a URI have no case.
 pub fn members(rt: &Runtime, set: &CStr) -> Option<Vec<Worker>> {
     let is = |name: &CStr| set.to_bytes().eq_ignore_ascii_case(name.to_bytes());
     match set {

@@ -9,10 +9,12 @@ pub struct Reals {
     pub(super) cvars: Vec<*mut c_void>,
     pub(super) sessions: Vec<*mut c_void>,
     pub(super) pvars: Vec<*mut c_void>,
-    /// Whether the library's interface is initialised, and was before MPI_Init, where every generation begins.
+    /// True if the library's interface is initialised.
+    ///
+    /// `was_open`: it was so before MPI_Init, where every generation begins.
     pub(super) is_open: bool,
     pub(super) was_open: bool,
-    /// True if the message of [`written::check_communicators`] was logged.
+    /// True if the message of [`check_communicators`](super::written::check_communicators) was logged.
     pub(super) is_older_told: bool,
 }
 
@@ -31,7 +33,7 @@ impl Reals {
 // SAFETY: addresses that only the real library follows.
 unsafe impl Send for Reals {}
 
-/// What a handle of the tool interface is of.
+/// Kind of a handle of the tool interface.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     Cvar = 0,

@@ -51,8 +51,10 @@ pub fn set_real(rt: &Runtime, of: Of, index: u32, real: *mut c_void) {
     }
 }
 
-/// Opens the library's interface, once in each generation; it is never closed. `is_before`: before `MPI_Init`, from where on the
-/// library is put back to a moment in which it is open.
+/// Opens the library's interface, once in each generation; it is never closed.
+///
+/// `is_before`: before `MPI_Init`, from where on the library is put back to a moment in which it is
+/// open.
 pub fn open(rt: &Runtime, required: c_int, provided: &mut c_int, is_before: bool) -> c_int {
     let _apart = Apart::new();
     // SAFETY: a plain argument.
@@ -63,7 +65,7 @@ pub fn open(rt: &Runtime, required: c_int, provided: &mut c_int, is_before: bool
     rc
 }
 
-/// Whether the program may use it.
+/// True if the program may use the interface.
 pub fn is_open(rt: &Runtime) -> bool {
     objects(rt).tool.users > 0
 }
@@ -81,8 +83,10 @@ pub fn forget_reals(rt: &Runtime) {
 pub struct Bound(*mut c_void);
 
 impl Bound {
-    /// What the program's handle stands for, if the variable's binding is one of those that are known here. In another ABI
-    /// than Open MPI's no variable is bound.
+    /// Returns the real object behind the program's handle, if the variable's binding is known
+    /// here.
+    ///
+    /// In another ABI than Open MPI's no variable is bound.
     pub fn new(rt: &Runtime, bind: c_int, object: u64) -> Option<Bound> {
         let object = object as *mut c_void;
         Some(Bound(match bind {
@@ -106,12 +110,12 @@ impl Bound {
     }
 }
 
-/// What the library says of a variable.
+/// Variable as the library describes it.
 pub struct Variable {
     pub name: Vec<u8>,
-    /// Of a performance variable.
+    /// Class of a performance variable.
     pub class: c_int,
-    /// What kind of object it is bound to.
+    /// Kind of object that the variable is bound to.
     pub bind: c_int,
     /// The type of its values.
     pub datatype: RealDatatype,
@@ -119,7 +123,9 @@ pub struct Variable {
     pub enumtype: *mut c_void,
 }
 
-/// Has the library describe a variable: `ask` gets room for the name, and places for everything else.
+/// Lets the library describe a variable.
+///
+/// `ask` gets room for the name, and places for everything else.
 fn describe(
     rt: &Runtime,
     ask: impl FnOnce(*mut c_char, &mut c_int, &mut Variable, &mut [c_int; 5]) -> c_int,
@@ -232,7 +238,9 @@ pub fn make_cvar(rt: &Runtime, cvar: &Cvar) -> Result<(*mut c_void, c_int), c_in
     Ok((handle, count))
 }
 
-/// A real handle of a performance variable, which is not started, and the number of its elements.
+/// Makes a real handle of a performance variable, which is not started.
+///
+/// Returns it with the number of its elements.
 pub fn make_pvar(rt: &Runtime, pvar: &Pvar) -> Result<(*mut c_void, c_int), c_int> {
     let (name, mut index) = (named(&pvar.name), 0);
     let _apart = Apart::new();

@@ -20,23 +20,23 @@ pub struct Pvar {
     /// Index of its session.
     pub session: u32,
     pub name: Vec<u8>,
-    /// Its class, which is part of its name.
+    /// Class of the variable, which is part of its name.
     pub class: c_int,
     pub object: u64,
-    /// Whether the program has started it.
+    /// True if the program has started the variable.
     pub started: bool,
 }
 
 #[derive(Clone, Debug, bincode::Encode, bincode::Decode)]
 pub struct Tool {
-    /// How often it has been initialised, less how often it has been finalised.
+    /// Number of initialisations less number of finalisations.
     pub users: u32,
     /// Handles of control variables.
     pub cvars: Slots<Cvar>,
     pub sessions: Slots<()>,
     /// Handles of performance variables.
     pub pvars: Slots<Pvar>,
-    /// What has been written to control variables.
+    /// Values written to control variables.
     pub written: Written,
 }
 

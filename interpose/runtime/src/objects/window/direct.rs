@@ -1,8 +1,10 @@
-//! Windows whose memory all members share: what a process does there by itself, and what it has left to the library.
+//! Windows whose memory all members share: what a process does there by itself, and what it has
+//! left to the library.
 //!
-//! All accumulates on such a window are made by their origins under a lock of the target's (MPI 4.1, 12.7.1), whatever their
-//! datatypes: the library's own would not know of it. A lock that somebody has died with is free in the next generation. So are those of
-//! passive target epochs ([`super::passive`]), which have words of their own behind it.
+//! All accumulates on such a window are made by their origins under a lock of the target's (MPI
+//! 4.1, 12.7.1), whatever their datatypes: the library's own would not know of it. A lock that
+//! somebody has died with is free in the next generation. So are those of passive target epochs
+//! ([`super::passive`]), which have words of their own behind it.
 #![allow(unsafe_code)]
 
 use super::epochs::Hold;

@@ -28,7 +28,7 @@ pub fn direct(rt: &Runtime, win: VirtWin) -> io::Result<Option<Rc<Direct>>> {
     renew(rt, number, &window, &world::get(rt).players)
 }
 
-/// The same, anew, for the window with this index; these processes play the workers.
+/// Maps the locks of the window with this index anew; these processes play the workers.
 ///
 /// # Errors
 /// As of [`direct`].
@@ -49,7 +49,7 @@ pub(super) fn renew(
     Ok(Some(new))
 }
 
-/// What a flush has to wait for: of a rank, or of all.
+/// Returns the wait that a flush of a rank, or of all ranks, needs.
 pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> Flush {
     let is_passive = get(rt, win).is_some_and(|window| window.epochs.are_passive(rank));
     match direct(rt, win) {
@@ -58,7 +58,7 @@ pub fn flush(rt: &Runtime, win: VirtWin, rank: Option<c_int>) -> Flush {
     }
 }
 
-/// Whether the library may have begun what it has not ended.
+/// Records whether operations that the library has begun may be under way.
 pub(super) fn set_busy(rt: &Runtime, win: VirtWin, is: bool) {
     if let Ok(Some(direct)) = direct(rt, win) {
         direct.is_busy.set(is);

@@ -1,7 +1,7 @@
 //! Passive target epochs of windows whose memory all members share.
 //!
-//! Their locks are the layer's ([`super::locks`]). The library takes one, too, before it does something itself: unchecked, since whom that
-//! would exclude is excluded already.
+//! Their locks are the layer's ([`super::locks`]). The library takes one, too, before it does
+//! something itself: unchecked, since whom that would exclude is excluded already.
 #![allow(unsafe_code)]
 
 use super::direct::Direct;

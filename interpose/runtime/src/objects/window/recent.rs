@@ -1,12 +1,13 @@
-//! The part of a window that was reached last: a loop of operations asks for the same again and again.
+//! The part of a window that was reached last: a loop of operations asks for the same again and
+//! again.
 //!
-//! It holds until any object but a window's epochs changes ([`super::objects_mut`]), or a recovery begins.
+//! It holds until any object but a window's epochs changes
+//! ([`objects_mut`](crate::objects::objects_mut)), or a recovery begins.
 #![allow(unsafe_code)]
 
 use super::direct::{Direct, Flush};
 use super::direct_windows;
-use super::epochs::Epochs;
-use super::epochs::Hold;
+use super::epochs::{Epochs, Hold};
 use super::number::Number;
 use super::recent_part::RecentPart;
 use super::rma_window::Window;

@@ -36,7 +36,7 @@ impl RecentPart {
         self.is_passive = epochs.are_passive(Some(self.rank));
     }
 
-    /// Its part has been locked or unlocked, between no fences.
+    /// Records a lock or unlock of the part, outside of fences.
     pub(super) fn set_locked(&mut self, rank: c_int, is: bool) {
         if self.rank == rank {
             (self.is_open, self.is_passive) = (is, is);

@@ -1,9 +1,11 @@
-//! Memory of MPI_Win_allocate_shared and, on one node, of MPI_Win_allocate (MPI 4.1, 12.2): segments of all members, at addresses of each
-//! process's own.
+//! Memory of MPI_Win_allocate_shared and, on one node, of MPI_Win_allocate.
 //!
-//! The library has no part in it: a survivor's mapping must last longer than a generation of MPI, and its addresses must not change. Each
-//! page is in the image of one member ([`Part`]). Nobody writes while another one captures its part or puts that back: all stand
-//! still at a cut until all members have captured, and restore only when all are in the recovery.
+//! Segments of all members (MPI 4.1, 12.2), at addresses of each process's own.
+//!
+//! The library has no part in it: a survivor's mapping must last longer than a generation of MPI,
+//! and its addresses must not change. Each page is in the image of one member ([`Part`]). No
+//! process writes while another one captures its part or restores it: all stand still at a cut
+//! until all members have captured, and restore only when all are in the recovery.
 #![allow(unsafe_code)]
 
 use crate::arch::raw;
@@ -20,25 +22,25 @@ use understudy_numbers::{ProcessNumber, Worker};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
-/// What a member has asked for.
+/// Request of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Segment {
     /// Bytes.
     pub size: i64,
     /// Bytes of a unit of displacements.
     pub disp_unit: i32,
-    /// It may begin at a page of its own (the hint `alloc_shared_noncontig`).
+    /// True if the segment may begin at a page of its own (the hint `alloc_shared_noncontig`).
     pub is_apart: bool,
 }
 
 /// The memory of all members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Region {
-    /// Where it begins in this process; 0: it has no bytes.
+    /// First address in this process; zero if the region has no bytes.
     pub(super) base: u64,
-    /// Of each member, in the order of ranks.
+    /// Segments of the members, in the order of ranks.
     pub(super) segments: Vec<Segment>,
-    /// Where each of them begins, in bytes from `base`, and where the last one ends.
+    /// First bytes of the segments, counted from `base`, and the end of the last one.
     pub(super) starts: Vec<u64>,
     /// The number of the window in the names of its files.
     pub(super) window: u64,
@@ -46,12 +48,14 @@ pub struct Region {
     pub(super) owners: Vec<Worker>,
 }
 
-/// Whether all members allow holes.
+/// True if all members allow holes.
 fn may_be_apart(segments: &[Segment]) -> bool {
     !segments.is_empty() && segments.iter().all(|segment| segment.is_apart)
 }
 
-/// Where segments begin, and behind them the end of all. Without holes, if no member allows one.
+/// Returns the begins of the segments, and behind them the end of all.
+///
+/// There are no holes unless all members allow them.
 pub(super) fn starts(segments: &[Segment]) -> Vec<u64> {
     let may_be_apart = may_be_apart(segments);
     let mut starts = vec![0];
@@ -74,7 +78,9 @@ impl Region {
             .map_or(0, |end| end.next_multiple_of(PAGE))
     }
 
-    /// The files, and which bytes of the region are in each. A page that two members have is that of the lower rank.
+    /// Returns the files, and the bytes of the region that are in each.
+    ///
+    /// A page that two members have is in the file of the lower rank.
     fn parts(&self) -> impl Iterator<Item = (Part, Range<u64>)> {
         let bounds = self.starts.windows(2).map(|ends| {
             let [start, end] = [ends[0], ends[1]].map(|at| at.next_multiple_of(PAGE));
@@ -91,12 +97,14 @@ impl Region {
             .filter(|(_, bytes)| !bytes.is_empty())
     }
 
-    /// Whether the members have it.
+    /// True if the members have the region mapped.
     pub fn is_mapped(&self) -> bool {
         !self.owners.is_empty()
     }
 
-    /// Whether this process and that member are on one node: then both have the same file mapped.
+    /// True if this process and that member are on one node.
+    ///
+    /// Both have the same file mapped then.
     pub fn reaches(&self, rt: &Runtime, member: usize) -> bool {
         let world = world::get(rt);
         let node = |process: ProcessNumber| world.nodes[process.index()];
@@ -110,8 +118,10 @@ impl Region {
         self.parts().find(|(part, _)| part.is_own())
     }
 
-    /// Address of a member's segment in this process, and what it has asked for. For an empty one, Open MPI tells where it would be,
-    /// unless there are holes, and MPICH nothing.
+    /// Returns the address of a member's segment in this process, and the member's request.
+    ///
+    /// For an empty segment Open MPI reports the address at which it would be, unless there are
+    /// holes; MPICH reports nothing.
     pub fn segment(&self, rank: usize) -> Option<(u64, Segment)> {
         let (start, segment) = (self.starts.get(rank)?, *self.segments.get(rank)?);
         let is_nowhere = segment.size == 0 && (abi::is_foreign() || may_be_apart(&self.segments));
@@ -128,12 +138,12 @@ impl Region {
         self.window
     }
 
-    /// How many members have it.
+    /// Number of members that have the region.
     pub fn members(&self) -> usize {
         self.owners.len()
     }
 
-    /// Whether all members are on one node.
+    /// True if all members are on one node.
     pub fn is_on_one_node(&self, rt: &Runtime, players: &[ProcessNumber]) -> bool {
         let world = world::get(rt);
         let node = |owner: &Worker| world.nodes[players[owner.index()].index()];
@@ -147,7 +157,7 @@ impl Region {
         if self.length() == 0 {
             return Ok(());
         }
-        // Past the runtime's mmap(2) and syscall(2), which would choose an address of the runtime's.
+        // Not the runtime's mmap(2) and syscall(2), which would choose an address of the runtime's.
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let arguments = [
             0,
@@ -189,16 +199,19 @@ impl Region {
         }
     }
 
-    /// Gives the memory back. Collective over the window's members, whose communicator is `real`, if it has any.
+    /// Releases the memory.
+    ///
+    /// Collective over the window's members, whose communicator is `real`, if it has any.
     ///
     /// # Errors
-    /// That of a real procedure.
+    /// The error of a real procedure.
     pub fn release(&self, real: RealComm) -> mpi::Result<()> {
         if !self.is_mapped() {
             return Ok(());
         }
         self.unmap();
-        // Nobody may have a file mapped that is removed: a survivor would have another one than who takes a part.
+        // No member may have a removed file mapped: a survivor would keep another file than the
+        // process that takes a part.
         real.barrier()?;
         if let Some((part, _)) = self.own_part() {
             part.remove();

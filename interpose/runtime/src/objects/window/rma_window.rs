@@ -7,7 +7,9 @@ use crate::objects::comm::hints::Pairs;
 use crate::world::Runtime;
 use std::ffi::c_int;
 
-/// The hint that a window is never locked. It would not be true, since general epochs are made of locks.
+/// Hint that a window is never locked.
+///
+/// The library is not told: general epochs are made of locks.
 pub const NO_LOCKS: &[u8] = b"no_locks";
 
 /// By which procedure a window was made.
@@ -19,30 +21,30 @@ pub enum Flavor {
     Shared = 4,
 }
 
-/// What is needed to make a window again, and what the program has attached to it.
+/// Recipe of a window, and the values that the program has attached to it.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Window {
     /// Index of its communicator.
     pub comm: u32,
-    /// How it was made.
+    /// Procedure that has made the window.
     pub flavor: Flavor,
     /// Address of this process's part on the user side.
     pub base: u64,
-    /// Its bytes.
+    /// Bytes of this process's part.
     pub size: i64,
     /// Bytes of a unit of displacements.
     pub disp_unit: i32,
     /// Address of [`Cells`] on the user side, which malloc(3) has given.
     pub cells: u64,
-    /// What malloc(3) has given for the memory of MPI_Win_allocate, if that is not shared; or 0.
+    /// Block of malloc(3) for the memory of MPI_Win_allocate; zero if that is shared.
     pub block: u64,
     /// Memory that the members share.
     pub region: Region,
-    /// Memory that is attached to a dynamic window: address and bytes, in the order of attaching.
+    /// Memory attached to a dynamic window: address and bytes, in the order of attaching.
     pub attached: Vec<(u64, i64)>,
     /// Hints: key and value.
     pub info: Pairs,
-    /// What the program has said of the hint [`NO_LOCKS`], of which the library hears nothing.
+    /// The program's value of the hint [`NO_LOCKS`], which the library does not get.
     pub no_locks: Option<Vec<u8>>,
     /// The name that the program has set. C strings need not be UTF-8.
     pub name: Vec<u8>,
@@ -63,14 +65,16 @@ pub struct Cells {
 }
 
 impl Window {
-    /// Whether its memory is the library's own, which no copy has.
+    /// True if the memory is the library's own, which no copy has.
     pub(super) fn is_in_library(&self) -> bool {
         let is_allocated = matches!(self.flavor, Flavor::Allocate | Flavor::Shared);
         is_allocated && self.block == 0 && !self.region.is_mapped()
     }
 
-    /// Where this displacement is in a member's part, if this process shares that and an epoch is open in which it may load and store
-    /// there `bytes` from `first` on, which is counted from the displacement.
+    /// Returns the address of a displacement in a member's part.
+    ///
+    /// `None` unless this process shares that part, and an epoch is open in which it may load and
+    /// store `bytes` there from `first` on, which is counted from the displacement.
     pub fn open_memory(
         &self,
         rt: &Runtime,

@@ -44,18 +44,20 @@ pub fn get(rt: &Runtime, win: VirtWin) -> Option<Ref<'_, Window>> {
     Ref::filter_map(objects(rt), |all| all.windows.get(index)).ok()
 }
 
-/// The same, to be changed.
+/// Borrows the recipe of a window to change it.
 pub fn get_mut(rt: &Runtime, win: VirtWin) -> Option<RefMut<'_, Window>> {
     let index = index(rt, win)?;
     RefMut::filter_map(objects_mut(rt), |all| all.windows.get_mut(index)).ok()
 }
 
-/// Its communicator, which the program does not know.
+/// Returns the window's communicator, which the program does not know.
 pub fn comm_of(rt: &Runtime, win: VirtWin) -> Option<VirtComm> {
     get(rt, win).map(|window| comm::handle(rt, window.comm))
 }
 
-/// Whether spawned processes have it, too. Then it is the library's alone, since they run without the layer, and never comes back.
+/// True if spawned processes have the window too.
+///
+/// The window is the library's alone then, since they run without the layer, and never comes back.
 pub fn has_spawned(rt: &Runtime, win: VirtWin) -> bool {
     comm_of(rt, win).is_some_and(|comm| comm::has_spawned(rt, comm))
 }
@@ -69,7 +71,9 @@ pub fn attributes(rt: &Runtime, win: VirtWin) -> Option<RefMut<'_, Attributes>> 
     get_mut(rt, win).map(|window| RefMut::map(window, |window| &mut window.attributes))
 }
 
-/// The value of a predefined attribute: an address on the user side; nothing for other keys.
+/// Returns the value of a predefined attribute: an address on the program side.
+///
+/// `None` for other keys.
 pub fn predefined(rt: &Runtime, win: VirtWin, key: c_int) -> Option<u64> {
     let window = get(rt, win)?;
     let cell = |offset: usize| window.cells + offset as u64;
@@ -133,7 +137,9 @@ pub(super) struct Known {
     pub(super) epochs: Epochs,
 }
 
-/// All windows of workers only, in an order that is the same in all members: that of their communicators' numbers.
+/// Returns all windows of workers only, in one order for all members.
+///
+/// The order is that of their communicators' numbers.
 pub(super) fn in_order(rt: &Runtime) -> Vec<Known> {
     let all = objects(rt);
     let numbered = |(index, window): (u32, &Window)| {

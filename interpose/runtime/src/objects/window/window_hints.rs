@@ -25,17 +25,17 @@ pub fn info_of(rt: &Runtime, win: RealWin) -> Pairs {
 
 /// The program's hints for a window, as the library is to hear them.
 pub struct Hints {
-    /// What the program says of [`NO_LOCKS`].
+    /// The program's value of [`NO_LOCKS`].
     pub no_locks: Option<Vec<u8>>,
     pub real: RealInfo,
     is_own: bool,
 }
 
 impl Hints {
-    /// Those of an info object.
+    /// Takes the hints of an info object.
     ///
     /// # Errors
-    /// That of a real procedure.
+    /// The error of a real procedure.
     pub fn of(rt: &Runtime, info: VirtInfo) -> Result<Hints, c_int> {
         let mut pairs = info::pairs(rt, info);
         let said = pairs.iter().find(|(key, _)| key == NO_LOCKS);
