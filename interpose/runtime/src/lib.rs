@@ -18,7 +18,6 @@
 //!
 //! docs/ARCHITECTURE.md has them from the top down; imports point downwards.
 
-pub mod abi;
 pub mod boot;
 pub mod calls;
 pub mod checkpoint;
@@ -27,25 +26,18 @@ pub mod completion;
 pub mod copies;
 pub mod cut;
 pub mod drain;
-pub mod early;
 pub mod ending;
 pub mod entry;
-pub mod exposure;
-pub mod handles;
 mod headroom;
 pub mod job;
 pub mod journal;
 pub mod marks;
-pub mod objects;
 pub mod overdue;
-pub mod posting;
 pub mod protection;
 pub mod raise;
 pub mod recompute;
 pub mod recovery;
 pub mod rehearsal;
-pub mod rendezvous;
-pub mod requests;
 pub mod schedule;
 mod spare;
 pub mod step_back;
@@ -55,4 +47,5 @@ pub use understudy_base::{
     unwinder,
 };
 use understudy_job::{daemon, disk, domains, own_messages, peers, renewal, rounds, world};
+use understudy_objects::{abi, early, exposure, handles, objects, posting, rendezvous, requests};
 use understudy_program::{fatal, user};

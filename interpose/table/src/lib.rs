@@ -117,7 +117,7 @@ pub fn generated_sources() -> Vec<GeneratedFile> {
             runtime::procedure_source(table),
         ),
         (
-            "interpose/runtime/src/generated/virt_types.rs",
+            "interpose/objects/src/generated/virt_types.rs",
             prelude::virt_types(),
         ),
     ];

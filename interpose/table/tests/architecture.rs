@@ -258,6 +258,23 @@ const RULES: &[Rule] = &[
         true,
     ),
     rule(
+        "interpose/objects",
+        "understudy-objects",
+        &[
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-formats",
+            "understudy-image",
+            "understudy-job",
+            "understudy-mpi",
+            "understudy-numbers",
+            "understudy-policy",
+            "understudy-program",
+            "understudy-relay",
+        ],
+        true,
+    ),
+    rule(
         "interpose/runtime",
         "understudy-runtime",
         &[
@@ -270,6 +287,7 @@ const RULES: &[Rule] = &[
             "understudy-job",
             "understudy-mpi",
             "understudy-numbers",
+            "understudy-objects",
             "understudy-policy",
             "understudy-program",
             "understudy-relay",

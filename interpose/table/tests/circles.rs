@@ -14,7 +14,7 @@ type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-const CRATES: [&str; 32] = [
+const CRATES: [&str; 33] = [
     "ckptd",
     "ckptd/catalogue",
     "ckptd/formats",
@@ -42,6 +42,7 @@ const CRATES: [&str; 32] = [
     "interpose/image",
     "interpose/job",
     "interpose/mpi",
+    "interpose/objects",
     "interpose/policy",
     "interpose/program",
     "interpose/runtime",

@@ -2,7 +2,7 @@
 //! 4.1, 19.3.4).
 
 use crate::generated::HandleKind;
-pub(crate) use crate::handles::created;
+pub use crate::handles::created;
 use crate::handles::{Named, Runtime, named, predefined_handle, predefined_of, virtual_handle};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,11 +15,7 @@ const FORTRAN_END: c_int = 0x400_0000;
 const FORTRAN_INVALID: c_int = -1;
 
 /// Fortran's number of a handle; `real` gives it for a predefined one.
-pub(crate) fn to_fortran(
-    kind: HandleKind,
-    handle: *mut c_void,
-    real: impl FnOnce() -> c_int,
-) -> c_int {
+pub fn to_fortran(kind: HandleKind, handle: *mut c_void, real: impl FnOnce() -> c_int) -> c_int {
     match named(handle) {
         Named::Created(_) => created(kind, handle)
             .and_then(|index| c_int::try_from(index).ok()?.checked_add(FORTRAN_BASE))
@@ -31,7 +27,7 @@ pub(crate) fn to_fortran(
 }
 
 /// The inverse; null, as in the real library, for a number of nothing.
-pub(crate) fn from_fortran(
+pub fn from_fortran(
     rt: &Runtime,
     kind: HandleKind,
     number: c_int,
@@ -50,14 +46,14 @@ pub(crate) fn from_fortran(
 }
 
 /// A predefined handle by the name of its data symbol, looked up once.
-pub(crate) struct Predefined {
+pub struct Predefined {
     name: &'static str,
     address: AtomicUsize,
 }
 
 impl Predefined {
     /// The handle of the object `name`.
-    pub(crate) const fn new(name: &'static str) -> Predefined {
+    pub const fn new(name: &'static str) -> Predefined {
         Predefined {
             name,
             address: AtomicUsize::new(0),
@@ -65,7 +61,7 @@ impl Predefined {
     }
 
     #[inline]
-    pub(crate) fn get(&self, rt: &Runtime) -> *mut c_void {
+    pub fn get(&self, rt: &Runtime) -> *mut c_void {
         match self.address.load(Ordering::Relaxed) {
             0 => self.look_up(rt),
             address => address as *mut c_void,

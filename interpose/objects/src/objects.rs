@@ -15,7 +15,7 @@ pub mod file;
 pub mod group;
 pub mod info;
 mod local_objects;
-pub(crate) mod lookup;
+pub mod lookup;
 pub mod op;
 mod rebuild_error;
 pub mod session;
