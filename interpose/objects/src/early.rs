@@ -1,4 +1,4 @@
-//! Early messages: received at a cut ([`crate::drain`]) before the program asked for them, kept
+//! Early messages: received at a cut (`drain` of the runtime) before the program asked for them, kept
 //! with the image, and delivered to later receives. And messages that the program has matched but
 //! not yet received ([`matched`]).
 

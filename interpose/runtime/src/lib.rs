@@ -30,7 +30,6 @@ pub mod ending;
 pub mod entry;
 mod headroom;
 pub mod job;
-pub mod journal;
 pub mod marks;
 pub mod overdue;
 pub mod protection;
@@ -47,5 +46,6 @@ pub use understudy_base::{
     unwinder,
 };
 use understudy_job::{daemon, disk, domains, own_messages, peers, renewal, rounds, world};
+use understudy_journal::journal;
 use understudy_objects::{abi, early, exposure, handles, objects, posting, rendezvous, requests};
 use understudy_program::{fatal, user};

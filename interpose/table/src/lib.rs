@@ -109,7 +109,7 @@ pub fn generated_sources() -> Vec<GeneratedFile> {
             runtime::handler_source(table),
         ),
         (
-            "interpose/runtime/src/generated/outputs.rs",
+            "interpose/journal/src/generated/outputs.rs",
             outcome::source(table),
         ),
         (

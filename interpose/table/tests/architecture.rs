@@ -275,6 +275,23 @@ const RULES: &[Rule] = &[
         true,
     ),
     rule(
+        "interpose/journal",
+        "understudy-journal",
+        &[
+            "understudy-abi",
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-formats",
+            "understudy-image",
+            "understudy-job",
+            "understudy-numbers",
+            "understudy-objects",
+            "understudy-policy",
+            "understudy-settings",
+        ],
+        true,
+    ),
+    rule(
         "interpose/runtime",
         "understudy-runtime",
         &[
@@ -285,6 +302,7 @@ const RULES: &[Rule] = &[
             "understudy-formats",
             "understudy-image",
             "understudy-job",
+            "understudy-journal",
             "understudy-mpi",
             "understudy-numbers",
             "understudy-objects",

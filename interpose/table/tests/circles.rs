@@ -14,7 +14,7 @@ type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-const CRATES: [&str; 33] = [
+const CRATES: [&str; 34] = [
     "ckptd",
     "ckptd/catalogue",
     "ckptd/formats",
@@ -41,6 +41,7 @@ const CRATES: [&str; 33] = [
     "interpose/fortran",
     "interpose/image",
     "interpose/job",
+    "interpose/journal",
     "interpose/mpi",
     "interpose/objects",
     "interpose/policy",

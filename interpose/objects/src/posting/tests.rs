@@ -118,7 +118,7 @@ impl Layer {
         bincode::encode_to_vec(state, bincode::config::standard()).unwrap()
     }
 
-    /// As a rollback and [`crate::recovery`]'s posting.
+    /// As a rollback and `recovery`'s posting.
     fn roll_back(&mut self, saved: &[u8]) {
         let ((requests, early), _) =
             bincode::decode_from_slice(saved, bincode::config::standard()).unwrap();

@@ -1,6 +1,6 @@
 //! Synchronous sends (MPI 4.1, 3.4), which end when a receive has begun to receive their messages.
 //!
-//! A cut takes messages for which there is no receive yet ([`crate::drain`]), so that their sends
+//! A cut takes messages for which there is no receive yet (`drain` of the runtime), so that their sends
 //! have ended for the library. For the program they have not: such a request is [open](State::Open)
 //! until the receiver says that the program has received the message.
 
