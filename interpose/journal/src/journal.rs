@@ -6,7 +6,7 @@
 //! side of every process that replays is laid out alike, so nothing needs to be known about the
 //! arguments then. What was written follows from the call table ([`outputs`]), for requests when
 //! they end. A replay runs the program again from `MPI_Init`, in a child process
-//! ([`crate::rehearsal`]), with every call answered from the journal ([`replay`]) and its effects
+//! (`rehearsal`), with every call answered from the journal ([`replay`]) and its effects
 //! on the outside world held back ([`hold`]).
 
 mod accounts;

@@ -21,29 +21,23 @@
 pub mod boot;
 pub mod calls;
 pub mod checkpoint;
-pub mod clock;
 pub mod completion;
-pub mod copies;
 pub mod cut;
 pub mod drain;
-pub mod ending;
 pub mod entry;
-mod headroom;
 pub mod job;
-pub mod marks;
-pub mod overdue;
 pub mod protection;
 pub mod raise;
-pub mod recompute;
 pub mod recovery;
 pub mod rehearsal;
-pub mod schedule;
 mod spare;
-pub mod step_back;
 
 pub use understudy_base::{
     arch, attention, cell, errors, events, fault, gather, generated, role, shim, sys, told,
     unwinder,
+};
+use understudy_copies::{
+    clock, copies, ending, headroom, marks, overdue, recompute, schedule, step_back,
 };
 use understudy_job::{daemon, disk, domains, own_messages, peers, renewal, rounds, world};
 use understudy_journal::journal;

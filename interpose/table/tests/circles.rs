@@ -14,7 +14,7 @@ type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-const CRATES: [&str; 34] = [
+const CRATES: [&str; 35] = [
     "ckptd",
     "ckptd/catalogue",
     "ckptd/formats",
@@ -33,6 +33,7 @@ const CRATES: [&str; 34] = [
     "fuzz",
     "interpose/abi",
     "interpose/base",
+    "interpose/copies",
     "interpose/elf",
     "interpose/face",
     "interpose/face-debian",
