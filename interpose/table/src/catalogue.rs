@@ -249,7 +249,7 @@ pub(crate) fn page(catalogue: &str) -> String {
                 let _ = write!(message, " (printed by {program})");
             }
             let (id, cause, remedy) = (&entry.id, &entry.cause, &entry.remedy);
-            let _ = writeln!(out, "| {id} | {message} | {cause} | {remedy} |");
+            let _ = writeln!(out, "| `{id}` | {message} | {cause} | {remedy} |");
         }
     }
     out

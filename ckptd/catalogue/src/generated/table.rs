@@ -190,8 +190,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "{directory} is a symbolic link, so what the job keeps there would be in others' \
          hands; remove it, or have the administrator do it, or name another directory of \
          this node in UNDERSTUDY_RUNTIME_DIR",
-        cause: "somebody has made it before the layer, which keeps there what nobody else may \
-         touch; a job with other nodes stops",
+        cause: "another user or program has made it; understudy keeps data of the job there; a \
+         job with other nodes stops",
         remedy: "`chmod 700`, have the administrator remove it, or name another directory in \
          `UNDERSTUDY_RUNTIME_DIR`",
     },
@@ -200,8 +200,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "{directory} is not a directory, so what the job keeps there would be in others' \
          hands; remove it, or have the administrator do it, or name another directory of \
          this node in UNDERSTUDY_RUNTIME_DIR",
-        cause: "somebody has made it before the layer, which keeps there what nobody else may \
-         touch; a job with other nodes stops",
+        cause: "another user or program has made it; understudy keeps data of the job there; a \
+         job with other nodes stops",
         remedy: "`chmod 700`, have the administrator remove it, or name another directory in \
          `UNDERSTUDY_RUNTIME_DIR`",
     },
@@ -210,8 +210,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "{directory} belongs to user {user}, so what the job keeps there would be in \
          others' hands; have the administrator remove it, or name another directory of \
          this node in UNDERSTUDY_RUNTIME_DIR",
-        cause: "somebody has made it before the layer, which keeps there what nobody else may \
-         touch; a job with other nodes stops",
+        cause: "another user or program has made it; understudy keeps data of the job there; a \
+         job with other nodes stops",
         remedy: "`chmod 700`, have the administrator remove it, or name another directory in \
          `UNDERSTUDY_RUNTIME_DIR`",
     },
@@ -219,8 +219,8 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "directory-open-to-others",
         text: "{directory} can be entered by others (mode {mode:o}), so what the job keeps \
          there would be in others' hands; chmod it to 700",
-        cause: "somebody has made it before the layer, which keeps there what nobody else may \
-         touch; a job with other nodes stops",
+        cause: "another user or program has made it; understudy keeps data of the job there; a \
+         job with other nodes stops",
         remedy: "`chmod 700`, have the administrator remove it, or name another directory in \
          `UNDERSTUDY_RUNTIME_DIR`",
     },
@@ -229,8 +229,8 @@ pub static CATALOGUE: &[Message] = &[
         text: "{directory} is writable for others and has no sticky bit (mode {mode:o}), so \
          what the job keeps there would be in others' hands; have the administrator \
          chmod it to 1777",
-        cause: "somebody has made it before the layer, which keeps there what nobody else may \
-         touch; a job with other nodes stops",
+        cause: "another user or program has made it; understudy keeps data of the job there; a \
+         job with other nodes stops",
         remedy: "`chmod 700`, have the administrator remove it, or name another directory in \
          `UNDERSTUDY_RUNTIME_DIR`",
     },
@@ -294,7 +294,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "loader-glibc-version",
         text: "PROGRAM: …/libc.so.6: version `GLIBC_2.34' not found (required by \
          …/libunderstudy.so)",
-        cause: "the loader's message: this C library is older than understudy can use",
+        cause: "the loader's message: this C library is older tha replacement can use",
         remedy: "a system with glibc 2.34 or later (RHEL 9, Ubuntu 22.04, Debian 12)",
     },
     Message {
@@ -347,26 +347,26 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "mpi-library-not-found",
         text: "{library} is not found; put its directory into LD_LIBRARY_PATH",
-        cause: "the loader found it for the program, the layer did not",
+        cause: "the loader found it for the program, understudy did not",
         remedy: "",
     },
     Message {
         identifier: "mpi-library-not-loaded",
         text: "the MPI library cannot be loaded",
-        cause: "REASON is the loader's",
-        remedy: "keep the layer's files together in one directory; install what is missing",
+        cause: "the reason in the line is the loader's",
+        remedy: "keep understudy's files together in one directory; install what is missing",
     },
     Message {
         identifier: "library-not-loaded",
         text: "a library cannot be loaded",
-        cause: "REASON is the loader's",
-        remedy: "keep the layer's files together in one directory; install what is missing",
+        cause: "the reason in the line is the loader's",
+        remedy: "keep understudy's files together in one directory; install what is missing",
     },
     Message {
         identifier: "own-library-not-loaded",
         text: "a library that belongs to libunderstudy.so cannot be loaded",
-        cause: "REASON is the loader's",
-        remedy: "keep the layer's files together in one directory; install what is missing",
+        cause: "the reason in the line is the loader's",
+        remedy: "keep understudy's files together in one directory; install what is missing",
     },
     Message {
         identifier: "shim-version",
@@ -554,7 +554,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "death-in-finalize-with-spawned",
         text: "a process has died in MPI_Finalize, and spawned processes wait for it; the job \
          ends",
-        cause: "nobody goes back from there; exit status 137",
+        cause: "there is no rollback from `MPI_Finalize`",
         remedy: "disconnect them before `MPI_Finalize`",
     },
     Message {
@@ -1222,7 +1222,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "{procedure} failed: {error}; the error handler is MPI_ERRORS_ARE_FATAL, the job \
          ends",
         cause: "an error of the program, or an unsupported call",
-        remedy: "as without the layer",
+        remedy: "as without understudy",
     },
     Message {
         identifier: "session-after-finalize",
@@ -1252,7 +1252,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "journal-limit",
         text: "the journal takes {size} bytes, and may take {limit} (UNDERSTUDY_LOG_LIMIT): \
          static data stay in the copies; end it earlier (UNDERSTUDY_INIT_END)",
-        cause: "the record of the initialisation phase has got too long; copies hold everything",
+        cause: "the record of the set-up phase is too long; replicas hold all data",
         remedy: "end the phase earlier (`UNDERSTUDY_INIT_END`), or a higher limit",
     },
     Message {
@@ -1313,7 +1313,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "abort",
         text: "MPI_Abort was called by worker {worker} with error code {code}; the job ends",
         cause: "the program has ended the job",
-        remedy: "as without the layer",
+        remedy: "as without understudy",
     },
     Message {
         identifier: "too-many-operators",
@@ -1343,19 +1343,22 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "no-memory-for-copies",
         text: "no memory for copies",
-        cause: "no memory, in most cases: every worker holds its own copy and its partners'",
+        cause: "no memory, in most cases: every worker holds its own replica and those of other \
+         workers",
         remedy: "fewer ranks per node",
     },
     Message {
         identifier: "program-not-saved",
         text: "the program cannot be saved",
-        cause: "no memory, in most cases: every worker holds its own copy and its partners'",
+        cause: "no memory, in most cases: every worker holds its own replica and those of other \
+         workers",
         remedy: "fewer ranks per node",
     },
     Message {
         identifier: "memory-not-saved",
         text: "the program's memory cannot be saved",
-        cause: "no memory, in most cases: every worker holds its own copy and its partners'",
+        cause: "no memory, in most cases: every worker holds its own replica and those of other \
+         workers",
         remedy: "fewer ranks per node",
     },
     Message {
@@ -1567,9 +1570,9 @@ pub static CATALOGUE: &[Message] = &[
         text: "the program has a timer for a thread that has ended or cannot be found \
          (SIGEV_THREAD_ID, SIGEV_THREAD), which an understudy could not bring back; let \
          it delete such timers or run it with UNDERSTUDY_DISABLE=1",
-        cause: "of `timer_create`: nobody could be signalled in another process; or libc's own \
-         thread behind a timer that starts threads cannot be told for certain (another C \
-         library than glibc 2.34 and later, say). Protection is given up",
+        cause: "of `timer_create`: no thread of another process could be signalled; or libc's \
+         own thread behind a timer that starts threads cannot be told for certain \
+         (another C library than glibc 2.34 and later, say). Protection is given up",
         remedy: "a timer that is deleted by its thread, or sends a signal to the process",
     },
     Message {
@@ -1707,42 +1710,42 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "epoch-truncated",
         text: "it is cut short",
         cause: "the file is damaged",
-        remedy: "none, an older epoch is tried",
+        remedy: "none; an older checkpoint is tried",
     },
     Message {
         identifier: "epoch-too-long",
         text: "it goes on behind its end",
         cause: "the file is damaged",
-        remedy: "none, an older epoch is tried",
+        remedy: "none; an older checkpoint is tried",
     },
     Message {
         identifier: "not-an-epoch",
         text: "it is not an epoch of understudy, or its first bytes are damaged",
         cause: "the file is damaged",
-        remedy: "none, an older epoch is tried",
+        remedy: "none; an older checkpoint is tried",
     },
     Message {
         identifier: "epoch-damaged",
         text: "its {part} is damaged (the checksum does not match)",
         cause: "the file is damaged",
-        remedy: "none, an older epoch is tried",
+        remedy: "none; an older checkpoint is tried",
     },
     Message {
         identifier: "epoch-inconsistent",
         text: "its head is inconsistent",
         cause: "the file is damaged",
-        remedy: "none, an older epoch is tried",
+        remedy: "none; an older checkpoint is tried",
     },
     Message {
         identifier: "epoch-unusable",
         text: "epoch {epoch} on disk cannot be used: {path}: {damage}{next}",
         cause: "the file is damaged",
-        remedy: "none, an older epoch is tried",
+        remedy: "none; an older checkpoint is tried",
     },
     Message {
         identifier: "epoch-missing",
         text: "it is missing: it was removed, or this worker died before it was written",
-        cause: "in most cases the job was killed while the epoch was being written",
+        cause: "in most cases the job was killed while the checkpoint was being written",
         remedy: "",
     },
     Message {
@@ -1761,13 +1764,13 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "epoch-version",
         text: "it has format version {version}, and this version of understudy reads version \
          {own} only; use the one that wrote it",
-        cause: "another version of the layer",
+        cause: "another version of understudy",
         remedy: "use the one that wrote it",
     },
     Message {
         identifier: "epoch-of-other-build",
         text: "it was written by another build of understudy; use the one that wrote it",
-        cause: "another version of the layer",
+        cause: "another version of understudy",
         remedy: "use the one that wrote it",
     },
     Message {
@@ -1805,7 +1808,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "UNDERSTUDY_RESTART=1: {place} has no epoch from which all {workers} workers can \
          go on; start the job without UNDERSTUDY_RESTART, from the beginning, in an \
          empty directory",
-        cause: "all epochs are refused, for the reasons above it, or there is none",
+        cause: "all checkpoints are refused, for the reasons above it, or there is none",
         remedy: "start the job from the beginning",
     },
     Message {
@@ -1847,7 +1850,7 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "epoch-damaged-in-memory",
         text: "the epoch on disk was damaged in memory",
-        cause: "a bit has changed in memory while the epoch was read",
+        cause: "a bit has changed in memory while the checkpoint was read",
         remedy: "start the job again; look after that node's memory",
     },
     Message {
@@ -1972,7 +1975,7 @@ pub static CATALOGUE: &[Message] = &[
         identifier: "repeated-deaths",
         text: "worker {worker} has died {count} times since epoch {epoch}{causes}; what it \
          dies of would not stop",
-        cause: "somebody, or the kernel for want of memory, kills it again and again",
+        cause: "a user, or the kernel for want of memory, kills the process again and again",
         remedy: "`dmesg`; fewer ranks per node",
     },
     Message {
@@ -2026,7 +2029,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "worker {worker} died{cause}, which has now happened {count} times since epoch \
          {epoch}: the program, or a library that it uses, has a bug there, which every \
          spare would meet again{calls}",
-        cause: "three processes died at the same place from the same epoch on",
+        cause: "three processes died at the same place since the same checkpoint",
         remedy: "`addr2line -Cfpe MODULE OFFSET` names the line, if MODULE was compiled with `-g`",
     },
     Message {
@@ -2034,7 +2037,7 @@ pub static CATALOGUE: &[Message] = &[
         text: "worker {worker} was killed (SIGKILL) for the {count}rd time since epoch \
          {epoch}; if nobody did it on purpose, look for the kernel's out-of-memory \
          killer (dmesg)",
-        cause: "somebody, or the kernel for want of memory, kills it again and again",
+        cause: "a user, or the kernel for want of memory, kills the process again and again",
         remedy: "`dmesg`; fewer ranks per node",
     },
     Message {
@@ -2059,7 +2062,7 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "spare-died",
         text: "spare rank {rank} died; the job goes on with {spares} spare(s)",
-        cause: "nobody is disturbed",
+        cause: "no worker is affected",
         remedy: "",
     },
     Message {
@@ -2202,7 +2205,7 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "no-epoch-on-disk",
         text: "{cause}, and no epoch on disk can be used; start the job again",
-        cause: "the same, for the reasons above it",
+        cause: "the same, for the reasons in the lines before this one",
         remedy: "as above",
     },
     Message {

@@ -93,12 +93,13 @@ pub fn rust_sources() -> Vec<Source> {
     sources
 }
 
-/// Reads the README and the pages in `docs`.
+/// Reads the README, the pages in `docs`, and the catalogue of messages.
 pub fn documents() -> Vec<Source> {
     let entries = fs::read_dir(root().join("docs")).expect("docs is a directory");
     let pages = entries.map(|entry| entry.expect("docs is readable").path());
     let mut paths: Vec<PathBuf> = pages.filter(|path| has_extension(path, "md")).collect();
     paths.push(root().join("README.md"));
+    paths.push(root().join("ckptd/catalogue/data/messages.toml"));
     paths
         .iter()
         .map(|path| open(path, |name, text| Source::document(name, name, text)))
