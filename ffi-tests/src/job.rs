@@ -18,7 +18,8 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// After this long a job is taken to hang. Machines stand still at times: 46 s of one processor, said the kernel of one.
+/// After this long a job is taken to hang. Machines stand still at times: 46 s of one processor,
+/// said the kernel of one.
 const LIMIT: Duration = Duration::from_secs(150);
 
 /// A file of this name in the working directory is the launcher's standard input.
@@ -262,7 +263,8 @@ impl Job {
         self
     }
 
-    /// With TCP only, of MPICH: hosts of a test are one machine for UCX, whose shared memory they are not, and it does not think of bridges.
+    /// With TCP only, of MPICH: hosts of a test are one machine for UCX, whose shared memory they
+    /// are not, and it does not think of bridges.
     pub fn ucx_by_tcp(self) -> Job {
         self.env("UCX_TLS", "tcp,self")
             .env("UCX_TCP_BRIDGE_ENABLE", "y")

@@ -1,13 +1,14 @@
 //! Directories of one user alone, and files in them: names that nobody else can plant.
 //!
 //! Data that outlive a process lie in [`in_memory`], one directory (0700) for each user, mostly in
-//! `/dev/shm`, which everybody may write to. Names
-//! of jobs can be guessed: without that directory any local user could put a FIFO, a link or a huge file in the place of a ledger
-//! or an undo log before the job does.
+//! `/dev/shm`, which everybody may write to. Names of jobs can be guessed: without that directory
+//! any local user could put a FIFO, a link or a huge file in the place of a ledger or an undo log
+//! before the job does.
 //!
-//! Who has checked such a directory may use paths below it: in a directory with the sticky bit (inode(7)) nobody but its owner and root can
-//! rename or remove it. What is removed because it was *found*, not because of its name, is removed relative to the descriptor
-//! of the directory that it was found in ([`Directory::remove_all`]).
+//! Who has checked such a directory may use paths below it: in a directory with the sticky bit
+//! (inode(7)) nobody but its owner and root can rename or remove it. What is removed because it was
+//! *found*, not because of its name, is removed relative to the descriptor of the directory that it
+//! was found in ([`Directory::remove_all`]).
 #![allow(unsafe_code)]
 
 use rustix::fs::{AtFlags, FileType, Mode, mkdirat, statat, unlinkat};
@@ -54,7 +55,8 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// Whether somebody has put something in the way; otherwise the file system is full, read-only, not there …
+    /// Whether somebody has put something in the way; otherwise the file system is full, read-only,
+    /// not there …
     pub fn is_planted(&self) -> bool {
         !matches!(self, Refused::System(..))
     }
@@ -91,8 +93,8 @@ pub fn is_own(about: &Metadata) -> bool {
     about.uid() == geteuid().as_raw()
 }
 
-/// Opens a regular file of this user with flags of open(2), never through a link, and never waiting for the other end of a FIFO. What
-/// is made has mode 0600.
+/// Opens a regular file of this user with flags of open(2), never through a link, and never waiting
+/// for the other end of a FIFO. What is made has mode 0600.
 ///
 /// # Errors
 /// Those of open(2); `PermissionDenied` for anything else than a regular file of this user.
@@ -144,7 +146,8 @@ fn open_own_at(directory: RawFd, name: &OsStr, flags: libc::c_int) -> io::Result
     Ok(file)
 }
 
-/// Makes a file (mode 0600) for writing that nobody else has open, in the place of whatever has this name.
+/// Makes a file (mode 0600) for writing that nobody else has open, in the place of whatever has
+/// this name.
 ///
 /// # Errors
 /// Those of unlink(2) and open(2).
@@ -280,7 +283,8 @@ impl Directory {
         open_own_at(self.file.as_raw_fd(), name, flags)
     }
 
-    /// Removes what has this name there: a file, or a directory of this user with all that is in it. It may be gone already.
+    /// Removes what has this name there: a file, or a directory of this user with all that is in
+    /// it. It may be gone already.
     ///
     /// # Errors
     /// Those of unlink(2) and rmdir(2); `PermissionDenied` for a directory of somebody else.

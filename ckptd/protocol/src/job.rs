@@ -84,7 +84,8 @@ pub struct Job {
     next: u32,
     generation: Generation,
     phase: Phase,
-    /// There is an epoch to go back to, or the program runs unprotected, and its processes end it after a death.
+    /// There is an epoch to go back to, or the program runs unprotected, and its processes end it
+    /// after a death.
     is_protected: bool,
     futile: u32,
     fruitless: u32,
@@ -270,8 +271,8 @@ impl Job {
         self.start(number, home);
     }
 
-    /// Starts a process at this guardian or, if that has gone or has one, at the least busy one: of its node, if any is left
-    /// there, or of a domain of which nothing has been lost.
+    /// Starts a process at this guardian or, if that has gone or has one, at the least busy one: of
+    /// its node, if any is left there, or of a domain of which nothing has been lost.
     fn start(&mut self, number: ProcessNumber, home: Guardian) {
         let load = |guardian: &Guardian| self.load.get(guardian).copied().unwrap_or(0);
         let at = match self.guardians.contains(&home) && load(&home) == 0 {

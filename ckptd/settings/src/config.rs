@@ -1,7 +1,8 @@
 //! All settings of a job as values, read and checked.
 //!
-//! The layer reads them in every rank, `understudy run` and `understudy doctor` before a job starts: one piece of code, so that what a
-//! job would stop for is known before it has waited in a queue.
+//! The layer reads them in every rank, `understudy run` and `understudy doctor` before a job
+//! starts: one piece of code, so that what a job would stop for is known before it has waited in a
+//! queue.
 
 use super::fault::{self, Fault};
 use super::values::{
@@ -216,7 +217,8 @@ const VALUES: &[(&str, Parse)] = &[
 ];
 
 impl Config {
-    /// Reads the variables through `lookup`. An error names the variable, what is wrong with it, and what is possible.
+    /// Reads the variables through `lookup`. An error names the variable, what is wrong with it,
+    /// and what is possible.
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, String> {
         let mut config = Config {
             spares: 1,
@@ -270,7 +272,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Whether so many workers can keep copies of each other. What a single one leaves, its process manager keeps.
+    /// Whether so many workers can keep copies of each other. What a single one leaves, its process
+    /// manager keeps.
     ///
     /// # Errors
     /// Why not, and what to do.

@@ -5,7 +5,8 @@ use std::fmt;
 use understudy_catalogue::message;
 use understudy_wire::line::{LAUNCHERS, PID_NAMESPACE};
 
-/// What is ours and no setting: what the layer tells itself, and what the module file and the tests set.
+/// What is ours and no setting: what the layer tells itself, and what the module file and the tests
+/// set.
 const OTHERS: [&str; 10] = [
     "UNDERSTUDY_ASIDE",
     "UNDERSTUDY_BOOT",
@@ -19,7 +20,8 @@ const OTHERS: [&str; 10] = [
     "UNDERSTUDY_WAS",
 ];
 
-/// Names that are more alike than this are taken for the same one, misspelt (Jaro's measure, 1: equal).
+/// Names that are more alike than this are taken for the same one, misspelt (Jaro's measure, 1:
+/// equal).
 const ALIKE: f64 = 0.74;
 /// So many slips of the keyboard may be in what settings begin with.
 const SLIPS: usize = 2;

@@ -18,7 +18,10 @@ fn sources(directory: &Path) -> String {
             text += &sources(&path);
         } else if path.extension().is_some_and(|it| it == "rs") {
             let source = std::fs::read_to_string(&path).expect("a source");
-            text += source.split("#[cfg(test)]").next().unwrap_or_default();
+            text += source
+                .split("#[cfg(test)]\nmod tests {")
+                .next()
+                .unwrap_or_default();
         }
     }
     let mut joined = String::new();
@@ -60,7 +63,7 @@ fn every_message_is_printed_somewhere() {
 /// Words in a literal that make it a sentence.
 const SENTENCE: usize = 4;
 
-/// What follows from a message for the job.
+/// Ends of messages: the consequence for the job.
 const OUTCOMES: [&str; 3] = [
     "; the job ends",
     "; the job stops",
@@ -83,7 +86,7 @@ fn own_sentences(code: &str) -> Vec<String> {
 }
 
 #[test]
-fn lines_for_the_user_come_from_the_catalogue() {
+fn lines_for_the_user_are_those_of_the_catalogue() {
     let code = code(&[
         "interpose/face",
         "interpose/image",

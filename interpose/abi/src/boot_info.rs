@@ -40,7 +40,8 @@ pub struct BootInfo {
     pub stack_end: usize,
     /// The head of the base namespace's link maps (`struct link_map *`).
     pub link_map: *const c_void,
-    /// Address that each data symbol of libmpi has on the user side, in the order of the call table.
+    /// Address that each data symbol of libmpi has on the user side, in the order of the call
+    /// table.
     pub data_symbols: *const usize,
     /// Number of data symbols.
     pub data_symbol_count: usize,
@@ -59,8 +60,8 @@ pub struct BootInfo {
     /// Registers three functions for the end of the program.
     ///
     /// The first is called at exit(3), on the runtime's stack; the second at _exit(2), and may do
-    /// only what is safe in a signal handler; the third returns true if exit(3) is to make a call of
-    /// the slot [`source::LEAVE`](crate::source::LEAVE) first.
+    /// only what is safe in a signal handler; the third returns true if exit(3) is to make a call
+    /// of the slot [`source::LEAVE`](crate::source::LEAVE) first.
     pub call_at_exit: unsafe extern "C" fn(
         unsafe extern "C" fn(c_int),
         unsafe extern "C" fn(c_int),
@@ -92,7 +93,8 @@ pub struct BootInfo {
     pub user_dlsym: unsafe extern "C" fn(*const c_char) -> *mut c_void,
     /// Base-namespace `dlclose`.
     pub user_dlclose: unsafe extern "C" fn(*mut c_void) -> c_int,
-    /// Writes the addresses of the procedures of libc in [`source::SOURCES`](crate::source::SOURCES).
+    /// Writes the addresses of the procedures of libc in
+    /// [`source::SOURCES`](crate::source::SOURCES).
     pub user_sources: unsafe extern "C" fn(*mut *mut c_void),
     /// Sets if the calling thread's calls of these procedures enter the runtime from now on.
     pub watch_user_sources: unsafe extern "C" fn(bool),
@@ -100,7 +102,8 @@ pub struct BootInfo {
     ///
     /// The argument is a `struct link_map *`.
     pub user_hide_destructors: unsafe extern "C" fn(*const c_void),
-    /// Addresses for the next libraries that ld.so maps for the user side, in order; 0 ends the list.
+    /// Addresses for the next libraries that ld.so maps for the user side, in order; 0 ends the
+    /// list.
     pub library_places: *mut [usize; LIBRARY_PLACES],
     /// ld.so's writable data: first address and length.
     pub loader_data: (usize, usize),
@@ -108,7 +111,8 @@ pub struct BootInfo {
     pub loader_heap: LoaderHeap,
     /// Base-namespace `dl_iterate_phdr`.
     pub user_iterate: unsafe extern "C" fn(callback: *const c_void, data: *mut c_void) -> c_int,
-    /// Sixteen integers on the user side, at the same address in every rank, for predefined attributes.
+    /// Sixteen integers on the user side, at the same address in every rank, for predefined
+    /// attributes.
     pub attribute_cells: *mut c_int,
     /// Code that stops threads of the program.
     pub stop: StopCode,

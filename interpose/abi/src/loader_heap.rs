@@ -18,7 +18,8 @@ pub struct LoaderHeap {
     /// The heap's own books, which belong to its content.
     pub state: *mut u8,
     pub state_length: usize,
-    /// Bytes in use at the beginning of each region, of the user side's heap and of the runtime side's.
+    /// Bytes in use at the beginning of each region, of the user side's heap and of the runtime
+    /// side's.
     pub used: [*const [usize; LD_HEAP_CLASSES]; 2],
     /// Number of allocations and releases for the user side.
     pub changes: *const usize,

@@ -1,4 +1,5 @@
-//! What depends on the processor, but for the entry (`entry` of the runtime): where the program is, calling back into it, letting it go on.
+//! What depends on the processor, but for the entry (`entry` of the runtime): where the program is,
+//! calling back into it, letting it go on.
 #![allow(unsafe_code)]
 
 mod frame;
@@ -69,7 +70,8 @@ pub unsafe fn call_program_with_six(function: *const c_void, arguments: [u64; 6]
     }
 }
 
-/// A callback that the program has given, a function or a [closure](understudy_abi::CLOSURE): its address, and the last argument.
+/// A callback that the program has given, a function or a [closure](understudy_abi::CLOSURE): its
+/// address, and the last argument.
 ///
 /// # Safety
 /// It must be one of the program's.

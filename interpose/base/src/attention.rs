@@ -1,4 +1,5 @@
-//! Whether anything is to be done beside the message: the one byte that every call about messages looks at.
+//! Whether anything is to be done beside the message: the one byte that every call about messages
+//! looks at.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 pub use understudy_abi::turn::SEVERAL;
@@ -23,7 +24,8 @@ pub fn bits() -> &'static AtomicU8 {
     &BITS
 }
 
-/// Whether several threads of a process may call MPI at the same time (MPI_THREAD_MULTIPLE), as all workers have agreed.
+/// Whether several threads of a process may call MPI at the same time (MPI_THREAD_MULTIPLE), as all
+/// workers have agreed.
 #[inline(always)]
 pub fn is_multiple() -> bool {
     IS_MULTIPLE.load(Ordering::Relaxed)

@@ -14,7 +14,8 @@ use std::cell::{Ref, RefCell, RefMut};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use understudy_abi::control_block;
 
-/// The main thread: address of its control block (fs:0x10), which alone may enter; 0 before the start.
+/// The main thread: address of its control block (fs:0x10), which alone may enter; 0 before the
+/// start.
 pub static OWNER: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes the calling thread the main thread.
@@ -28,7 +29,8 @@ pub fn is_owner() -> bool {
     control_block::address() == OWNER.load(Ordering::Relaxed)
 }
 
-/// Defines a module's `Runtime`: on whose it stands, and what is its own, each with its value at the start of the process.
+/// Defines a module's `Runtime`: on whose it stands, and what is its own, each with its value at
+/// the start of the process.
 #[macro_export]
 macro_rules! runtime {
     (pub struct Runtime $(: $below:ty)? { $($(#[$doc:meta])* $vis:vis $name:ident: $type:ty = $start:expr,)* }) => {
@@ -64,7 +66,8 @@ pub use crate::runtime;
 /// The runtime of this process, to be entered by the main thread only.
 pub struct Entered<T>(T);
 
-// SAFETY: `get` refuses every other thread, and a reference to a `Runtime`, which has cells, cannot be sent to one.
+// SAFETY: `get` refuses every other thread, and a reference to a `Runtime`, which has cells, cannot
+// be sent to one.
 unsafe impl<T> Sync for Entered<T> {}
 
 impl<T> Entered<T> {
@@ -88,7 +91,8 @@ impl<T> Entered<T> {
     }
 }
 
-/// Where code that the library or the kernel calls finds the runtime, as far as its module knows that.
+/// Where code that the library or the kernel calls finds the runtime, as far as its module knows
+/// that.
 pub struct Door<T>(AtomicPtr<T>);
 
 impl<T> Door<T> {
@@ -130,8 +134,8 @@ impl<T> Door<T> {
 
 /// A part of the runtime's state: a `RefCell` that says which part it is when it is used wrongly.
 ///
-/// A borrow must end before a call that may come back to the same state: a callback of the program, or another module that
-/// uses it. If it does not, the process ends with a message.
+/// A borrow must end before a call that may come back to the same state: a callback of the program,
+/// or another module that uses it. If it does not, the process ends with a message.
 pub struct Field<T>(RefCell<T>);
 
 impl<T> Field<T> {
@@ -167,8 +171,8 @@ impl<T> Field<T> {
 
     /// Borrows the value to change it; `None` if it is borrowed already.
     ///
-    /// For what only tells of the job (events), which must not end it, and for the end itself, which may come in the middle of
-    /// anything.
+    /// For what only tells of the job (events), which must not end it, and for the end itself,
+    /// which may come in the middle of anything.
     #[inline]
     pub fn try_borrow_mut(&self) -> Option<RefMut<'_, T>> {
         self.0.try_borrow_mut().ok()

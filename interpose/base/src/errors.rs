@@ -1,4 +1,5 @@
-//! Codes and classes of errors of MPI procedures, as the real library returns them. The runtime (`raise`) decides what the program sees of one.
+//! Codes and classes of errors of MPI procedures, as the real library returns them. The runtime
+//! (`raise`) decides what the program sees of one.
 
 use std::ffi::c_int;
 

@@ -1,6 +1,7 @@
 //! The rank's event file and its clock.
 //!
-//! An event that cannot be recorded at the moment, since another one is being recorded, is left out: no job ends for an event.
+//! An event that cannot be recorded at the moment, since another one is being recorded, is left
+//! out: no job ends for an event.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,6 @@
-//! Faults on purpose: ranks that die or wait at named points, at their n-th MPI call or after a time, copies that are
-//! damaged, and kernels that lack something. A fault point that is off costs one load and a predictable branch, a call nothing.
+//! Faults on purpose: ranks that die or wait at named points, at their n-th MPI call or after a
+//! time, copies that are damaged, and kernels that lack something. A fault point that is off costs
+//! one load and a predictable branch, a call nothing.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;

@@ -8,7 +8,8 @@ use understudy_mpi::real_types::RealComm;
 /// The values of all processes of `comm`, in the order of their ranks. A collective.
 ///
 /// # Errors
-/// That of a real procedure; [`mpi::Error::INTERN`] if they do not fit into 2 GiB, or cannot be read.
+/// That of a real procedure; [`mpi::Error::INTERN`] if they do not fit into 2 GiB, or cannot be
+/// read.
 pub fn everybodys<T>(comm: RealComm, own: &T) -> mpi::Result<Vec<T>>
 where
     T: bincode::Encode + bincode::Decode<()>,

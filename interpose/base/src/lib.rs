@@ -6,6 +6,7 @@
 //! - [`sys`], [`shim`], [`unwinder`]: lines for the user, and functions of the C libraries;
 //! - [`events`], [`fault`]: the event file, and faults on purpose;
 //! - [`attention`]: the byte that every communication call reads;
+//! - [`role`]: flags of this process, for any thread;
 //! - [`generated`]: procedures, slots and data symbols of the call table.
 
 pub mod arch;
@@ -15,6 +16,7 @@ pub mod errors;
 pub mod events;
 pub mod fault;
 pub mod gather;
+pub mod role;
 pub mod shim;
 pub mod sys;
 pub mod told;

@@ -1,4 +1,5 @@
-//! What the shims do for the runtime: functions of the first library of its namespace and of the MPI library's.
+//! What the shims do for the runtime: functions of the first library of its namespace and of the
+//! MPI library's.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_void};
@@ -86,7 +87,8 @@ pub fn mark_waits(byte: &'static AtomicU8) {
     }
 }
 
-/// From now on the MPI library does not end this process while `is_over`, nor for a while before, if its server may have died.
+/// From now on the MPI library does not end this process while `is_over`, nor for a while before,
+/// if its server may have died.
 pub fn hold_ends(is_over: extern "C" fn() -> bool) {
     if let Some(mpi) = mpi() {
         // SAFETY: the shim's function.
@@ -102,8 +104,8 @@ pub fn after_cancellation(function: extern "C" fn()) {
     }
 }
 
-/// As long as it lives, this thread is the only one of the runtime side that opens anything: what is below the runtime
-/// side's descriptors is the program's.
+/// As long as it lives, this thread is the only one of the runtime side that opens anything: what
+/// is below the runtime side's descriptors is the program's.
 #[derive(Debug)]
 pub struct Descriptors(());
 
@@ -125,7 +127,8 @@ impl Drop for Descriptors {
     }
 }
 
-/// fork(2) while no other thread has a descriptor that it has not lifted yet: the child has none of these.
+/// fork(2) while no other thread has a descriptor that it has not lifted yet: the child has none of
+/// these.
 ///
 /// # Safety
 /// As fork(2).

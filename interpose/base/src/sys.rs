@@ -4,6 +4,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::hint::black_box;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use understudy_catalogue::message;
 
 /// Dies at once, as by `kill -9`.
 pub fn kill_self() -> ! {
@@ -20,9 +21,10 @@ pub fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// The calling thread opens files in a table of its own from now on (unshare(2), `CLONE_FILES`), empty but for where messages
-/// go: none of them has a number, even for a moment, that the program's next file would have. Where this is not
-/// allowed, as in some containers, it goes on in the table of all.
+/// The calling thread opens files in a table of its own from now on (unshare(2), `CLONE_FILES`),
+/// empty but for where messages go: none of them has a number, even for a moment, that the
+/// program's next file would have. Where this is not allowed, as in some containers, it goes on in
+/// the table of all.
 pub fn leave_descriptors() {
     let kept = crate::told::message_descriptor() as libc::c_uint;
     // SAFETY: unshare(2) and close_range(2); this thread has nothing open of its own.
@@ -70,13 +72,14 @@ pub fn lift(descriptor: c_int) -> c_int {
 
 /// A symbol of the runtime side's namespace; null if there is none.
 pub fn symbol(name: &CStr) -> *mut c_void {
-    // SAFETY: dlsym(3), called from this library and not as a tail call, so that it searches this namespace.
+    // SAFETY: dlsym(3), called from this library and not as a tail call, so that it searches this
+    // namespace.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     std::hint::black_box(address)
 }
 
-/// An offset that libc publishes for debuggers (`_thread_db_*`, nptl_db/structs.def): the last word of a descriptor of size in
-/// bits, count and offset. `None`: this libc does not.
+/// An offset that libc publishes for debuggers (`_thread_db_*`, nptl_db/structs.def): the last word
+/// of a descriptor of size in bits, count and offset. `None`: this libc does not.
 pub fn debuggers_offset(name: &CStr) -> Option<u64> {
     let descriptor = symbol(name).cast::<u32>();
     // SAFETY: libc's descriptor, three 32-bit words.
@@ -101,14 +104,15 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Tells the user something: one line on the job's standard error, past the program's own stream, whose bytes are
-/// counted.
-pub fn say(message: std::fmt::Arguments<'_>) {
+/// Tells the user something: one line on the job's standard error, past the program's own stream,
+/// whose bytes are counted.
+pub fn say(message: impl std::fmt::Display) {
     write_message(format!("understudy: {message}\n").as_bytes());
 }
 
-/// From now on a panic, which ends the process, is told by [`say`]: what Rust writes by itself goes to the program's stream, and
-/// whoever takes the part would leave out as many of the program's bytes.
+/// From now on a panic, which ends the process, is told by [`say`]: what Rust writes by itself goes
+/// to the program's stream, and whoever takes the part would leave out as many of the program's
+/// bytes.
 pub fn tell_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let payload = panic.payload();
@@ -117,10 +121,7 @@ pub fn tell_panics() {
         let (file, line) = panic
             .location()
             .map_or(("?", 0), |place| (place.file(), place.line()));
-        say(format_args!(
-            "internal error: {} ({file}:{line})",
-            what.unwrap_or("?")
-        ));
+        say(message::runtime_error(what.unwrap_or("?"), file, line));
     }));
 }
 
@@ -131,8 +132,8 @@ pub fn write_message(bytes: &[u8]) {
     unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
 }
 
-/// The program may have asked for a signal where a result is not exact, say (feenableexcept(3)): none is raised from here on. What is to be
-/// given to [`raise_exceptions`].
+/// The program may have asked for a signal where a result is not exact, say (feenableexcept(3)):
+/// none is raised from here on. What is to be given to [`raise_exceptions`].
 pub fn mask_exceptions() -> u32 {
     const MASKED: u32 = 0x1f80;
     let mut before = 0u32;

@@ -1,5 +1,6 @@
-//! What this process is told at its start: by the face ([`info`]), by the settings ([`config`]), and by its launcher, or, if it joins
-//! a running job, by those who have started it ([`joined`]). Everything else may use it; only the start (`boot`) sets it.
+//! What this process is told at its start: by the face ([`info`]), by the settings ([`config`]),
+//! and by its launcher, or, if it joins a running job, by those who have started it ([`joined`]).
+//! Everything else may use it; only the start (`boot`) sets it.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_int};
@@ -15,7 +16,8 @@ use understudy_wire::line::{LINE, ProcessPlace};
 
 struct Info(BootInfo);
 
-// SAFETY: never changed; what it points to lives as long as the process, and whoever follows a pointer answers for that.
+// SAFETY: never changed; what it points to lives as long as the process, and whoever follows a
+// pointer answers for that.
 unsafe impl Send for Info {}
 // SAFETY: as above.
 unsafe impl Sync for Info {}

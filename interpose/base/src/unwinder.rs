@@ -1,4 +1,5 @@
-//! The unwinder of this side's libgcc; it knows the frames of both sides (ld.so's `_dl_find_object`, which takes no lock).
+//! The unwinder of this side's libgcc; it knows the frames of both sides (ld.so's
+//! `_dl_find_object`, which takes no lock).
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};

@@ -14,7 +14,8 @@ use understudy_catalogue::message;
 
 /// The program's arguments and environment, as the launcher gave them.
 pub struct Program {
-    /// The null-terminated argv; that of a script without what the kernel has put in front, which it will put there again.
+    /// The null-terminated argv; that of a script without what the kernel has put in front, which
+    /// it will put there again.
     argv: *const *const c_char,
     pub environment: *const *const c_char,
     /// The file that was executed: the program or the script.
@@ -24,11 +25,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// Finds the file from the auxiliary vector's AT_EXECFN, which keeps the name of a symbolic link; /proc/self/exe if
-    /// that is relative, or names a descriptor that is closed (fexecve(3)).
+    /// Finds the file from the auxiliary vector's AT_EXECFN, which keeps the name of a symbolic
+    /// link; /proc/self/exe if that is relative, or names a descriptor that is closed (fexecve(3)).
     ///
-    /// A script (`#!`, or binfmt_misc) is found as it was named, since its interpreter is told that name. Where its name is not among
-    /// the arguments, the interpreter is executed as it is.
+    /// A script (`#!`, or binfmt_misc) is found as it was named, since its interpreter is told that
+    /// name. Where its name is not among the arguments, the interpreter is executed as it is.
     ///
     /// # Safety
     /// `argv` must be the kernel's array, and `auxv` the vector of the same stack.
@@ -77,17 +78,18 @@ impl Program {
         -unsafe { sys!(nr::EXECVE, self.path.as_ptr(), self.argv, environment) } as i32
     }
 
-    /// Whether a problem is kept quiet: nobody knows yet whether the program is going to use MPI at all.
+    /// Whether a problem is kept quiet: nobody knows yet whether the program is going to use MPI at
+    /// all.
     pub fn is_quiet(&self) -> bool {
         // SAFETY: a valid environment.
         self.is_late && !unsafe { environ::is_on(self.environment, environ::LATE_VARIABLE) }
     }
 
-    /// Executes the program without this library, or, if it may be the wrapper of one that needs it, with a library that
-    /// does nothing; the personality is put back to `personality`.
+    /// Executes the program without this library, or, if it may be the wrapper of one that needs
+    /// it, with a library that does nothing; the personality is put back to `personality`.
     ///
-    /// ckptd tells nobody but the layer which process of an MPI job this is; without another launcher, the program would be many jobs of one
-    /// process.
+    /// ckptd tells nobody but the layer which process of an MPI job this is; without another
+    /// launcher, the program would be many jobs of one process.
     pub fn run_without_us(&self, personality: Option<usize>) -> ! {
         // SAFETY: a valid environment.
         if !self.is_late && !unsafe { environ::has_launcher(self.environment) } {
@@ -115,8 +117,8 @@ impl Program {
         sys::exit(126)
     }
 
-    /// Says why the program cannot be protected; then runs it unprotected, or ends it if UNDERSTUDY_REQUIRE=1, or if it
-    /// was to go on from disk.
+    /// Says why the program cannot be protected; then runs it unprotected, or ends it if
+    /// UNDERSTUDY_REQUIRE=1, or if it was to go on from disk.
     pub fn refuse(&self, personality: Option<usize>, reason: &dyn Display) -> ! {
         if !self.is_quiet() {
             // SAFETY: a valid environment.
@@ -133,9 +135,10 @@ fn is_this_program(path: &Path) -> bool {
     sys::file_id(path.as_c_str()) == sys::file_id(THIS_PROGRAM)
 }
 
-/// The arguments that the script `name` was executed with, among those of its interpreter: `[interpreter, argument of its
-/// line, …, name, argument, …]` (execve(2), "Interpreter scripts"), several of each if the interpreter is a script as well. The script's own
-/// argv\[0\] is lost, and `name` in its place, unless binfmt_misc keeps it behind that (flag `P`).
+/// The arguments that the script `name` was executed with, among those of its interpreter:
+/// `[interpreter, argument of its line, …, name, argument, …]` (execve(2), "Interpreter scripts"),
+/// several of each if the interpreter is a script as well. The script's own argv\[0\] is lost, and
+/// `name` in its place, unless binfmt_misc keeps it behind that (flag `P`).
 ///
 /// # Safety
 /// `argv` must be a null-terminated array of strings.
@@ -151,7 +154,8 @@ unsafe fn of_script(
     Some(argv.wrapping_add(1 + at + usize::from(keeps_argv0)))
 }
 
-/// Says that the program runs unprotected, and why; ends it if UNDERSTUDY_REQUIRE=1, or if it was to go on from disk.
+/// Says that the program runs unprotected, and why; ends it if UNDERSTUDY_REQUIRE=1, or if it was
+/// to go on from disk.
 ///
 /// # Safety
 /// `environment` must be a valid environment.

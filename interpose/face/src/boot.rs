@@ -26,6 +26,7 @@ use crate::msg::Text;
 use crate::nested;
 use crate::pid_namespace;
 use crate::relay;
+use crate::saved_environment;
 use crate::stack::on_stack;
 use crate::stray;
 use crate::sys::{self, nr, sys};
@@ -146,7 +147,7 @@ fn first(program: &Program) -> ! {
         if pretend_refused || !(is_off || switch_off()) {
             program.refuse(None, &message::PERSONALITY_REFUSED);
         }
-        let fixed = match environ::save(list, before as usize) {
+        let fixed = match saved_environment::save(list, before as usize) {
             Ok(fd) if program.is_late => environ::fixed(list, fd, None, [None, fortran::find()]),
             Ok(fd) => environ::fixed(list, fd, workers(list), [profiler::find(), fortran::find()]),
             Err(error) => program.refuse(
@@ -162,7 +163,8 @@ fn first(program: &Program) -> ! {
     }
 }
 
-/// Execution 2, on the program's stack: everything that must be equal, then on to a stack in the zone.
+/// Execution 2, on the program's stack: everything that must be equal, then on to a stack in the
+/// zone.
 ///
 /// # Safety
 /// As [`start`].
@@ -173,7 +175,7 @@ unsafe fn second(
     auxv: &Auxv,
     fd: c_int,
 ) {
-    let Some(saved) = environ::restore(fd, ENVIRONMENT_PLACE) else {
+    let Some(saved) = saved_environment::restore(fd, ENVIRONMENT_PLACE) else {
         crate::msg::say(&message::ENVIRONMENT_LOST);
         sys::exit(understudy_abi::exit::INTERNAL)
     };
@@ -230,9 +232,10 @@ fn refuse_randomised(program: &Program, before: usize) {
     }
 }
 
-/// Gives every rank of the job the same stack canary, pointer guard, random bytes and heap, derived from its secret or, if it has none, from
-/// its name, which others can guess. Where there is a disk level, they must be the same in every start of the job, and are derived from the
-/// program's name. Returns a seed for what else is to be the same.
+/// Gives every rank of the job the same stack canary, pointer guard, random bytes and heap, derived
+/// from its secret or, if it has none, from its name, which others can guess. Where there is a disk
+/// level, they must be the same in every start of the job, and are derived from the program's name.
+/// Returns a seed for what else is to be the same.
 ///
 /// # Safety
 /// Must run before any function whose frame holds a canary has been entered and will return.
@@ -248,8 +251,8 @@ unsafe fn equalise(random: *mut [u8; 16], key: &[u8]) -> u64 {
         mix(0xcbf2_9ce4_8422_2325) & !0xff,
         mix(0x9e37_79b9_7f4a_7c15),
     );
-    // SAFETY: glibc's thread control block on x86-64 has the canary at fs:0x28 and the pointer guard at fs:0x30; the
-    // random bytes are the kernel's 16 on the stack (AT_RANDOM).
+    // SAFETY: glibc's thread control block on x86-64 has the canary at fs:0x28 and the pointer
+    // guard at fs:0x30; the random bytes are the kernel's 16 on the stack (AT_RANDOM).
     unsafe {
         core::arch::asm!("mov fs:[0x28], {0}", "mov fs:[0x30], {1}", in(reg) canary, in(reg) guard, options(nostack));
         if !random.is_null() {

@@ -1,8 +1,8 @@
 //! Where the thunks jump, and what happens before the runtime is there.
 //!
-//! In a process that we do not protect but whose program loads an MPI library late (an interpreter that imports one),
-//! the loader binds it to this library all the same. The thunks then pass through to the real libmpi, opened beside the
-//! program at the first call.
+//! In a process that we do not protect but whose program loads an MPI library late (an interpreter
+//! that imports one), the loader binds it to this library all the same. The thunks then pass
+//! through to the real libmpi, opened beside the program at the first call.
 #![allow(unsafe_code)]
 
 use crate::environ;
@@ -20,8 +20,8 @@ use understudy_catalogue::message;
 
 const _: () = assert!(STACK_WORDS.len() == ENTRIES);
 
-/// The thunks' targets, by the words of stack arguments that they take along (`STACK_WORDS`): called with the slot's
-/// number in `eax`, everything else as the program left it.
+/// The thunks' targets, by the words of stack arguments that they take along (`STACK_WORDS`):
+/// called with the slot's number in `eax`, everything else as the program left it.
 pub static ENTRY: [AtomicPtr<c_void>; ENTRIES] =
     [const { AtomicPtr::new(pass_through as *mut c_void) }; ENTRIES];
 
@@ -100,13 +100,15 @@ fn older(handle: *mut c_void, name: &[u8]) -> usize {
     }
 }
 
-/// Opens the real libmpi by its path (by its soname, the loader would give us this library) and lets the program's data
-/// symbols start with the real ones' contents, as a copy relocation would have.
+/// Opens the real libmpi by its path (by its soname, the loader would give us this library) and
+/// lets the program's data symbols start with the real ones' contents, as a copy relocation would
+/// have.
 fn open_real() -> *mut c_void {
     const RTLD_NOW_GLOBAL: c_int = 0x102;
     const LM_ID_BASE: c_long = 0;
     let mut path = Path::new();
-    // SAFETY: `environ` is libc's; dlopen(3), dlsym(3); the copied sizes are the table's, equal on both sides.
+    // SAFETY: `environ` is libc's; dlopen(3), dlsym(3); the copied sizes are the table's, equal on
+    // both sides.
     unsafe {
         unprepared::report(environ);
         // Its process manager is the launcher's.

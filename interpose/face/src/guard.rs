@@ -1,7 +1,8 @@
 //! Becoming the guardian: what a launcher has started is not the rank, but its parent.
 //!
-//! A launcher ends a job when it sees one of its processes die. So the first execution of the program becomes `ckptd guardian`, which
-//! executes the program again as its child, and does not die with it. The program's process then has [`MANAGER`] in its environment.
+//! A launcher ends a job when it sees one of its processes die. So the first execution of the
+//! program becomes `ckptd guardian`, which executes the program again as its child, and does not
+//! die with it. The program's process then has [`MANAGER`] in its environment.
 #![allow(unsafe_code)]
 
 use crate::aside::Program;
@@ -12,7 +13,8 @@ use crate::sys::{nr, sys};
 use core::ffi::c_char;
 use understudy_catalogue::message;
 
-/// The program has another MPI library than this one stands in for: under a guardian it is executed with the face that fits.
+/// The program has another MPI library than this one stands in for: under a guardian it is executed
+/// with the face that fits.
 ///
 /// # Safety
 /// As [`launched::protection`].

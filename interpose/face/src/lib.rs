@@ -5,18 +5,22 @@
 //! program does not use MPI, it does nothing.
 //!
 //! - [`boot`] decides and drives; [`aside`] gives up politely by running the program without us;
-//! - [`environ`] makes the stacks of all ranks equal, [`zone`] and [`ldheap`] keep the runtime side apart;
-//! - [`link`] reads ld.so's lists; [`entry`] is where thunks jump, `thunks` is generated from the call table;
+//! - [`environ`] makes the stacks of all ranks equal, [`zone`] and [`ldheap`] keep the runtime side
+//!   apart;
+//! - [`link`] reads ld.so's lists; [`entry`] is where thunks jump, `thunks` is generated from the
+//!   call table;
 //! - [`limits`] refuses programs where nothing can be protected;
 //! - [`late`] is about programs that load MPI in mid-run;
 //! - [`reopen`] is for programs that open libmpi themselves;
-//! - [`profiler`] lets libraries that wrap MPI's procedures stay in front, [`fortran`] puts one there;
+//! - [`profiler`] lets libraries that wrap MPI's procedures stay in front, [`fortran`] puts one
+//!   there;
 //! - [`sharing`] counts mappings that other processes may share;
 //! - [`exec`] lets what the rank's process executes be the rank;
 //! - [`fatal`] is there when the program dies of a signal, [`at_exit`] and [`leave`] when it ends;
 //! - [`stop`] is where threads of the program are stopped;
 //! - [`turns`] lets any thread call MPI, one at a time;
-//! - [`told`] is how the runtime is told of effects: [`files`] tells what the program does to files, [`overwrites`] what it overwrites in them;
+//! - [`told`] is how the runtime is told of effects: [`files`] tells what the program does to
+//!   files, [`overwrites`] what it overwrites in them;
 //! - [`relay`] starts the process that carries standard output exactly once.
 #![no_std]
 
@@ -67,6 +71,7 @@ mod profiler;
 mod raw_calls;
 mod relay;
 mod reopen;
+mod saved_environment;
 mod services;
 mod sharing;
 mod sources;
@@ -94,7 +99,8 @@ use understudy_catalogue::message;
 static CONSTRUCTOR: unsafe extern "C" fn(c_int, *const *const c_char, *mut *const c_char) =
     construct;
 
-/// ld.so calls constructors with main()'s arguments (System V ABI, "Initialization and Termination Functions").
+/// ld.so calls constructors with main()'s arguments (System V ABI, "Initialization and Termination
+/// Functions").
 #[allow(unsafe_code)]
 unsafe extern "C" fn construct(argc: c_int, argv: *const *const c_char, envp: *mut *const c_char) {
     // SAFETY: the arguments are the process's own, before anything else has used them.

@@ -11,8 +11,8 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// The next definition of `name`, looked up once. Not inlined, and not a tail call of dlsym(3): RTLD_NEXT goes by the
-/// caller.
+/// The next definition of `name`, looked up once. Not inlined, and not a tail call of dlsym(3):
+/// RTLD_NEXT goes by the caller.
 #[inline(never)]
 pub fn next(real: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;

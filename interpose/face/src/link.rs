@@ -1,4 +1,5 @@
-//! What ld.so knows about the process: loaded objects, their needs, and where a library would be found.
+//! What ld.so knows about the process: loaded objects, their needs, and where a library would be
+//! found.
 //!
 //! Source: ld.so(8) for the search order.
 #![allow(unsafe_code)]
@@ -56,11 +57,13 @@ pub fn first() -> *const LinkMap {
 
 /// All loaded objects, the program first.
 pub fn objects() -> impl Iterator<Item = &'static LinkMap> + Clone {
-    // SAFETY: ld.so's list is well formed, and nothing is loaded or unloaded while a constructor runs.
+    // SAFETY: ld.so's list is well formed, and nothing is loaded or unloaded while a constructor
+    // runs.
     unsafe { LinkMap::list(first()) }
 }
 
-/// The files of all libraries that are loaded, in ld.so's order; none if one has a name that LD_PRELOAD cannot have (ld.so(8)).
+/// The files of all libraries that are loaded, in ld.so's order; none if one has a name that
+/// LD_PRELOAD cannot have (ld.so(8)).
 pub fn libraries() -> impl Iterator<Item = &'static [u8]> + Clone {
     let names = || {
         objects()
@@ -77,7 +80,8 @@ pub fn set(object: &LinkMap, tag: usize, value: usize) {
         return;
     };
     let at = &raw const entry.value as usize;
-    // SAFETY: a word of the object's dynamic section, which nobody reads meanwhile; it may be read-only.
+    // SAFETY: a word of the object's dynamic section, which nobody reads meanwhile; it may be
+    // read-only.
     unsafe {
         if sys::protect(at & !4095, (at & 4095) + 8, 3).is_ok() {
             (at as *mut usize).write_volatile(value);
@@ -186,8 +190,9 @@ impl Path {
     }
 }
 
-/// Finds the file that ld.so would have loaded for the program's need of `soname`: the needing object's RPATH,
-/// `library_path` (LD_LIBRARY_PATH), its RUNPATH, the cache, the default directories (ld.so(8)).
+/// Finds the file that ld.so would have loaded for the program's need of `soname`: the needing
+/// object's RPATH, `library_path` (LD_LIBRARY_PATH), its RUNPATH, the cache, the default
+/// directories (ld.so(8)).
 pub fn find_library(soname: &[u8], library_path: &[u8], found: &mut Path) -> bool {
     let needer = objects()
         .find(|object| object.needs(soname))
@@ -241,8 +246,8 @@ const CACHE_ENTRY: usize = 24;
 /// `FLAG_ELF_LIBC6 | FLAG_X8664_LIB64`
 const CACHE_FLAGS: u32 = 0x0303;
 
-/// Looks `soname` up in /etc/ld.so.cache (glibc's format 1.1: header of 48 bytes, entries of 24, string offsets from
-/// the start of the file).
+/// Looks `soname` up in /etc/ld.so.cache (glibc's format 1.1: header of 48 bytes, entries of 24,
+/// string offsets from the start of the file).
 fn search_cache(soname: &[u8], found: &mut Path) -> bool {
     let Some(cache) = map_file(c"/etc/ld.so.cache") else {
         return false;

@@ -1,7 +1,7 @@
 //! Loading the runtime side: a namespace with the runtime, and one with the MPI library.
 //!
-//! Each begins with the shim and a libc of its own. What is mapped for the first lies in the zone's first half, what is
-//! mapped for the second in its second half.
+//! Each begins with the shim and a libc of its own. What is mapped for the first lies in the zone's
+//! first half, what is mapped for the second in its second half.
 #![allow(unsafe_code)]
 
 use crate::aside::Program;
@@ -121,7 +121,8 @@ fn patch(
         .map_err(|error| Failure::Patch(name, call_name, error))
 }
 
-/// Opens a new namespace with the shim, and a libc that it prepares, in it. The handle is the shim's.
+/// Opens a new namespace with the shim, and a libc that it prepares, in it. The handle is the
+/// shim's.
 fn open_namespace(
     directory: &[u8],
     half: Half,
@@ -223,8 +224,9 @@ fn start_of(half: Half, second: &Second<'_>, copies: Copies) -> ShimStart {
 }
 
 fn start_shim(shim: *mut c_void, half: Half, start: &ShimStart) -> Result<(), Failure> {
-    // SAFETY: the patched code is that of the namespace's libc, in which nothing has run yet but its initialisation; it must
-    // not map anything before. The shim exports its function with this type.
+    // SAFETY: the patched code is that of the namespace's libc, in which nothing has run yet but
+    // its initialisation; it must not map anything before. The shim exports its function with this
+    // type.
     unsafe {
         let malloc = dlsym(shim, c"malloc".as_ptr());
         let libc = link::extent(link::base_of(malloc as usize));
@@ -241,7 +243,8 @@ fn start_shim(shim: *mut c_void, half: Half, start: &ShimStart) -> Result<(), Fa
     Ok(())
 }
 
-/// The runtime's start; 0: entry points are filled in; 1: run without us; otherwise an exit status. It has said why.
+/// The runtime's start; 0: entry points are filled in; 1: run without us; otherwise an exit status.
+/// It has said why.
 type RuntimeStart = unsafe extern "C" fn(*const BootInfo, *mut EntryPoints) -> c_int;
 
 fn start_runtime(

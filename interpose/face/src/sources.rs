@@ -1,8 +1,10 @@
-//! Clocks and other sources of what is not the same twice ([`understudy_abi::source`]), under libc's names.
+//! Clocks and other sources of what is not the same twice ([`understudy_abi::source`]), under
+//! libc's names.
 //!
-//! Each is one jump through a table: to libc, or, while the runtime records the program's initialisation phase or replays
-//! it, to the runtime, where they are calls like those of MPI. Only calls that the thread that uses MPI makes on its own
-//! stack count: a signal handler may have interrupted the runtime.
+//! Each is one jump through a table: to libc, or, while the runtime records the program's
+//! initialisation phase or replays it, to the runtime, where they are calls like those of MPI. Only
+//! calls that the thread that uses MPI makes on its own stack count: a signal handler may have
+//! interrupted the runtime.
 #![allow(unsafe_code)]
 
 use crate::libc::{c_name, next};
@@ -209,7 +211,8 @@ pub fn enter_by(entry: *const c_void) {
     ENTRY.store(entry.cast_mut(), Ordering::Relaxed);
 }
 
-/// Another thread enters the runtime: what it does is not the same twice, so nothing is recorded any more.
+/// Another thread enters the runtime: what it does is not the same twice, so nothing is recorded
+/// any more.
 #[inline]
 pub fn pass() {
     if IS_WATCHED.load(Ordering::Relaxed) && IS_WATCHED.swap(false, Ordering::Relaxed) {

@@ -14,7 +14,8 @@
 //!   the caller    its thread-local data, keys and cancellation state of that side        (thread)
 //! ```
 //!
-//! If a part cannot be put back ([`Error`]), the process is no use as a rank any more, and must end.
+//! If a part cannot be put back ([`Error`]), the process is no use as a rank any more, and must
+//! end.
 
 mod descriptors;
 mod memory;

@@ -18,50 +18,28 @@
 //!
 //! docs/ARCHITECTURE.md has them from the top down; imports point downwards.
 
-pub mod abi;
 pub mod boot;
 pub mod calls;
 pub mod checkpoint;
-pub mod clock;
 pub mod completion;
-pub mod copies;
 pub mod cut;
-pub mod daemon;
-mod disk;
-pub mod domains;
 pub mod drain;
-pub mod early;
-pub mod ending;
 pub mod entry;
-pub mod exposure;
-pub mod fatal;
-pub mod handles;
-mod headroom;
 pub mod job;
-pub mod journal;
-pub mod kernel_state;
-pub mod marks;
-pub mod objects;
-pub mod overdue;
-pub mod own_messages;
-pub mod peers;
-pub mod posting;
 pub mod protection;
 pub mod raise;
-pub mod recompute;
 pub mod recovery;
 pub mod rehearsal;
-pub mod rendezvous;
-pub mod renewal;
-pub mod requests;
-pub mod role;
-pub mod rounds;
-pub mod schedule;
 mod spare;
-pub mod step_back;
-pub mod user;
-pub mod world;
 
 pub use understudy_base::{
-    arch, attention, cell, errors, events, fault, gather, generated, shim, sys, told, unwinder,
+    arch, attention, cell, errors, events, fault, gather, generated, role, shim, sys, told,
+    unwinder,
 };
+use understudy_copies::{
+    clock, copies, ending, headroom, marks, overdue, recompute, schedule, step_back,
+};
+use understudy_job::{daemon, disk, domains, own_messages, peers, renewal, rounds, world};
+use understudy_journal::journal;
+use understudy_objects::{abi, early, exposure, handles, objects, posting, rendezvous, requests};
+use understudy_program::{fatal, user};

@@ -1,10 +1,14 @@
-//! The call table: every procedure and every other symbol that libmpi exports, and the code made from it.
+//! The call table, and the files that are generated from the tables of the workspace.
+//!
+//! The call table has every procedure and every other symbol that libmpi exports.
+//! The catalogue of messages is a table of `ckptd/catalogue`.
 //!
 //! The generated files are checked in, in folders `generated` of the crates that use them;
 //! `make generate` writes them, and a test asserts that they agree with the tables.
 //! Face and runtime come from the same rows, so that both number the slots alike.
 //!
-//! The procedures' meaning is that of the MPI 4.1 standard, the set of symbols that of Open MPI 5.0.11.
+//! The procedures' meaning is that of the MPI 4.1 standard.
+//! The set of symbols is that of Open MPI 5.0.11.
 
 mod abi;
 mod catalogue;
@@ -70,7 +74,7 @@ pub struct GeneratedFile {
     pub text: String,
 }
 
-/// Returns the source files that are generated from the call table, as they are checked in.
+/// Returns the sources that are generated from the call table.
 ///
 /// # Panics
 /// Panics if the tables that this crate was built with are malformed.
@@ -105,7 +109,7 @@ pub fn generated_sources() -> Vec<GeneratedFile> {
             runtime::handler_source(table),
         ),
         (
-            "interpose/runtime/src/generated/outputs.rs",
+            "interpose/journal/src/generated/outputs.rs",
             outcome::source(table),
         ),
         (
@@ -113,7 +117,7 @@ pub fn generated_sources() -> Vec<GeneratedFile> {
             runtime::procedure_source(table),
         ),
         (
-            "interpose/runtime/src/generated/virt_types.rs",
+            "interpose/objects/src/generated/virt_types.rs",
             prelude::virt_types(),
         ),
     ];

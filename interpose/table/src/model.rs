@@ -1,7 +1,8 @@
 //! What the table says about a procedure and about the other symbols of libmpi.
 //!
-//! The classes follow the chapters of the MPI 4.1 standard, the kinds of parameters its language-independent bindings
-//! (appendix A), as far as a layer between program and library must tell them apart.
+//! The classes follow the chapters of the MPI 4.1 standard, the kinds of parameters its
+//! language-independent bindings (appendix A), as far as a layer between program and library must
+//! tell them apart.
 
 /// An enum whose variants are written in the table by their names.
 macro_rules! named {
@@ -263,7 +264,8 @@ impl Procedure {
         names
     }
 
-    /// The names that Open MPI 4 has for it, from before MPI 4.0 had persistent collectives; its Fortran bindings call them.
+    /// The names that Open MPI 4 has for it, from before MPI 4.0 had persistent collectives; its
+    /// Fortran bindings call them.
     pub fn older_names(&self) -> Vec<String> {
         match self.name.strip_prefix("MPI_") {
             Some(rest) if self.is(Rule::Older) => {

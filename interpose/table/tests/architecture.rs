@@ -1,10 +1,11 @@
-//! Rules about the sources of the whole workspace that the compiler does not check. They are described in
-//! docs/ARCHITECTURE.md.
+//! Rules about the sources of the whole workspace that the compiler does not check. They are
+//! described in docs/ARCHITECTURE.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A crate of this workspace: its directory and name, and the crates of this workspace that it may use.
+/// A crate of this workspace: its directory and name, and the crates of this workspace that it may
+/// use.
 struct Rule {
     directory: &'static str,
     name: &'static str,
@@ -220,18 +221,115 @@ const RULES: &[Rule] = &[
         true,
     ),
     rule(
+        "interpose/program",
+        "understudy-program",
+        &[
+            "understudy-abi",
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-elf",
+            "understudy-formats",
+            "understudy-image",
+            "understudy-mpi",
+            "understudy-numbers",
+            "understudy-policy",
+            "understudy-relay",
+            "understudy-settings",
+            "understudy-wire",
+        ],
+        true,
+    ),
+    rule(
+        "interpose/job",
+        "understudy-job",
+        &[
+            "understudy-abi",
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-formats",
+            "understudy-image",
+            "understudy-mpi",
+            "understudy-numbers",
+            "understudy-policy",
+            "understudy-program",
+            "understudy-settings",
+            "understudy-wire",
+        ],
+        true,
+    ),
+    rule(
+        "interpose/objects",
+        "understudy-objects",
+        &[
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-formats",
+            "understudy-image",
+            "understudy-job",
+            "understudy-mpi",
+            "understudy-numbers",
+            "understudy-policy",
+            "understudy-program",
+            "understudy-relay",
+        ],
+        true,
+    ),
+    rule(
+        "interpose/journal",
+        "understudy-journal",
+        &[
+            "understudy-abi",
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-formats",
+            "understudy-image",
+            "understudy-job",
+            "understudy-numbers",
+            "understudy-objects",
+            "understudy-policy",
+            "understudy-settings",
+        ],
+        true,
+    ),
+    rule(
+        "interpose/copies",
+        "understudy-copies",
+        &[
+            "understudy-abi",
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-formats",
+            "understudy-image",
+            "understudy-job",
+            "understudy-journal",
+            "understudy-mpi",
+            "understudy-numbers",
+            "understudy-objects",
+            "understudy-policy",
+            "understudy-program",
+            "understudy-relay",
+            "understudy-settings",
+        ],
+        true,
+    ),
+    rule(
         "interpose/runtime",
         "understudy-runtime",
         &[
             "understudy-abi",
             "understudy-base",
+            "understudy-catalogue",
+            "understudy-copies",
             "understudy-elf",
             "understudy-formats",
             "understudy-image",
-            "understudy-catalogue",
+            "understudy-job",
+            "understudy-journal",
             "understudy-mpi",
             "understudy-numbers",
+            "understudy-objects",
             "understudy-policy",
+            "understudy-program",
             "understudy-relay",
             "understudy-settings",
             "understudy-wire",
@@ -264,7 +362,8 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The dependencies of a manifest, by section (`dependencies`, `build-dependencies`, `dev-dependencies`).
+/// The dependencies of a manifest, by section (`dependencies`, `build-dependencies`,
+/// `dev-dependencies`).
 fn dependencies(manifest: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut sections: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut section = String::new();
@@ -419,7 +518,8 @@ fn code(text: &str) -> impl Iterator<Item = (usize, String)> + '_ {
     })
 }
 
-/// Whether a line of code does something that the lint `unsafe_code` is about. Types of functions are not.
+/// Whether a line of code does something that the lint `unsafe_code` is about. Types of functions
+/// are not.
 fn is_unsafe(code: &str) -> bool {
     let starts = [
         "unsafe {",
@@ -453,8 +553,9 @@ fn attributes_of_several_lines_are_read() {
     assert_eq!(allowances(text, "#[allow("), [0; 0]);
 }
 
-/// A module that contains unsafe code says so at its top, so that a look at the first lines tells; crate roots, where that
-/// would hold for the whole crate, and modules with one small unsafe function say so at the item.
+/// A module that contains unsafe code says so at its top, so that a look at the first lines tells;
+/// crate roots, where that would hold for the whole crate, and modules with one small unsafe
+/// function say so at the item.
 #[test]
 fn unsafe_code_is_announced() {
     // The table only writes unsafe code down, as text.
@@ -503,7 +604,8 @@ fn is_of_the_standard(name: &str) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
-/// Constants of the standard that are objects or functions, and Fortran's names of procedures, are in capitals.
+/// Constants of the standard that are objects or functions, and Fortran's names of procedures, are
+/// in capitals.
 fn is_in_capitals(name: &str) -> bool {
     !name.contains(|character: char| character.is_ascii_lowercase())
 }
@@ -595,7 +697,8 @@ fn modules_of_base() -> BTreeSet<String> {
         .collect()
 }
 
-/// The names that follow `crate::` in a source, alone or as a list; and what the macro of recovery stands for.
+/// The names that follow `crate::` in a source, alone or as a list; and what the macro of recovery
+/// stands for.
 fn used(text: &str) -> BTreeSet<String> {
     let code: Vec<String> = code(text).map(|(_, line)| line).collect();
     let code = code.join(" ");
@@ -702,8 +805,9 @@ fn imports_of_the_runtime_point_downwards() {
 
 #[test]
 fn what_a_source_uses_is_found() {
-    let text = "use crate::arch::{self, Frame};\nuse crate::{\n    cell::Field, world::{get, Part},\n    user,\n};\n\
-                // crate::boot\nlet a = attempt!(crate::told::job());\nmycrate::calls();\n";
+    let text = "use crate::arch::{self, Frame};\nuse crate::{\n    cell::Field, world::{get, \
+        Part},\n    user,\n};\n// crate::boot\nlet a = \
+        attempt!(crate::told::job());\nmycrate::calls();\n";
     let names = ["arch", "cell", "recovery", "told", "user", "world"];
     assert_eq!(
         used(text),

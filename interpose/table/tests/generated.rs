@@ -11,7 +11,8 @@ fn text(path: &str) -> String {
     found.next().expect("a generated file").text
 }
 
-/// The lines between the line that starts with `start` and the next that starts with `end`, trimmed.
+/// The lines between the line that starts with `start` and the next that starts with `end`,
+/// trimmed.
 fn section<'s>(source: &'s str, start: &str, end: &str) -> Vec<&'s str> {
     let from = source
         .lines()
@@ -39,7 +40,8 @@ fn generated_files_say_so() {
 #[test]
 fn the_face_has_a_thunk_for_every_name() {
     let source = text("thunks.rs");
-    // The second list has the names that Open MPI 5.0 does not have, the third those that it has and MPICH's libmpi has not.
+    // The second list has the names that Open MPI 5.0 does not have, the third those that it has
+    // and MPICH's libmpi has not.
     let (all, others) = source
         .split_once("#[cfg(feature = \"mpich\")]\n")
         .expect("lists");
@@ -181,7 +183,8 @@ fn handlers_by_hand_have_manual_rows() {
 fn a_generated_handler_translates_handles() {
     let source = text("handlers.rs");
     for text in [
-        "pub unsafe extern \"C\" fn h_MPI_Comm_test_inter(comm: VirtComm, flag: *mut c_int) -> c_int {",
+        "pub unsafe extern \"C\" fn h_MPI_Comm_test_inter(comm: VirtComm, flag: *mut c_int) -> \
+         c_int {",
         "let rc = unsafe { real::PMPI_Comm_test_inter(crate::handles::real_comm(rt, comm), flag) };",
         "crate::raise::finish(rt, Proc::MPI_Type_get_extent, rc, None)",
         "crate::raise::finish(rt, Proc::MPI_Comm_remote_size, rc, Some(comm))",

@@ -12,13 +12,13 @@ pub const PERSONALITY_REFUSED: &str =
      personality(ADDR_NO_RANDOMIZE) in the container's seccomp profile, or start the \
      program with `setarch -R` [personality-refused]";
 
-pub fn file_descriptor_limit(files: impl Display, runtime_fd_base: impl Display, least: impl Display) -> impl Display {
+pub fn file_descriptor_limit(files: impl Display, first: impl Display, least: impl Display) -> impl Display {
     from_fn(move |out| {
         write!(
             out,
             "at most {files} files may be open here (RLIMIT_NOFILE), and understudy's \
-             own have numbers from {runtime_fd_base} on; raise the limit to {least} or \
-             more (`ulimit -n`; LimitNOFILE= of the service that starts the job) \
+             own have numbers from {first} on; raise the limit to {least} or more \
+             (`ulimit -n`; LimitNOFILE= of the service that starts the job) \
              [file-descriptor-limit]"
         )
     })

@@ -3,15 +3,6 @@
 /// All messages, in the order of docs/messages.md.
 pub static CATALOGUE: &[Message] = &[
     Message {
-        identifier: "spares-as-ranks",
-        text: "nothing, and the program sees the spares as ranks",
-        cause: "`mpirun` itself has started a program that is linked statically or has other \
-         rights than its user (set-user-id, file capabilities); `UNDERSTUDY_DISABLE=1`; \
-         or no launcher",
-        remedy: "see above; `ldd ./solver` must list `libmpi.so.40`; `understudy run` names the \
-         cause",
-    },
-    Message {
         identifier: "several-nodes-without-launcher",
         text: "the job has ranks on several nodes, and its launcher does not let them find \
          each other; start it with mpirun, mpiexec, `srun --mpi=pmi2` or `understudy run \
@@ -30,8 +21,8 @@ pub static CATALOGUE: &[Message] = &[
     Message {
         identifier: "file-descriptor-limit",
         text: "at most {files} files may be open here (RLIMIT_NOFILE), and understudy's own \
-         have numbers from {runtime_fd_base} on; raise the limit to {least} or more \
-         (`ulimit -n`; LimitNOFILE= of the service that starts the job)",
+         have numbers from {first} on; raise the limit to {least} or more (`ulimit -n`; \
+         LimitNOFILE= of the service that starts the job)",
         cause: "understudy's own descriptors have numbers from 600 on",
         remedy: "`ulimit -n 1024` or more, or LimitNOFILE= of the service that starts the job",
     },

@@ -7,8 +7,9 @@
 //!   end mark
 //! ```
 //!
-//! Checksums are XXH3; that of a section also covers its number, so that sections cannot change places. The head tells how
-//! long everything is, so a file that was cut short is recognised, too. Numbers are little-endian.
+//! Checksums are XXH3; that of a section also covers its number, so that sections cannot change
+//! places. The head tells how long everything is, so a file that was cut short is recognised, too.
+//! Numbers are little-endian.
 
 use super::catalogue::Key;
 use crate::pages::{self, PAGE_SIZE, PageRun};
@@ -30,7 +31,8 @@ static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 /// A longer head is taken for damage.
 const LONGEST_HEAD: u32 = 256 << 20;
 
-/// Whose epoch it is. Everything but the epoch and the worker must be as in the process that loads it.
+/// Whose epoch it is. Everything but the epoch and the worker must be as in the process that loads
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub struct Identity {
     /// Checksum of this layer's own libraries.
@@ -109,7 +111,8 @@ impl From<io::Error> for Damage {
     }
 }
 
-/// A head that makes sense. Lists that only claim to be long take no memory: at most 32 times what is there.
+/// A head that makes sense. Lists that only claim to be long take no memory: at most 32 times what
+/// is there.
 fn decode_head(bytes: &[u8]) -> Option<Head> {
     let (head, used) = match bytes.len() {
         0..0x1_0000 => limited::<0x20_0000>(bytes),

@@ -22,8 +22,8 @@ pub struct EventWriter {
 }
 
 impl EventWriter {
-    /// Begins `rank-N.events` in `dir`, making the directory if need be and replacing an older file of
-    /// that name. Errors are reported on standard error.
+    /// Begins `rank-N.events` in `dir`, making the directory if need be and replacing an older file
+    /// of that name. Errors are reported on standard error.
     pub fn create(dir: &Path, rank: ProcessNumber) -> Self {
         Self::create_reporting(dir, rank, |message| eprintln!("{message}"))
     }
@@ -123,7 +123,8 @@ impl EventWriter {
 
 fn open(dir: &Path, path: &Path) -> io::Result<File> {
     create_dir_all(dir)?;
-    // A new file rather than a truncated one: whoever still writes to the old one does not disturb this one.
+    // A new file rather than a truncated one: whoever still writes to the old one does not disturb
+    // this one.
     create_anew(path)
 }
 

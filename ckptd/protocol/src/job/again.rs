@@ -1,4 +1,5 @@
-//! A manager that follows one that has died: the guardians tell what there is, and the next generation is the answer.
+//! A manager that follows one that has died: the guardians tell what there is, and the next
+//! generation is the answer.
 
 use super::{Job, Phase};
 use crate::member::Member;

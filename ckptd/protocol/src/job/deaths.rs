@@ -10,7 +10,8 @@ use understudy_catalogue::message;
 const STILLBORN: u32 = 10;
 /// A generation that fails this many times in a row without a death ends the job.
 const FUTILE: u32 = 10;
-/// How long a process whose MPI library has given up may wait for the death that has led to that: longer than a node may be silent.
+/// How long a process whose MPI library has given up may wait for the death that has led to that:
+/// longer than a node may be silent.
 const BROKEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a job may begin from the beginning.
 const RESTARTS: u32 = 5;
@@ -27,8 +28,9 @@ fn limit_of(signal: i32) -> Option<&'static str> {
 }
 
 impl Job {
-    /// Its library may have found a connection closed before anybody has told of the death behind that. In the next generation it is as before
-    /// MPI_Init, if the process lives still; if there is none soon, that is one more death.
+    /// Its library may have found a connection closed before anybody has told of the death behind
+    /// that. In the next generation it is as before MPI_Init, if the process lives still; if there
+    /// is none soon, that is one more death.
     pub(super) fn broke(&mut self, number: ProcessNumber, of: Generation) {
         let is_first = !self
             .members
@@ -112,7 +114,8 @@ impl Job {
         }
     }
 
-    /// Whether somebody may have an epoch to go back to, whatever the manager has heard: processes say so in the next generation.
+    /// Whether somebody may have an epoch to go back to, whatever the manager has heard: processes
+    /// say so in the next generation.
     pub(super) fn has_begun(&self) -> bool {
         self.living
             .iter()

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The stack pointer of the [`guarded`] call under way, 0 if there is none.
 static ESCAPE: AtomicUsize = AtomicUsize::new(0);
 
-/// Calls `function(argument)` so that a signal handler can end the call ([`escape_from`]), since it may fault.
+/// Calls `function(argument)` so that a signal handler can end the call ([`escape_from`]), since it
+/// may fault.
 ///
 /// # Safety
 /// What the function has under way when it is ended must not matter.
@@ -60,7 +61,8 @@ pub(super) unsafe extern "C" fn escaped() -> ! {
     )
 }
 
-/// In a signal handler: has the guarded call under way end as soon as the handler returns. False if there is none.
+/// In a signal handler: has the guarded call under way end as soon as the handler returns. False if
+/// there is none.
 pub fn escape_from(context: &mut libc::ucontext_t) -> bool {
     let stack = ESCAPE.load(Ordering::Relaxed);
     if stack == 0 {

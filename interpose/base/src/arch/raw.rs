@@ -25,7 +25,8 @@ pub unsafe fn call(number: i64, arguments: [usize; 6]) -> isize {
     result
 }
 
-/// Sleeps while the word has this value, or until somebody wakes; with a limit in nanoseconds, if it is not 0.
+/// Sleeps while the word has this value, or until somebody wakes; with a limit in nanoseconds, if
+/// it is not 0.
 #[inline(always)]
 pub fn wait(word: &AtomicU32, value: u32, limit: i64) {
     let time = [0i64, limit];

@@ -1,4 +1,5 @@
-//! Functions of the program that may fault, or not return: they are stopped then, wherever they are, and the caller goes on.
+//! Functions of the program that may fault, or not return: they are stopped then, wherever they
+//! are, and the caller goes on.
 #![allow(unsafe_code)]
 
 use super::frame::TOP;
@@ -33,10 +34,12 @@ static WHY: AtomicU8 = AtomicU8::new(0);
 /// How often a function is looked at that is late: it may be where it cannot be stopped.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Calls `function(argument)` on the runtime's stack, which may call the program; `None` if it has returned.
+/// Calls `function(argument)` on the runtime's stack, which may call the program; `None` if it has
+/// returned.
 ///
 /// # Safety
-/// Nothing of the function's own frames may need to be dropped when the program, called by it, is stopped. What the program was about must not matter.
+/// Nothing of the function's own frames may need to be dropped when the program, called by it, is
+/// stopped. What the program was about must not matter.
 pub unsafe fn at_risk<T>(
     limit: Duration,
     argument: &mut T,
@@ -74,7 +77,8 @@ pub fn is_at_risk() -> bool {
     runner != 0 && runner == unsafe { libc::gettid() }
 }
 
-/// In a signal handler that has interrupted the program in such a function: stops that if there is a reason.
+/// In a signal handler that has interrupted the program in such a function: stops that if there is
+/// a reason.
 pub fn stop_if_due(context: &mut libc::ucontext_t) {
     if call::is_over() {
         stop(context, Stopped::Again);
@@ -123,7 +127,8 @@ impl Timer {
             it_interval: time(LOOK_AGAIN),
         };
         let mut number = -1;
-        // SAFETY: timer_create(2) reads the event and writes the number; timer_settime(2). Without a timer the program is not stopped.
+        // SAFETY: timer_create(2) reads the event and writes the number; timer_settime(2). Without
+        // a timer the program is not stopped.
         unsafe {
             let mut event: libc::sigevent = std::mem::zeroed();
             event.sigev_notify = libc::SIGEV_THREAD_ID;

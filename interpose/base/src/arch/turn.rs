@@ -1,4 +1,5 @@
-//! Which thread of the program is in the runtime, where any may call MPI ([`understudy_abi::turn`]).
+//! Which thread of the program is in the runtime, where any may call MPI
+//! ([`understudy_abi::turn`]).
 //!
 //! The runtime itself is always run with the main thread's thread-local data.
 #![allow(unsafe_code)]
@@ -32,7 +33,8 @@ unsafe impl Sync for Face {}
 
 static FACE: OnceLock<Face> = OnceLock::new();
 
-/// Connects this with the face's part; `symbol` gives the address of a symbol as the program sees it, or 0.
+/// Connects this with the face's part; `symbol` gives the address of a symbol as the program sees
+/// it, or 0.
 pub fn connect(code: TurnCode, symbol: fn(&str) -> u64) {
     let _ = FACE.set(Face { code, symbol });
 }
@@ -65,7 +67,8 @@ pub fn without_turn(answer: Answer, note: Note) {
     turn().note.store(note as usize, Ordering::Relaxed);
 }
 
-/// All workers have agreed that several threads may call at the same time. To be told before the first may.
+/// All workers have agreed that several threads may call at the same time. To be told before the
+/// first may.
 pub fn be_multiple() {
     attention::be_multiple();
     let bits = std::ptr::from_ref(attention::bits()).cast_mut();
@@ -80,7 +83,8 @@ pub fn has_others() {
     }
 }
 
-/// Control blocks have the kernel's number of their thread there, in bytes, if that of this one, the main one, has it.
+/// Control blocks have the kernel's number of their thread there, in bytes, if that of this one,
+/// the main one, has it.
 pub fn numbers_are_at(place: usize) {
     // SAFETY: a word of glibc's control block, which is larger; gettid(2).
     let is_it = unsafe { *((main_block() + place) as *const libc::pid_t) == libc::gettid() };
@@ -124,7 +128,8 @@ pub fn share() {
     }
 }
 
-/// There is something to do for other threads: calls take turns as soon as they can ([`settle`]), if that is [`prepare`]d. For any thread.
+/// There is something to do for other threads: calls take turns as soon as they can ([`settle`]),
+/// if that is [`prepare`]d. For any thread.
 pub fn want() {
     let is_prepared = !turn().told.load(Ordering::Relaxed).is_null();
     if let Some(face) = FACE.get().filter(|_| is_prepared) {
@@ -160,7 +165,8 @@ pub fn is_foreign() -> bool {
     holder != 0 && holder != main_block()
 }
 
-/// The signals that the program has blocked in the thread that is in the runtime, if those that are blocked now are others.
+/// The signals that the program has blocked in the thread that is in the runtime, if those that are
+/// blocked now are others.
 pub fn mask() -> Option<u64> {
     let mask = turn().mask.load(Ordering::Relaxed);
     (is_foreign() && mask != UNCHANGED).then_some(mask)
@@ -179,14 +185,17 @@ fn outermost_has_turn() -> bool {
     top_frame().is_some_and(|frame| has_turn(unsafe { &*frame }))
 }
 
-/// What runs a callback in whose time others may call, if the call in that frame, the innermost, has a turn of its own and there are others.
+/// What runs a callback in whose time others may call, if the call in that frame, the innermost,
+/// has a turn of its own and there are others.
 pub(super) fn lend(frame: &Frame) -> Option<unsafe extern "C" fn(&Lent) -> u64> {
-    /// In the caller's frame, from the saved frame pointer on: whether the call is one of a callback that has not lent its turn.
+    /// In the caller's frame, from the saved frame pointer on: whether the call is one of a
+    /// callback that has not lent its turn.
     const NESTED: usize = 64;
     if !attention::is(attention::SEVERAL) {
         return None;
     }
-    // SAFETY: as `understudy_abi::turn::Turn` has it, where the call was made by way of taking turns.
+    // SAFETY: as `understudy_abi::turn::Turn` has it, where the call was made by way of taking
+    // turns.
     let is_own = has_turn(frame)
         && unsafe { ((frame.preserved[RBP] as usize - NESTED) as *const u64).read() == 0 };
     is_own
@@ -221,7 +230,8 @@ pub fn call_site(frame: &Frame) -> u64 {
     } else {
         frame.rsp
     };
-    // SAFETY: the stack pointer points to the return address; where turns are taken, that is above the saved frame pointer.
+    // SAFETY: the stack pointer points to the return address; where turns are taken, that is above
+    // the saved frame pointer.
     unsafe { (place as *const u64).read() }
 }
 
@@ -241,7 +251,8 @@ pub fn address_of_call(frame: &Frame) -> Option<u64> {
     Some((face.symbol)(procedure.name())).filter(|&address| address != 0)
 }
 
-/// The main thread goes on with the call in `frame`: it is its turn exactly if the end of the call gives the turn back.
+/// The main thread goes on with the call in `frame`: it is its turn exactly if the end of the call
+/// gives the turn back.
 pub fn pass_to_main(frame: &Frame) {
     let turn = turn();
     turn.number.store(0, Ordering::Relaxed);
@@ -260,7 +271,8 @@ fn give_to_main(turn: &Turn) {
     turn.waited_for.store(1, Ordering::SeqCst);
 }
 
-/// It is the turn of the thread in the runtime, if that is the main one, which came when none were taken.
+/// It is the turn of the thread in the runtime, if that is the main one, which came when none were
+/// taken.
 pub fn keep() {
     let turn = turn();
     if is_shared() && turn.holder.load(Ordering::Relaxed) == 0 {
@@ -268,8 +280,9 @@ pub fn keep() {
     }
 }
 
-/// This call waits for other processes. If other threads of the program wait for their turn, it gives way to them: the handler is to
-/// return at once, and the call is made once more from its entry. Nothing may have been told to the program before.
+/// This call waits for other processes. If other threads of the program wait for their turn, it
+/// gives way to them: the handler is to return at once, and the call is made once more from its
+/// entry. Nothing may have been told to the program before.
 pub fn give_way() -> Result<(), Rewound> {
     let turn = turn();
     // In a callback, the call that has led to it cannot be left.

@@ -11,9 +11,10 @@
 //!                                          │ handler's frames  │
 //! ```
 //!
-//! After the handler the frame is thrown away, unless recovery has *rewound* it: then it holds the program's state at
-//! the last cut, and the call that it describes is made again. While the runtime calls back into the program, TOP is
-//! lowered, so that a nested entry does not overwrite the frames below it.
+//! After the handler the frame is thrown away, unless recovery has *rewound* it: then it holds the
+//! program's state at the last cut, and the call that it describes is made again. While the runtime
+//! calls back into the program, TOP is lowered, so that a nested entry does not overwrite the
+//! frames below it.
 #![allow(unsafe_code)]
 
 use super::frame::{BASE, Frame, OFFSET_OF_RBP, OFFSET_OF_RSP, TOP, innermost_frame, top_frame};
@@ -30,7 +31,8 @@ static LEFT: AtomicUsize = AtomicUsize::new(0);
 pub static AFTER: AtomicU8 = AtomicU8::new(0);
 /// The frame was overwritten by recovery and is to be executed.
 pub const EXECUTE: u8 = 1;
-/// What makes the calling thread leave the runtime instead of executing the rewound frame: a function that does not return; 0: none.
+/// What makes the calling thread leave the runtime instead of executing the rewound frame: a
+/// function that does not return; 0: none.
 pub static DEPART: AtomicUsize = AtomicUsize::new(0);
 /// The call is to be recorded.
 pub const RECORD: u8 = 2;
@@ -68,7 +70,8 @@ pub unsafe fn call_user(function: *const c_void, a: u64, b: u64, c: u64, d: u64,
     super::turn::as_program(|| unsafe { call_on_stack(function, a, b, c, d, e) })
 }
 
-/// The same for a callback that the layer itself calls, not the library: in its time other threads may make calls that wait for nobody.
+/// The same for a callback that the layer itself calls, not the library: in its time other threads
+/// may make calls that wait for nobody.
 ///
 /// # Safety
 /// As [`call_user`]; nothing of the runtime's state may be borrowed.
@@ -128,7 +131,8 @@ unsafe extern "C" fn call_on_stack(
     )
 }
 
-/// Has callbacks run on the stack of the program that the frame describes, which is not the outermost entry's yet, for the length of `run`.
+/// Has callbacks run on the stack of the program that the frame describes, which is not the
+/// outermost entry's yet, for the length of `run`.
 pub fn on_stack_of<T>(frame: &Frame, run: impl FnOnce() -> T) -> T {
     let top = top_frame().unwrap_or_else(|| libc_abort());
     // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
@@ -152,13 +156,15 @@ pub fn without_mpi<T>(refuse: extern "C" fn() -> !, run: impl FnOnce() -> T) -> 
     result
 }
 
-/// The program's callbacks that are under way are not returned to, nor are the calls that have led to them: this handler is the outermost one.
+/// The program's callbacks that are under way are not returned to, nor are the calls that have led
+/// to them: this handler is the outermost one.
 pub fn leave_callbacks() {
     super::turn::end_lending();
     TOP.store(BASE.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// Replaces the frame of the outermost entry: when its handler, or one that has left callbacks, returns, the call in `frame` is made instead.
+/// Replaces the frame of the outermost entry: when its handler, or one that has left callbacks,
+/// returns, the call in `frame` is made instead.
 pub fn rewind(frame: &Frame) {
     let top = top_frame().unwrap_or_else(|| libc_abort());
     // SAFETY: the frame lies at the top of the runtime's stack as long as a handler runs.
@@ -197,7 +203,8 @@ pub fn will_block() {
     WAIT.store(wait::BLOCKS, Ordering::Relaxed);
 }
 
-/// The call waits for something that has come or gone soon, and may be one of many that wait for something else.
+/// The call waits for something that has come or gone soon, and may be one of many that wait for
+/// something else.
 #[inline(always)]
 pub fn will_return() {
     WAIT.store(wait::RETURNS, Ordering::Relaxed);
@@ -223,8 +230,9 @@ pub fn is_recording() -> bool {
     AFTER.load(Ordering::Relaxed) & RECORD != 0
 }
 
-/// Lets the program go on, on its own stack, as if the call in `frame` had returned `result`. Returns what
-/// [`leave_user`] is given. What the program calls meanwhile runs below this on the runtime's stack.
+/// Lets the program go on, on its own stack, as if the call in `frame` had returned `result`.
+/// Returns what [`leave_user`] is given. What the program calls meanwhile runs below this on the
+/// runtime's stack.
 ///
 /// # Safety
 /// The program's memory must be as it was at that call.
@@ -322,7 +330,8 @@ pub fn undivert(slots: &[u32]) {
     }
 }
 
-/// What a call returns that is answered: the same bits in the register for integers and in that for doubles.
+/// What a call returns that is answered: the same bits in the register for integers and in that for
+/// doubles.
 #[repr(C)]
 pub struct Answer {
     integer: u64,
@@ -338,7 +347,8 @@ impl Answer {
     }
 }
 
-/// Has all slots answered by this function, whatever they return, but those that `executed` selects.
+/// Has all slots answered by this function, whatever they return, but those that `executed`
+/// selects.
 pub fn answer_all(executed: impl Fn(usize) -> bool, answer: extern "C" fn() -> Answer) {
     for (slot, entry) in DISPATCH.iter().enumerate() {
         if !executed(slot) {

@@ -1,7 +1,7 @@
 //! Numbers of `MPI_Count` for procedures that take an int.
 //!
-//! More elements of a datatype than an int can tell are one element of a datatype that holds them all, as the standard's own advice was before
-//! it had such procedures (MPI 3.1, 4.1.11).
+//! More elements of a datatype than an int can tell are one element of a datatype that holds them
+//! all, as the standard's own advice was before it had such procedures (MPI 3.1, 4.1.11).
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
 use super::additions::{COMM_WORLD, ERR_COUNT};

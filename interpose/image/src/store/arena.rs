@@ -1,11 +1,14 @@
-//! The memory of a store: one range of addresses, of which more is opened as the image grows, and a checksum for each slot.
+//! The memory of a store: one range of addresses, of which more is opened as the image grows, and a
+//! checksum for each slot.
 //!
-//! Private memory is reserved without access; `PROT_NONE` memory is not charged against the commit limit, see
-//! <https://docs.kernel.org/mm/overcommit-accounting.html>. Memory that is to outlive the process is that of [`Files`], which
-//! have their full length from the start, and holes: a limit for the length of files (setrlimit(2)) that the program sets later does
-//! not concern what is written through a mapping. Both ask for transparent huge pages: first touch of memory costs more than the copy into it, and a
-//! huge page is touched once per 512 slots (<https://docs.kernel.org/admin-guide/mm/transhuge.html>; whether files in memory may
-//! have them, `shmem_enabled` says there).
+//! Private memory is reserved without access; `PROT_NONE` memory is not charged against the commit
+//! limit, see <https://docs.kernel.org/mm/overcommit-accounting.html>. Memory that is to outlive
+//! the process is that of [`Files`], which have their full length from the start, and holes: a
+//! limit for the length of files (setrlimit(2)) that the program sets later does not concern what
+//! is written through a mapping. Both ask for transparent huge pages: first touch of memory costs
+//! more than the copy into it, and a huge page is touched once per 512 slots
+//! (<https://docs.kernel.org/admin-guide/mm/transhuge.html>; whether files in memory may have them,
+//! `shmem_enabled` says there).
 
 #![allow(unsafe_code)]
 
@@ -97,7 +100,8 @@ pub struct Front {
 unsafe impl Send for Front {}
 
 impl Front {
-    /// Writes bytes, after all that was written before: whoever finds this process dead finds the file so.
+    /// Writes bytes, after all that was written before: whoever finds this process dead finds the
+    /// file so.
     ///
     /// # Panics
     /// If they do not fit.
@@ -181,7 +185,8 @@ fn map(
     Ok(at)
 }
 
-/// A mapping that is no part of core dumps (its holes would be filled for one) nor, perhaps, of children.
+/// A mapping that is no part of core dumps (its holes would be filled for one) nor, perhaps, of
+/// children.
 fn keep_apart(base: *mut c_void, bytes: usize, dont_fork: bool) {
     // Hints: a kernel built without them serves as well.
     // SAFETY: advice on a mapping that no other code knows.
@@ -223,7 +228,8 @@ impl Arena {
             }
         };
         keep_apart(base, bytes, config.dont_fork);
-        // Hints for speed. With the second the kernel does not note each page of a file as used when the process is torn down.
+        // Hints for speed. With the second the kernel does not note each page of a file as used
+        // when the process is torn down.
         for advice in [libc::MADV_HUGEPAGE, libc::MADV_RANDOM] {
             // SAFETY: advice on a mapping made above, which no other code knows.
             unsafe { libc::madvise(base, bytes, advice) };
@@ -304,7 +310,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Gives memory of open slots that nobody uses back to the kernel; in a file that makes a hole (madvise(2)).
+    /// Gives memory of open slots that nobody uses back to the kernel; in a file that makes a hole
+    /// (madvise(2)).
     pub fn dont_need(&self, first: Slot, pages: u64) -> Result<(), StoreError> {
         let bytes = pages as usize * PAGE_SIZE;
         let advice = match self.sums {

@@ -40,10 +40,12 @@ impl PageStore {
         Ok(Self::with(Arena::new(config, None)?))
     }
 
-    /// The arena in files, in which these slots are in use (sorted and apart), as another process may have left them.
+    /// The arena in files, in which these slots are in use (sorted and apart), as another process
+    /// may have left them.
     ///
     /// # Errors
-    /// [`StoreError::Reserve`], [`StoreError::GiveBack`], and [`StoreError::Full`] when the files have no room for what is in use.
+    /// [`StoreError::Reserve`], [`StoreError::GiveBack`], and [`StoreError::Full`] when the files
+    /// have no room for what is in use.
     pub fn in_files(
         config: StoreConfig,
         files: Files,
@@ -205,19 +207,22 @@ impl PageStore {
         }
     }
 
-    /// One more copy refers to these slots, which are allocated: each reference has a release of its own.
+    /// One more copy refers to these slots, which are allocated: each reference has a release of
+    /// its own.
     pub fn share(&mut self, extents: impl IntoIterator<Item = Extent>) {
         extents
             .into_iter()
             .for_each(|extent| self.shares.add(extent));
     }
 
-    /// Counts the references to all slots anew: these, and no others. Without any, one release frees a slot.
+    /// Counts the references to all slots anew: these, and no others. Without any, one release
+    /// frees a slot.
     pub fn count_shares(&mut self, references: impl IntoIterator<Item = Extent>) {
         self.shares = Shares::count(references);
     }
 
-    /// Keeps these slots, which are allocated, as they are until [`PageStore::unpin`], even if they are released.
+    /// Keeps these slots, which are allocated, as they are until [`PageStore::unpin`], even if they
+    /// are released.
     pub fn pin(&mut self, extents: impl IntoIterator<Item = Extent>) {
         self.unpin();
         self.pins = Pins::new(extents);
@@ -230,7 +235,8 @@ impl PageStore {
             .for_each(|extent| self.release_last(extent));
     }
 
-    /// Keeps these slots as they are until the next call, even if they are released; those of the last call no longer.
+    /// Keeps these slots as they are until the next call, even if they are released; those of the
+    /// last call no longer.
     pub fn protect(&mut self, extents: impl IntoIterator<Item = Extent>) {
         let held = std::mem::replace(&mut self.protected, Pins::new(extents)).held();
         held.into_iter()
@@ -249,7 +255,8 @@ impl PageStore {
         Ok(())
     }
 
-    /// The memory that the next `alloc(n)` will use, as far as that can be told; to be made present.
+    /// The memory that the next `alloc(n)` will use, as far as that can be told; to be made
+    /// present.
     pub fn upcoming(&mut self, n: u64) -> Vec<AddrRange> {
         let plan = self.plan(n).unwrap_or_default();
         let opened = plan

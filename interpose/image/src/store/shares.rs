@@ -1,4 +1,5 @@
-//! Slots that more than one copy refers to: each but the last release of one only takes a reference off.
+//! Slots that more than one copy refers to: each but the last release of one only takes a reference
+//! off.
 
 use super::slot::Extent;
 

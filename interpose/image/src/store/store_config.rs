@@ -5,8 +5,8 @@
 pub struct StoreConfig {
     /// Start of the arena; `None` leaves the choice to the kernel.
     ///
-    /// In the runtime the start is an address of the runtime zone, so that the arena is not taken for
-    /// memory of the program.
+    /// In the runtime the start is an address of the runtime zone, so that the arena is not taken
+    /// for memory of the program.
     pub base: Option<u64>,
     /// Number of pages that can be stored; only addresses are used up until they are.
     pub capacity_pages: u64,

@@ -13,7 +13,8 @@ pub(super) const HANDLE: usize = 8;
 const FIRST_OWN_CODE: c_int = 0x4000_0000;
 /// `MPI_ERR_LASTCODE` of Open MPI.
 const LAST_CODE: c_int = 92;
-/// The first key of an attribute that the runtime gives out; those of predefined attributes are smaller.
+/// The first key of an attribute that the runtime gives out; those of predefined attributes are
+/// smaller.
 const FIRST_KEY: c_int = 1000;
 
 /// Handle of a predefined object.

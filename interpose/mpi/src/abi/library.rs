@@ -33,7 +33,8 @@ fn detect() -> Option<&'static Abi> {
     }
 }
 
-/// Puts the functions that translate between runtime and library, if there is anything to translate.
+/// Puts the functions that translate between runtime and library, if there is anything to
+/// translate.
 pub(crate) fn connect() {
     let abi = *ABI.get_or_init(detect);
     if abi.is_none() {
@@ -74,7 +75,8 @@ pub unsafe fn datatype_at(place: *const RealDatatype) -> RealDatatype {
 /// The runtime calls, and the library answers.
 pub struct Library;
 
-/// The class of an error code of the library. What is a class is its own: MPICH takes those of the standard ABI's tool interface for codes.
+/// The class of an error code of the library. What is a class is its own: MPICH takes those of the
+/// standard ABI's tool interface for codes.
 fn class_of(code: c_int) -> c_int {
     if Library::abi().has(Domain::ErrorCode, code) {
         return code;

@@ -1,5 +1,7 @@
 //! Errors of the MPI side that cannot be put back.
 
+use understudy_catalogue::message;
+
 /// Reason for which the MPI side cannot be put back.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -16,12 +18,12 @@ pub enum Error {
     #[error("this C library does not describe its threads as expected (nptl_db)")]
     UnknownThreads,
     /// A thread does not end.
-    #[error("thread {0} of the MPI library does not end")]
+    #[error("{}", message::mpi_thread_stays(.0))]
     Deaf(i32),
     /// ld.so is in the middle of something.
-    #[error("a thread of the MPI library has ended while it held a lock of the dynamic linker")]
+    #[error("{}", message::MPI_THREAD_HELD_LOCK)]
     Locked,
     /// A library that was opened since stays open.
-    #[error("{0}, which the MPI library has opened, cannot be closed")]
+    #[error("{}", message::mpi_file_stays_open(.0))]
     Opened(String),
 }

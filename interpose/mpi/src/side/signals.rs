@@ -10,7 +10,8 @@ pub type Action = [usize; 4];
 
 const SIGNALS: c_int = 64;
 
-/// Asks for and, if `new` is given, sets what a signal does, past libc, which keeps two signals to itself.
+/// Asks for and, if `new` is given, sets what a signal does, past libc, which keeps two signals to
+/// itself.
 pub fn action(signal: c_int, new: Option<&Action>) -> Action {
     let mut old: Action = [0; 4];
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);

@@ -50,8 +50,9 @@ impl Snapshot {
     /// Puts all of it back.
     ///
     /// # Safety
-    /// The caller must be the thread that has taken the snapshot, in no call of the library, or in one that it never returns
-    /// to. No pointer into the library's memory that was got since may be used again.
+    /// The caller must be the thread that has taken the snapshot, in no call of the library, or in
+    /// one that it never returns to. No pointer into the library's memory that was got since may be
+    /// used again.
     pub unsafe fn put_back(&self) -> Result<Times, Error> {
         let begin = Instant::now();
         // A handler of the library's finds its memory as it was before, or as it is afterwards.

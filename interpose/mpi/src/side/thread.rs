@@ -1,4 +1,5 @@
-//! What the MPI side keeps in the calling thread: thread-local data, values of its keys, the state of cancellation.
+//! What the MPI side keeps in the calling thread: thread-local data, values of its keys, the state
+//! of cancellation.
 #![allow(unsafe_code)]
 
 use super::side_error::Error;

@@ -12,6 +12,7 @@ use crate::{
     user, world,
 };
 use std::time::Instant;
+use understudy_catalogue::message;
 use understudy_settings::Interval;
 
 /// Consequence of windows that cannot be quiesced, for the user.
@@ -54,7 +55,7 @@ pub(super) fn take_at(rt: &Runtime, candidate: bool) -> Result<(), Rewound> {
             schedule::state(rt).schedule.at_candidate = candidate;
             user::note_files(rt);
             if let Err(error) = file::note(rt) {
-                ending::fail(rt, "the program's files cannot be saved", &error);
+                ending::fail(rt, message::FILES_NOT_SAVED, &error);
             }
             drain::drain(rt, &sent)?;
             fault::point("cut.end", copies::next_epoch(rt));
@@ -113,11 +114,8 @@ fn refusal(rt: &Runtime, why: &user::UserError) -> (Ability, Option<String>) {
     if schedule::state(rt).refusals + 1 < MAX_REFUSALS {
         return (Ability::Refused, None);
     }
-    let message = format!(
-        "{why}; no checkpoint of rank {} was possible at {MAX_REFUSALS} intervals",
-        world::worker(rt)
-    );
-    (Ability::Never, Some(message))
+    let reason = message::no_checkpoint_possible(why, world::worker(rt), MAX_REFUSALS);
+    (Ability::Never, Some(reason.to_string()))
 }
 
 /// Returns the ability of this rank to be saved here, and what stands in the way for good.

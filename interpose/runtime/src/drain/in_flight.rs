@@ -13,6 +13,7 @@ use crate::requests::{self, EMPTY, Kind};
 use crate::{completion, early, exposure, own_messages, rendezvous, world};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_mpi::bytes::Bytes;
 use understudy_mpi::real_types::{ANY_SOURCE, ANY_TAG, RealComm, RealMessage, Status};
 
@@ -39,8 +40,8 @@ fn tell_slow(rt: &Runtime, goal: &[u64]) {
     })
     .len();
     log::warn!(
-        "at a checkpoint, messages that were sent have not arrived for {SLOW:?}: {}; {receives} receives are posted",
-        missing.join(", ")
+        "{}",
+        message::messages_late(SLOW, missing.join(", "), receives)
     );
 }
 

@@ -5,6 +5,7 @@
 
 use super::recovery_runtime::Runtime;
 use crate::{sys, world};
+use understudy_catalogue::message;
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_policy::recovery_plan::{Identity, Plan};
 
@@ -35,9 +36,7 @@ fn without_neighbour(
 pub fn tell(rt: &Runtime) {
     let alone: Vec<u32> = rt.alone.borrow().iter().map(|worker| worker.0).collect();
     if !alone.is_empty() {
-        sys::say(format_args!(
-            "nobody is left on the node of worker(s) {alone:?}: what they printed after the checkpoint appears again, and files that they created, removed, renamed or wrote and closed after it stay as they are"
-        ));
+        sys::say(message::node_without_survivors(alone));
     }
 }
 

@@ -7,6 +7,7 @@ use crate::arch::{self, Rewound};
 use crate::ending;
 use crate::errors::SUCCESS;
 use std::ffi::c_int;
+use understudy_catalogue::message;
 use understudy_mpi as mpi;
 
 /// Evaluates to the return code of a real procedure.
@@ -54,7 +55,7 @@ fn classify(rt: &Runtime, rc: c_int) -> Result<c_int, Rewound> {
         // By a library of the program, while libraries are opened again.
         ending::fail(
             rt,
-            "a process failed while a library of the program that is opened again communicated",
+            message::FAILURE_DURING_DLOPEN,
             &std::io::Error::other(understudy_mpi::error::text(rc)),
         );
     }

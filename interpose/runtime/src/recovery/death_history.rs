@@ -12,6 +12,7 @@
 
 use std::ffi::c_int;
 use std::fmt::Write;
+use understudy_catalogue::message;
 use understudy_numbers::{Epoch, ProcessNumber, Worker};
 use understudy_policy::recovery_plan::Verdict;
 use understudy_relay::{Frame, NOTE_WORDS, Note};
@@ -121,7 +122,7 @@ impl History {
             let worker = death.worker;
             if let Cause::Left(status) = death.cause {
                 return Some(Verdict {
-                    why: format!("worker {worker} ended with status {status} without MPI_Finalize"),
+                    why: message::worker_without_finalize(worker, status).to_string(),
                     status: if status == 0 { 1 } else { status as c_int },
                 });
             }
@@ -130,22 +131,25 @@ impl History {
             let since = its.peek().map_or(epoch, |first| first.epoch);
             if its.count() + 1 >= MOST {
                 return Some(Verdict {
-                    why: format!(
-                        "worker {worker} has died {MOST} times since epoch {since}{}; what it dies of would not stop",
-                        death.cause.phrase()
-                    ),
+                    why: message::repeated_deaths(worker, MOST, since, death.cause.phrase())
+                        .to_string(),
                     status: understudy_abi::exit::LOST,
                 });
             }
             let same = recent();
-            let mut same = same.filter(|other| other.cause.is_same(&death.cause)).peekable();
+            let mut same = same
+                .filter(|other| other.cause.is_same(&death.cause))
+                .peekable();
             let first = same.peek().map_or(epoch, |first| first.epoch);
             (same.count() + 1 >= LIMIT).then(|| Verdict {
-                why: format!(
-                    "worker {worker} died{}, which has now happened {LIMIT} times since epoch {first}: the program, or a library that it uses, has a bug there, which every spare would meet again{}",
+                why: message::repeated_fault(
+                    worker,
                     death.cause.phrase(),
-                    death.cause.backtrace()
-                ),
+                    LIMIT,
+                    first,
+                    death.cause.backtrace(),
+                )
+                .to_string(),
                 status: understudy_abi::exit::PROGRAM,
             })
         })
@@ -172,12 +176,8 @@ impl History {
             .iter()
             .filter(is_killed)
             .find(|death| count(death.worker) == LIMIT);
-        let told = often.map(|death| {
-            format!(
-                "worker {} was killed (SIGKILL) for the {LIMIT}rd time since epoch {epoch}; if nobody did it on purpose, look for the kernel's out-of-memory killer (dmesg)",
-                death.worker
-            )
-        });
+        let told =
+            often.map(|death| message::repeated_kill(death.worker, LIMIT, epoch).to_string());
         self.earlier.append(&mut self.now);
         told
     }

@@ -2,6 +2,7 @@
 
 use super::recovery_runtime::Runtime;
 use crate::{ending, user, world};
+use understudy_catalogue::message;
 
 /// Returns to the devices their memory that is in the program's, when threads run.
 pub fn devices_go_on(rt: &Runtime) {
@@ -12,11 +13,7 @@ pub fn devices_go_on(rt: &Runtime) {
 
 /// Ends the job, as the memory of a device is lost.
 pub fn lose_devices(rt: &Runtime, why: &dyn std::error::Error) -> ! {
-    ending::fail(
-        rt,
-        "the memory of the program's accelerator cannot be put back",
-        why,
-    )
+    ending::fail(rt, message::DEVICE_MEMORY_LOST, why)
 }
 
 /// Releases this process's own state on devices, before it takes over from a worker.

@@ -10,6 +10,7 @@ use crate::ending::fail;
 use crate::rehearsal::{self, Offer, Rebuild};
 use crate::{disk, events, marks, world};
 use std::time::Instant;
+use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::absent;
 use understudy_image::prefault::Prefault;
@@ -67,7 +68,7 @@ fn keep_own(rt: &Runtime, payload: Payload) {
     let keep = &mut *copies::keep(rt);
     payload
         .apply(&mut keep.own, &mut keep.store)
-        .unwrap_or_else(|error| fail(rt, "the copy of a worker cannot be kept", &error));
+        .unwrap_or_else(|error| fail(rt, message::WORKER_COPY_NOT_KEPT, &error));
 }
 
 /// The same with parity: all others of the group have a part in each copy.
@@ -180,12 +181,17 @@ fn complete_own(rt: &Runtime) {
     let (image, store) = (&mut keep.own.image, &mut keep.store);
     let lacked = absent::among(image.absent(), &marks::lasting(rt).reversible_pages());
     let kept = rehearsal::keep_unchanged(&lacked, image, store);
-    let changed =
-        kept.unwrap_or_else(|why| fail(rt, "no memory for copies", &std::io::Error::other(why)));
+    let changed = kept.unwrap_or_else(|why| {
+        fail(
+            rt,
+            message::NO_MEMORY_FOR_COPIES,
+            &std::io::Error::other(why),
+        )
+    });
     if !changed.is_empty() {
         fail(
             rt,
-            "a copy cannot be made again",
+            message::COPY_NOT_RESTORED,
             &std::io::Error::other("memory has changed since it was put back"),
         );
     }
@@ -239,7 +245,7 @@ pub fn make_again(rt: &Runtime, remakes: &[Remake], me: Worker) -> mpi::Result<(
             let copy = &mut keep.partners[remake.layer];
             payload
                 .apply(copy, &mut keep.store)
-                .unwrap_or_else(|error| fail(rt, "a partner's copy cannot be kept", &error));
+                .unwrap_or_else(|error| fail(rt, message::COPY_OF_PARTNER_NOT_KEPT, &error));
             if let Some(offer) = offer {
                 offer.note_in(copy);
             }

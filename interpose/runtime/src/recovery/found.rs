@@ -4,6 +4,7 @@ use super::load::Damaged;
 use super::newcomers::welcome;
 use super::recovery_runtime::Runtime;
 use crate::{copies, disk, world};
+use understudy_catalogue::message;
 use understudy_mpi as mpi;
 use understudy_numbers::{Epoch, Worker};
 use understudy_policy::recovery_plan::{Held, Plan, Refused};
@@ -62,10 +63,7 @@ pub fn refuse_own(rt: &Runtime, plan: &Plan, me: Worker, damaged: &Damaged) -> m
     let from = plan
         .source(me)
         .map_or(own, |holder| plan.players[holder.index()]);
-    log::warn!(
-        "the copy of worker {me} at rank {from} is not used: {}",
-        damaged.0
-    );
+    log::warn!("{}", message::copy_not_used(me, from, &damaged.0));
     let mut copies = vec![
         Refused {
             worker: me,

@@ -8,6 +8,7 @@ use crate::copies::parity::{self, Description, Folding};
 use crate::copies::{self, Copy, Payload};
 use crate::ending::fail;
 use crate::world;
+use understudy_catalogue::message;
 use understudy_image::epoch::{Image, SlotRun};
 use understudy_image::parity::{Combine, accumulate, blank};
 use understudy_image::prefault::Prefault;
@@ -100,7 +101,7 @@ fn add(
 fn begin(rt: &Runtime, description: &Description) -> Copy {
     let store = &mut copies::keep(rt).store;
     let image = blank(description.epoch, &description.pages, store)
-        .unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
+        .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
     store.note_sums(image.runs(), &description.sums);
     Copy {
         image,
@@ -128,10 +129,10 @@ pub fn keep_parity(rt: &Runtime, payloads: Vec<Payload>) {
         &mut combine,
         &mut keep.store,
     )
-    .unwrap_or_else(|error| fail(rt, "no memory for copies", &error));
+    .unwrap_or_else(|error| fail(rt, message::NO_MEMORY_FOR_COPIES, &error));
     let is_something = combine.run();
     folding
         .apply(&is_something, &mut kept, &mut keep.store)
-        .unwrap_or_else(|error| fail(rt, "parity cannot be kept", &error));
+        .unwrap_or_else(|error| fail(rt, message::PARITY_NOT_KEPT, &error));
     keep.partners[0].replace(kept, &mut keep.store);
 }

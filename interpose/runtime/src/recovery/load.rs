@@ -12,6 +12,7 @@ use crate::{
     requests, schedule, sys, user,
 };
 use std::time::Instant;
+use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::absent;
 use understudy_image::prefault::Prefault;
@@ -62,13 +63,8 @@ pub fn is_init(frame: &Frame) -> bool {
 }
 
 fn decode(rt: &Runtime, state: &[u8]) -> Saved {
-    copies::decode(state).unwrap_or_else(|why| {
-        fail(
-            rt,
-            "the saved state cannot be read",
-            &std::io::Error::other(why),
-        )
-    })
+    copies::decode(state)
+        .unwrap_or_else(|why| fail(rt, message::STATE_UNREADABLE, &std::io::Error::other(why)))
 }
 
 /// Makes the user side's mappings those of a part whose pages (sorted) are on their way, and begins to make them present.
@@ -82,30 +78,30 @@ pub fn prepare(rt: &Runtime, pages: Vec<PageRun>, state: &State) -> Prefault {
 /// Ends the job if workers that share memory are on several nodes, where these processes play them.
 pub fn check_nodes(rt: &Runtime, players: &[ProcessNumber]) {
     if let Err(apart) = window::shared::check_nodes(rt, players) {
-        fail(rt, "the job cannot go on", &apart);
+        fail(rt, message::JOB_CANNOT_GO_ON, &apart);
     }
     if let Err(apart) = file::check_nodes(rt, players) {
-        fail(rt, "the job cannot go on", &apart);
+        fail(rt, message::JOB_CANNOT_GO_ON, &apart);
     }
 }
 
 /// The program's files are locked as at the cut. All have put back theirs: nobody holds a lock that was taken later.
 pub fn take_locks(rt: &Runtime) {
     if let Err(error) = user::take_file_locks(rt) {
-        fail(rt, "the program's files cannot be locked", &error);
+        fail(rt, message::FILES_NOT_LOCKED, &error);
     }
 }
 
 fn restore_mappings(rt: &Runtime, saved: &Saved, whose: Whose) {
     // Libraries may be opened where a new process has a thread's stack.
     if let Err(error) = saved.user.clear_threads(rt) {
-        fail(rt, "the program's threads cannot be put back", &error);
+        fail(rt, message::THREADS_NOT_RESTORED, &error);
     }
     if let Err(error) = saved.user.restore_libraries(rt) {
-        fail(rt, "the program's libraries cannot be put back", &error);
+        fail(rt, message::LIBRARIES_NOT_RESTORED, &error);
     }
     if let Err(error) = remap::restore_layout(&saved.user.layout, user::State::zones(), whose) {
-        fail(rt, "the program's mappings cannot be put back", &error);
+        fail(rt, message::MAPPINGS_NOT_RESTORED, &error);
     }
 }
 
@@ -145,7 +141,7 @@ fn put_back_absent(
 }
 
 fn cannot_restore<T>(rt: &Runtime, error: RestoreError) -> T {
-    fail(rt, "the program's memory cannot be put back", &error)
+    fail(rt, message::MEMORY_NOT_RESTORED, &error)
 }
 
 /// Puts the pages back, but for those that are `right`. All of them in which locks of the program may lie.
@@ -217,16 +213,16 @@ pub fn load(rt: &Runtime, origin: Origin, ready: Option<Prefault>) -> Result<Loa
     }
     let is_own = matches!(origin, Origin::Survivor | Origin::SurvivorAnew);
     if let Err(error) = saved.user.restore(rt, is_own) {
-        fail(rt, "the program's state cannot be put back", &error);
+        fail(rt, message::STATE_NOT_RESTORED, &error);
     }
     if let Err(error) = saved.user.restore_threads(rt, &saved.frame, &with_locks) {
-        fail(rt, "the program's threads cannot be put back", &error);
+        fail(rt, message::THREADS_NOT_RESTORED, &error);
     }
     handles::mark(rt);
     objects::release_local(rt);
     objects::replace(rt, saved.objects);
     if let Err(error) = file::put_back(rt) {
-        fail(rt, "the program's files cannot be put back", &error);
+        fail(rt, message::FILES_NOT_RESTORED, &error);
     }
     objects::rebuild_local(rt);
     copies::expose_windows(rt);

@@ -12,6 +12,7 @@ use crate::{copies, disk, events, peers, renewal, user};
 use std::ffi::c_int;
 use std::time::Duration;
 use understudy_abi::exit;
+use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
@@ -144,7 +145,7 @@ pub fn give_up(rt: &Runtime, living: &[ProcessNumber], lost: &Lost) -> ! {
     };
     let is_first = living.first() == Some(&world::get(rt).process);
     if is_first {
-        crate::sys::say(format_args!("{reason}"));
+        crate::sys::say(&reason);
     }
     events::emit(Kind::Lost { reason, status });
     end_together(rt, is_first, status)
@@ -168,15 +169,9 @@ fn who(rt: &Runtime, worker: Worker) -> String {
 /// Why the job is lost, with the processes and hosts that were lost.
 fn describe(rt: &Runtime, lost: &Lost) -> String {
     match lost {
-        Lost::Init => {
-            "a process failed during MPI_Init, before the first checkpoint; start the job again"
-                .into()
-        }
+        Lost::Init => message::FAILURE_IN_INIT.into(),
         Lost::Copies { .. } | Lost::Everyone if disk::is_on(rt) => {
-            format!(
-                "{}, and no epoch on disk can be used; start the job again",
-                cause(rt, lost)
-            )
+            message::no_epoch_on_disk(cause(rt, lost)).to_string()
         }
         Lost::Copies { .. } | Lost::Everyone => format!("{}; start the job again", cause(rt, lost)),
         Lost::Behind { .. } | Lost::Program(_) => cause(rt, lost),
@@ -193,10 +188,7 @@ pub fn cause(rt: &Runtime, lost: &Lost) -> String {
             epoch,
         } => no_copy(rt, *worker, *died, holders, *epoch),
         Lost::Behind { worker, at, epoch } => {
-            format!(
-                "{} is at epoch {at} and cannot reach epoch {epoch}",
-                who(rt, *worker)
-            )
+            message::epoch_not_reached(who(rt, *worker), at, epoch).to_string()
         }
         Lost::Program(blamed) => blamed.why.clone(),
         Lost::Everyone => "all workers died, and with them all copies".into(),
@@ -230,33 +222,26 @@ fn no_copy(
         "its only copies"
     };
     if holders.is_empty() {
-        return format!(
-            "{worker} cannot be brought back (epoch {epoch}), and nobody else has a copy of it"
-        );
+        return message::no_copy_left(worker, epoch).to_string();
     }
     match (died, damaged.is_empty(), dead.is_empty()) {
-        (true, true, _) => {
-            format!("{worker} died together with {dead}, which held {only} (epoch {epoch})")
+        (true, true, _) => message::buddy_died_too(worker, dead, only, epoch).to_string(),
+        (true, false, true) => message::copy_damaged(worker, epoch, damaged).to_string(),
+        (true, false, false) => {
+            message::buddy_died_copy_damaged(worker, dead, epoch, damaged).to_string()
         }
-        (true, false, true) => {
-            format!(
-                "{worker} died, and its copy (epoch {epoch}) at {damaged} has a wrong checksum or cannot be rebuilt, so it was not used"
-            )
-        }
-        (true, false, false) => format!(
-            "{worker} died together with {dead}, which held a copy of it, and the other copy (epoch {epoch}) at {damaged} has a wrong checksum or cannot be rebuilt, so it was not used"
-        ),
-        (false, true, _) => format!(
-            "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum or cannot be rebuilt, so it was not used, and {dead}, which held the others, died"
-        ),
-        (false, false, _) => format!(
-            "the copy (epoch {epoch}) that {worker} keeps of itself has a wrong checksum or cannot be rebuilt, and so has that at {damaged}, so they were not used{}",
+        (false, true, _) => message::own_copy_damaged(epoch, worker, dead).to_string(),
+        (false, false, _) => message::copies_damaged(
+            epoch,
+            worker,
+            damaged,
             if dead.is_empty() {
                 String::new()
             } else {
                 format!("; {dead}, which held another, died")
-            }
-        ),
+            },
+        )
+        .to_string(),
     }
 }
 
@@ -269,16 +254,8 @@ fn no_parity(worker: &str, worker_died: bool, [dead, damaged]: [&str; 2], epoch:
         }
     };
     match (dead.is_empty(), worker_died) {
-        (false, true) => format!(
-            "{lost} together with {dead} of its parity group, which can bring back only one of its workers (epoch {epoch})"
-        ),
-        (false, false) => {
-            format!(
-                "{lost}, so it was not used, and {dead} of its parity group died, so it cannot be made again"
-            )
-        }
-        (true, _) => format!(
-            "{lost}, and what its parity group makes of it (epoch {epoch}) has a wrong checksum, so it was not used; something is damaged at {damaged} or another of the group"
-        ),
+        (false, true) => message::parity_group_lost(lost, dead, epoch).to_string(),
+        (false, false) => message::parity_group_damaged(lost, dead).to_string(),
+        (true, _) => message::parity_damaged(lost, epoch, damaged).to_string(),
     }
 }

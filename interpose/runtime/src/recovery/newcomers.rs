@@ -13,6 +13,7 @@ use crate::schedule::{self, Failures};
 use crate::world::{self, Part, World};
 use crate::{copies, disk, ending, peers, sys, told, user};
 use bincode::config::standard;
+use understudy_catalogue::message;
 use understudy_mpi as mpi;
 use understudy_mpi::real_types::RealComm;
 use understudy_numbers::{ProcessNumber, Rank};
@@ -176,9 +177,7 @@ fn compare(rt: &Runtime, all: RealComm) -> mpi::Result<()> {
         return Ok(());
     };
     if all.rank()? == Rank(0) {
-        sys::say(format_args!(
-            "a new process cannot take a part: {difference}; the job ends"
-        ));
+        sys::say(message::replacement_differs(difference));
     }
     // Who ends takes the others with it.
     all.barrier()?;

@@ -4,6 +4,7 @@
 
 use super::recovery_runtime::Runtime;
 use crate::{daemon, renewal, sys, told, world};
+use understudy_catalogue::message;
 
 /// Has as many spares started as are missing. All workers call this at the end of a recovery; the first of them acts.
 pub fn replenish(rt: &Runtime) {
@@ -30,9 +31,10 @@ fn grant(spares: u32) -> u32 {
         missing
     });
     if count < missing {
-        sys::say(format_args!(
-            "the daemon grants {count} new spare(s) instead of {missing}; the job goes on with {}",
-            spares + count
+        sys::say(message::fewer_spares_granted(
+            count,
+            missing,
+            spares + count,
         ));
     }
     count

@@ -5,6 +5,7 @@ use super::meeting;
 use super::recovery_runtime::Runtime;
 use crate::{copies, events, fault, renewal, world};
 use std::time::{Duration, Instant};
+use understudy_catalogue::message;
 use understudy_formats::events::{ErrorClass, Kind, RecoveryStage, Spare};
 use understudy_numbers::{ProcessNumber, Worker};
 use understudy_policy::recovery_plan::{Lost, Plan};
@@ -94,9 +95,7 @@ impl Report {
                 older => format!("{older} older"),
             };
             let (cause, epoch) = (meeting::cause(rt, lost), plan.epoch);
-            self.disk = Some(format!(
-                "{cause}, so all have gone back to epoch {epoch} on disk ({older})"
-            ));
+            self.disk = Some(message::back_to_disk(cause, epoch, older).to_string());
         }
     }
 

@@ -11,6 +11,7 @@ use crate::ending::{fail, failed_in_init, undone};
 use crate::objects::{comm, tool, window};
 use crate::{arch, copies, disk, events, fault, rendezvous, renewal, sys, user, world};
 use std::time::Instant;
+use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_mpi as mpi;
 use understudy_relay::RankStage;
@@ -32,7 +33,7 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     let loaded = load::load(rt, Origin::Restart, None).unwrap_or_else(|load::Damaged(what)| {
         fail(
             rt,
-            "the epoch on disk was damaged in memory",
+            message::EPOCH_DAMAGED_IN_MEMORY,
             &std::io::Error::other(what),
         )
     });
@@ -44,10 +45,10 @@ pub fn from_disk(rt: &Runtime) -> Rewound {
     // All copies are there, and some may have gone on: what fails now is recovered from.
     user::set_stage(RankStage::Running);
     if world::is_first_worker(rt) {
-        sys::say(format_args!(
-            "the job goes on from epoch {epoch} on disk, after {:.1} ms; {}",
+        sys::say(message::restarted(
+            epoch,
             sys::quietly(|| began.elapsed().as_secs_f64() * 1e3),
-            user::output_position(rt)
+            user::output_position(rt),
         ));
     }
     let made = make_recorded(rt).and_then(|()| repost(rt));

@@ -11,6 +11,7 @@ use crate::objects::dynamic;
 use crate::{copies, events, headroom, overdue, peers, renewal, sys, told, user, world};
 use std::ffi::c_int;
 use std::sync::Once;
+use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_mpi::call;
 
@@ -56,10 +57,7 @@ fn report_lost_copies() {
     static ONCE: Once = Once::new();
     if let Some(limit) = headroom::cause() {
         ONCE.call_once(|| {
-            sys::say(format_args!(
-                "copies on this node were given up before the failure, since the program needed \
-                 their memory: almost none was left in {limit}"
-            ));
+            sys::say(message::copies_given_up_before_failure(limit));
         });
     }
 }
@@ -67,7 +65,7 @@ fn report_lost_copies() {
 /// Takes part in the recovery that this newcomer was started for.
 pub fn take_part_at_once(rt: &Runtime) -> Rewound {
     if let Err(why) = leave_devices(rt) {
-        sys::say(format_args!("a new process cannot take a part: {why}"));
+        sys::say(message::replacement_refused(why));
         sys::kill_self();
     }
     recover(rt, call::ABANDONED);
@@ -90,14 +88,11 @@ fn resume(rt: &Runtime, outcome: &Outcome, report: &Report) {
         total_ns: total.as_nanos() as u64,
     });
     if outcome.is_speaker {
-        sys::say(format_args!(
-            "{}; back at epoch {epoch} after {:.1} ms",
-            report.summary(),
-            sys::quietly(|| total.as_secs_f64() * 1e3)
-        ));
+        let time = sys::quietly(|| total.as_secs_f64() * 1e3);
+        sys::say(message::recovered(report.summary(), epoch, time));
         alone::tell(rt);
         if let Some(line) = &report.remark {
-            sys::say(format_args!("{line}"));
+            sys::say(line);
         }
     }
 }

@@ -5,6 +5,7 @@ use super::rehearsal_runtime::Runtime;
 use super::replay_settings::replays;
 use crate::copies::Script;
 use crate::{events, journal, sys, told, world};
+use understudy_catalogue::message;
 use understudy_formats::events::Kind;
 use understudy_image::PAGE_SIZE;
 use understudy_settings::Static;
@@ -64,9 +65,7 @@ fn decide(rt: &Runtime, replay: bool, why: &str) {
         reason: why.into(),
     });
     if world::is_first_worker(rt) {
-        sys::say(format_args!(
-            "UNDERSTUDY_STATIC=auto: {way} for worker 0 ({why})"
-        ));
+        sys::say(message::static_way(way, why));
     } else {
         log::info!("UNDERSTUDY_STATIC=auto: {way} ({why})");
     }

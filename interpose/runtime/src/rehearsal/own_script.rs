@@ -3,6 +3,7 @@
 use super::message::Message;
 use crate::copies::Script;
 use crate::disk::{self, Writing};
+use understudy_catalogue::message;
 use understudy_numbers::Epoch;
 
 /// Stage of this worker's script.
@@ -65,7 +66,7 @@ impl WorkerState {
     /// Returns to the script of the phase before, as nothing comes of a new phase.
     pub(super) fn go_back(&mut self, why: &str) {
         if let Some(script) = self.before.take() {
-            log::warn!("what has been set up anew stays in the copies: {why}");
+            log::warn!("{}", message::new_phase_in_copies(why));
             self.own = Own::in_use(script);
         }
     }
@@ -129,8 +130,5 @@ impl WorkerState {
 
 /// Logs that static data cannot be written to the disk.
 pub(super) fn tell_not_written(error: &std::io::Error) {
-    log::warn!(
-        "static data cannot be written to UNDERSTUDY_DISK, and stay in the copies: {}",
-        disk::explain(error)
-    );
+    log::warn!("{}", message::static_data_not_written(disk::explain(error)));
 }

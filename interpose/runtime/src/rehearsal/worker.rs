@@ -17,6 +17,7 @@ use bincode::config::standard;
 use std::cell::{Ref, RefMut};
 use std::path::Path;
 use std::time::Duration;
+use understudy_catalogue::message;
 use understudy_formats::events::{Kind, Worker};
 use understudy_image::store::PageStore;
 use understudy_image::{PAGE_SIZE, absent};
@@ -55,10 +56,7 @@ pub fn poll(rt: &Runtime) {
 pub(super) fn cut(rt: &Runtime, epoch: Epoch) {
     let changed = script(rt).and_then(|script| script.changed_input().map(Path::to_owned));
     let Some(path) = changed else { return };
-    log::warn!(
-        "{} has changed: copies of static data are kept again",
-        path.display()
-    );
+    log::warn!("{}", message::static_file_changed(path.display()));
     let mut state = state(rt);
     let script = match std::mem::take(&mut state.own) {
         Own::Proved { script, .. } | Own::Withdrawn { script, .. } => Some(script),
@@ -289,13 +287,15 @@ impl WorkerState {
         }
         let absent = absent::without(image.absent(), &marks::lasting(rt).reversible_pages());
         if !absent.is_empty() {
-            log::warn!(
-                "the process for replays has ended, so copies of static data are kept again"
-            );
+            log::warn!("{}", message::REPLAY_PROCESS_ENDED);
             // What has changed is part of the next checkpoint; until then it is lost.
             let kept = own_pages::keep_unchanged(&absent, image, store);
             kept.unwrap_or_else(|why| {
-                ending::fail(rt, "no memory for copies", &std::io::Error::other(why))
+                ending::fail(
+                    rt,
+                    message::NO_MEMORY_FOR_COPIES,
+                    &std::io::Error::other(why),
+                )
             });
         }
     }

@@ -10,6 +10,7 @@ use crate::handles::VirtFile;
 use crate::objects::file::{File, pointer};
 use crate::recovery::Runtime;
 use std::ffi::c_int;
+use understudy_catalogue::message;
 
 pub(super) const SEEK_SET: c_int = 600;
 pub(super) const SEEK_CUR: c_int = 602;
@@ -22,10 +23,7 @@ pub(super) fn position(file: &File) -> Result<u64> {
 
 fn change(rt: &Runtime, file: &File, to: impl FnOnce(u64) -> u64) -> Result<u64> {
     if file.shared_path.is_empty() {
-        log::error!(
-            "{} has no shared pointer: nothing can be made in its directory, and it is open on several nodes",
-            file.path().display()
-        );
+        log::error!("{}", message::no_shared_pointer(file.path().display()));
         return Err(class(ERR_UNSUPPORTED_OPERATION));
     }
     Ok(pointer::change(rt, file, to)?)

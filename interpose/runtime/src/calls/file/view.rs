@@ -19,6 +19,7 @@ use crate::objects::file::{self, File, Representation, View, mode};
 use crate::recovery::Runtime;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::Arc;
+use understudy_catalogue::message;
 use understudy_mpi::comm::Extreme;
 
 const DISPLACEMENT_CURRENT: i64 = -54_278_278;
@@ -74,7 +75,7 @@ fn new_view(
     if of == Representation::External32
         && (external_size(rt, etype)? != unit || external_size(rt, filetype)? != tile)
     {
-        log::error!("a view in external32 needs datatypes that are as long there as in memory");
+        log::error!("{}", message::EXTERNAL32_VIEW);
         return Err(class(ERR_UNSUPPORTED_DATAREP));
     }
     Ok(View {

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use understudy_catalogue::message;
 use understudy_wire::line::Line;
 
 /// The two ends of a line.
@@ -43,7 +44,7 @@ pub fn plant(rt: &Runtime) {
     match fork(rt) {
         Ok(line) => rt.seed.attach(line),
         Err(error) => {
-            log::warn!("no process for replays, so copies of static data are kept: {error}")
+            log::warn!("{}", message::no_replay_process(error))
         }
     }
 }
