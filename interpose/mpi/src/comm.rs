@@ -3,7 +3,7 @@
 
 use crate::abi::object;
 use crate::error::{Error, Result, check};
-use crate::generated::real;
+use crate::procedures::real;
 use crate::real_types::{RealComm, RealDatatype, RealErrhandler, RealOp, RealRequest};
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;

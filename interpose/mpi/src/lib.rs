@@ -13,17 +13,12 @@ pub mod comm;
 pub mod error;
 pub mod exit_word;
 pub mod library;
+mod procedures;
 pub mod real_types;
 pub mod side;
 
-/// Generated from the call table.
-#[allow(unsafe_code, missing_docs)]
-mod generated {
-    include!("generated/real.rs");
-}
-
 pub use error::{Error, Result, both, check};
-pub use generated::{callbacks, real};
+pub use procedures::{callbacks, real};
 
 use std::ffi::c_void;
 

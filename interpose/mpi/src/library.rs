@@ -81,7 +81,7 @@ extern "C" fn missing() -> ! {
 pub(crate) fn look_up(library: *mut c_void, shim: *mut c_void) {
     LIBRARY.store(library, Relaxed);
     SHIM.store(shim, Relaxed);
-    crate::generated::PROCEDURES
+    crate::procedures::PROCEDURES
         .iter()
         .for_each(Procedure::find);
 }

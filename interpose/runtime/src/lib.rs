@@ -28,18 +28,16 @@ pub mod entry;
 pub mod job;
 pub mod protection;
 pub mod raise;
-pub mod recovery;
-pub mod rehearsal;
 mod spare;
 
-pub use understudy_base::{
-    arch, attention, cell, errors, events, fault, gather, generated, role, shim, sys, told,
-    unwinder,
+use understudy_base::{
+    arch, attention, cell, errors, events, fault, gather, generated, shim, sys, told,
 };
 use understudy_copies::{
     clock, copies, ending, headroom, marks, overdue, recompute, schedule, step_back,
 };
-use understudy_job::{daemon, disk, domains, own_messages, peers, renewal, rounds, world};
+use understudy_job::{daemon, disk, domains, own_messages, renewal, rounds, world};
 use understudy_journal::journal;
 use understudy_objects::{abi, early, exposure, handles, objects, posting, rendezvous, requests};
 use understudy_program::{fatal, user};
+use understudy_recovery::{attempt, recovery, rehearsal};

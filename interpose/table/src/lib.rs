@@ -23,6 +23,7 @@ mod length;
 mod line_breaking;
 mod listing;
 mod model;
+mod named;
 mod outcome;
 mod parse;
 mod prelude;

@@ -313,6 +313,29 @@ const RULES: &[Rule] = &[
         true,
     ),
     rule(
+        "interpose/recovery",
+        "understudy-recovery",
+        &[
+            "understudy-abi",
+            "understudy-base",
+            "understudy-catalogue",
+            "understudy-copies",
+            "understudy-formats",
+            "understudy-image",
+            "understudy-job",
+            "understudy-journal",
+            "understudy-mpi",
+            "understudy-numbers",
+            "understudy-objects",
+            "understudy-policy",
+            "understudy-program",
+            "understudy-relay",
+            "understudy-settings",
+            "understudy-wire",
+        ],
+        true,
+    ),
+    rule(
         "interpose/runtime",
         "understudy-runtime",
         &[
@@ -330,6 +353,7 @@ const RULES: &[Rule] = &[
             "understudy-objects",
             "understudy-policy",
             "understudy-program",
+            "understudy-recovery",
             "understudy-relay",
             "understudy-settings",
             "understudy-wire",
@@ -665,152 +689,4 @@ fn only_handlers_are_called_like_procedures() {
             );
         }
     }
-}
-
-/// The runtime's modules by their place, from the top down, as docs/ARCHITECTURE.md lists them.
-fn layers() -> BTreeMap<String, usize> {
-    let text = read(&root().join("docs/ARCHITECTURE.md"));
-    let (_, section) = text
-        .split_once("### Layers")
-        .expect("a section about layers");
-    let table = section.split("```").nth(1).expect("a table of layers");
-    let names = table.lines().skip(1).flat_map(|line| {
-        let names = line.split("  ").next().unwrap_or("");
-        names.split(' ').filter(|name| !name.is_empty())
-    });
-    let mut places = BTreeMap::new();
-    for (place, name) in names.enumerate() {
-        let double = places.insert(name.to_owned(), place);
-        assert_eq!(double, None, "{name} stands there twice");
-    }
-    places
-}
-
-/// Returns the modules of `interpose/base`, which the runtime exports again.
-fn modules_of_base() -> BTreeSet<String> {
-    let text = read(&root().join("interpose/base/src/lib.rs"));
-    let modules = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("pub mod "));
-    modules
-        .map(|name| name.trim_end_matches([';', ' ', '{']).to_owned())
-        .collect()
-}
-
-/// The names that follow `crate::` in a source, alone or as a list; and what the macro of recovery
-/// stands for.
-fn used(text: &str) -> BTreeSet<String> {
-    let code: Vec<String> = code(text).map(|(_, line)| line).collect();
-    let code = code.join(" ");
-    let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    let name = |text: &str| {
-        text.split(|it| !is_of_name(it))
-            .next()
-            .unwrap_or("")
-            .to_owned()
-    };
-    let mut found = BTreeSet::new();
-    for (at, _) in code.match_indices("crate::") {
-        let rest = &code[at + "crate::".len()..];
-        if code[..at].ends_with(is_of_name) {
-            continue;
-        }
-        let Some(list) = rest.strip_prefix('{') else {
-            found.insert(name(rest));
-            continue;
-        };
-        let mut depth = 0;
-        let mut is_next = true;
-        for (at, character) in list.char_indices() {
-            match character {
-                '}' if depth == 0 => break,
-                '}' => depth -= 1,
-                '{' => depth += 1,
-                ',' if depth == 0 => is_next = true,
-                ' ' => {}
-                _ if is_next => {
-                    found.insert(name(&list[at..]));
-                    is_next = false;
-                }
-                _ => {}
-            }
-        }
-    }
-    if code.contains("attempt!(") {
-        found.insert("recovery".into());
-    }
-    found
-}
-
-/// The runtime's modules use each other in one direction.
-#[test]
-fn imports_of_the_runtime_point_downwards() {
-    let layers = layers();
-    let of_base = modules_of_base();
-    let sources = root().join("interpose/runtime/src");
-    let mut files = Vec::new();
-    collect(&sources, &mut files);
-    let mut modules = BTreeSet::new();
-    for (path, text) in &files {
-        let inside = path
-            .strip_prefix(&sources)
-            .expect("a source of the runtime");
-        let depth = inside.components().count();
-        let first = inside
-            .components()
-            .next()
-            .expect("a name")
-            .as_os_str()
-            .to_string_lossy();
-        let module = match inside.to_str() {
-            Some("lib.rs") => continue,
-            // Generated files belong to the modules that include them.
-            Some("generated/handlers.rs") => "calls",
-            Some("generated/outputs.rs") => "journal",
-            Some("generated/virt_types.rs") => "handles",
-            _ => first.trim_end_matches(".rs"),
-        };
-        let place = layers.get(module);
-        let place = place.unwrap_or_else(|| panic!("{module} is not in the table of layers"));
-        modules.insert(module.to_owned());
-        // What belongs to the whole crate is only named by `crate::`.
-        let (product, _) = text
-            .split_once("#[cfg(test)]\nmod tests {")
-            .unwrap_or((text, ""));
-        let to_root = "super::".repeat(depth);
-        let by_super = code(product).find(|(_, line)| line.contains(&to_root));
-        assert!(by_super.is_none(), "{inside:?}: {by_super:?}");
-        for other in used(text) {
-            let is_allowed = match layers.get(&other) {
-                Some(below) => other == module || below > place,
-                // `attempt!`, or a module of the crate below.
-                None => other == "attempt" || of_base.contains(&other),
-            };
-            assert!(
-                is_allowed,
-                "{} uses {other}, which does not stand below it",
-                path.display()
-            );
-        }
-        let has_handlers = code(product).any(|(_, line)| line.contains("HANDLERS"));
-        assert!(
-            !has_handlers || place < &layers["calls"] || module == "calls",
-            "{}",
-            path.display()
-        );
-    }
-    let listed: BTreeSet<String> = layers.into_keys().collect();
-    assert_eq!(modules, listed);
-}
-
-#[test]
-fn what_a_source_uses_is_found() {
-    let text = "use crate::arch::{self, Frame};\nuse crate::{\n    cell::Field, world::{get, \
-        Part},\n    user,\n};\n// crate::boot\nlet a = \
-        attempt!(crate::told::job());\nmycrate::calls();\n";
-    let names = ["arch", "cell", "recovery", "told", "user", "world"];
-    assert_eq!(
-        used(text),
-        names.iter().map(|&name| name.to_owned()).collect()
-    );
 }

@@ -16,7 +16,7 @@ use super::{UserError, children, undo};
 use crate::kernel_state::attributes::{ADJUSTMENTS, MANY_OBJECTS, OTHER_USERS, UNREADABLE};
 use crate::user::program_runtime::Runtime;
 use kernel_object::{Access, Read, found, name};
-pub(super) use kernel_object::{namespace, remove};
+use kernel_object::{namespace, remove};
 use message_queues::Queue;
 use semaphore_sets::Set;
 use std::io;

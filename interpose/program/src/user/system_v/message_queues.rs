@@ -132,7 +132,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::user::system_v::remove;
+    use crate::user::system_v::kernel_object::remove;
     use understudy_abi::system_v::MESSAGES;
 
     #[test]

@@ -97,7 +97,7 @@ impl Set {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::user::system_v::remove;
+    use crate::user::system_v::kernel_object::remove;
     use understudy_abi::system_v::SEMAPHORES;
 
     #[test]

@@ -5,7 +5,7 @@ use super::log::Effect;
 use super::recording::with_recorder;
 use crate::user::open::stat;
 use crate::user::program_runtime::Runtime;
-use crate::user::system_v;
+use crate::user::system_v::kernel_object;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -18,15 +18,15 @@ pub fn note_object(rt: &Runtime, kind: i64, identifier: i32) {
         recorder.write(Effect::Object {
             kind,
             identifier,
-            namespace: system_v::namespace(),
+            namespace: kernel_object::namespace(),
         })
     });
 }
 
 /// Removes an object, if it was made on this host.
 pub(super) fn remove(kind: i64, identifier: i32, namespace: u64) -> io::Result<()> {
-    match namespace == system_v::namespace() {
-        true => system_v::remove(kind, identifier),
+    match namespace == kernel_object::namespace() {
+        true => kernel_object::remove(kind, identifier),
         false => Ok(()),
     }
 }
@@ -39,7 +39,7 @@ pub fn note_queue(rt: &Runtime, name: &CStr, fd: i32) {
         recorder.write(Effect::Queue {
             name: name.to_vec(),
             inode: about.st_ino,
-            namespace: system_v::namespace(),
+            namespace: kernel_object::namespace(),
         })
     });
 }
@@ -48,7 +48,7 @@ pub fn note_queue(rt: &Runtime, name: &CStr, fd: i32) {
 ///
 /// A name that another queue has by now stays.
 pub(super) fn remove_queue(name: &[u8], inode: u64, namespace: u64) -> io::Result<()> {
-    if namespace != system_v::namespace() {
+    if namespace != kernel_object::namespace() {
         return Ok(());
     }
     let name = CString::new(name)?;

@@ -18,7 +18,7 @@ macro_rules! attempt {
     ($rt:expr, $call:expr) => {
         match $crate::recovery::check($rt, $call) {
             Ok(rc) => rc,
-            Err($crate::arch::Rewound) => return 0,
+            Err($crate::Rewound) => return 0,
         }
     };
 }
