@@ -12,10 +12,10 @@ mod interrupted_calls;
 mod message_counts;
 mod order;
 mod partitions;
-mod recipe;
 mod record;
 mod request_entries;
 mod request_life;
+mod request_recipe;
 mod request_table;
 mod starts;
 pub mod synchronous;
@@ -30,7 +30,6 @@ pub use message_counts::{
 };
 pub use order::Requests;
 pub use partitions::{are_ready, is_any_unready, open_partitions};
-pub use recipe::{Argument, Identity, Recipe, partitioned, share};
 pub use record::{EMPTY, Envelope, General, Kind, Mode, Outcome, Request, State, done};
 pub use request_entries::{
     active, are_on, general, get, get_mut, index, indices, is_active, is_inactive, join, keep,
@@ -41,6 +40,7 @@ pub use request_life::{
     add, add_buffered, add_collective, add_done, add_duplicate, add_receive, add_recorded,
     add_send, finish_duplicate, free, remove, replace,
 };
+pub use request_recipe::{Argument, Identity, Recipe, partitioned, share};
 pub use request_table::{Runtime, table, table_mut};
 pub use starts::{is_started, startable};
 pub use synchronous_sends::Synchronous;

@@ -14,7 +14,7 @@ pub mod hints;
 mod local_comms;
 mod predefined_comms;
 mod rebuild;
-mod recent;
+mod recent_comm;
 pub mod spawned;
 mod spawned_worker;
 pub mod topology;
@@ -30,6 +30,6 @@ pub use predefined_comms::{
     bridge, drop_reals, handle, init, my_rank, null_handle, self_handle, world_handle,
 };
 pub use rebuild::rebuild;
-pub use recent::{forget_recent, index, rank_and_size, spans_all, worker_of};
+pub use recent_comm::{forget_recent, index, rank_and_size, spans_all, worker_of};
 pub use spawned_worker::is_spawned;
 pub use topology::Topology;

@@ -12,7 +12,6 @@ mod locks;
 mod number;
 pub mod passive;
 mod quiet;
-mod rebuild;
 pub mod recent;
 mod recent_part;
 mod region;
@@ -21,12 +20,12 @@ pub mod shared;
 mod told;
 mod window_entries;
 mod window_hints;
+mod window_rebuild;
 
 pub use direct::{Direct, Flush};
 pub use direct_windows::direct;
 pub use epochs::{Epochs, Hold, LOCK_SHARED, NO_CHECK};
 pub use quiet::{meet_again, quiesce};
-pub use rebuild::{drop_reals, rebuild};
 pub use recent::change_epochs;
 pub use recent_part::RecentPart;
 pub use rma_window::{Cells, Flavor, NO_LOCKS, Window};
@@ -35,3 +34,4 @@ pub use window_entries::{
     null_handle, predefined, register, remove,
 };
 pub use window_hints::{Hints, info_of, told_hints};
+pub use window_rebuild::{drop_reals, rebuild};

@@ -1,7 +1,8 @@
 //! Counts of messages and of collective operations that this process has begun.
 
+use super::request_recipe::share_of;
 use super::request_table::{Runtime, table, table_mut};
-use super::{recipe, synchronous};
+use super::synchronous;
 use crate::handles::VirtComm;
 use crate::objects::comm;
 use std::ffi::c_int;
@@ -25,9 +26,7 @@ pub fn count_started(rt: &Runtime, share: u64) {
 pub fn started(rt: &Runtime) -> u64 {
     table(rt)
         .started
-        .wrapping_add(comm::collectives(rt, |uid, ends| {
-            recipe::share_of(ends, uid, 0)
-        }))
+        .wrapping_add(comm::collectives(rt, |uid, ends| share_of(ends, uid, 0)))
 }
 
 /// Returns the number of the next partitioned message of these ends and this tag.

@@ -5,8 +5,8 @@
 //! has a stamp, which is saved and goes back with it. Plain data; the real library has no part in
 //! it.
 
-use super::recipe::Recipe;
 use super::record::{Envelope, Kind, Request, Stamp, State};
+use super::request_recipe::Recipe;
 use super::synchronous_sends::Sends;
 use crate::handles::VirtDatatype;
 use std::collections::BTreeMap;

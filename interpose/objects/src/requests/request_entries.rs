@@ -1,8 +1,8 @@
 //! Entries of requests: looked up, changed, called for.
 #![allow(unsafe_code)]
 
-use super::recipe::Recipe;
 use super::record::{General, Kind, Request, State};
+use super::request_recipe::Recipe;
 use super::request_table::{NULL, Runtime, table, table_mut};
 use crate::generated::{HandleKind, real};
 use crate::handles::{VirtComm, VirtRequest, created};

@@ -3,11 +3,11 @@
 use super::attached_buffer::Owner;
 use super::message_counts::{count_started, receiver};
 use super::order::Requests;
-use super::recipe::{Recipe, share};
 use super::record::{EMPTY, Envelope, Kind, State, done};
 use super::request_entries::{
     active, general, get_mut, index, is_active, join, keep, null_handle, release_real,
 };
+use super::request_recipe::{Recipe, share};
 use super::request_table::{NULL, Runtime, table_mut};
 use super::synchronous;
 use crate::attention::{self, RESUMES};

@@ -10,7 +10,7 @@
     clippy::missing_safety_doc
 )]
 
-use super::arguments::{envelope, outcome, put_status};
+use super::arguments::{envelope, outcome};
 use super::memory::buffered_send;
 use crate::attempt;
 use crate::calls::runtime;
@@ -19,10 +19,10 @@ use crate::generated::{Proc, real};
 use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
 use crate::raise::finish;
 use crate::recovery::Runtime;
-use crate::requests::{self, Envelope, Kind, State};
-use crate::{arch, attention, completion, cut, early, posting};
+use crate::requests::{self, Kind, State};
+use crate::{arch, attention, completion, cut, posting};
 use std::ffi::{c_int, c_void};
-use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest, Status};
+use understudy_mpi::real_types::{RealComm, RealDatatype, RealRequest};
 
 type RealSend =
     unsafe extern "C" fn(*const c_void, c_int, RealDatatype, c_int, c_int, RealComm) -> c_int;
@@ -36,7 +36,7 @@ type RealIsend = unsafe extern "C" fn(
     *mut RealRequest,
 ) -> c_int;
 /// The arguments of a send.
-type Message = (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm);
+pub(super) type Message = (*const c_void, c_int, VirtDatatype, c_int, c_int, VirtComm);
 
 /// What the request of a send is.
 #[inline(always)]
@@ -75,7 +75,7 @@ unsafe fn send(
 /// The end of a procedure that has not succeeded.
 #[cold]
 #[inline(never)]
-fn failed(rt: &Runtime, procedure: Proc, rc: c_int, comm: VirtComm) -> c_int {
+pub(super) fn failed(rt: &Runtime, procedure: Proc, rc: c_int, comm: VirtComm) -> c_int {
     finish(rt, procedure, attempt!(rt, rc), Some(comm))
 }
 
@@ -217,270 +217,6 @@ pub unsafe extern "C" fn MPI_Ibsend(
     finish(rt, Proc::MPI_Ibsend, rc, Some(comm))
 }
 
-/// `MPI_Recv`: as in [`send`], most messages go the short way.
-pub unsafe extern "C" fn MPI_Recv(
-    buf: *mut c_void,
-    count: c_int,
-    datatype: VirtDatatype,
-    source: c_int,
-    tag: c_int,
-    comm: VirtComm,
-    status: *mut Status,
-) -> c_int {
-    let rt = runtime();
-    if !attention::is_on() && !early::has_any() {
-        let real_type = real_datatype(rt, datatype);
-        let mut got = requests::EMPTY;
-        arch::will_block();
-        // SAFETY: the program's arguments are handed on.
-        let rc = unsafe {
-            real::PMPI_Recv(
-                buf,
-                count,
-                real_type,
-                source,
-                tag,
-                real_comm(rt, comm),
-                &mut got,
-            )
-        };
-        if rc == SUCCESS {
-            completion::count_received(rt, comm, &got);
-            // SAFETY: the program's argument.
-            unsafe { put_status(status, got) };
-            return SUCCESS;
-        }
-        // SAFETY: as above.
-        return unsafe { received_badly(rt, Proc::MPI_Recv, rc, got, comm, status) };
-    }
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        receive_on_record(
-            rt,
-            envelope(buf, count, datatype, source, tag, comm),
-            status,
-        )
-    }
-}
-
-/// The end of a blocking receive that has not succeeded: a message that was too long has been received all the same.
-#[cold]
-#[inline(never)]
-unsafe fn received_badly(
-    rt: &Runtime,
-    procedure: Proc,
-    rc: c_int,
-    got: Status,
-    comm: VirtComm,
-    status: *mut Status,
-) -> c_int {
-    let rc = attempt!(rt, rc);
-    if got.source != understudy_mpi::real_types::ANY_SOURCE {
-        completion::count_received(rt, comm, &got);
-    }
-    // SAFETY: handed on to the caller.
-    unsafe { put_status(status, got) };
-    finish(rt, procedure, rc, Some(comm))
-}
-
-/// While a checkpoint is under way, and as long as there may be an early message.
-#[inline(never)]
-unsafe fn receive_on_record(rt: &Runtime, envelope: Envelope, status: *mut Status) -> c_int {
-    let comm = envelope.comm();
-    let mut handle = match requests::resume(rt) {
-        Some([Some(receive), _]) => receive,
-        _ => {
-            outcome!(cut::here(rt));
-            let (state, request, rc) = posting::receive(rt, envelope);
-            let rc = attempt!(rt, rc);
-            if rc != SUCCESS {
-                return finish(rt, Proc::MPI_Recv, rc, Some(comm));
-            }
-            requests::add_receive(rt, envelope, state, request)
-        }
-    };
-    requests::begin(rt, [Some(handle), None]);
-    let ended = outcome!(completion::wait_with(rt, &mut handle, || cut::meanwhile(
-        rt
-    )));
-    requests::has_ended(rt);
-    // SAFETY: handed on to the caller.
-    unsafe { put_status(status, ended.status) };
-    finish(rt, Proc::MPI_Recv, ended.rc, Some(comm))
-}
-
-pub unsafe extern "C" fn MPI_Irecv(
-    buf: *mut c_void,
-    count: c_int,
-    datatype: VirtDatatype,
-    source: c_int,
-    tag: c_int,
-    comm: VirtComm,
-    request: *mut VirtRequest,
-) -> c_int {
-    let rt = runtime();
-    if early::has_any() {
-        // SAFETY: the program's arguments are handed on.
-        return unsafe {
-            receive_from_early(
-                rt,
-                envelope(buf, count, datatype, source, tag, comm),
-                request,
-            )
-        };
-    }
-    let mut new = RealRequest(std::ptr::null_mut());
-    // SAFETY: the program's arguments are handed on.
-    unsafe {
-        let real_type = real_datatype(rt, datatype);
-        let rc = real::PMPI_Irecv(
-            buf,
-            count,
-            real_type,
-            source,
-            tag,
-            real_comm(rt, comm),
-            &mut new,
-        );
-        if rc != SUCCESS {
-            return failed(rt, Proc::MPI_Irecv, rc, comm);
-        }
-        let received = envelope(buf, count, datatype, source, tag, comm);
-        request.write(requests::add_receive(rt, received, State::Active, new));
-    }
-    SUCCESS
-}
-
-/// [`MPI_Irecv`] as long as there may be an early message.
-#[inline(never)]
-unsafe fn receive_from_early(rt: &Runtime, envelope: Envelope, request: *mut VirtRequest) -> c_int {
-    let (state, real_request, rc) = posting::receive(rt, envelope);
-    let rc = attempt!(rt, rc);
-    if rc == SUCCESS {
-        // SAFETY: handed on to the caller.
-        unsafe { request.write(requests::add_receive(rt, envelope, state, real_request)) };
-    }
-    finish(rt, Proc::MPI_Irecv, rc, Some(envelope.comm()))
-}
-
-pub unsafe extern "C" fn MPI_Sendrecv(
-    sendbuf: *const c_void,
-    sendcount: c_int,
-    sendtype: VirtDatatype,
-    dest: c_int,
-    sendtag: c_int,
-    recvbuf: *mut c_void,
-    recvcount: c_int,
-    recvtype: VirtDatatype,
-    source: c_int,
-    recvtag: c_int,
-    comm: VirtComm,
-    status: *mut Status,
-) -> c_int {
-    let rt = runtime();
-    if !attention::is_on() && !early::has_any() {
-        let (send_type, receive_type) = (real_datatype(rt, sendtype), real_datatype(rt, recvtype));
-        let mut got = requests::EMPTY;
-        arch::will_block();
-        // SAFETY: the program's arguments are handed on.
-        let rc = unsafe {
-            real::PMPI_Sendrecv(
-                sendbuf,
-                sendcount,
-                send_type,
-                dest,
-                sendtag,
-                recvbuf,
-                recvcount,
-                receive_type,
-                source,
-                recvtag,
-                real_comm(rt, comm),
-                &mut got,
-            )
-        };
-        // A message that was too long has been received all the same, and the other one has been sent.
-        if rc == SUCCESS || got.source != understudy_mpi::real_types::ANY_SOURCE {
-            requests::count_sent(rt, comm, (dest, sendtag));
-        }
-        if rc != SUCCESS {
-            // SAFETY: as above.
-            return unsafe { received_badly(rt, Proc::MPI_Sendrecv, rc, got, comm, status) };
-        }
-        completion::count_received(rt, comm, &got);
-        // SAFETY: as above.
-        unsafe { put_status(status, got) };
-        return SUCCESS;
-    }
-    let sent = (sendbuf, sendcount, sendtype, dest, sendtag, comm);
-    let received = envelope(recvbuf, recvcount, recvtype, source, recvtag, comm);
-    // SAFETY: as above.
-    unsafe { exchange_on_record(rt, sent, received, status) }
-}
-
-/// While a checkpoint is under way, or workers agree on one, and as long as there may be an early message.
-#[inline(never)]
-unsafe fn exchange_on_record(
-    rt: &Runtime,
-    sent: Message,
-    received: Envelope,
-    status: *mut Status,
-) -> c_int {
-    const PROCEDURE: Proc = Proc::MPI_Sendrecv;
-    let (buf, count, datatype, dest, tag, comm) = sent;
-    let [mut receive, mut send] = match requests::resume(rt) {
-        Some([Some(receive), Some(send)]) => [receive, send],
-        _ => {
-            outcome!(cut::here(rt));
-            let (state, request, rc) = posting::receive(rt, received);
-            let rc = attempt!(rt, rc);
-            if rc != SUCCESS {
-                return finish(rt, PROCEDURE, rc, Some(comm));
-            }
-            let mut receive = requests::add_receive(rt, received, state, request);
-            let mut request = RealRequest(std::ptr::null_mut());
-            let real_type = real_datatype(rt, datatype);
-            // SAFETY: the program's arguments are handed on.
-            let rc = attempt!(rt, unsafe {
-                real::PMPI_Isend(
-                    buf,
-                    count,
-                    real_type,
-                    dest,
-                    tag,
-                    real_comm(rt, comm),
-                    &mut request,
-                )
-            });
-            if rc != SUCCESS {
-                outcome!(completion::abandon(rt, &mut receive));
-                return finish(rt, PROCEDURE, rc, Some(comm));
-            }
-            let send = requests::add_send(rt, Kind::Send, comm, (dest, tag), request);
-            [receive, send]
-        }
-    };
-    requests::begin(rt, [Some(receive), Some(send)]);
-    // Neither is taken before both have ended: a cut would know of one only.
-    while !outcome!(completion::has_come(rt, send)) {
-        outcome!(cut::meanwhile(rt));
-    }
-    let failed = completion::code(rt, send);
-    while failed == SUCCESS && !outcome!(completion::has_come(rt, receive)) {
-        outcome!(cut::meanwhile(rt));
-    }
-    requests::has_ended(rt);
-    outcome!(completion::wait(rt, &mut send));
-    if failed != SUCCESS {
-        outcome!(completion::abandon(rt, &mut receive));
-        return finish(rt, PROCEDURE, failed, Some(comm));
-    }
-    let got = outcome!(completion::wait(rt, &mut receive));
-    // SAFETY: handed on to the caller.
-    unsafe { put_status(status, got.status) };
-    finish(rt, PROCEDURE, got.rc, Some(comm))
-}
-
 /// Makes a persistent request of this kind.
 pub(super) fn init_persistent(
     rt: &Runtime,
@@ -497,18 +233,4 @@ pub(super) fn init_persistent(
     // SAFETY: the program's argument.
     unsafe { handle.write(requests::add(rt, comm, kind, State::Inactive, request)) };
     SUCCESS
-}
-
-pub unsafe extern "C" fn MPI_Recv_init(
-    buf: *mut c_void,
-    count: c_int,
-    datatype: VirtDatatype,
-    source: c_int,
-    tag: c_int,
-    comm: VirtComm,
-    request: *mut VirtRequest,
-) -> c_int {
-    let rt = runtime();
-    let kind = Kind::PersistentReceive(envelope(buf, count, datatype, source, tag, comm));
-    init_persistent(rt, Proc::MPI_Recv_init, kind, comm, request)
 }

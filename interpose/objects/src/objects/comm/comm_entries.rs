@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::communicator::Comm;
-use super::recent::index;
+use super::recent_comm::index;
 use super::topology::Topology;
 use crate::errors::ERR_UNSUPPORTED_OPERATION;
 use crate::generated::real;

@@ -168,6 +168,7 @@ impl Direct {
     }
 
     /// Whether accumulates are their origins', and locks the layer's; the same in all members.
+    #[inline]
     pub fn has_locks(&self) -> bool {
         self.locks.is_some()
     }
@@ -251,11 +252,13 @@ impl Direct {
     }
 
     /// Of which passive target epochs the library has been told.
+    #[inline]
     pub fn told(&self) -> RefMut<'_, Told> {
         self.told.borrow_mut()
     }
 
     /// Whether the library need not be asked for its progress either.
+    #[inline]
     pub fn is_quiet(&self) -> bool {
         self.quiet.set(self.quiet.get().wrapping_add(1));
         !self.quiet.get().is_multiple_of(PROGRESS)

@@ -27,22 +27,26 @@ pub struct RecentPart {
 }
 
 impl RecentPart {
+    #[inline]
     pub(super) fn is_of(&self, win: VirtWin, rank: c_int) -> bool {
         self.win == win && self.rank == rank
     }
 
+    #[inline]
     pub(super) fn note(&mut self, epochs: &Epochs) {
         self.is_open = epochs.admit(self.rank);
         self.is_passive = epochs.are_passive(Some(self.rank));
     }
 
     /// Records a lock or unlock of the part, outside of fences.
+    #[inline]
     pub(super) fn set_locked(&mut self, rank: c_int, is: bool) {
         if self.rank == rank {
             (self.is_open, self.is_passive) = (is, is);
         }
     }
 
+    #[inline]
     pub(super) fn place(&self, disp: isize, count: c_int) -> Option<(u64, u64)> {
         let bytes = self.element * u64::try_from(count).ok()?;
         if !self.is_open {

@@ -1,0 +1,189 @@
+//! Duplicates of communicators (MPI 4.1, 7.4.2).
+#![allow(unsafe_code, non_snake_case, clippy::missing_safety_doc)]
+
+use super::comm::{construct_by_all, may_construct};
+use super::runtime;
+use crate::generated::{Proc, real};
+use crate::handles::{VirtComm, VirtInfo, VirtRequest, real_comm, real_info};
+use crate::objects::attribute;
+use crate::objects::comm::create::Begun;
+use crate::objects::comm::{self, freed};
+use crate::raise::raise;
+use crate::recovery::Runtime;
+use crate::{attempt, early, errors, requests};
+use std::ffi::c_int;
+use understudy_mpi::comm::byte;
+use understudy_mpi::real_types::{RealComm, RealRequest};
+
+/// Ends a duplicate: the attributes' copy functions run (7.7.2).
+unsafe fn duplicated(
+    rt: &Runtime,
+    procedure: Proc,
+    rc: c_int,
+    old: VirtComm,
+    newcomm: *mut VirtComm,
+) -> c_int {
+    if rc != errors::SUCCESS {
+        return rc;
+    }
+    // SAFETY: the program's place for the handle, just written.
+    let new = unsafe { *newcomm };
+    let rc = attribute::copy_comm(rt, old, new);
+    if rc != errors::SUCCESS {
+        if let Some(index) = comm::index(rt, new) {
+            freed::free(rt, index, false);
+        }
+        // SAFETY: as above.
+        unsafe { *newcomm = comm::null_handle(rt) };
+        return raise(rt, procedure, rc, Some(old));
+    }
+    rc
+}
+
+pub unsafe extern "C" fn MPI_Comm_dup(comm: VirtComm, newcomm: *mut VirtComm) -> c_int {
+    let rt = runtime();
+    // SAFETY: a communicator.
+    let rc = construct_by_all!(rt, Proc::MPI_Comm_dup, comm, newcomm, |new| unsafe {
+        real::PMPI_Comm_dup(real_comm(rt, comm), new)
+    });
+    // SAFETY: the constructor has succeeded or `rc` says that it has not.
+    unsafe { duplicated(rt, Proc::MPI_Comm_dup, rc, comm, newcomm) }
+}
+
+pub unsafe extern "C" fn MPI_Comm_dup_with_info(
+    comm: VirtComm,
+    info: VirtInfo,
+    newcomm: *mut VirtComm,
+) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Comm_dup_with_info;
+    // SAFETY: a communicator; the real library checks the info object.
+    let rc = construct_by_all!(rt, procedure, comm, newcomm, |new| unsafe {
+        real::PMPI_Comm_dup_with_info(real_comm(rt, comm), real_info(rt, info), new)
+    });
+    // SAFETY: as in MPI_Comm_dup.
+    unsafe { duplicated(rt, procedure, rc, comm, newcomm) }
+}
+
+/// Begins a duplicate (7.4.2) without a wait for other processes.
+///
+/// The number that all members must know comes by a broadcast beside it. Those of an
+/// intercommunicator know it, or the duplicate is made `at_once`. The attributes' copy functions
+/// run first (7.7.2): one that fails leaves nothing under way.
+///
+/// # Safety
+/// The program's places for the handles.
+unsafe fn begin_duplicate(
+    rt: &Runtime,
+    procedure: Proc,
+    comm: VirtComm,
+    newcomm: *mut VirtComm,
+    request: *mut VirtRequest,
+    start: impl FnOnce(&mut RealComm, &mut RealRequest) -> c_int,
+    at_once: impl FnOnce(&mut RealComm) -> c_int,
+) -> c_int {
+    if let Err(rc) = may_construct(rt, comm, newcomm) {
+        return raise(rt, procedure, rc, Some(comm));
+    }
+    let Some(mut begun) = Begun::new(rt, comm) else {
+        // SAFETY: the caller's promise.
+        return unsafe { duplicate_at_once(rt, procedure, comm, newcomm, request, at_once) };
+    };
+    let new = comm::handle(rt, begun.index);
+    early::drop_on(rt, new);
+    let rc = attribute::copy_comm(rt, comm, new);
+    if rc != errors::SUCCESS {
+        freed::forget(rt, &[begun.index]);
+        return raise(rt, procedure, rc, Some(comm));
+    }
+    let mut made = RealRequest(std::ptr::null_mut());
+    let rc = attempt!(rt, start(&mut begun.real, &mut made));
+    if rc != errors::SUCCESS {
+        freed::forget(rt, &[begun.index]);
+        return raise(rt, procedure, rc, Some(comm));
+    }
+    let mut told = None;
+    if comm::remote_members(rt, comm).is_none() && !comm::has_spawned(rt, comm) {
+        let number = (&raw mut begun.uid).cast();
+        let request = told.insert(RealRequest(std::ptr::null_mut()));
+        // SAFETY: eight bytes that stay where they are until the request has ended.
+        let rc = attempt!(rt, unsafe {
+            real::PMPI_Ibcast(number, 8, byte(), 0, real_comm(rt, comm), request)
+        });
+        if rc != errors::SUCCESS {
+            freed::forget(rt, &[begun.index]);
+            // The library writes there when the duplicate is made.
+            Box::leak(begun);
+            return raise(rt, procedure, rc, Some(comm));
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        newcomm.write(new);
+        request.write(requests::add_duplicate(rt, comm, begun, made, told));
+    }
+    errors::SUCCESS
+}
+
+/// Makes a duplicate at once, for members that no process could tell the number.
+///
+/// The other members are waited for, which the standard does not say.
+///
+/// # Safety
+/// The program's places for the handles.
+unsafe fn duplicate_at_once(
+    rt: &Runtime,
+    procedure: Proc,
+    comm: VirtComm,
+    newcomm: *mut VirtComm,
+    request: *mut VirtRequest,
+    constructor: impl FnOnce(&mut RealComm) -> c_int,
+) -> c_int {
+    let rc = construct_by_all!(rt, procedure, comm, newcomm, constructor);
+    // SAFETY: as in MPI_Comm_dup; the caller's promise.
+    unsafe {
+        let rc = duplicated(rt, procedure, rc, comm, newcomm);
+        if rc == errors::SUCCESS {
+            let kind = requests::Kind::Collective(None);
+            request.write(requests::add_done(rt, comm, kind, requests::EMPTY, rc));
+        }
+        rc
+    }
+}
+
+pub unsafe extern "C" fn MPI_Comm_idup(
+    comm: VirtComm,
+    newcomm: *mut VirtComm,
+    request: *mut VirtRequest,
+) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Comm_idup;
+    // SAFETY: a communicator; the program's arguments.
+    unsafe {
+        let start = |new: &mut RealComm, made: &mut RealRequest| {
+            real::PMPI_Comm_idup(real_comm(rt, comm), new, made)
+        };
+        let at_once = |new: &mut RealComm| real::PMPI_Comm_dup(real_comm(rt, comm), new);
+        begin_duplicate(rt, procedure, comm, newcomm, request, start, at_once)
+    }
+}
+
+pub unsafe extern "C" fn MPI_Comm_idup_with_info(
+    comm: VirtComm,
+    info: VirtInfo,
+    newcomm: *mut VirtComm,
+    request: *mut VirtRequest,
+) -> c_int {
+    let rt = runtime();
+    let procedure = Proc::MPI_Comm_idup_with_info;
+    // SAFETY: as above; the real library checks the info object.
+    unsafe {
+        let start = |new: &mut RealComm, made: &mut RealRequest| {
+            real::PMPI_Comm_idup_with_info(real_comm(rt, comm), real_info(rt, info), new, made)
+        };
+        let at_once = |new: &mut RealComm| {
+            real::PMPI_Comm_dup_with_info(real_comm(rt, comm), real_info(rt, info), new)
+        };
+        begin_duplicate(rt, procedure, comm, newcomm, request, start, at_once)
+    }
+}

@@ -1,0 +1,251 @@
+//! Accumulates that a process makes by itself in shared memory of a window.
+//!
+//! The library makes the others.
+#![allow(unsafe_code)]
+
+use super::one_sided::start;
+use crate::errors::{ERR_NO_MEM, SUCCESS};
+use crate::generated::{Proc, real};
+use crate::handles::{VirtDatatype, VirtOp, VirtRequest, VirtWin};
+use crate::objects::datatype::elements::{self, Elements, Operand};
+use crate::objects::op;
+use crate::objects::window::{self, Direct};
+use crate::recovery::Runtime;
+use crate::{copies, fault};
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::rc::Rc;
+use understudy_mpi::call::ABANDONED;
+use understudy_mpi::comm::byte;
+use understudy_mpi::real_types::{PROC_NULL, RealRequest, RealWin};
+
+/// Target of an accumulate.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub(super) rank: c_int,
+    pub(super) disp: isize,
+    pub(super) count: c_int,
+    pub(super) datatype: VirtDatatype,
+}
+
+impl Target {
+    pub(super) fn new(rank: c_int, disp: isize, count: c_int, datatype: VirtDatatype) -> Target {
+        Target {
+            rank,
+            disp,
+            count,
+            datatype,
+        }
+    }
+
+    /// Returns the target's elements at this address.
+    pub(super) fn at(self, address: u64) -> Operand {
+        Operand {
+            at: address as *mut c_void,
+            count: self.count,
+            datatype: self.datatype,
+        }
+    }
+}
+
+pub(super) fn operand(at: *const c_void, count: c_int, datatype: VirtDatatype) -> Operand {
+    let at = at.cast_mut();
+    Operand {
+        at,
+        count,
+        datatype,
+    }
+}
+
+/// Change of the target's elements.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    /// They are combined with the origin's.
+    Combine(VirtOp),
+    /// Elements that equal this one become the origin's.
+    Swap(*const c_void),
+}
+
+/// Operands of an accumulate.
+///
+/// The old elements of the target become the result. The target gets the outcome of the operation
+/// on them and the origin's elements.
+#[derive(Clone, Copy)]
+pub(super) struct Operation {
+    pub(super) origin: Operand,
+    pub(super) result: Option<Operand>,
+    pub(super) target: Target,
+    pub(super) way: Way,
+}
+
+impl Operation {
+    pub(super) fn new(
+        origin: Operand,
+        result: Option<Operand>,
+        target: Target,
+        way: Way,
+    ) -> Operation {
+        Operation {
+            origin,
+            result,
+            target,
+            way,
+        }
+    }
+}
+
+/// Adds a single number where numbers have been added before; whether that was all.
+///
+/// # Safety
+/// As of `MPI_Fetch_and_op`.
+#[inline(always)]
+pub(super) unsafe fn add_again(rt: &Runtime, win: VirtWin, operation: Operation) -> bool {
+    let Operation {
+        origin,
+        result,
+        target,
+        way: Way::Combine(op),
+    } = operation
+    else {
+        return false;
+    };
+    let is_one = |count, datatype| count == 1 && datatype == target.datatype;
+    let is_single = is_one(origin.count, origin.datatype)
+        && is_one(target.count, target.datatype)
+        && result.is_none_or(|result| is_one(result.count, result.datatype));
+    if !is_single || op != op::sum(rt) || fault::is_any() {
+        return false;
+    }
+    let (place, before) = ((target.rank, target.disp), result.map(|result| result.at));
+    // SAFETY: the caller's promise.
+    unsafe { window::recent::add(rt, win, place, target.datatype, origin.at, before) }
+}
+
+/// Makes an accumulate without the library and returns its outcome.
+///
+/// `None` if the library has to make it.
+#[inline(always)]
+pub(super) fn by_itself(rt: &Runtime, win: VirtWin, operation: Operation) -> Option<c_int> {
+    // SAFETY: the program's numbers.
+    if unsafe { add_again(rt, win, operation) } {
+        return Some(SUCCESS);
+    }
+    under_lock(rt, win, operation)
+}
+
+/// [`by_itself`] for elements of any kind and number.
+#[inline(never)]
+pub(super) fn under_lock(rt: &Runtime, win: VirtWin, operation: Operation) -> Option<c_int> {
+    let Operation {
+        origin,
+        result,
+        target,
+        way,
+    } = operation;
+    let (direct, elements, memory) = match reach_again(rt, win, target, way) {
+        Some(reached) => reached,
+        None => {
+            let direct = match window::direct(rt, win) {
+                Ok(direct) => direct.filter(|direct| direct.has_locks())?,
+                Err(_) => return Some(ERR_NO_MEM),
+            };
+            let (elements, memory) = reach(rt, win, target, way)?;
+            (direct, elements, memory)
+        }
+    };
+    let Some(lock) = direct.lock(target.rank as usize) else {
+        return Some(ABANDONED);
+    };
+    fault::point("accumulate.half", copies::epoch(rt));
+    // SAFETY: the program's buffers; memory of the window, inside of it.
+    let done = unsafe {
+        let first = result.map_or(Ok(()), |result| elements.copy(rt, memory, result));
+        first.and_then(|()| match way {
+            Way::Combine(op) if op == op::no_op(rt) => Ok(()),
+            Way::Combine(op) if op != op::replace(rt) => elements.combine(rt, origin, memory, op),
+            Way::Swap(wanted) if !elements.are_equal(wanted, memory.at) => Ok(()),
+            Way::Combine(_) | Way::Swap(_) => elements.copy(rt, origin, memory),
+        })
+    };
+    drop(lock);
+    Some(done.err().unwrap_or(SUCCESS))
+}
+
+/// True for an operation of the program's own, which the library has to refuse.
+fn is_own(rt: &Runtime, way: Way) -> bool {
+    matches!(way, Way::Combine(op) if op::index(rt, op).is_some())
+}
+
+/// [`reach`] for the part of a window that was reached last.
+fn reach_again(
+    rt: &Runtime,
+    win: VirtWin,
+    target: Target,
+    way: Way,
+) -> Option<(Rc<Direct>, Elements, Operand)> {
+    let elements = (target.count, target.datatype);
+    let (direct, at, bytes) =
+        window::recent::direct_place(rt, win, (target.rank, target.disp), elements)?;
+    if bytes == 0 || !direct.has_locks() || is_own(rt, way) {
+        return None;
+    }
+    let size = bytes as usize / target.count as usize;
+    let elements = Elements::dense(rt, target.datatype, size);
+    Some((direct, elements, target.at(at)))
+}
+
+/// Returns the target's memory and its elements.
+///
+/// `None` for an error or for no operation at all, which the library has to report.
+fn reach(rt: &Runtime, win: VirtWin, target: Target, way: Way) -> Option<(Elements, Operand)> {
+    if is_own(rt, way) {
+        return None;
+    }
+    let elements = Elements::of(rt, target.datatype)?;
+    let (first, bytes) = elements::span(rt, target.count, target.datatype)?;
+    let at = window::get(rt, win)?.open_memory(rt, target.rank, target.disp, first, bytes)?;
+    if let Some(size) = elements.size_of_dense(target.datatype) {
+        window::recent::remember(rt, win, target.rank, target.datatype, size as u64);
+    }
+    Some((elements, target.at(at)))
+}
+
+/// [`start`] for an accumulate: what the process has done itself has ended.
+///
+/// # Safety
+/// As of [`start`].
+pub(super) unsafe fn start_or_ended(
+    rt: &Runtime,
+    procedure: Proc,
+    win: VirtWin,
+    request: *mut VirtRequest,
+    done: Option<c_int>,
+    library: impl FnOnce(RealWin, &mut RealRequest) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        start(rt, procedure, win, request, |real, new| match done {
+            Some(SUCCESS) => ended(real, new),
+            Some(rc) => rc,
+            None => library(real, new),
+        })
+    }
+}
+
+/// The request of an operation that has ended.
+fn ended(win: RealWin, request: &mut RealRequest) -> c_int {
+    // SAFETY: no bytes, to nobody.
+    unsafe {
+        real::PMPI_Rput(
+            ptr::null(),
+            0,
+            byte(),
+            PROC_NULL,
+            0,
+            0,
+            byte(),
+            win,
+            request,
+        )
+    }
+}

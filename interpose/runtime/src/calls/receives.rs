@@ -1,0 +1,184 @@
+//! Receives of messages (MPI 4.1, chapter 3).
+#![allow(
+    unsafe_code,
+    non_snake_case,
+    clippy::too_many_arguments,
+    clippy::missing_safety_doc
+)]
+
+use super::arguments::{envelope, outcome, put_status};
+use super::point_to_point::{failed, init_persistent};
+use super::runtime;
+use crate::errors::SUCCESS;
+use crate::generated::{Proc, real};
+use crate::handles::{VirtComm, VirtDatatype, VirtRequest, real_comm, real_datatype};
+use crate::raise::finish;
+use crate::recovery::Runtime;
+use crate::requests::{self, Envelope, Kind, State};
+use crate::{arch, attempt, attention, completion, cut, early, posting};
+use std::ffi::{c_int, c_void};
+use understudy_mpi::real_types::{RealRequest, Status};
+
+/// `MPI_Recv`: as in `send`, most messages go the short way.
+pub unsafe extern "C" fn MPI_Recv(
+    buf: *mut c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    source: c_int,
+    tag: c_int,
+    comm: VirtComm,
+    status: *mut Status,
+) -> c_int {
+    let rt = runtime();
+    if !attention::is_on() && !early::has_any() {
+        let real_type = real_datatype(rt, datatype);
+        let mut got = requests::EMPTY;
+        arch::will_block();
+        // SAFETY: the program's arguments are handed on.
+        let rc = unsafe {
+            real::PMPI_Recv(
+                buf,
+                count,
+                real_type,
+                source,
+                tag,
+                real_comm(rt, comm),
+                &mut got,
+            )
+        };
+        if rc == SUCCESS {
+            completion::count_received(rt, comm, &got);
+            // SAFETY: the program's argument.
+            unsafe { put_status(status, got) };
+            return SUCCESS;
+        }
+        // SAFETY: as above.
+        return unsafe { received_badly(rt, Proc::MPI_Recv, rc, got, comm, status) };
+    }
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        receive_on_record(
+            rt,
+            envelope(buf, count, datatype, source, tag, comm),
+            status,
+        )
+    }
+}
+
+/// Ends a blocking receive that has not succeeded.
+///
+/// A message that was too long has been received all the same.
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn received_badly(
+    rt: &Runtime,
+    procedure: Proc,
+    rc: c_int,
+    got: Status,
+    comm: VirtComm,
+    status: *mut Status,
+) -> c_int {
+    let rc = attempt!(rt, rc);
+    if got.source != understudy_mpi::real_types::ANY_SOURCE {
+        completion::count_received(rt, comm, &got);
+    }
+    // SAFETY: handed on to the caller.
+    unsafe { put_status(status, got) };
+    finish(rt, procedure, rc, Some(comm))
+}
+
+/// Receives on record.
+///
+/// Called while a checkpoint is under way, and as long as there may be a drained message.
+#[inline(never)]
+unsafe fn receive_on_record(rt: &Runtime, envelope: Envelope, status: *mut Status) -> c_int {
+    let comm = envelope.comm();
+    let mut handle = match requests::resume(rt) {
+        Some([Some(receive), _]) => receive,
+        _ => {
+            outcome!(cut::here(rt));
+            let (state, request, rc) = posting::receive(rt, envelope);
+            let rc = attempt!(rt, rc);
+            if rc != SUCCESS {
+                return finish(rt, Proc::MPI_Recv, rc, Some(comm));
+            }
+            requests::add_receive(rt, envelope, state, request)
+        }
+    };
+    requests::begin(rt, [Some(handle), None]);
+    let ended = outcome!(completion::wait_with(rt, &mut handle, || cut::meanwhile(
+        rt
+    )));
+    requests::has_ended(rt);
+    // SAFETY: handed on to the caller.
+    unsafe { put_status(status, ended.status) };
+    finish(rt, Proc::MPI_Recv, ended.rc, Some(comm))
+}
+
+pub unsafe extern "C" fn MPI_Irecv(
+    buf: *mut c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    source: c_int,
+    tag: c_int,
+    comm: VirtComm,
+    request: *mut VirtRequest,
+) -> c_int {
+    let rt = runtime();
+    if early::has_any() {
+        // SAFETY: the program's arguments are handed on.
+        return unsafe {
+            receive_from_early(
+                rt,
+                envelope(buf, count, datatype, source, tag, comm),
+                request,
+            )
+        };
+    }
+    let mut new = RealRequest(std::ptr::null_mut());
+    // SAFETY: the program's arguments are handed on.
+    unsafe {
+        let real_type = real_datatype(rt, datatype);
+        let rc = real::PMPI_Irecv(
+            buf,
+            count,
+            real_type,
+            source,
+            tag,
+            real_comm(rt, comm),
+            &mut new,
+        );
+        if rc != SUCCESS {
+            return failed(rt, Proc::MPI_Irecv, rc, comm);
+        }
+        let received = envelope(buf, count, datatype, source, tag, comm);
+        request.write(requests::add_receive(rt, received, State::Active, new));
+    }
+    SUCCESS
+}
+
+/// [`MPI_Irecv`] as long as there may be an early message.
+#[inline(never)]
+unsafe fn receive_from_early(rt: &Runtime, envelope: Envelope, request: *mut VirtRequest) -> c_int {
+    let (state, real_request, rc) = posting::receive(rt, envelope);
+    let rc = attempt!(rt, rc);
+    if rc == SUCCESS {
+        // SAFETY: handed on to the caller.
+        unsafe { request.write(requests::add_receive(rt, envelope, state, real_request)) };
+    }
+    finish(rt, Proc::MPI_Irecv, rc, Some(envelope.comm()))
+}
+
+pub unsafe extern "C" fn MPI_Recv_init(
+    buf: *mut c_void,
+    count: c_int,
+    datatype: VirtDatatype,
+    source: c_int,
+    tag: c_int,
+    comm: VirtComm,
+    request: *mut VirtRequest,
+) -> c_int {
+    let rt = runtime();
+    let kind = Kind::PersistentReceive(envelope(buf, count, datatype, source, tag, comm));
+    init_persistent(rt, Proc::MPI_Recv_init, kind, comm, request)
+}
