@@ -135,6 +135,7 @@ const RULES: &[Rule] = &[
         "understudy-launch",
         &[
             "understudy-formats",
+            "understudy-messages",
             "understudy-node",
             "understudy-numbers",
             "understudy-pmi",

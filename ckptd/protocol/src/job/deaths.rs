@@ -2,7 +2,7 @@
 
 use super::{Job, Phase};
 use crate::member::Member;
-use crate::{Action, Ending, Generation, Guardian, LOST, Node, ProcessNumber};
+use crate::{Action, Ending, Generation, Guardian, JobOrder, LOST, Node, ProcessNumber};
 use std::time::Duration;
 
 /// How many new processes may die before they have been in a generation.
@@ -43,7 +43,7 @@ impl Job {
         let at = member.at;
         if is_ending || starts_again {
             // Nobody would take it out of there.
-            self.actions.push(Action::Kill { number, at });
+            self.actions.push(Action::kill(number, at));
         } else if self.phase == Phase::Running {
             self.broken_deadline
                 .get_or_insert(self.now + BROKEN_TIMEOUT);
@@ -69,10 +69,7 @@ impl Job {
             .living
             .iter()
             .filter(|number| self.members[number].is_broken);
-        let kill = |&number: &ProcessNumber| Action::Kill {
-            number,
-            at: self.members[&number].at,
-        };
+        let kill = |&number: &ProcessNumber| Action::kill(number, self.members[&number].at);
         self.actions.extend(broken.map(kill));
     }
 
@@ -105,7 +102,7 @@ impl Job {
         for number in its {
             if self.members[&number].lives() {
                 let at = self.members[&number].at;
-                self.actions.push(Action::Kill { number, at });
+                self.actions.push(Action::kill(number, at));
                 self.ended(number, Ending::Signal(SIGKILL));
             }
             // What it may have printed is not known.
@@ -248,7 +245,7 @@ impl Job {
         self.say(format!(
             "spare rank {number} died; the job goes on with {spares} spare(s)"
         ));
-        self.actions.push(Action::CountSpare);
+        self.actions.push(Action::Order(JobOrder::CountSpare));
         self.start_missing();
         if self.replenishes {
             self.replenish(1);

@@ -1,7 +1,7 @@
 //! Who inherits what the dead have left: a process of the same node, which has neither a part nor copies.
 
 use super::Job;
-use crate::{Action, Guardian, Node, ProcessNumber};
+use crate::{Action, Guardian, JobOrder, Node, ProcessNumber};
 use std::collections::BTreeMap;
 
 impl Job {
@@ -80,7 +80,8 @@ impl Job {
             if let Some(member) = self.members.get_mut(&heir) {
                 member.keeps = Some(worker);
             }
-            self.actions.push(Action::Inherit { heir, from });
+            self.actions
+                .push(Action::Order(JobOrder::Inherit { heir, from }));
         }
     }
 }

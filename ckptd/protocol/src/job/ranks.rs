@@ -1,7 +1,7 @@
 //! Who is in a generation: whoever has been in one and lives, and a spare for each that has died.
 
 use super::Job;
-use crate::{Action, Node, ProcessNumber};
+use crate::{Action, JobOrder, Node, ProcessNumber};
 use std::collections::BTreeSet;
 
 /// Which spare is preferred.
@@ -95,7 +95,8 @@ impl Job {
             };
             self.question.is_asked = true;
             let fallen = self.fallen.iter().copied().collect();
-            self.actions.push(Action::Ask { number, fallen });
+            self.actions
+                .push(Action::Order(JobOrder::Ask { number, fallen }));
         }
         true
     }
