@@ -12,7 +12,9 @@ pub enum JobOrder<B> {
     ///
     /// For [`ToGuardian::Kill`] the guardian may have exited: its node kills the process then.
     Guardian { rank: Guardian, message: ToGuardian },
-    /// Admits a process that uses MPI for this generation; `None` at the end of the job.
+    /// Admits a process that uses MPI.
+    ///
+    /// The generation is `None` at the end of the job.
     Admit {
         number: ProcessNumber,
         generation: Option<Generation>,

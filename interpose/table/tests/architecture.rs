@@ -148,9 +148,23 @@ const RULES: &[Rule] = &[
         true,
     ),
     rule(
+        "ckptd/daemon",
+        "understudy-daemon",
+        &[
+            "understudy-formats",
+            "understudy-node",
+            "understudy-numbers",
+            "understudy-relay",
+            "understudy-sockets",
+            "understudy-wire",
+        ],
+        true,
+    ),
+    rule(
         "ckptd",
         "ckptd",
         &[
+            "understudy-daemon",
             "understudy-formats",
             "understudy-launch",
             "understudy-node",

@@ -1,8 +1,8 @@
 //! One job's pool.
 
-use super::Happening;
+use super::happening::Happening;
 use super::lease;
-use super::members::Rules;
+use super::rules::Rules;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use understudy_numbers::{ProcessNumber, Worker};

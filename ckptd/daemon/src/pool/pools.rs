@@ -1,53 +1,12 @@
-//! The pools of spares of the jobs on a node, as a state machine: no sockets, no clock, no threads.
-//!
-//! A *job* has one pool. Spares come into it ([`Pools::register`]), say from time to time that they live ([`Pools::beat`]), and
-//! are *leased* to the parts of dead workers ([`Pools::lease`]). A lease is confirmed when its spare says that it plays the part
-//! ([`Pools::playing`]), which takes it out of the pool; one that is not confirmed goes back, be it that the next round of leases
-//! begins, that its time is up, or that it is given back.
-//!
-//! Every round of leases of a job has a number, which grows. The same round gets the same answer again, however often it asks, and an earlier one is
-//! refused; every ticket and lease has a token that is never given out twice. So requests that come late, doubled or out of order cannot lease
-//! a spare twice.
-//!
-//! Time is passed in: `now` is the time since some moment, and never goes back. Nothing happens by itself; [`Pools::tick`] does
-//! what is due. What has happened is told as [`Happening`]s.
-//!
-//! Nothing here assumes how ranks were started, or that there is one launcher.
+//! The pools of all jobs of a node.
 
-mod job;
-mod lease;
-mod members;
-
-pub use job::{Job, SpareView};
-pub use members::{JobKey, Rules};
-use understudy_numbers::{ProcessNumber, Worker};
-use understudy_wire::spares::{Lease, Limits, Need, Refusal, Spare, Ticket, Token};
-
+use super::happening::Happening;
+use super::pool_of_job::Job;
+use super::rules::{JobKey, Rules};
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// What has happened to a job's pool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happening {
-    /// A spare has come.
-    Registered { rank: ProcessNumber },
-    /// A spare has gone by itself, alive: the job has ended, or the daemon's client was closed in order.
-    Left { rank: ProcessNumber },
-    /// A spare is dead: it was silent for too long, or its connection has broken.
-    Died { rank: ProcessNumber, silent: bool },
-    /// A spare is leased to the part of a worker.
-    Leased {
-        rank: ProcessNumber,
-        worker: Worker,
-        round: u64,
-    },
-    /// A lease has come to nothing, and its spare is idle again.
-    Returned { rank: ProcessNumber, worker: Worker },
-    /// A spare plays the part of a worker.
-    Playing { rank: ProcessNumber, worker: Worker },
-    /// There are fewer spares than the job wants.
-    Wanted { count: u32 },
-}
+use understudy_numbers::Worker;
+use understudy_wire::spares::{Lease, Limits, Need, Refusal, Spare, Ticket, Token};
 
 /// All jobs of a node.
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 use super::connection::{Connection, Goes, Stream};
 use super::service::{Service, Who};
 use super::sweeper::Sweeper;
-use super::{StartError, place};
+use crate::StartError;
+use crate::daemon_socket::{Socket, default_socket, own_uid, take_socket};
 use crate::pool::Rules;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -25,7 +26,7 @@ const TURN: usize = 32;
 /// What the daemon is told.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Its socket; by default [`super::default_socket`].
+    /// Its socket; by default [`crate::default_socket`].
     pub socket: Option<PathBuf>,
     /// Where it listens for other nodes, which must know a token.
     pub listen: Option<SocketAddr>,
@@ -67,8 +68,8 @@ pub fn serve(options: &Options, ready: &mut dyn Write) -> Result<(), StartError>
         }
         None => Vec::new(),
     };
-    let path = options.socket.clone().unwrap_or_else(super::default_socket);
-    let socket = place::take(&path)?;
+    let path = options.socket.clone().unwrap_or_else(default_socket);
+    let socket = take_socket(&path)?;
     let end = ends(options.until_stdin_ends).map_err(StartError::system("signals"))?;
     let (remote, figures) = (listener(options.listen)?, listener(options.metrics)?);
     let _ = writeln!(ready, "socket {}", path.display());
@@ -161,7 +162,7 @@ fn fill(bytes: &mut [u8]) {
 }
 
 struct Server {
-    local: Source<place::Socket>,
+    local: Source<Socket>,
     remote: Option<Source<TcpListener>>,
     figures: Option<Source<TcpListener>>,
     end: Source<UnixStream>,
@@ -265,7 +266,7 @@ impl Server {
                 Err(error) => return after_failed_accept(&error),
             };
             let uid = rustix::net::sockopt::socket_peercred(&stream).map(|peer| peer.uid.as_raw());
-            if uid != Ok(place::uid()) {
+            if uid != Ok(own_uid()) {
                 self.service.counters.turned_away += 1;
                 log::warn!("a client of another user ({uid:?}) is turned away");
                 continue;

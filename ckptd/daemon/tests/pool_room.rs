@@ -1,7 +1,7 @@
 //! Jobs that have new spares started share the room on their node.
 
-use ckptd::pool::{JobKey, Pools, Rules};
 use std::time::Duration;
+use understudy_daemon::pool::{JobKey, Pools, Rules};
 use understudy_formats::events::ProcessNumber;
 use understudy_wire::spares::{Limits, Spare};
 

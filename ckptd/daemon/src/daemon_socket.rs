@@ -3,7 +3,7 @@
 //! The socket (mode 0600) lies in a directory of the own user that nobody else can enter (0700); a file beside it is locked as long as the daemon
 //! lives, so there is one daemon for each socket. Who has the lock may remove a socket that an earlier daemon has left behind.
 
-use super::StartError;
+use crate::StartError;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
@@ -18,12 +18,12 @@ pub fn default_socket() -> PathBuf {
     let directory =
         match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| Path::new(path).is_absolute()) {
             Some(path) => Path::new(&path).join("understudy"),
-            None => PathBuf::from(format!("/tmp/understudy-{}", uid())),
+            None => PathBuf::from(format!("/tmp/understudy-{}", own_uid())),
         };
     directory.join("ckptd.socket")
 }
 
-pub(super) fn uid() -> u32 {
+pub(super) fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
@@ -48,7 +48,7 @@ impl Drop for Socket {
 }
 
 /// Makes directory, lock and socket.
-pub(super) fn take(path: &Path) -> Result<Socket, StartError> {
+pub(super) fn take_socket(path: &Path) -> Result<Socket, StartError> {
     let path = std::path::absolute(path).map_err(StartError::system(path.display().to_string()))?;
     let Some(directory) = path.parent() else {
         return Err(StartError::Place(format!(
@@ -131,7 +131,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     fn refusal(path: &Path) -> String {
-        take(path).expect_err("refused").to_string()
+        take_socket(path).expect_err("refused").to_string()
     }
 
     fn mode(path: &Path) -> u32 {
@@ -142,7 +142,7 @@ mod tests {
     fn directory_and_socket_are_the_users_alone_and_one_daemon_has_them() {
         let top = tempfile::tempdir().expect("a directory");
         let path = top.path().join("made/ckptd.socket");
-        let socket = take(&path).expect("taken");
+        let socket = take_socket(&path).expect("taken");
         assert_eq!(
             (mode(path.parent().expect("one")), mode(&path)),
             (0o700, 0o600)
@@ -151,7 +151,7 @@ mod tests {
         UnixStream::connect(&path).expect("there");
         drop(socket);
         assert!(!path.exists());
-        take(&path).expect("free again");
+        take_socket(&path).expect("free again");
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
         let path = top.path().join("ckptd.socket");
         drop(UnixListener::bind(&path).expect("bound"));
         assert!(path.exists());
-        drop(take(&path).expect("taken over"));
+        drop(take_socket(&path).expect("taken over"));
         fs::write(&path, "precious").expect("written");
         assert!(refusal(&path).contains("no socket"));
         assert_eq!(fs::read(&path).expect("there"), b"precious");
@@ -178,8 +178,8 @@ mod tests {
         symlink(&open, &link).expect("made");
         assert!(refusal(&link.join("s")).contains("symbolic link"));
         symlink("/etc/passwd", open.join("s.lock")).expect("made");
-        assert!(take(&open.join("s")).is_err());
-        if uid() == 0 {
+        assert!(take_socket(&open.join("s")).is_err());
+        if own_uid() == 0 {
             fs::remove_file(open.join("s.lock")).expect("removed");
             std::os::unix::fs::chown(&open, Some(65534), None).expect("given away");
             assert!(refusal(&open.join("s")).contains("user 65534"));

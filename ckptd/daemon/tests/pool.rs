@@ -1,11 +1,11 @@
 //! Random histories of pools in simulated time. A failure shows the shortest history that leads to it; `POOL_SEED=N` repeats a run.
 
-use ckptd::pool::{Happening, JobKey, Pools, Rules};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use understudy_daemon::pool::{Happening, JobKey, Pools, Rules};
 use understudy_formats::events::{ProcessNumber, Worker};
 use understudy_wire::spares::{Lease, Limits, Need, Place, Refusal, Spare, Ticket, Token};
 
