@@ -1,7 +1,3 @@
-//! The reports behind the programs `ckptd` and `understudy`.
-//!
-//! * [`manual`]: pages of the manual;
-//! * [`report`]: the merged view of a job's event files behind `understudy events`.
+//! Pages of the manual of the programs `ckptd` and `understudy`.
 
 pub mod manual;
-pub mod report;

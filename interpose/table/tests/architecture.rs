@@ -161,6 +161,12 @@ const RULES: &[Rule] = &[
         true,
     ),
     rule(
+        "ckptd/report",
+        "understudy-report",
+        &["understudy-formats"],
+        true,
+    ),
+    rule(
         "ckptd",
         "ckptd",
         &[
@@ -171,6 +177,7 @@ const RULES: &[Rule] = &[
             "understudy-numbers",
             "understudy-pmi",
             "understudy-relay",
+            "understudy-report",
             "understudy-settings",
             "understudy-simulator",
             "understudy-sockets",
@@ -211,7 +218,6 @@ const RULES: &[Rule] = &[
         "ffi-tests",
         "ffi-tests",
         &[
-            "ckptd",
             "understudy-abi",
             "understudy-formats",
             "understudy-pmi",

@@ -11,7 +11,7 @@ type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-const CRATES: [&str; 29] = [
+const CRATES: [&str; 30] = [
     "ckptd",
     "ckptd/daemon",
     "ckptd/formats",
@@ -22,6 +22,7 @@ const CRATES: [&str; 29] = [
     "ckptd/pmi",
     "ckptd/protocol",
     "ckptd/relay",
+    "ckptd/report",
     "ckptd/settings",
     "ckptd/simulator",
     "ckptd/sockets",

@@ -170,7 +170,7 @@ impl World {
 
     fn obey(&mut self, order: JobOrder<Beginning>) {
         match order {
-            JobOrder::Guardian { rank, message } => self.tell_guardian(rank, message),
+            JobOrder::Guardian { rank, message } => self.send_to_guardian(rank, message),
             JobOrder::Announce { generation } => {
                 for process in self.processes.values_mut() {
                     process.page = generation;
@@ -224,7 +224,7 @@ impl World {
         }
     }
 
-    fn tell_guardian(&mut self, at: Guardian, message: ToGuardian) {
+    fn send_to_guardian(&mut self, at: Guardian, message: ToGuardian) {
         match message {
             ToGuardian::Start { number, anew } => self.start(number, at, anew),
             ToGuardian::Kill { number } => self.kill(number),

@@ -13,11 +13,11 @@ mod survival;
 mod timeline;
 
 use crate::outcome::{Failure, IMPOSSIBLE, Outcome, print, tell, verdict};
-use ckptd::report::{Job, Report};
 use facts::Facts;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use understudy_report::{Job, Report};
 
 /// Make a page for a browser from a job's event files: timeline, checkpoints, recoveries, costs.
 ///

@@ -1,10 +1,10 @@
 //! The plot of what intervals cost.
 
 use super::chart::table;
-use ckptd::report::{CheckpointPoint, Report, time};
 use maud::{Markup, html};
 use std::time::Duration;
 use understudy_formats::advice;
+use understudy_report::{CheckpointPoint, Report, time};
 
 /// Points of the curve.
 const POINTS: u32 = 60;

@@ -3,10 +3,10 @@
 use super::chart::{percent, table, time_axis};
 use super::facts::Facts;
 use super::timeline::seconds;
-use ckptd::report::{CheckpointPoint, bytes, time};
 use maud::{Markup, html};
 use std::collections::BTreeSet;
 use understudy_formats::events::ProcessNumber;
+use understudy_report::{CheckpointPoint, bytes, time};
 
 /// Columns of a drawing: more checkpoints are put together.
 const COLUMNS: usize = 250;

@@ -2,10 +2,10 @@
 
 use super::clock::{date_and_time, time_of_day};
 use super::timeline::seconds;
-use ckptd::report::{Ended, Event, FailedRank, Recovery, Report, count, time};
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_formats::events::{Kind, ProcessNumber, Role};
+use understudy_report::{Ended, Event, FailedRank, Recovery, Report, count, time};
 
 /// What the processes have said of themselves at their start.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 //! Journals of the initialisation phase: what came of them, and what they are made of.
 
 use super::facts::Facts;
-use ckptd::report::{JournalTable, Report, bytes, count};
 use maud::{Markup, html};
 use understudy_formats::events::Kind;
+use understudy_report::{JournalTable, Report, bytes, count};
 
 /// Places that are listed.
 const PLACES: usize = 40;

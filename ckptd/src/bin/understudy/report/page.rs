@@ -5,9 +5,9 @@ use super::segments::{Canvas, draw};
 use super::survival::survival;
 use super::timeline::timeline;
 use super::{advice, charts, clock, journals, story};
-use ckptd::report::{Recovery, Report, count, time};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::time::Duration;
+use understudy_report::{Recovery, Report, count, time};
 use understudy_settings::SETTINGS;
 
 /// The page for a job.

@@ -1,8 +1,8 @@
 //! What each process did when, from its records.
 
-use ckptd::report::{Event, Report};
 use std::collections::BTreeMap;
 use understudy_formats::events::{Kind, ProcessNumber, RecoveryStage, Role};
+use understudy_report::{Event, Report};
 
 /// The stages of a recovery, in four parts that can be told apart in a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

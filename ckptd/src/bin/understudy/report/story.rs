@@ -1,9 +1,9 @@
 //! The job in words: what failed, what it cost, what was lost.
 
 use super::timeline::seconds;
-use ckptd::report::{Ended, Recovery, Report, count, time};
 use maud::{Markup, html};
 use understudy_formats::events::Worker;
+use understudy_report::{Ended, Recovery, Report, count, time};
 
 /// How it ended, in a sentence or two.
 pub fn outcome(report: &Report) -> String {
@@ -117,7 +117,7 @@ fn stages(it: &Recovery) -> Markup {
 }
 
 fn failed(it: &Recovery) -> String {
-    let one = |failed: &ckptd::report::FailedRank| {
+    let one = |failed: &understudy_report::FailedRank| {
         let role = failed
             .role
             .map_or_else(|| "part unknown".to_owned(), |role| role.to_string());
@@ -144,7 +144,7 @@ fn failed(it: &Recovery) -> String {
 }
 
 fn takeovers(it: &Recovery) -> String {
-    let one = |by: &ckptd::report::TakeoverBy| {
+    let one = |by: &understudy_report::TakeoverBy| {
         let Worker(worker) = by.as_worker;
         format!("worker {worker} by {}", by.process())
     };

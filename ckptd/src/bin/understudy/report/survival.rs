@@ -1,8 +1,8 @@
 //! In words: what the job, as it was set up and as it ended, would not have survived.
 
 use super::facts::Facts;
-use ckptd::report::{CheckpointPoint, Report, time};
 use maud::{Markup, html};
+use understudy_report::{CheckpointPoint, Report, time};
 
 /// The list, or why there is none.
 pub fn survival(report: &Report, facts: &Facts) -> Markup {

@@ -2,9 +2,9 @@
 
 use super::chart::{percent, table, time_axis, width};
 use super::segments::{COLUMNS, Canvas, Doing, Lane, Row};
-use ckptd::report::time;
 use maud::{Markup, html};
 use std::collections::BTreeSet;
+use understudy_report::time;
 
 const LABEL: u32 = 16;
 const BAND: u32 = 18;

@@ -1,12 +1,12 @@
 //! Telling how a job gets on.
 
 use super::Progress;
-use ckptd::report::{Protection, Standing};
 use parking_lot::Mutex;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use understudy_formats::events::realtime_ns;
+use understudy_report::{Protection, Standing};
 
 /// Time between two plain lines about nothing but checkpoints.
 const PLAIN_PERIOD: Duration = Duration::from_secs(60);

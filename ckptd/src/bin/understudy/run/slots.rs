@@ -3,10 +3,10 @@
 use super::{Arguments, cannot, usage};
 use crate::node;
 use crate::outcome::Failure;
-use ckptd::report::count;
 use std::ffi::OsString;
 use std::path::Path;
 use understudy_launch::starter::hosts_of_list;
+use understudy_report::count;
 
 /// Whether the launcher must be told that ranks may share cores. An error if that would be needed, but was not asked for where it
 /// may do harm: on hosts that the user has counted out.

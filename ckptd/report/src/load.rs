@@ -1,8 +1,9 @@
 //! Finding, verifying and aligning the event files of a directory.
 
-use super::described::described;
-use super::event_timeline::{EventFile, FileId, Timeline};
-use super::units::count;
+use crate::RunRecord;
+use crate::described::described;
+use crate::event_timeline::{EventFile, FileId, Timeline};
+use crate::units::count;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -55,7 +56,7 @@ pub struct Job {
     /// The origin of the timeline, in nanoseconds since 1970.
     pub began_ns: u64,
     /// What `understudy run` has written down.
-    pub run: Option<super::RunRecord>,
+    pub run: Option<RunRecord>,
 }
 
 /// A file after its first reading.
@@ -109,7 +110,7 @@ impl Job {
             .map(|file| file.header.clocks.realtime_ns)
             .min()
             .unwrap_or(0);
-        job.run = super::RunRecord::of_job(dir, job.began_ns);
+        job.run = RunRecord::of_job(dir, job.began_ns);
         job.timeline = Timeline::new(align(loaded));
         Ok(job)
     }

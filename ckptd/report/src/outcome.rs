@@ -1,6 +1,6 @@
 //! How a job ended, and what it had left.
 
-use super::{Event, Recovery, RunRecord};
+use crate::{Event, Recovery, RunRecord};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_formats::events::{EndHow, Kind, ProcessNumber, Role};

@@ -1,7 +1,7 @@
 //! Statistics over the checkpoints of a job.
 
-use super::Event;
-use super::described::described;
+use crate::Event;
+use crate::described::described;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use understudy_formats::events::{Epoch, Kind, ProcessNumber};

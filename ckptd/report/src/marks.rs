@@ -1,7 +1,7 @@
 //! What the marks of a program (`understudy.h`) have saved.
 
-use super::Event;
-use super::described::described;
+use crate::Event;
+use crate::described::described;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_formats::events::{Epoch, Kind, MarkSaving, MarkWay, ProcessNumber};

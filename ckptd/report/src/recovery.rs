@@ -1,7 +1,7 @@
 //! What happened in each recovery.
 
-use super::described::described;
-use super::{CheckpointPoint, Event};
+use crate::described::described;
+use crate::{CheckpointPoint, Event};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_formats::events::{Epoch, Kind, ProcessNumber, RecoveryStage, Role, Spare, Worker};

@@ -1,16 +1,31 @@
 //! The report for people.
 
-use super::units::{bytes, count, time};
-use super::{Checkpoints, Ended, FailedRank, Outcome, Recovery, Report, Summary};
+use crate::event_lines;
+use crate::units::{bytes, count, time};
+use crate::{Checkpoints, Ended, FailedRank, Outcome, Recovery, Report, Summary};
 use std::fmt::Write;
+use std::io;
 
 /// Appends a line; writing to a `String` cannot fail.
 macro_rules! line {
     ($out:expr, $($format:tt)*) => { let _ = writeln!($out, $($format)*); };
 }
 
+impl Report {
+    /// Writes the report for people, with or without the timeline.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn write(&self, out: &mut impl io::Write, with_timeline: bool) -> io::Result<()> {
+        if with_timeline {
+            event_lines::write(out, &self.timeline)?;
+        }
+        out.write_all(summary(self).as_bytes())
+    }
+}
+
 /// All of the report but the timeline.
-pub(super) fn summary(report: &Report) -> String {
+fn summary(report: &Report) -> String {
     let mut out = String::new();
     outcome(&mut out, &report.outcome);
     let unfinished = report

@@ -1,7 +1,7 @@
 //! What the journals of the initialisation phase are made of, over all workers.
 
-use super::Event;
-use super::described::described;
+use crate::Event;
+use crate::described::described;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use understudy_formats::events::{Amount, JournalCalls, JournalRow, Kind, Worker};

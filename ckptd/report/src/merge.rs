@@ -1,6 +1,6 @@
 //! Merging the records of many event files in order of time, with bounded memory.
 
-use super::Event;
+use crate::Event;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::collections::binary_heap::{BinaryHeap, PeekMut};

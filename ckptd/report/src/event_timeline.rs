@@ -1,53 +1,19 @@
 //! The events of a job on its clock, read from the event files in each pass.
 
-use super::described::described;
-use super::merge::Merge;
+use crate::Event;
+use crate::merge::Merge;
 use serde::{Serialize, Serializer};
 use std::cell::Cell;
 use std::fs::Metadata;
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
-use understudy_formats::events::{Epoch, EventReader, Kind, ProcessNumber, Record};
+use understudy_formats::events::{EventReader, ProcessNumber};
 use understudy_formats::private::open_regular;
 
 /// Bytes that are read ahead, in all files together, and limits for one file.
 const READ_AHEAD: usize = 8 << 20;
 const CHUNK: [usize; 2] = [4 << 10, 64 << 10];
-
-/// Latest time of an event, in nanoseconds: 146 years, also in a damaged file.
-const LATEST_NS: u64 = i64::MAX as u64 / 2;
-
-/// A record in the job's own time.
-#[derive(Debug, Clone, Serialize)]
-pub struct Event {
-    /// Nanoseconds since the first rank began its file.
-    pub at_ns: u64,
-    #[serde(serialize_with = "described")]
-    pub rank: ProcessNumber,
-    #[serde(serialize_with = "described")]
-    pub epoch: Epoch,
-    #[serde(rename = "event")]
-    #[serde(serialize_with = "described")]
-    pub kind: Kind,
-    /// Bytes of the record in its file.
-    #[serde(skip)]
-    pub frame_bytes: usize,
-}
-
-impl Event {
-    /// A record of a file that began at `since_ns`.
-    pub(super) fn new(rank: ProcessNumber, since_ns: u64, record: Record, bytes: usize) -> Self {
-        let Record { t, epoch, kind } = record;
-        Self {
-            at_ns: since_ns.saturating_add(t).min(LATEST_NS),
-            rank,
-            epoch,
-            kind,
-            frame_bytes: bytes,
-        }
-    }
-}
 
 /// The whole records of an event file.
 #[derive(Debug)]

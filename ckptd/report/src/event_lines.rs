@@ -1,7 +1,8 @@
 //! The timeline in words: a line for each event.
 
-use super::units::{bytes, count, time};
-use super::{Parts, Timeline};
+use crate::Timeline;
+use crate::parts::Parts;
+use crate::units::{bytes, count, time};
 use std::io::{self, Write};
 use understudy_formats::events::{Kind, ProcessNumber, SpareChoice};
 use understudy_formats::pages::PAGE_SIZE;

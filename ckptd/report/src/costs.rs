@@ -1,6 +1,6 @@
 //! What protection has cost a job, for advice on the interval.
 
-use super::{Event, Recovery};
+use crate::{Event, Recovery};
 use std::collections::BTreeMap;
 use understudy_formats::events::{Epoch, Kind};
 

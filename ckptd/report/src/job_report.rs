@@ -1,38 +1,14 @@
-//! The merged view of a job's event files: timeline, recoveries, checkpoint statistics.
+//! All statistics of a job.
 
-mod checkpoints;
-mod costs;
-mod described;
-mod event_lines;
-mod event_timeline;
-mod journal;
-mod live;
-mod load;
-mod marks;
-mod merge;
-mod outcome;
-mod recovery;
-mod run_record;
-mod text;
-mod units;
-
-pub use checkpoints::{CheckpointPoint, Checkpoints, Summary};
-pub use costs::Costs;
-pub use described::{by_number, described};
-pub use event_timeline::{Event, Timeline};
-pub use journal::JournalTable;
-pub use live::{LastCheckpoint, Live, Process, Protection, Standing};
-pub use load::{Job, LoadError, RankFile};
-pub use marks::{MarkRow, MarkSavings};
-pub use outcome::{Ended, Outcome};
-pub use recovery::{FailedRank, Recovery, StageTime, TakeoverBy};
-pub use run_record::RunRecord;
-pub use units::{bytes, count, time};
-
+use crate::checkpoints::{CheckpointCollector, Checkpoints};
+use crate::costs::{CostCollector, Costs};
+use crate::journal::{JournalCollector, JournalTable};
+use crate::load::{Job, RankFile};
+use crate::marks::{MarkCollector, MarkSavings};
+use crate::outcome::{Outcome, OutcomeCollector};
+use crate::recovery::{Recovery, RecoveryCollector};
+use crate::{Event, RunRecord, Timeline};
 use serde::Serialize;
-use std::collections::BTreeMap;
-use std::io;
-use understudy_formats::events::{ProcessNumber, Role, Worker};
 
 /// Everything `understudy events` has to say about a job.
 #[derive(Debug, Serialize)]
@@ -101,14 +77,6 @@ impl Report {
         }
     }
 
-    /// Writes the report for people, with the timeline if it is wanted.
-    pub fn write(&self, out: &mut impl io::Write, with_timeline: bool) -> io::Result<()> {
-        if with_timeline {
-            event_lines::write(out, &self.timeline)?;
-        }
-        out.write_all(text::summary(self).as_bytes())
-    }
-
     /// Notes as a problem that files were changed by others while they were read.
     pub fn check_unchanged(&mut self) {
         if self.timeline.has_changed() {
@@ -122,12 +90,12 @@ impl Report {
 /// The statistics that one pass collects.
 #[derive(Default)]
 struct Collectors {
-    checkpoints: checkpoints::CheckpointCollector,
-    costs: costs::CostCollector,
-    journals: journal::JournalCollector,
-    marks: marks::MarkCollector,
-    outcome: outcome::OutcomeCollector,
-    recoveries: recovery::RecoveryCollector,
+    checkpoints: CheckpointCollector,
+    costs: CostCollector,
+    journals: JournalCollector,
+    marks: MarkCollector,
+    outcome: OutcomeCollector,
+    recoveries: RecoveryCollector,
 }
 
 impl Collectors {
@@ -138,27 +106,5 @@ impl Collectors {
         self.marks.add(event);
         self.outcome.add(event);
         self.recoveries.add(event);
-    }
-}
-
-/// Who plays which part, followed along the timeline.
-#[derive(Default)]
-struct Parts(BTreeMap<ProcessNumber, Role>);
-
-impl Parts {
-    fn follow(&mut self, event: &Event) {
-        use understudy_formats::events::Kind;
-        match event.kind {
-            Kind::Start { role, .. } => self.0.insert(event.rank, role),
-            Kind::Takeover {
-                as_worker: Worker(n),
-                ..
-            } => self.0.insert(event.rank, Role::Worker(Worker(n))),
-            _ => None,
-        };
-    }
-
-    fn role(&self, rank: ProcessNumber) -> Option<Role> {
-        self.0.get(&rank).copied()
     }
 }

@@ -1,9 +1,9 @@
 //! A job as it stands, from event files that are still being written.
 
-use super::Event;
-use super::described::{by_number, described};
-use super::merge::Merge;
-use super::units::{bytes, count, time};
+use crate::Event;
+use crate::described::{by_number, described};
+use crate::merge::Merge;
+use crate::units::{bytes, count, time};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
