@@ -9,12 +9,11 @@ mod ranks;
 
 use self::domains::Domains;
 use crate::member::Member;
-use crate::{
-    Action, Beginning, Event, Generation, GenerationStart, Guardian, JobOrder, Known, Node,
-    ProcessNumber, ToManager, Worker,
-};
+use crate::{Action, Beginning, Event, Known, Node};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use understudy_messages::{GenerationStart, JobOrder, ToManager};
+use understudy_numbers::{Generation, Guardian, ProcessNumber, Worker};
 
 /// Exit status of a job that could not be recovered (EX_TEMPFAIL of sysexits.h).
 pub const LOST: i32 = 75;

@@ -2,8 +2,9 @@
 
 use super::{Job, Phase};
 use crate::member::Member;
-use crate::{Action, Guardian, LOST, ProcessNumber};
+use crate::{Action, LOST};
 use std::time::Duration;
+use understudy_numbers::{Guardian, ProcessNumber};
 
 impl Job {
     /// Guardians have died before all had come.

@@ -2,8 +2,10 @@
 
 use super::{Job, Phase};
 use crate::member::Member;
-use crate::{Action, Ending, Generation, Guardian, JobOrder, LOST, Node, ProcessNumber};
+use crate::{Action, Ending, LOST, Node};
 use std::time::Duration;
+use understudy_messages::JobOrder;
+use understudy_numbers::{Generation, Guardian, ProcessNumber};
 
 /// How many new processes may die before they have been in a generation.
 const STILLBORN: u32 = 10;

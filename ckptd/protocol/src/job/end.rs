@@ -1,8 +1,9 @@
 //! The end of the job, good or bad.
 
 use super::{GATHERING, Job, Phase};
-use crate::{Action, Ending, Guardian, LOST, ProcessNumber};
+use crate::{Action, Ending, LOST};
 use std::time::Duration;
+use understudy_numbers::{Guardian, ProcessNumber};
 
 /// How long the others may take to end by themselves.
 const LAST_WORDS: Duration = Duration::from_secs(1);

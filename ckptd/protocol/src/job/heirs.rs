@@ -1,8 +1,10 @@
 //! Who inherits what the dead have left: a process of the same node, which has neither a part nor copies.
 
 use super::Job;
-use crate::{Action, Guardian, JobOrder, Node, ProcessNumber};
+use crate::{Action, Node};
 use std::collections::BTreeMap;
+use understudy_messages::JobOrder;
+use understudy_numbers::{Guardian, ProcessNumber};
 
 impl Job {
     /// Starts processes where copies are left and too few could inherit them.
