@@ -18,6 +18,7 @@ mod local;
 pub mod model;
 mod run;
 mod setting;
+mod study;
 
 pub use failures::Failures;
 pub use global::global;
@@ -25,3 +26,4 @@ pub use grid::Grid;
 pub use local::{Local, local};
 pub use run::Run;
 pub use setting::Setting;
+pub use study::{Simulation, Strategies, Strategy, Values, series, simulate};

@@ -2,7 +2,7 @@
 
 use crate::Grid;
 
-/// Restarts of one section that are waited for; with more the run has no end that anybody sees.
+/// Restarts of one section from which on a run counts as endless.
 const MOST_RESTARTS: f64 = 1e5;
 
 /// A program and the machine that it runs on.
@@ -20,7 +20,7 @@ pub struct Setting {
     pub exchange: f64,
     /// Seconds until the copy of a partition is where it is kept.
     pub copy: f64,
-    /// Whether nobody goes on from a checkpoint before all have taken it.
+    /// True if all have taken a checkpoint before any goes on from it.
     pub is_coordinated: bool,
 }
 
@@ -35,14 +35,14 @@ impl Setting {
             }
     }
 
-    /// Iterations of the section that begins after `done`, and the seconds of the checkpoint at its end.
+    /// Returns the iterations of the section after `done`, and the seconds of its checkpoint.
     pub(crate) fn section(&self, done: u32) -> (u32, f64) {
         let count = self.every.min(self.iterations - done);
         let has_checkpoint = count == self.every && self.grid.nodes() > 1;
         (count, if has_checkpoint { self.copy } else { 0.0 })
     }
 
-    /// Whether a run in which all go back at each failure comes to an end.
+    /// True if a run in which all go back at each failure comes to an end.
     pub fn can_end(&self) -> bool {
         let section = f64::from(self.every) * self.iteration() + self.copy;
         (section * self.grid.nodes() as f64 / self.node_mtbf).exp() < MOST_RESTARTS

@@ -167,11 +167,23 @@ const RULES: &[Rule] = &[
         true,
     ),
     rule(
+        "ckptd/html",
+        "understudy-html",
+        &[
+            "understudy-formats",
+            "understudy-report",
+            "understudy-settings",
+            "understudy-simulator",
+        ],
+        true,
+    ),
+    rule(
         "ckptd",
         "ckptd",
         &[
             "understudy-daemon",
             "understudy-formats",
+            "understudy-html",
             "understudy-launch",
             "understudy-node",
             "understudy-numbers",

@@ -11,10 +11,11 @@ type Module = Vec<String>;
 /// What each file of a crate uses of its others.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-const CRATES: [&str; 30] = [
+const CRATES: [&str; 31] = [
     "ckptd",
     "ckptd/daemon",
     "ckptd/formats",
+    "ckptd/html",
     "ckptd/launch",
     "ckptd/messages",
     "ckptd/node",

@@ -1,7 +1,8 @@
 //! What the job was: command, hosts, times, status; and each failure in a row.
 
-use super::clock::{date_and_time, time_of_day};
-use super::timeline::seconds;
+use crate::clock::{date_and_time, time_of_day};
+use crate::replay_row::replay_row;
+use crate::timeline::seconds;
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
 use understudy_formats::events::{Kind, ProcessNumber, Role};
@@ -54,7 +55,7 @@ impl Facts {
                 let sum = self.copies.entry((event.rank, *to)).or_default();
                 *sum = sum.saturating_add(*bytes);
             }
-            kind => self.replays.extend(super::journals::replay(kind)),
+            kind => self.replays.extend(replay_row(kind)),
         }
         self.end_ns = self.end_ns.max(event.at_ns);
     }

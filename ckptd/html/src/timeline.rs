@@ -1,7 +1,7 @@
 //! Ranks × time.
 
-use super::chart::{percent, table, time_axis, width};
-use super::segments::{COLUMNS, Canvas, Doing, Lane, Row};
+use crate::chart::{percent, table, time_axis, width};
+use crate::segments::{COLUMNS, Canvas, Doing, Lane, Row};
 use maud::{Markup, html};
 use std::collections::BTreeSet;
 use understudy_report::time;

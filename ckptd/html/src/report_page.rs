@@ -1,17 +1,17 @@
 //! The page as a whole.
 
-use super::facts::{self, Facts};
-use super::segments::{Canvas, draw};
-use super::survival::survival;
-use super::timeline::timeline;
-use super::{advice, charts, clock, journals, story};
+use crate::facts::{self, Facts};
+use crate::segments::{Canvas, draw};
+use crate::survival::survival;
+use crate::timeline::timeline;
+use crate::{advice, charts, clock, journals, story};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::time::Duration;
 use understudy_report::{Recovery, Report, count, time};
 use understudy_settings::SETTINGS;
 
 /// The page for a job.
-pub fn page(report: &Report, facts: &Facts, mtbf: Duration) -> String {
+pub fn report_page(report: &Report, facts: &Facts, mtbf: Duration) -> String {
     let name = facts.name();
     let failed = count(report.outcome.failures, "failure", "failures");
     let title = format!(
@@ -113,6 +113,6 @@ fn settings(facts: &Facts) -> Markup {
                 tbody { @for row in rows(false) { tr { @for cell in row { td { (cell) } } } } }
             }
         }
-        (super::chart::table("All settings in force", &["setting", "value"], &rows(true)))
+        (crate::chart::table("All settings in force", &["setting", "value"], &rows(true)))
     }
 }

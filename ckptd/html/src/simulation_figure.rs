@@ -2,9 +2,9 @@
 //!
 //! A picture that stands alone, so its colours are in it; any program that shows SVG can read them.
 
-use super::study::{Simulation, Strategy, Values};
-use crate::report::chart::round_step;
+use crate::chart::round_step;
 use maud::{Markup, PreEscaped, html};
+use understudy_simulator::{Simulation, Strategy, Values};
 
 const WIDTH: f64 = 330.0;
 const HEIGHT: f64 = 300.0;
@@ -44,7 +44,7 @@ struct Axis {
 }
 
 /// The figure, of machines in the order of their sizes.
-pub fn svg(series: &[Simulation]) -> String {
+pub fn simulation_figure(series: &[Simulation]) -> String {
     let panels = [recomputed(series), saved(series), time(series)];
     let most = series.iter().map(|it| it.nodes).max().unwrap_or(1) as f64;
     let names = ["global", "log", "dataflow"];

@@ -1,8 +1,7 @@
 //! Journals of the initialisation phase: what came of them, and what they are made of.
 
-use super::facts::Facts;
+use crate::facts::Facts;
 use maud::{Markup, html};
-use understudy_formats::events::Kind;
 use understudy_report::{JournalTable, Report, bytes, count};
 
 /// Places that are listed.
@@ -25,34 +24,6 @@ pub fn journals(report: &Report, facts: &Facts) -> Markup {
         }
         @if let Some(table) = table { (calls(table)) }
     }
-}
-
-/// The row of a replay; `None` for any other event.
-pub fn replay(kind: &Kind) -> Option<[String; 4]> {
-    let Kind::Rehearsal {
-        worker,
-        journal,
-        pages,
-        different,
-        places,
-        failure,
-        ..
-    } = kind
-    else {
-        return None;
-    };
-    let equal = pages.saturating_sub(*different);
-    Some([
-        worker.to_string(),
-        bytes(*journal),
-        failure.clone().unwrap_or_else(|| {
-            format!(
-                "{equal} of {} can be rebuilt",
-                count(*pages, "page", "pages")
-            )
-        }),
-        places.join(", "),
-    ])
 }
 
 fn calls(it: &JournalTable) -> Markup {

@@ -1,6 +1,6 @@
 //! The job in words: what failed, what it cost, what was lost.
 
-use super::timeline::seconds;
+use crate::timeline::seconds;
 use maud::{Markup, html};
 use understudy_formats::events::Worker;
 use understudy_report::{Ended, Recovery, Report, count, time};

@@ -1,6 +1,6 @@
 //! In words: what the job, as it was set up and as it ended, would not have survived.
 
-use super::facts::Facts;
+use crate::facts::Facts;
 use maud::{Markup, html};
 use understudy_report::{CheckpointPoint, Report, time};
 

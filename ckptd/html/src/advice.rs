@@ -1,6 +1,6 @@
 //! The plot of what intervals cost.
 
-use super::chart::table;
+use crate::chart::table;
 use maud::{Markup, html};
 use std::time::Duration;
 use understudy_formats::advice;

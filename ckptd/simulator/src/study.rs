@@ -1,20 +1,20 @@
-//! Simulated runs over seeds, with what the equations give beside them.
+//! Simulated runs over seeds, beside the results of the equations.
 
+use crate::model::{self, Expected};
+use crate::{Failures, Grid, Local, Run, Setting, global, local};
 use serde::Serialize;
-use understudy_simulator::model::{self, Expected};
-use understudy_simulator::{Failures, Grid, Local, Run, Setting, global, local};
 
 /// Machines of a [`series`].
 const SIZES: usize = 10;
 
-/// What is known of a way of rolling back.
+/// Results of a way of rolling back.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Values {
     pub failures: f64,
     /// Tasks that are computed again.
     pub recomputed: f64,
     pub energy_j: f64,
-    /// Of the whole run.
+    /// Seconds of the whole run.
     pub time_s: f64,
 }
 
@@ -39,13 +39,15 @@ impl Values {
     }
 }
 
-/// One way of rolling back: means over all seeds, standard deviations, and what the equations give.
+/// Values of one way of rolling back.
+///
+/// They are means over all seeds, standard deviations, and results of the equations.
 #[derive(Debug, Serialize)]
 pub struct Strategy {
     #[serde(flatten)]
     pub mean: Values,
     pub deviation: Values,
-    /// `None`: by the equations it never ends.
+    /// Expected values; `None` if the run never ends by the equations.
     pub expected: Option<Values>,
 }
 
@@ -135,7 +137,7 @@ pub fn series(setting: &Setting, seeds: u64, joules: f64) -> Vec<Simulation> {
         .collect()
 }
 
-/// So many tenths of a grid's nodes, at least one.
+/// Returns a grid of some tenths of the nodes, of one node at least.
 fn part(grid: Grid, tenths: usize) -> Grid {
     let share = tenths as f64 / SIZES as f64;
     let scaled = |length: usize, share: f64| ((length as f64 * share).round() as usize).max(1);
@@ -150,7 +152,9 @@ fn part(grid: Grid, tenths: usize) -> Grid {
 }
 
 impl Simulation {
-    /// A table with a row for each value, and a column for each way of rolling back.
+    /// Returns a table of all values.
+    ///
+    /// Each value has a row, each way of rolling back a column.
     pub fn text(&self) -> String {
         let Strategies {
             global,
@@ -175,7 +179,8 @@ impl Simulation {
             format!("{what:<20}{cells}\n")
         };
         let mut text = format!(
-            "{} nodes, {} iterations, a checkpoint after every {}; means of {} runs ± their deviation (what the equations give)\n\n\
+            "{} nodes, {} iterations, a checkpoint after every {}; means of {} runs ± their \
+             deviation (what the equations give)\n\n\
              {:<20}{:>34}{:>34}{:>34}\n{}{}{}{}\nWithout failures it takes {:.0} s.\n",
             self.nodes,
             self.iterations,
@@ -194,7 +199,8 @@ impl Simulation {
         if global.is_none() {
             let every = self.every;
             text += &format!(
-                "With global rollback it never ends: hardly any section of {every} iterations is free of failures.\n"
+                "With global rollback it never ends: hardly any section of {every} iterations is free \
+                 of failures.\n"
             );
         }
         text

@@ -1,8 +1,8 @@
 //! Checkpoints over time, and who has sent how much to whom.
 
-use super::chart::{percent, table, time_axis};
-use super::facts::Facts;
-use super::timeline::seconds;
+use crate::chart::{percent, table, time_axis};
+use crate::facts::Facts;
+use crate::timeline::seconds;
 use maud::{Markup, html};
 use std::collections::BTreeSet;
 use understudy_formats::events::ProcessNumber;
