@@ -152,7 +152,12 @@ fn numbers_have_a_singular() {
     let nouns = "ranks|workers|spares|processes|records|checkpoints|hosts|nodes|failures|messages|\
                  pages|calls|jobs|collectives|places|marks|regions|steps|recoveries|runs";
     let plural = Regex::new(&format!(r#"\{{[^}}" ]*\}} ({nouns})(?-u:\b)"#)).expect("a pattern");
-    let code = code(&["ckptd/report/src", "ckptd/html/src", "ckptd/src/bin"]);
+    let code = code(&[
+        "ckptd/report/src",
+        "ckptd/html/src",
+        "ckptd/simulator/src",
+        "ckptd/src/bin",
+    ]);
     let lines = code.lines().filter(|line| plural.is_match(line));
     let wrong: Vec<_> = lines
         .filter(|line| !PLURALS.iter().any(|known| line.contains(known)))

@@ -1,6 +1,6 @@
 //! The settings as options, out of the one table that the runtime reads them by.
 
-use super::usage;
+use super::failures::usage;
 use crate::layer;
 use crate::node;
 use crate::outcome::Failure;
